@@ -1,0 +1,32 @@
+# The commands of this project; `make help` lists them. Each one sets up what it needs.
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test lint bench clean
+
+BIN := .venv/bin
+export PYTHON
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+env: ## make the environment in .venv from constraints.txt (PYTHON=... chooses the interpreter)
+	@sh .ci/environment.sh
+
+demo: env ## run the main job on real data through Spark; writes netstack-demo/report.html
+	@$(BIN)/netstack demo
+
+test: lint ## lint, then run all tests with warnings as errors
+	$(BIN)/pytest
+
+lint: env ## ruff check, ruff format --check and mypy --strict over the packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: env ## micro-benchmarks, then whole jobs as a Markdown table
+	$(BIN)/pytest benches --override-ini addopts=--import-mode=importlib --benchmark-only
+	$(BIN)/python -m benches.jobs
+
+clean: ## remove caches, builds and reports; the environment stays (rm -r .venv)
+	rm -rf .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist netstack-demo *.egg-info
+	find . -name .venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
