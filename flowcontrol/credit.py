@@ -1,0 +1,103 @@
+"""Credit at both ends of a channel, counted in buffers.
+
+One credit lets the sender put one data buffer on the wire; events travel without. A round trip::
+
+    receiver                                     sender
+    has 2 exclusive buffers --- initial 2 ---->  available 2
+                           <--- data, backlog 3  available 1, and 3 more wait
+    takes 3 floating buffers --- AddCredit 3 ->  available 4
+    recycles the first one --- AddCredit 1 --->  available 5
+
+Both ledgers only count; who holds which buffer is the business of `buffers`.
+"""
+
+from __future__ import annotations
+
+from .errors import CreditExceeded, LocalProtocolError
+
+
+class CreditLedger:
+    """The sender's side: what was granted and what of it is left.
+
+    Invariant: ``granted == spent + available + revoked`` and ``available >= 0``, in buffers.
+    The counters of Flink's CreditBasedSequenceNumberingViewReader.
+    """
+
+    __slots__ = ("available", "granted", "initial", "revoked")
+
+    def __init__(self, initial: int) -> None:
+        if initial < 0:
+            raise LocalProtocolError(f"initial credit must not be negative, got {initial}")
+        self.initial = initial
+        self.granted = initial
+        self.available = initial
+        self.revoked = 0
+
+    @property
+    def spent(self) -> int:
+        """Data buffers sent so far."""
+        return self.granted - self.available - self.revoked
+
+    def grant(self, credit: int) -> None:
+        """Add `credit` buffers that the receiver has announced."""
+        self.granted += credit
+        self.available += credit
+
+    def spend(self) -> None:
+        """Take one credit for a data buffer.
+
+        Raises:
+            LocalProtocolError: if none is left; the ledger is unchanged.
+        """
+        if self.available <= 0:
+            raise LocalProtocolError("a data buffer would leave without credit")
+        self.available -= 1
+
+    def revoke(self) -> None:
+        """Forget the unspent credit: the receiver has released the buffers behind it."""
+        self.revoked += self.available
+        self.available = 0
+
+
+class CreditAnnouncer:
+    """The receiver's side: buffers gained but not yet announced, and credit the sender may still use.
+
+    Invariant: ``announced == received + outstanding + revoked`` and ``unannounced >= 0``, in buffers.
+    Several gains merge into one AddCredit: `gain` says when one has to be queued, `take` empties
+    the count when it is written (Flink's RemoteInputChannel).
+    """
+
+    __slots__ = ("initial", "outstanding", "unannounced")
+
+    def __init__(self, initial: int) -> None:
+        self.initial = initial
+        self.outstanding = initial
+        self.unannounced = 0
+
+    def gain(self, buffers: int) -> bool:
+        """Count `buffers` new free ones; True if an AddCredit has to be queued for them."""
+        rises_from_zero = self.unannounced == 0 and buffers > 0
+        self.unannounced += buffers
+        return rises_from_zero
+
+    def take(self) -> int:
+        """Return all unannounced credit, which is announced from now on."""
+        credit = self.unannounced
+        self.unannounced = 0
+        self.outstanding += credit
+        return credit
+
+    def receive(self) -> None:
+        """Count a data buffer that has arrived.
+
+        Raises:
+            CreditExceeded: if the sender had no credit left; nothing is counted.
+        """
+        if self.outstanding <= 0:
+            raise CreditExceeded("a data buffer arrived without credit: the sender broke the protocol")
+        self.outstanding -= 1
+
+    def revoke(self) -> None:
+        """Forget all credit, as a channel without exclusive buffers does when it resumes."""
+        self.unannounced = 0
+        self.outstanding = 0

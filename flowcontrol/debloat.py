@@ -1,0 +1,177 @@
+"""Buffer debloating (FLIP-183): make buffers so small that what waits is consumed in a target time.
+
+Every period, for each gate::
+
+    throughput [B/s] = bytes polled / ms in which there was work * 1000        ThroughputCalculator
+    desired    [B]   = min(throughput * target [ms] / 1000 / n, 2 * size)      n = buffers in use
+    size       [B]   = size + alpha * (desired - size), alpha = 2 / (samples + 1), within [min, max]
+    estimated  [ms]  = size * n * 1000 / throughput                            time to consume them
+
+The new size is announced upstream if it differs from the announced one by the threshold, or is the
+smallest or largest possible. Only buffers requested from then on take it. The cap of 2 * size makes
+growing as slow as shrinking. Rounding follows Flink's ThroughputCalculator, BufferSizeEMA and
+BufferDebloater step by step: whole milliseconds, whole bytes a second, a size that stays a fraction.
+"""
+
+from __future__ import annotations
+
+import math
+
+MILLIS_PER_SECOND = 1000
+
+_CLOCK_GUARD_MS = 1e-6
+"""Added before a time is cut to whole milliseconds, so that 0.029 s is 29 ms and not 28.999...996."""
+
+
+class ThroughputCalculator:
+    """Bytes a second while there was something to do; the time between `pause` and `resume` is left out.
+
+    `now` is in seconds, not negative, and counted in whole milliseconds. Time in which the task is
+    back-pressured counts: it does not poll then, so nobody pauses.
+    """
+
+    __slots__ = ("_bytes", "_elapsed_ms", "_running_since_ms", "_throughput")
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._elapsed_ms = 0
+        self._running_since_ms: int | None = None
+        self._throughput = 0
+
+    def add(self, size: int, now: float) -> None:
+        """Count `size` bytes polled from the gate, events included; resumes if paused.
+
+        Raises:
+            ValueError: if `size` is negative.
+        """
+        if size < 0:
+            raise ValueError(f"size must not be negative, got {size}")
+        if self._running_since_ms is None:
+            self._running_since_ms = _whole_ms(now)
+        self._bytes += size
+
+    def pause(self, now: float) -> None:
+        """Nothing is left to poll; may be called again."""
+        if self._running_since_ms is not None:
+            self._elapsed_ms += _whole_ms(now) - self._running_since_ms
+            self._running_since_ms = None
+
+    def resume(self, now: float) -> None:
+        """There is something to poll again; may be called again."""
+        if self._running_since_ms is None:
+            self._running_since_ms = _whole_ms(now)
+
+    def calculate(self, now: float) -> int:
+        """Throughput since the last calculation, in bytes a second; the last one if no time has passed.
+
+        Raises:
+            ValueError: if time has gone backwards.
+        """
+        if self._running_since_ms is not None:
+            now_ms = _whole_ms(now)
+            self._elapsed_ms += now_ms - self._running_since_ms
+            self._running_since_ms = now_ms
+        size, elapsed_ms = self._bytes, self._elapsed_ms
+        if elapsed_ms < 0:
+            raise ValueError(f"time has gone backwards by {-elapsed_ms} ms")
+        self._bytes = self._elapsed_ms = 0
+        if elapsed_ms > 0:
+            self._throughput = int(size / elapsed_ms * MILLIS_PER_SECOND)
+        return self._throughput
+
+
+class BufferSizeEMA:
+    """Exponential moving average of the buffer size, in bytes.
+
+    Invariant: after a calculation ``min_size <= size <= max_size``; a step grows by at most the
+    factor 1 + alpha. Bounds that contradict each other are the caller's to refuse, as in Flink.
+    """
+
+    __slots__ = ("_size", "alpha", "max_size", "min_size")
+
+    def __init__(self, starting_size: int, max_size: int, min_size: int, samples: int) -> None:
+        if samples <= 0:
+            raise ValueError(f"samples must be positive, got {samples}")
+        self.alpha = 2.0 / (samples + 1)
+        self.max_size = max_size
+        self.min_size = min_size
+        self._size = float(starting_size)
+
+    def calculate(self, total_bytes: int, buffers: int) -> int:
+        """Take one step towards `buffers` buffers that hold `total_bytes`; the new size, rounded half up.
+
+        Raises:
+            ValueError: if `total_bytes` is negative or `buffers` is not positive.
+        """
+        if total_bytes < 0:
+            raise ValueError(f"total_bytes must not be negative, got {total_bytes}")
+        if buffers <= 0:
+            raise ValueError(f"buffers must be positive, got {buffers}")
+        size = self._size
+        desired = min(total_bytes / buffers, 2 * size)
+        size += self.alpha * (desired - size)
+        self._size = size = max(self.min_size, min(size, self.max_size))
+        return math.floor(size + 0.5)
+
+
+class BufferDebloater:
+    """The buffer size of one gate.
+
+    `last_announced`: bytes, the starting size before the first announcement. `estimated_time_s`: how
+    long what is in use takes to be consumed, as of the latest calculation, in whole milliseconds.
+    """
+
+    __slots__ = ("_ema", "_target_ms", "_threshold", "estimated_time_s", "last_announced")
+
+    def __init__(
+        self,
+        target_s: float,
+        max_size: int,
+        min_size: int,
+        starting_size: int,
+        threshold_percent: int,
+        samples: int,
+    ) -> None:
+        self._target_ms = round(target_s * MILLIS_PER_SECOND)
+        if self._target_ms <= 0:
+            raise ValueError(f"target must be at least 1 ms, got {target_s} s")
+        if not 0 < min_size <= max_size:
+            raise ValueError(f"sizes must fulfil 0 < min <= max, got {min_size} and {max_size}")
+        if starting_size <= 0:
+            raise ValueError(f"starting_size must be positive, got {starting_size}")
+        if threshold_percent < 0:
+            raise ValueError(f"threshold_percent must not be negative, got {threshold_percent}")
+        self._ema = BufferSizeEMA(starting_size, max_size, min_size, samples)
+        self._threshold = threshold_percent / 100.0
+        self.last_announced = starting_size
+        self.estimated_time_s = 0.0
+
+    def recalculate(self, throughput: int, buffers_in_use: int) -> int | None:
+        """Take one step; the size to announce upstream in bytes, or None if it is not worth telling.
+
+        `throughput`: bytes a second. `buffers_in_use`: queued and announced ones of all channels.
+
+        Raises:
+            ValueError: if `throughput` is negative.
+        """
+        if throughput < 0:
+            raise ValueError(f"throughput must not be negative, got {throughput}")
+        buffers = max(1, buffers_in_use)
+        size = self._ema.calculate(throughput * self._target_ms // MILLIS_PER_SECOND, buffers)
+        estimated_ms = size * buffers * MILLIS_PER_SECOND // max(1, throughput)
+        self.estimated_time_s = estimated_ms / MILLIS_PER_SECOND
+        if not self._worth_announcing(size):
+            return None
+        self.last_announced = size
+        return size
+
+    def _worth_announcing(self, size: int) -> bool:
+        if size == self.last_announced:
+            return False
+        if size <= self._ema.min_size or size >= self._ema.max_size:
+            return True
+        return abs(size - self.last_announced) >= int(self.last_announced * self._threshold)
+
+
+def _whole_ms(now: float) -> int:
+    return int(now * MILLIS_PER_SECOND + _CLOCK_GUARD_MS)

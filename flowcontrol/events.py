@@ -1,0 +1,173 @@
+"""Events that travel between records: barriers, cancel markers, ends.
+
+An event has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are those of Flink's
+EventSerializer: 34 for a barrier, 12 for a cancel marker, 5 for the end of data, 4 for the end of a
+partition. Times are IEEE doubles in seconds here, where Flink has whole milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from enum import IntEnum
+
+import msgspec
+
+from .data_type import DataType
+from .errors import LocalProtocolError, MalformedEvent
+
+
+class Alignment(IntEnum):
+    """How a checkpoint aligns; the value is its byte (Flink's CheckpointOptions.AlignmentType)."""
+
+    AT_LEAST_ONCE = 0
+    ALIGNED = 1
+    UNALIGNED = 2
+    FORCED_ALIGNED = 3
+
+
+class CheckpointOptions(msgspec.Struct, frozen=True):
+    """How one checkpoint is to be taken (Flink's CheckpointOptions).
+
+    `timeout_s`: an aligned checkpoint older than this many seconds turns unaligned; None = never.
+    """
+
+    alignment: Alignment = Alignment.ALIGNED
+    timeout_s: float | None = None
+
+    @property
+    def needs_alignment(self) -> bool:
+        """Whether a channel must wait behind the barrier for the other channels."""
+        return self.alignment in (Alignment.ALIGNED, Alignment.FORCED_ALIGNED)
+
+    @property
+    def timeoutable(self) -> bool:
+        """Whether the checkpoint may turn unaligned on its way."""
+        return self.alignment is Alignment.ALIGNED and self.timeout_s is not None and self.timeout_s > 0
+
+
+class CheckpointBarrier(msgspec.Struct, frozen=True):
+    """Separates what belongs to a checkpoint from what comes later.
+
+    `timestamp`: when the coordinator triggered it, in seconds.
+    """
+
+    checkpoint_id: int
+    timestamp: float
+    options: CheckpointOptions = CheckpointOptions()
+
+
+class CancelCheckpointMarker(msgspec.Struct, frozen=True):
+    """Tells that a task upstream gave the checkpoint up, so that nobody waits for its barrier."""
+
+    checkpoint_id: int
+
+
+class EndOfData(msgspec.Struct, frozen=True):
+    """No records follow; checkpoints may."""
+
+
+class EndOfPartition(msgspec.Struct, frozen=True):
+    """Nothing follows on this channel."""
+
+
+Event = CheckpointBarrier | CancelCheckpointMarker | EndOfData | EndOfPartition
+
+
+class _Kind(IntEnum):
+    END_OF_PARTITION = 0
+    BARRIER = 1
+    CANCEL_MARKER = 4
+    END_OF_DATA = 8
+
+
+_PLAIN_CHECKPOINT, _DEFAULT_LOCATION, _DRAIN = 0, -1, 0
+
+_KIND_BYTES = struct.Struct(">i")
+_BARRIER_BYTES = struct.Struct(">iqdbibd")
+_CANCEL_BYTES = struct.Struct(">iq")
+_END_OF_DATA_BYTES = struct.Struct(">ib")
+
+
+def encode_event(event: Event) -> bytes:
+    """Write `event` as the payload of an event buffer.
+
+    Raises:
+        LocalProtocolError: if a checkpoint id does not fit 64 bits, or a time is not a number.
+    """
+    try:
+        match event:
+            case CheckpointBarrier():
+                return _encode_barrier(event)
+            case CancelCheckpointMarker():
+                return _CANCEL_BYTES.pack(_Kind.CANCEL_MARKER, event.checkpoint_id)
+            case EndOfData():
+                return _END_OF_DATA_BYTES.pack(_Kind.END_OF_DATA, _DRAIN)
+            case EndOfPartition():
+                return _KIND_BYTES.pack(_Kind.END_OF_PARTITION)
+    except (struct.error, ValueError) as error:
+        raise LocalProtocolError(f"{event} cannot be written: {error}") from None
+
+
+def decode_event(payload: bytes | memoryview) -> Event:
+    """Read the event that `payload` holds, all of it.
+
+    Raises:
+        MalformedEvent: if the peer wrote something else.
+    """
+    try:
+        (kind,) = _KIND_BYTES.unpack_from(payload)
+        match kind:
+            case _Kind.BARRIER:
+                return _decode_barrier(payload)
+            case _Kind.CANCEL_MARKER:
+                return CancelCheckpointMarker(_CANCEL_BYTES.unpack(payload)[1])
+            case _Kind.END_OF_DATA if _END_OF_DATA_BYTES.unpack(payload)[1] == _DRAIN:
+                return EndOfData()
+            case _Kind.END_OF_PARTITION if len(payload) == _KIND_BYTES.size:
+                return EndOfPartition()
+    except (struct.error, ValueError) as error:
+        raise MalformedEvent(f"an event of {len(payload)} bytes: {error}") from None
+    raise MalformedEvent(f"an event of {len(payload)} bytes and kind {kind} is not known")
+
+
+def data_type_of(event: Event, *, priority: bool = False) -> DataType:
+    """The type of the buffer that carries `event`; `priority` if it is to overtake data."""
+    if priority:
+        return DataType.PRIORITIZED_EVENT_BUFFER
+    if not isinstance(event, CheckpointBarrier) or not event.options.needs_alignment:
+        return DataType.EVENT_BUFFER
+    if event.options.timeoutable:
+        return DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER
+    return DataType.ALIGNED_CHECKPOINT_BARRIER
+
+
+def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
+    options = barrier.options
+    timeout = math.inf if options.timeout_s is None else options.timeout_s
+    _check_times(barrier.timestamp, timeout)
+    return _BARRIER_BYTES.pack(
+        _Kind.BARRIER,
+        barrier.checkpoint_id,
+        barrier.timestamp,
+        _PLAIN_CHECKPOINT,
+        _DEFAULT_LOCATION,
+        options.alignment,
+        timeout,
+    )
+
+
+def _decode_barrier(payload: bytes | memoryview) -> CheckpointBarrier:
+    _, checkpoint_id, timestamp, checkpoint_type, location, alignment, timeout = _BARRIER_BYTES.unpack(
+        payload
+    )
+    if (checkpoint_type, location) != (_PLAIN_CHECKPOINT, _DEFAULT_LOCATION):
+        raise ValueError(f"checkpoint type {checkpoint_type} at location {location} is not known")
+    _check_times(timestamp, timeout)
+    options = CheckpointOptions(Alignment(alignment), None if timeout == math.inf else timeout)
+    return CheckpointBarrier(checkpoint_id, timestamp, options)
+
+
+def _check_times(timestamp: float, timeout: float) -> None:
+    if not math.isfinite(timestamp) or not timeout >= 0:
+        raise ValueError(f"timestamp {timestamp} with timeout {timeout} is not possible")

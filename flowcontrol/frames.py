@@ -1,0 +1,174 @@
+"""Messages to bytes and back: the frames of Flink's NettyMessage.
+
+Every frame is a header of 9 bytes and a body whose layout is a row of `_LAYOUTS`, all big-endian::
+
+    | total length 4 (itself included) | magic 0xBADC0FFE 4 | message id 1 | body ... |
+
+A BufferResponse ends with its payload, as many bytes as its last field says. An ErrorResponse is the
+only other one whose length varies: the cause as text, a flag, and the channel if the flag is set.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum, auto
+from typing import Any, Final, Literal
+
+from .errors import BadMagic, FrameTooLong, MalformedFrame, UnknownMessage
+from .layouts import CHANNEL, HEADER, MAGIC, ErrorLayout, Layout, ResponseLayout, identity, int32
+from .messages import (
+    AckAllUserRecordsProcessed,
+    AddCredit,
+    BacklogAnnouncement,
+    BufferResponse,
+    CancelPartitionRequest,
+    CloseRequest,
+    ErrorResponse,
+    Message,
+    NewBufferSize,
+    PartitionRequest,
+    ResumeConsumption,
+)
+
+DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""The longest frame that a decoder accepts unless told otherwise, header included."""
+
+
+class NeedData(Enum):
+    """The type of NEED_DATA."""
+
+    NEED_DATA = auto()
+
+
+NEED_DATA: Final = NeedData.NEED_DATA
+"""Says that no whole frame has been fed yet."""
+
+
+_LAYOUTS: tuple[Layout | ResponseLayout | ErrorLayout, ...] = (
+    ResponseLayout(),
+    ErrorLayout(),
+    Layout(
+        2,
+        PartitionRequest,
+        identity("partition", 20),
+        identity("attempt", 40),
+        int32("first_subpartition", 0),
+        int32("last_subpartition", 0),
+        CHANNEL,
+        int32("initial_credit", 0),
+    ),
+    Layout(4, CancelPartitionRequest, CHANNEL),
+    Layout(5, CloseRequest),
+    Layout(6, AddCredit, int32("credit", 1), CHANNEL),
+    Layout(7, ResumeConsumption, CHANNEL),
+    Layout(8, AckAllUserRecordsProcessed, CHANNEL),
+    Layout(9, BacklogAnnouncement, int32("backlog", 1), CHANNEL),
+    Layout(10, NewBufferSize, int32("size", 1), CHANNEL),
+)
+_BY_TYPE: dict[type, Any] = {layout.message_type: layout for layout in _LAYOUTS}
+_BY_ID: dict[int, Any] = {layout.message_id: layout for layout in _LAYOUTS}
+_FRAME_BYTES = {layout.message_type: layout.frame_bytes for layout in _LAYOUTS}
+_RESPONSE_BYTES = _FRAME_BYTES[BufferResponse]
+
+
+def wire_size(message: Message) -> int:
+    """Bytes of the frame of `message`, header and payload included; does not encode it."""
+    if type(message) is BufferResponse:
+        return _RESPONSE_BYTES + len(message.payload)
+    if type(message) is ErrorResponse:
+        return len(encode_header(message))
+    return _FRAME_BYTES[type(message)]
+
+
+def encode(message: Message) -> bytes:
+    """Write `message` as one frame; a payload is copied once.
+
+    Raises:
+        LocalProtocolError: if a value is outside what the message allows.
+    """
+    head = encode_header(message)
+    return b"".join((head, message.payload)) if type(message) is BufferResponse else head
+
+
+def encode_header(message: Message) -> bytes:
+    """Write all of `message` but its payload, so that the payload can be sent without a copy.
+
+    Raises:
+        LocalProtocolError: if a value is outside what the message allows.
+    """
+    packed: bytes = _BY_TYPE[type(message)].pack(message)
+    return packed
+
+
+class FrameDecoder:
+    """Collects bytes as they come and gives the messages in them.
+
+    Bytes that are fed are kept, not copied, unless a frame lies across several pieces; then it is
+    copied once or twice. The payload of a BufferResponse is a view into them. Invariant: an error
+    leaves the decoder where it was, so asking again raises the same error again.
+    """
+
+    __slots__ = ("_frame_bytes", "_piece", "_pieces", "buffered_bytes", "max_frame_bytes")
+
+    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self.buffered_bytes = 0
+        self._piece = memoryview(b"")
+        self._pieces: deque[bytes] = deque()
+        self._frame_bytes = HEADER.size
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Append `data`; anything but bytes is copied, since its owner may change it."""
+        if len(data):
+            piece = bytes(data)
+            self._pieces.append(piece)
+            self.buffered_bytes += len(piece)
+
+    def next_message(self) -> Message | Literal[NeedData.NEED_DATA]:
+        """Take the next message, or NEED_DATA if its frame is not complete.
+
+        Raises:
+            BadMagic: if the peer lost its place; nothing is taken, as with the others.
+            FrameTooLong: if the peer wants to send more than `max_frame_bytes` at once.
+            UnknownMessage: if the peer sends a message that does not exist.
+            MalformedFrame: if the peer sends a message that makes no sense.
+        """
+        if self.buffered_bytes < self._frame_bytes:
+            return NEED_DATA
+        length, magic, message_id = HEADER.unpack_from(self._gather(HEADER.size))
+        layout = self._check_header(length, magic, message_id)
+        self._frame_bytes = length
+        if self.buffered_bytes < length:
+            return NEED_DATA
+        piece = self._gather(length)
+        message: Message = layout.unpack(piece[:length])
+        self._piece = piece[length:]
+        self.buffered_bytes -= length
+        self._frame_bytes = HEADER.size
+        return message
+
+    def _check_header(self, length: int, magic: int, message_id: int) -> Any:
+        if magic != MAGIC:
+            raise BadMagic(f"the peer sent a frame with magic {magic:#010x}, not {MAGIC:#010x}")
+        if length > self.max_frame_bytes:
+            raise FrameTooLong(f"the peer sent a frame of {length} bytes, allowed are {self.max_frame_bytes}")
+        layout = _BY_ID.get(message_id)
+        if layout is None:
+            raise UnknownMessage(f"the peer sent a message with id {message_id}, which is not known")
+        if not layout.accepts_length(length):
+            raise MalformedFrame(
+                f"the peer sent a {layout.message_type.__name__} in a frame of {length} bytes"
+            )
+        return layout
+
+    def _gather(self, count: int) -> memoryview:
+        """The unread bytes from the first one on, at least `count` of them in one piece."""
+        piece, pieces = self._piece, self._pieces
+        if len(piece) < count:
+            parts: list[bytes | memoryview] = [piece] if len(piece) else []
+            missing = count - len(piece)
+            while missing > 0:
+                parts.append(pieces.popleft())
+                missing -= len(parts[-1])
+            self._piece = piece = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        return piece

@@ -1,0 +1,223 @@
+"""How the fields of a message become bytes and are checked on the way, in either direction.
+
+A row of the table in `frames` is a `Layout` of `Field`s. The two messages of varying length have a
+class of their own: BufferResponse, which is also the only one worth writing out for speed, and
+ErrorResponse. All numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .data_type import DataType
+from .errors import LocalProtocolError, MalformedFrame
+from .messages import BufferResponse, ErrorResponse, Message
+
+MAGIC = 0xBADC0FFE
+"""What the second four bytes of every frame are."""
+
+HEADER = struct.Struct(">IIB")
+"""Total length, magic, message id: what every frame begins with."""
+
+_DATA_TYPES = {int(data_type): data_type for data_type in DataType}
+
+
+class Field(NamedTuple):
+    """One field of a body: name in the message, struct format, smallest legal value, conversions."""
+
+    name: str
+    format: str
+    minimum: int | None = None
+    to_wire: Callable[[Any], Any] | None = None
+    from_wire: Callable[[Any], Any] | None = None
+
+
+def identity(name: str, size: int) -> Field:
+    """An id: a number in `size` bytes."""
+    return Field(name, f"{size}s", None, lambda number: number.to_bytes(size), int.from_bytes)
+
+
+def int32(name: str, minimum: int | None = None) -> Field:
+    """A signed number in 4 bytes."""
+    return Field(name, "i", minimum)
+
+
+CHANNEL = identity("channel", 16)
+"""The field that names a channel."""
+
+
+class Layout:
+    """How a message of fixed length is packed and unpacked: its id, its fields in the order of the wire."""
+
+    __slots__ = (
+        "_minimums",
+        "_names",
+        "_order",
+        "_read",
+        "_struct",
+        "_write",
+        "frame_bytes",
+        "message_id",
+        "message_type",
+    )
+
+    def __init__(self, message_id: int, message_type: type[Message], *fields: Field) -> None:
+        self.message_id = message_id
+        self.message_type = message_type
+        self._struct = struct.Struct(HEADER.format + "".join(field.format for field in fields))
+        self.frame_bytes = self._struct.size
+        self._names = tuple(field.name for field in fields)
+        self._order = tuple(self._names.index(name) for name in message_type.__struct_fields__)
+        self._minimums = [(i, field.minimum) for i, field in enumerate(fields) if field.minimum is not None]
+        self._write = [(i, field.to_wire) for i, field in enumerate(fields) if field.to_wire]
+        self._read = [(i, field.from_wire) for i, field in enumerate(fields) if field.from_wire]
+
+    def pack(self, message: Message) -> bytes:
+        """The frame of `message`.
+
+        Raises:
+            LocalProtocolError: if a value is not legal.
+        """
+        values = [getattr(message, name) for name in self._names]
+        try:
+            for index, minimum in self._minimums:
+                if values[index] < minimum:
+                    raise ValueError(f"{self._names[index]} must be at least {minimum}")
+            for index, to_wire in self._write:
+                values[index] = to_wire(values[index])
+            return self._struct.pack(self.frame_bytes, MAGIC, self.message_id, *values)
+        except (struct.error, OverflowError, ValueError) as error:
+            raise LocalProtocolError(f"{message} cannot be sent: {error}") from None
+
+    def unpack(self, frame: memoryview) -> Message:
+        """The message of a whole frame whose header has been checked.
+
+        Raises:
+            MalformedFrame: if a value is not legal.
+        """
+        _, _, _, *values = self._struct.unpack(frame)
+        for index, from_wire in self._read:
+            values[index] = from_wire(values[index])
+        message = self.message_type(*[values[index] for index in self._order])
+        for index, minimum in self._minimums:
+            if values[index] < minimum:
+                raise MalformedFrame(
+                    f"the peer sent {message}: {self._names[index]} must be at least {minimum}"
+                )
+        return message
+
+    def accepts_length(self, length: int) -> bool:
+        """Whether a frame of this message can have that many bytes."""
+        return length == self.frame_bytes
+
+
+class ResponseLayout:
+    """How a BufferResponse is packed and unpacked; `frame_bytes` is without its payload.
+
+    Channel 16, subpartition 4, sequence number 4, backlog 4, data type 1, compressed 1, size 4, payload.
+    """
+
+    message_id = 0
+    message_type = BufferResponse
+    _struct = struct.Struct(HEADER.format + "16siiiBBi")
+    frame_bytes = _struct.size
+
+    def pack(self, message: BufferResponse) -> bytes:
+        """The frame of `message` up to its payload.
+
+        Raises:
+            LocalProtocolError: if a value is not legal.
+        """
+        size = len(message.payload)
+        try:
+            if message.subpartition < 0 or message.backlog < 0:
+                raise ValueError("subpartition and backlog must not be negative")
+            return self._struct.pack(
+                self.frame_bytes + size,
+                MAGIC,
+                self.message_id,
+                message.channel.to_bytes(16),
+                message.subpartition,
+                message.sequence_number,
+                message.backlog,
+                _DATA_TYPES[message.data_type],
+                message.compressed,
+                size,
+            )
+        except (struct.error, OverflowError, ValueError, KeyError) as error:
+            fields = {**msgspec.structs.asdict(message), "payload": f"{size} bytes"}
+            raise LocalProtocolError(f"BufferResponse {fields} cannot be sent: {error}") from None
+
+    def unpack(self, frame: memoryview) -> BufferResponse:
+        """The message of a whole frame whose header has been checked; its payload is a view of `frame`.
+
+        Raises:
+            MalformedFrame: if a value is not legal.
+        """
+        values = self._struct.unpack_from(frame)
+        _, _, _, channel, subpartition, sequence_number, backlog, type_byte, compressed, size = values
+        data_type = _DATA_TYPES.get(type_byte)
+        payload = frame[self.frame_bytes :]
+        if subpartition < 0 or backlog < 0 or data_type is None or compressed > 1 or size != len(payload):
+            raise MalformedFrame(
+                f"the peer sent a BufferResponse with subpartition {subpartition}, backlog {backlog}, "
+                f"data type {type_byte}, compressed {compressed}, size {size} of {len(payload)}"
+            )
+        number = int.from_bytes(channel)
+        return BufferResponse(
+            number, subpartition, sequence_number, backlog, data_type, compressed == 1, payload
+        )
+
+    def accepts_length(self, length: int) -> bool:
+        """Whether a frame of this message can have that many bytes."""
+        return length >= self.frame_bytes
+
+
+class ErrorLayout:
+    """How an ErrorResponse is packed and unpacked; `frame_bytes` is without cause and channel.
+
+    Length of the cause 4, the cause in UTF-8, flag 1, channel 16 if the flag is 1.
+    """
+
+    message_id = 1
+    message_type = ErrorResponse
+    frame_bytes = HEADER.size + 4 + 1
+
+    def pack(self, message: ErrorResponse) -> bytes:
+        """The whole frame of `message`.
+
+        Raises:
+            LocalProtocolError: if a value is not legal.
+        """
+        try:
+            cause = message.cause.encode()
+            channel = b"" if message.channel is None else message.channel.to_bytes(16)
+            length = self.frame_bytes + len(cause) + len(channel)
+            head = struct.pack(">IIBI", length, MAGIC, self.message_id, len(cause))
+        except (struct.error, OverflowError, UnicodeEncodeError) as error:
+            raise LocalProtocolError(f"{message!r} cannot be sent: {error}") from None
+        return b"".join((head, cause, bytes((bool(channel),)), channel))
+
+    def unpack(self, frame: memoryview) -> ErrorResponse:
+        """The message of a whole frame whose header has been checked.
+
+        Raises:
+            MalformedFrame: if a value is not legal.
+        """
+        cause_end = HEADER.size + 4 + int.from_bytes(frame[HEADER.size : HEADER.size + 4])
+        flag, channel = frame[cause_end : cause_end + 1], frame[cause_end + 1 :]
+        if (bytes(flag), len(channel)) not in ((b"\0", 0), (b"\1", 16)):
+            raise MalformedFrame(f"the peer sent an ErrorResponse of {len(frame)} bytes that does not add up")
+        try:
+            cause = str(frame[HEADER.size + 4 : cause_end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedFrame(f"the peer sent an ErrorResponse whose cause is no text: {error}") from None
+        return ErrorResponse(cause, int.from_bytes(channel) if channel else None)
+
+    def accepts_length(self, length: int) -> bool:
+        """Whether a frame of this message can have that many bytes."""
+        return length >= self.frame_bytes

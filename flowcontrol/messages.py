@@ -1,0 +1,108 @@
+"""The messages of the credit protocol, as values; how they look as bytes is the business of `frames`.
+
+Towards the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. Towards the producer: the
+others. A channel is a number below 2**128 that both ends agree on. Names and meaning are those of
+Flink's NettyMessage; its TaskEventRequest and SegmentId are not part of this protocol.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .data_type import DataType
+
+
+class BufferResponse(msgspec.Struct, frozen=True, gc=False):
+    """One buffer, data or event, with the number of data buffers that wait behind it.
+
+    `sequence_number`: counts the buffers of a channel from 0, signed 32 bits, wraps around.
+    `backlog`: in buffers, not negative. `payload`: a view must be one of single bytes.
+    """
+
+    channel: int
+    subpartition: int
+    sequence_number: int
+    backlog: int
+    data_type: DataType
+    compressed: bool
+    payload: bytes | memoryview
+
+
+class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
+    """The producer failed, for one channel or (None) for all channels of the connection."""
+
+    cause: str
+    channel: int | None = None
+
+
+class PartitionRequest(msgspec.Struct, frozen=True, gc=False):
+    """Opens a channel: asks a producer for subpartitions and grants the first credit.
+
+    `initial_credit`: exclusive buffers of the channel, may be 0. `partition` and `attempt` name the
+    result partition (20 bytes) and the attempt that produces it (40 bytes).
+    """
+
+    channel: int
+    initial_credit: int
+    partition: int = 0
+    attempt: int = 0
+    first_subpartition: int = 0
+    last_subpartition: int = 0
+
+
+class CancelPartitionRequest(msgspec.Struct, frozen=True, gc=False):
+    """Closes a channel."""
+
+    channel: int
+
+
+class CloseRequest(msgspec.Struct, frozen=True, gc=False):
+    """Closes the connection; nothing more will be asked."""
+
+
+class AddCredit(msgspec.Struct, frozen=True, gc=False):
+    """Grants `credit` more data buffers, at least 1."""
+
+    channel: int
+    credit: int
+
+
+class ResumeConsumption(msgspec.Struct, frozen=True, gc=False):
+    """Lets a channel go on that a barrier has blocked."""
+
+    channel: int
+
+
+class AckAllUserRecordsProcessed(msgspec.Struct, frozen=True, gc=False):
+    """The consumer has processed all records before the end of data."""
+
+    channel: int
+
+
+class BacklogAnnouncement(msgspec.Struct, frozen=True, gc=False):
+    """Tells a consumer without exclusive buffers that `backlog` data buffers wait, at least 1."""
+
+    channel: int
+    backlog: int
+
+
+class NewBufferSize(msgspec.Struct, frozen=True, gc=False):
+    """Asks for buffers of at most `size` bytes from now on, at least 1."""
+
+    channel: int
+    size: int
+
+
+Message = (
+    BufferResponse
+    | ErrorResponse
+    | PartitionRequest
+    | CancelPartitionRequest
+    | CloseRequest
+    | AddCredit
+    | ResumeConsumption
+    | AckAllUserRecordsProcessed
+    | BacklogAnnouncement
+    | NewBufferSize
+)
+"""Any message of the protocol."""

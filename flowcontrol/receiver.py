@@ -1,0 +1,129 @@
+"""The receiving end of one channel: is the message that has arrived legal, and what does it change.
+
+The table below is the whole life of a channel; an input without an entry breaks the protocol::
+
+    OPEN     -- data, event --> OPEN       sequence number + 1, data costs a credit
+    OPEN     -- blocking event --> BLOCKED the sender stays silent until it is resumed
+    BLOCKED  -- resume --> OPEN
+    any      -- release --> RELEASED       late messages are dropped
+
+Who provides the buffers is the business of `buffers`; the rules are those of Flink's RemoteInputChannel.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from .credit import CreditAnnouncer
+from .data_type import BLOCKING_TYPES, EVENT_TYPES, DataType
+from .errors import LocalProtocolError, RemoteProtocolError, SequenceGap
+
+_INT_RANGE = 1 << 32
+_INT_MIDDLE = 1 << 31
+
+
+class ReceiverState(Enum):
+    """Where a receiving channel stands."""
+
+    OPEN = auto()
+    BLOCKED = auto()
+    RELEASED = auto()
+
+
+class Input(Enum):
+    """What can happen to a receiving channel."""
+
+    DATA = auto()
+    EVENT = auto()
+    BLOCKING_EVENT = auto()
+    RESUME = auto()
+    RELEASE = auto()
+
+
+TRANSITIONS: dict[ReceiverState, dict[Input, ReceiverState]] = {
+    ReceiverState.OPEN: {
+        Input.DATA: ReceiverState.OPEN,
+        Input.EVENT: ReceiverState.OPEN,
+        Input.BLOCKING_EVENT: ReceiverState.BLOCKED,
+        Input.RELEASE: ReceiverState.RELEASED,
+    },
+    ReceiverState.BLOCKED: {
+        Input.RESUME: ReceiverState.OPEN,
+        Input.RELEASE: ReceiverState.RELEASED,
+    },
+    ReceiverState.RELEASED: {Input.RELEASE: ReceiverState.RELEASED},
+}
+
+_INPUT_OF_TYPE = {
+    data_type: (
+        Input.DATA
+        if data_type not in EVENT_TYPES
+        else Input.BLOCKING_EVENT
+        if data_type in BLOCKING_TYPES
+        else Input.EVENT
+    )
+    for data_type in DataType
+}
+
+
+class ChannelReceiver:
+    """Sequence numbers, credit and state of one receiving channel.
+
+    Invariant: every accepted message had the expected sequence number, and every accepted data
+    buffer a credit that was announced before. A rejected message changes nothing.
+    """
+
+    __slots__ = ("credit", "expected_sequence", "state")
+
+    def __init__(self, initial_credit: int, first_sequence: int = 0) -> None:
+        self.credit = CreditAnnouncer(initial_credit)
+        self.expected_sequence = first_sequence
+        self.state = ReceiverState.OPEN
+
+    def accept(self, sequence_number: int, backlog: int, data_type: DataType) -> None:
+        """Take note of an arrived buffer or event.
+
+        Raises:
+            SequenceGap: if it is not the next one.
+            CreditExceeded: if it is data and the sender had no credit.
+            RemoteProtocolError: if the channel is blocked, or a blocking event reports a backlog.
+        """
+        what = _INPUT_OF_TYPE[data_type]
+        state = TRANSITIONS[self.state].get(what)
+        if state is None:
+            raise RemoteProtocolError(f"{data_type.name} arrived on a channel that is {self.state.name}")
+        if sequence_number != self.expected_sequence:
+            raise SequenceGap(
+                f"buffer reordering: expected sequence number {self.expected_sequence}, got {sequence_number}"
+            )
+        if what is Input.DATA:
+            self.credit.receive()
+        elif what is Input.BLOCKING_EVENT and backlog > 0:
+            raise RemoteProtocolError(f"{data_type.name} reports a backlog of {backlog}, it must be 0")
+        self.state = state
+        self.expected_sequence = _next_sequence(sequence_number)
+
+    def resume(self) -> None:
+        """Allow the sender to go on after a blocking event.
+
+        Raises:
+            LocalProtocolError: if the channel is not blocked.
+        """
+        self._move(Input.RESUME)
+        if self.credit.initial == 0:
+            self.credit.revoke()
+
+    def release(self) -> None:
+        """Close the channel; what arrives later is the caller's to drop."""
+        self._move(Input.RELEASE)
+
+    def _move(self, what: Input) -> None:
+        state = TRANSITIONS[self.state].get(what)
+        if state is None:
+            raise LocalProtocolError(f"{what.name} on a channel that is {self.state.name}")
+        self.state = state
+
+
+def _next_sequence(number: int) -> int:
+    """The successor as a signed 32-bit integer, which wraps around as Java's does."""
+    return (number + 1 + _INT_MIDDLE) % _INT_RANGE - _INT_MIDDLE

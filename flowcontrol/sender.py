@@ -1,0 +1,257 @@
+"""The sending end of a connection: which channel may send its next buffer.
+
+Channels that have something to send stand in one queue, each at most once. The first one sends a
+single message and goes to the tail if it can send more, so the wire is shared buffer by buffer::
+
+    data arrives, credit arrives, consumption resumes
+                  |
+                  v  sendable?          next_message()
+              [ ready: ch3, ch0, ch7 ] ---------------> BufferResponse of ch3 -> the wire
+                  ^                                          |
+                  +---------- more to send? ----------------+
+
+A channel is *sendable* with credit as soon as data is available, without credit only if an event is
+next. A channel that was opened with no initial credit tells its backlog instead (BacklogAnnouncement),
+or its receiver would never know that floating buffers are wanted. The rules are those of Flink's
+CreditBasedSequenceNumberingViewReader and PartitionRequestQueue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from .credit import CreditLedger
+from .data_type import DataType
+from .errors import LocalProtocolError, RemoteProtocolError
+from .messages import (
+    AddCredit,
+    BacklogAnnouncement,
+    BufferResponse,
+    CancelPartitionRequest,
+    Message,
+    NewBufferSize,
+    PartitionRequest,
+    ResumeConsumption,
+)
+
+_ReceiverMessage = AddCredit | ResumeConsumption | NewBufferSize | CancelPartitionRequest
+_FROM_RECEIVER = (AddCredit, ResumeConsumption, NewBufferSize, CancelPartitionRequest)
+
+
+class SendBuffer(Protocol):
+    """Bytes on their way out, and the duty to release them once they have left."""
+
+    @property
+    def data_type(self) -> DataType:
+        """What kind of data or event it is."""
+        ...
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it is an event, which needs no credit."""
+        ...
+
+    @property
+    def payload(self) -> memoryview:
+        """The bytes to send."""
+        ...
+
+    def release(self) -> None:
+        """Give the memory back."""
+        ...
+
+
+class Polled(Protocol):
+    """What one poll of a subpartition yields."""
+
+    @property
+    def buffer(self) -> SendBuffer:
+        """What to send."""
+        ...
+
+    @property
+    def backlog(self) -> int:
+        """Data buffers left."""
+        ...
+
+    @property
+    def more_available(self) -> bool:
+        """Whether another item can follow at once."""
+        ...
+
+    @property
+    def next_is_event(self) -> bool:
+        """Whether that item is an event."""
+        ...
+
+    @property
+    def sequence_number(self) -> int:
+        """Counts the items of the subpartition, events included."""
+        ...
+
+
+class SubpartitionView(Protocol):
+    """The queue that a channel sends from."""
+
+    index: int
+
+    def poll(self) -> Polled | None:
+        """Take the next item, or None."""
+        ...
+
+    def can_send(self, credit: int) -> bool:
+        """Whether something can leave with that much credit."""
+        ...
+
+    @property
+    def backlog(self) -> int:
+        """Data buffers that wait."""
+        ...
+
+    def resume(self) -> None:
+        """Unblock after a barrier."""
+        ...
+
+    def set_buffer_size(self, size: int) -> None:
+        """Cap the size of buffers added from now on, in bytes."""
+        ...
+
+    def release(self) -> None:
+        """Drop all that is queued."""
+        ...
+
+
+class ChannelSender:
+    """The sending end of one channel: a subpartition and the credit to drain it."""
+
+    __slots__ = ("channel", "credit", "queued", "view")
+
+    def __init__(self, channel: int, view: SubpartitionView, initial_credit: int) -> None:
+        self.channel = channel
+        self.view = view
+        self.credit = CreditLedger(initial_credit)
+        self.queued = False
+
+    @property
+    def sendable(self) -> bool:
+        """Whether the next item may leave now."""
+        return self.view.can_send(self.credit.available)
+
+    @property
+    def announces_backlog(self) -> bool:
+        """Whether the receiver can learn of the backlog only by an announcement."""
+        credit = self.credit
+        return credit.initial == 0 and credit.available == 0 and self.view.backlog > 0
+
+
+class SendQueue:
+    """All channels that one connection sends for, and the order in which they do."""
+
+    def __init__(self) -> None:
+        self._senders: dict[int, ChannelSender] = {}
+        self._ready: deque[ChannelSender] = deque()
+        self._announcements: deque[BacklogAnnouncement] = deque()
+
+    def open(self, request: PartitionRequest, view: SubpartitionView) -> ChannelSender:
+        """Serve `request` from `view` and queue it if something waits already.
+
+        Raises:
+            RemoteProtocolError: if the channel is open already.
+        """
+        if request.channel in self._senders:
+            raise RemoteProtocolError(f"channel {request.channel} was requested twice")
+        sender = ChannelSender(request.channel, view, request.initial_credit)
+        self._senders[request.channel] = sender
+        self.data_available(sender)
+        return sender
+
+    def sender(self, channel: int) -> ChannelSender | None:
+        """The sending end of `channel`, if it is open."""
+        return self._senders.get(channel)
+
+    def data_available(self, sender: ChannelSender) -> None:
+        """Queue `sender` if it can send, or announce its backlog where that is the only way."""
+        if sender.queued:
+            return
+        if sender.sendable:
+            sender.queued = True
+            self._ready.append(sender)
+        elif sender.announces_backlog:
+            self._announcements.append(BacklogAnnouncement(sender.channel, sender.view.backlog))
+
+    def handle(self, message: Message) -> None:
+        """Apply a message of the receiving end.
+
+        Raises:
+            RemoteProtocolError: if the message is for a channel that is not open, or is none that a
+                receiver sends; nothing has changed.
+        """
+        if not isinstance(message, _FROM_RECEIVER):
+            raise RemoteProtocolError(f"a receiver does not send {type(message).__name__}")
+        sender = self._senders.get(message.channel)
+        if sender is not None:
+            self._apply(sender, message)
+        elif not isinstance(message, (NewBufferSize, CancelPartitionRequest)):
+            # A size may come before the request was served, and a channel may be cancelled twice.
+            raise RemoteProtocolError(f"{type(message).__name__} for a channel that is not open")
+
+    def next_message(self) -> tuple[BacklogAnnouncement | BufferResponse, SendBuffer | None] | None:
+        """Take the next message to write, with the buffer to release when it has left; None if idle."""
+        if self._announcements:
+            return self._announcements.popleft(), None
+        ready = self._ready
+        while ready:
+            sender = ready.popleft()
+            sender.queued = False
+            polled = sender.view.poll()
+            if polled is not None:
+                return self._respond(sender, polled), polled.buffer
+        return None
+
+    def _respond(self, sender: ChannelSender, polled: Polled) -> BufferResponse:
+        buffer = polled.buffer
+        if not buffer.is_event:
+            sender.credit.spend()
+        if polled.more_available and (sender.credit.available > 0 or polled.next_is_event):
+            sender.queued = True
+            self._ready.append(sender)
+        return BufferResponse(
+            sender.channel,
+            sender.view.index,
+            polled.sequence_number,
+            polled.backlog,
+            buffer.data_type,
+            False,
+            buffer.payload,
+        )
+
+    def _apply(self, sender: ChannelSender, message: _ReceiverMessage) -> None:
+        match message:
+            case AddCredit():
+                sender.credit.grant(message.credit)
+                self.data_available(sender)
+            case ResumeConsumption():
+                if sender.credit.initial == 0:
+                    sender.credit.revoke()
+                sender.view.resume()
+                self.data_available(sender)
+            case NewBufferSize():
+                sender.view.set_buffer_size(message.size)
+            case CancelPartitionRequest():
+                self.cancel(sender)
+
+    def cancel(self, sender: ChannelSender) -> None:
+        """Close `sender` and release what it would have sent."""
+        if self._senders.pop(sender.channel, None) is None:
+            raise LocalProtocolError(f"channel {sender.channel} is not open")
+        if sender.queued:
+            self._ready.remove(sender)
+            sender.queued = False
+        sender.view.release()
+
+    def close(self) -> None:
+        """Cancel every channel."""
+        for sender in list(self._senders.values()):
+            self.cancel(sender)
+        self._announcements.clear()
