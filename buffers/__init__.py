@@ -1,0 +1,63 @@
+"""Memory: segments and pools, buffers that are written and read, records to bytes and back.
+
+Read `segment`, `network_pool` and `local_pool` for where memory comes from, `buffer` and `subpartition`
+for the producing side, `channel_buffers` for the receiving one, `records` for what is inside.
+"""
+
+from .buffer import (
+    BufferBuilder,
+    BufferConsumer,
+    BufferSlice,
+    EventBuffer,
+    EventConsumer,
+    ReceivedBuffer,
+    Recycler,
+)
+from .channel_buffers import ChannelBuffers
+from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
+from .local_pool import BufferListener, LocalBufferPool
+from .network_pool import NetworkBufferPool
+from .pool_statistics import LocalPoolStatistics, NetworkPoolStatistics, UsageNotice
+from .record_decoder import RecordDecoder
+from .records import HEADER_BYTES, MAX_RECORD_BYTES, RecordBlock
+from .redistribution import plan_sizes
+from .segment import Bytes, MemorySegment, MemorySlab
+from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
+from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
+
+__all__ = [
+    "ADD_REFUSED",
+    "HEADER_BYTES",
+    "MAX_RECORD_BYTES",
+    "UNLIMITED_SIZE",
+    "BufferBuilder",
+    "BufferConsumer",
+    "BufferListener",
+    "BufferSlice",
+    "Bytes",
+    "ChannelBuffers",
+    "CorruptRecord",
+    "EventBuffer",
+    "EventConsumer",
+    "GateBuffersSpec",
+    "InsufficientBuffers",
+    "LocalBufferPool",
+    "LocalPoolStatistics",
+    "MemorySegment",
+    "MemorySlab",
+    "NetworkBufferPool",
+    "NetworkPoolStatistics",
+    "PipelinedSubpartition",
+    "PolledBuffer",
+    "PoolDestroyed",
+    "ReceivedBuffer",
+    "RecordBlock",
+    "RecordDecoder",
+    "Recycler",
+    "UsageNotice",
+    "gate_buffers",
+    "gate_segments",
+    "partition_buffers",
+    "partition_segments",
+    "plan_sizes",
+]

@@ -1,0 +1,270 @@
+"""Buffers: one segment that a writer fills while a reader already takes from it.
+
+A `BufferBuilder` appends, its `BufferConsumer` cuts what was appended since the last look into
+`BufferSlice`s, and each slice travels as a network buffer of its own::
+
+    segment   |aaaaaaaa|bbbbb|cc.............|
+               slice 1  s. 2  ^ position      ^ capacity
+
+The segment goes back to its pool when builder, consumer and all slices have let go of it. Events
+need no segment: an `EventConsumer` yields one `EventBuffer`. The rules are those of Flink's
+BufferBuilder and BufferConsumer.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from flowcontrol import EVENT_TYPES, DataType
+
+from .records import RecordBlock
+from .segment import MemorySegment
+
+
+class Recycler(Protocol):
+    """Whoever takes a segment back."""
+
+    def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
+        """Take `segment` back, which was requested for `subpartition`."""
+        ...
+
+
+class BufferBuilder:
+    """The writing half of a buffer; owner of its segment.
+
+    Whole records are noted by their index in a block and copied together when somebody looks at the
+    bytes. Invariant: ``0 <= position <= capacity <= segment.size``; `position` counts the noted records
+    too and only grows.
+    """
+
+    __slots__ = (
+        "_copied",
+        "_recycler",
+        "_references",
+        "_subpartition",
+        "block",
+        "capacity",
+        "finished",
+        "indices",
+        "position",
+        "segment",
+    )
+
+    def __init__(self, segment: MemorySegment, recycler: Recycler, subpartition: int = -1) -> None:
+        self.segment = segment
+        self.capacity = segment.size
+        self.position = 0
+        self.finished = False
+        self.block: RecordBlock | None = None
+        self.indices: list[int] = []
+        self._copied = 0
+        self._recycler = recycler
+        self._subpartition = subpartition
+        self._references = 1
+
+    @property
+    def room(self) -> int:
+        """Bytes that still fit."""
+        return self.capacity - self.position
+
+    def append(self, data: memoryview) -> int:
+        """Copy as much of `data` as fits; returns how many bytes did."""
+        if self.indices:
+            self.settle()
+        start = self.position
+        count = min(len(data), self.capacity - start)
+        self.position = self._copied = end = start + count
+        self.segment.memory[start:end] = data[:count]
+        return count
+
+    def note(self, block: RecordBlock, index: int, size: int) -> None:
+        """Append a whole record of `size` encoded bytes, which the caller knows to fit."""
+        if block is not self.block:
+            self.settle()
+            self.block = block
+        self.indices.append(index)
+        self.position += size
+
+    def settle(self) -> None:
+        """Copy the records that were only noted."""
+        indices, block = self.indices, self.block
+        if not indices or block is None:
+            return
+        _copy_records(block, indices, self.segment, self._copied)
+        self._copied = self.position
+        self.indices = []
+
+    def trim(self, size: int) -> None:
+        """Lower the capacity to `size` bytes, but not below what is written nor past the segment."""
+        self.capacity = min(max(size, self.position), self.segment.size)
+
+    def finish(self) -> None:
+        """Append nothing more; may be called again."""
+        if not self.finished:
+            self.finished = True
+            self.settle()
+            self.block = None
+            self.release()
+
+    def consumer(self) -> BufferConsumer:
+        """The reading half, to be made once for each reader."""
+        self._references += 1
+        return BufferConsumer(self)
+
+    def slice(self, start: int) -> BufferSlice:
+        """All bytes from `start` to the latest one."""
+        if self.indices:
+            self.settle()
+        self._references += 1
+        return BufferSlice(self, start, self.position - start)
+
+    def release(self) -> None:
+        """Let go once; the last one to do so recycles the segment."""
+        self._references -= 1
+        if self._references == 0:
+            self._recycler.recycle(self.segment, self._subpartition)
+
+
+def _copy_records(block: RecordBlock, indices: list[int], segment: MemorySegment, start: int) -> None:
+    """Copy records, in the order of `indices`, into `segment` from byte `start` on."""
+    count = len(indices)
+    stride = block.stride
+    if count < 3 or not stride:
+        memory = segment.memory
+        for index in indices:
+            record = block.encoded(index)
+            end = start + len(record)
+            memory[start:end] = record
+            start = end
+        return
+    first, last = indices[0], indices[-1]
+    step = indices[1] - first
+    rows = block.data.reshape(-1, stride)
+    target = segment.array[start : start + count * stride].reshape(count, stride)
+    if step > 0 and last - first == step * (count - 1) and indices == list(range(first, last + 1, step)):
+        target[:] = rows[first : last + 1 : step]
+    else:
+        np.take(rows, indices, axis=0, out=target, mode="clip")
+
+
+class BufferSlice:
+    """Consecutive bytes of a buffer, on their way to the reader."""
+
+    __slots__ = ("_builder", "size", "start")
+
+    data_type = DataType.DATA_BUFFER
+    is_event = False
+
+    def __init__(self, builder: BufferBuilder, start: int, size: int) -> None:
+        self._builder = builder
+        self.start = start
+        self.size = size
+
+    @property
+    def payload(self) -> memoryview:
+        """The bytes, valid until released."""
+        return self._builder.segment.memory[self.start : self.start + self.size]
+
+    def release(self) -> None:
+        """Let go of the segment."""
+        self._builder.release()
+
+
+class BufferConsumer:
+    """The reading half of a buffer.
+
+    `finished` is what the reader has seen: a buffer that was finished after the last `build` still
+    looks unfinished, as in Flink, and so is not yet worth a notification.
+    """
+
+    __slots__ = ("_builder", "_read", "finished")
+
+    data_type = DataType.DATA_BUFFER
+    is_event = False
+
+    def __init__(self, builder: BufferBuilder) -> None:
+        self._builder = builder
+        self._read = 0
+        self.finished = False
+
+    @property
+    def unread(self) -> int:
+        """Bytes appended since the last `build`."""
+        return self._builder.position - self._read
+
+    def build(self) -> BufferSlice:
+        """Cut a slice of all unread bytes, which may be none."""
+        builder = self._builder
+        piece = builder.slice(self._read)
+        self._read = builder.position
+        self.finished = builder.finished
+        return piece
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self._builder.release()
+
+
+class EventBuffer:
+    """The bytes of an event; unpooled, as in Flink."""
+
+    __slots__ = ("data_type", "payload", "size")
+
+    is_event = True
+
+    def __init__(self, payload: bytes, data_type: DataType) -> None:
+        if data_type not in EVENT_TYPES:
+            raise ValueError(f"{data_type.name} is not the type of an event")
+        self.payload = memoryview(payload)
+        self.size = len(payload)
+        self.data_type = data_type
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+
+class EventConsumer:
+    """An event in a queue of buffers: finished from the start."""
+
+    __slots__ = ("_buffer", "data_type", "unread")
+
+    is_event = True
+    finished = True
+
+    def __init__(self, buffer: EventBuffer) -> None:
+        self._buffer = buffer
+        self.data_type = buffer.data_type
+        self.unread = buffer.size
+
+    def build(self) -> EventBuffer:
+        """The whole event."""
+        return self._buffer
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class ReceivedBuffer:
+    """A buffer that has arrived, in a segment of the receiver."""
+
+    __slots__ = ("_recycler", "segment", "size")
+
+    data_type = DataType.DATA_BUFFER
+    is_event = False
+
+    def __init__(self, segment: MemorySegment, recycler: Recycler, payload: memoryview | bytes) -> None:
+        self.segment = segment
+        self._recycler = recycler
+        self.size = len(payload)
+        segment.memory[: self.size] = payload
+
+    @property
+    def payload(self) -> memoryview:
+        """The bytes, valid until released."""
+        return self.segment.memory[: self.size]
+
+    def release(self) -> None:
+        """Give the segment back to where it came from."""
+        self._recycler.recycle(self.segment)

@@ -1,0 +1,148 @@
+"""The buffers of one receiving channel: its exclusive ones and the floating ones it may borrow.
+
+The sender reports its backlog with every buffer. The channel then *requires* backlog + exclusive
+buffers and borrows from the gate's floating pool until it has them, or waits in the pool's line::
+
+    floating pool [f f f] --- borrow ---> channel: floating [f f]  exclusive [e]
+          ^                                  | arriving data takes a floating one first
+          +--- recycled floating ones <------+---> a recycled exclusive one comes home; if there are
+          +--- one surplus floating one <----+     more than required then, a floating one leaves
+
+Every buffer gained this way becomes credit. The rules are those of Flink's BufferManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flowcontrol import CreditAnnouncer
+
+from .local_pool import LocalBufferPool
+from .segment import MemorySegment
+
+
+class ChannelBuffers:
+    """Exclusive and floating buffers of one channel, and the credit they are worth.
+
+    `on_credit` is called when unannounced credit rises from 0. Invariant: a segment lies in
+    `_exclusive` or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
+    """
+
+    __slots__ = (
+        "_exclusive",
+        "_floating",
+        "credit",
+        "exclusive_total",
+        "on_credit",
+        "pool",
+        "released",
+        "required",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        exclusive: Sequence[MemorySegment],
+        pool: LocalBufferPool,
+        credit: CreditAnnouncer,
+        on_credit: Callable[[], None],
+    ) -> None:
+        self._exclusive = list(exclusive)
+        self._floating: list[MemorySegment] = []
+        self.exclusive_total = credit.initial
+        self.pool = pool
+        self.credit = credit
+        self.on_credit = on_credit
+        self.required = 0
+        self.waiting = False
+        self.released = False
+
+    @property
+    def available(self) -> int:
+        """Free buffers at hand."""
+        return len(self._exclusive) + len(self._floating)
+
+    @property
+    def exclusive_available(self) -> int:
+        """Free exclusive buffers."""
+        return len(self._exclusive)
+
+    @property
+    def floating_available(self) -> int:
+        """Free floating buffers."""
+        return len(self._floating)
+
+    @property
+    def announced_backlog(self) -> int:
+        """Buffers the sender is known to hold for this channel beyond the exclusive ones."""
+        return max(0, self.required - self.exclusive_total)
+
+    def take(self) -> tuple[MemorySegment, ChannelBuffers | LocalBufferPool] | None:
+        """Take a free buffer for arriving data, with whom to recycle it; a floating one first."""
+        if self.required > 0:
+            self.required -= 1
+        if self._floating:
+            return self._floating.pop(), self.pool
+        if self._exclusive:
+            return self._exclusive.pop(), self
+        return None
+
+    def report_backlog(self, backlog: int) -> None:
+        """Borrow what a sender with `backlog` waiting data buffers makes necessary."""
+        self.required = backlog + self.exclusive_total
+        self._gain(self._borrow())
+
+    def _borrow(self) -> int:
+        borrowed = 0
+        floating = self._floating
+        missing = self.required - len(self._exclusive) - len(floating)
+        while borrowed < missing and not self.waiting:
+            segment = self.pool.request()
+            if segment is not None:
+                floating.append(segment)
+                borrowed += 1
+            elif self.pool.add_listener(self):
+                self.waiting = True
+        return borrowed
+
+    def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
+        """Take an exclusive segment back; a surplus floating one leaves for it."""
+        if self.released:
+            self.pool.network_pool.recycle_unpooled([segment])
+            return
+        self._exclusive.append(segment)
+        if self._floating and len(self._exclusive) + len(self._floating) > self.required:
+            self.pool.recycle(self._floating.pop())
+        else:
+            self._gain(1)
+
+    def buffer_available(self, segment: MemorySegment) -> bool:
+        """Take `segment` from the floating pool if it is still needed (its turn in the pool's line)."""
+        self.waiting = False
+        if self.released or self.available >= self.required:
+            return False
+        self._floating.append(segment)
+        self._gain(1 + self._borrow())
+        return True
+
+    def block(self) -> None:
+        """A blocking event has arrived: with no exclusive buffers, the floating ones go back."""
+        if self.exclusive_total == 0:
+            self.required = 0
+            self._return_floating()
+
+    def release(self) -> None:
+        """Give everything back; buffers that still hold data follow when they are recycled."""
+        self.released = True
+        self._return_floating()
+        if self._exclusive:
+            self.pool.network_pool.recycle_unpooled(self._exclusive)
+            self._exclusive = []
+
+    def _return_floating(self) -> None:
+        while self._floating:
+            self.pool.recycle(self._floating.pop())
+
+    def _gain(self, buffers: int) -> None:
+        if self.credit.gain(buffers):
+            self.on_credit()

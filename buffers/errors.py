@@ -1,0 +1,43 @@
+"""What can go wrong with memory and records."""
+
+# ruff: noqa: N818 - the names say what happened, as "Error" after each would not.
+
+
+class PoolDestroyed(RuntimeError):
+    """Something was asked of a pool that is gone: the task is being cancelled (CancelTaskException)."""
+
+
+class InsufficientBuffers(OSError):
+    """The network memory cannot give what was asked for (an IOException in Flink); nothing was taken.
+
+    `required` and `available` count the segments of this request, `total` those of the pool,
+    `segment_size` is in bytes.
+    """
+
+    def __init__(self, required: int, available: int, total: int, segment_size: int) -> None:
+        self.required = required
+        self.available = available
+        self.total = total
+        self.segment_size = segment_size
+        super().__init__(
+            f"Insufficient number of network buffers: required {required}, but only {available} available. "
+            f"The total number of network buffers is currently set to {total} of {segment_size} bytes each. "
+            "taskmanager.memory.network.max gives more (or taskmanager.memory.network.min or "
+            "taskmanager.memory.network.fraction, where they decide); a lower parallelism needs fewer."
+        )
+
+
+class CorruptRecord(ValueError):
+    """The bytes are not a sequence of records: a length is negative or over the limit.
+
+    `length` is what the header says, in bytes; `position` is where the header begins, in bytes since
+    the start of the stream.
+    """
+
+    def __init__(self, length: int, position: int, limit: int) -> None:
+        self.length = length
+        self.position = position
+        super().__init__(
+            f"a record at byte {position} of the stream says it is {length} bytes long; "
+            f"lengths from 0 to {limit} are possible"
+        )

@@ -1,0 +1,272 @@
+"""A local buffer pool: the share of the network memory that one partition or one gate may use.
+
+::
+
+    NetworkBufferPool --(one ahead)--> available --request--> in use
+            ^                              ^                    |
+            |                              +--- no listener ----+-- recycle
+            +--- more than `size` requested, or destroyed ------+
+                                           listeners <----------+   first in line, may refuse
+
+The pool keeps one segment ahead of its user, so that it is *available* exactly while the next request
+would be served without overdraft. Overdraft is whatever was requested beyond `size`: it lets a writer
+finish a record, and never makes the pool available. A subpartition that holds its quota makes the whole
+pool unavailable, without refusing requests. The rules are those of Flink's LocalBufferPool.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from .errors import PoolDestroyed
+from .pool_statistics import LocalPoolStatistics
+from .segment import MemorySegment
+
+if TYPE_CHECKING:
+    from .network_pool import NetworkBufferPool
+
+UNBOUNDED = 2**31 - 1
+"""The maximum of a pool without one, and a quota that is never reached; Java's greatest int."""
+
+
+class BufferListener(Protocol):
+    """Somebody who waits in a pool's line."""
+
+    def buffer_available(self, segment: MemorySegment) -> bool:
+        """Take `segment` and return True, or refuse it; either way the place in the line is lost."""
+        ...
+
+
+class LocalBufferPool:
+    """Hands out segments up to a size that the network pool may change at any time.
+
+    `on_available` is called each time `available` turns from False to True, as the last thing that an
+    operation does (but not for a pool that begins so). `network_pool` creates pools; one made directly
+    has no guaranteed share.
+
+    Invariants: `available` = something is free and no subpartition holds its quota; nothing is free
+    while ``requested > size``; nobody is in the line while something is free; if nothing is free and
+    ``requested < size``, the network pool is empty and will call.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_free",
+        "_full_subpartitions",
+        "_listeners",
+        "_quota",
+        "_waiting",
+        "available",
+        "destroyed",
+        "expected",
+        "max_overdraft",
+        "maximum",
+        "minimum",
+        "network_pool",
+        "on_available",
+        "requested",
+        "size",
+    )
+
+    def __init__(
+        self,
+        network_pool: NetworkBufferPool,
+        expected: int,
+        minimum: int,
+        maximum: int | None,
+        *,
+        subpartitions: int = 0,
+        max_buffers_per_channel: int | None = None,
+        max_overdraft: int = 0,
+        on_available: Callable[[], None] | None = None,
+    ) -> None:
+        self.network_pool = network_pool
+        self.expected = expected
+        self.minimum = minimum
+        self.maximum = UNBOUNDED if maximum is None else maximum
+        self.max_overdraft = max_overdraft
+        self._quota = UNBOUNDED if max_buffers_per_channel is None else max_buffers_per_channel
+        self._check()
+        self.size = minimum
+        self.requested = 0
+        self.available = False
+        self.destroyed = False
+        self._free: list[MemorySegment] = []
+        self._listeners: deque[BufferListener] = deque()
+        self._counts = [0] * subpartitions
+        self._full_subpartitions = 0
+        self._waiting = False
+        self.on_available: Callable[[], None] | None = None
+        self._update()
+        self.on_available = on_available
+
+    def _check(self) -> None:
+        if not 1 <= self.minimum <= self.maximum or self.expected < 1:
+            raise ValueError(
+                "a pool needs 1 <= minimum <= maximum and 1 <= expected, got minimum "
+                f"{self.minimum}, maximum {self.maximum}, expected {self.expected}"
+            )
+        if self._quota < 1 or self.max_overdraft < 0:
+            raise ValueError(
+                "max_buffers_per_channel must be at least 1 and max_overdraft at least 0, got "
+                f"{self._quota} and {self.max_overdraft}"
+            )
+
+    def __repr__(self) -> str:
+        return f"LocalBufferPool({self.statistics()})"
+
+    @property
+    def used(self) -> int:
+        """Segments in use, the basis of outPoolUsage; more than `size` with overdraft."""
+        return max(0, self.requested - len(self._free))
+
+    @property
+    def free(self) -> int:
+        """Segments held but not in use."""
+        return len(self._free)
+
+    def request(self, subpartition: int = -1) -> MemorySegment | None:
+        """Take a segment for a subpartition (-1: for none of them); None if there is none.
+
+        Raises:
+            PoolDestroyed: if the pool was destroyed.
+        """
+        free = self._free
+        if free:
+            segment = free.pop()
+            if not free:
+                self._update()
+        else:
+            overdraft = self._request_overdraft()
+            if overdraft is None:
+                return None
+            segment = overdraft
+        if subpartition >= 0:
+            counts = self._counts
+            counts[subpartition] = count = counts[subpartition] + 1
+            if count == self._quota:
+                self._full_subpartitions += 1
+                self.available = False
+        return segment
+
+    def _request_overdraft(self) -> MemorySegment | None:
+        if self.destroyed:
+            raise PoolDestroyed("the buffer pool has been destroyed")
+        overdraft = self.requested - self.size
+        if not 0 <= overdraft < self.max_overdraft:
+            return None
+        return self._request_from_network_pool()
+
+    def _request_from_network_pool(self) -> MemorySegment | None:
+        segment = self.network_pool.request_pooled()
+        if segment is not None:
+            self.requested += 1
+        return segment
+
+    def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
+        """Take back a segment that was requested for `subpartition`."""
+        if subpartition >= 0:
+            counts = self._counts
+            count = counts[subpartition]
+            counts[subpartition] = count - 1
+            if count == self._quota:
+                self._full_subpartitions -= 1
+        if self.requested > self.size or self.destroyed:
+            self._return(segment)
+        elif not self._listeners or not self._offer(segment):
+            self._free.append(segment)
+        if not self.available and self._free and not self._full_subpartitions:
+            self._turn_available()
+
+    def _return(self, segment: MemorySegment) -> None:
+        self.requested -= 1
+        self.network_pool.recycle_pooled(segment)
+
+    def _offer(self, segment: MemorySegment) -> bool:
+        """Offer `segment` along the line; whether somebody took it."""
+        listeners = self._listeners
+        while listeners:
+            if listeners.popleft().buffer_available(segment):
+                return True
+        return False
+
+    def _turn_available(self) -> None:
+        self.available = True
+        if self.on_available is not None:
+            self.on_available()
+
+    def add_listener(self, listener: BufferListener) -> bool:
+        """Join the line; False if a segment is free, or the pool destroyed, and there is no line."""
+        if self._free or self.destroyed:
+            return False
+        self._listeners.append(listener)
+        return True
+
+    def set_size(self, size: int) -> None:
+        """Let the pool hold `size` segments, at most its maximum; those in use return when recycled.
+
+        Raises:
+            ValueError: if `size` is below the minimum.
+        """
+        if size < self.minimum:
+            raise ValueError(f"a pool with a minimum of {self.minimum} segments cannot be set to {size}")
+        self.size = min(size, self.maximum)
+        free = self._free
+        while free and self.requested > self.size:
+            self._return(free.pop())
+        if not self.destroyed:
+            self._update()
+
+    def _update(self) -> None:
+        """Restore the invariants: hold one segment ahead if allowed, and tell whether one is free."""
+        free = self._free
+        while not free and self.requested < self.size:
+            segment = self._request_from_network_pool()
+            if segment is None:
+                if not self._waiting:
+                    self._waiting = True
+                    self.network_pool.call_when_available(self._network_pool_available)
+                break
+            # Flink lets such a segment lie until the next recycle, even if somebody is in the line,
+            # who then may wait for ever.
+            if not self._listeners or not self._offer(segment):
+                free.append(segment)
+        if not free or self._full_subpartitions:
+            self.available = False
+        elif not self.available:
+            self._turn_available()
+
+    def _network_pool_available(self) -> None:
+        self._waiting = False
+        if not self.destroyed:
+            self._update()
+
+    def lazy_destroy(self) -> None:
+        """Hand out nothing more: free segments return now, those in use when they are recycled."""
+        if self.destroyed:
+            return
+        self.destroyed = True
+        self.available = False
+        self._listeners.clear()
+        while self._free:
+            self._return(self._free.pop())
+        self.network_pool.destroy_pool(self)
+
+    def statistics(self) -> LocalPoolStatistics:
+        """The state at this moment."""
+        return LocalPoolStatistics(
+            size=self.size,
+            expected=self.expected,
+            minimum=self.minimum,
+            maximum=self.maximum,
+            requested=self.requested,
+            free=len(self._free),
+            used=self.used,
+            overdraft=max(0, self.requested - self.size),
+            listeners=len(self._listeners),
+            full_subpartitions=self._full_subpartitions,
+            available=self.available,
+            destroyed=self.destroyed,
+        )

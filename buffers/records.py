@@ -1,0 +1,257 @@
+"""Records to bytes and back.
+
+A record is a 4-byte big-endian length followed by that many bytes. Records lie back to back, take no
+notice of buffers, and may span any number of them::
+
+    buffers   |0003abc0005def|gh0002|xy...
+    records   [0003abc][0005defgh][0002xy]
+
+A `RecordBlock` is a run of whole records, handled in one piece; a `RecordDecoder` makes blocks of what
+arrives in buffers. The encoding is that of Flink's SpanningRecordSerializer.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .segment import Bytes
+
+HEADER_BYTES = 4
+"""What a record costs beside its payload."""
+
+MAX_RECORD_BYTES = 2**31 - 1
+"""The longest payload that the header can express."""
+
+Offsets = npt.NDArray[np.int64]
+"""Positions in a block, in bytes."""
+
+_pack_length = struct.Struct(">i").pack
+_LONG_RECORD = 256  # from here on, a copy for each record is cheaper than a mask over all bytes
+
+
+class RecordBlock:
+    """An immutable run of encoded records that lie back to back in `data`.
+
+    `data`: uint8, 1-D, contiguous, lengths included. `stride`: the length of each record in bytes,
+    header included, if all are equal; else 0, and 0 for an empty block. Sizes and positions count the
+    headers, payloads do not hold them.
+    """
+
+    __slots__ = ("_bounds", "_count", "_memory", "_offsets", "data", "stride")
+
+    def __init__(self, data: Bytes, count: int, stride: int, offsets: Offsets | None = None) -> None:
+        """`offsets`: where each record starts, and at last the end of `data`; needed without a stride."""
+        self.data = data
+        self.stride = stride
+        self._count = count
+        self._offsets = offsets
+        self._bounds: list[int] | None = None
+        self._memory = memoryview(data.data)
+
+    @classmethod
+    def from_payloads(cls, payloads: Sequence[bytes]) -> RecordBlock:
+        """Encode one record for each of `payloads`."""
+        lengths = list(map(len, payloads))
+        headers = {length: _pack_length(length) for length in set(lengths)}
+        parts: list[bytes] = [b""] * (2 * len(lengths))
+        parts[0::2] = map(headers.__getitem__, lengths)
+        parts[1::2] = payloads
+        data = np.frombuffer(b"".join(parts), dtype=np.uint8)
+        if len(headers) == 1:
+            return cls(data, len(lengths), lengths[0] + HEADER_BYTES)
+        return cls(data, len(lengths), 0, _offsets_of(np.array(lengths, dtype=np.int64)))
+
+    @classmethod
+    def from_matrix(cls, payloads: Bytes) -> RecordBlock:
+        """Encode one record for each row of a 2-D uint8 array.
+
+        Raises:
+            ValueError: if it is not such an array.
+        """
+        if payloads.ndim != 2 or payloads.dtype != np.uint8:
+            raise ValueError(f"expected a 2-D uint8 array, got {payloads.ndim}-D {payloads.dtype}")
+        count, length = payloads.shape
+        stride = length + HEADER_BYTES
+        data = np.empty(count * stride, dtype=np.uint8)
+        if count:
+            _column(data, count, stride, 0, ">i4")[:] = length
+        if count and length:
+            # One opaque item a row: numpy copies those whole, not byte by byte.
+            rows = np.ascontiguousarray(payloads).view(f"V{length}").reshape(count)
+            _column(data, count, stride, HEADER_BYTES, f"V{length}")[:] = rows
+        data.flags.writeable = False
+        return cls(data, count, stride if count else 0)
+
+    @classmethod
+    def from_lengths(
+        cls, payloads: bytes | memoryview | Bytes, lengths: Sequence[int] | Offsets
+    ) -> RecordBlock:
+        """Encode records whose payloads are concatenated in `payloads`, with their `lengths` in bytes.
+
+        Raises:
+            ValueError: if the lengths are negative or do not add up to the size of `payloads`.
+        """
+        joined: Bytes = np.frombuffer(payloads, dtype=np.uint8)
+        sizes = np.asarray(lengths, dtype=np.int64)
+        count = len(sizes)
+        if count == 0 and len(joined) == 0:
+            return cls.from_payloads(())
+        if count == 0 or sizes.min() < 0 or int(sizes.sum()) != len(joined):
+            raise ValueError(f"{count} lengths do not divide {len(joined)} bytes of payload into records")
+        if sizes.min() == sizes.max():
+            return cls.from_matrix(joined.reshape(count, -1))
+        if len(joined) >= _LONG_RECORD * count:
+            bounds = _offsets_of(sizes, header=0).tolist()
+            flat = joined.tobytes()
+            return cls.from_payloads([flat[start:end] for start, end in pairwise(bounds)])
+        offsets = _offsets_of(sizes)
+        data = np.empty(int(offsets[-1]), dtype=np.uint8)
+        is_payload = np.ones(len(data), dtype=np.bool_)
+        starts = offsets[:-1]
+        _anywhere(is_payload, "i4")[starts] = 0
+        data[is_payload] = joined
+        _anywhere(data, "V4")[starts] = sizes.astype(">i4").view("V4")
+        data.flags.writeable = False
+        return cls(data, count, 0, offsets)
+
+    @classmethod
+    def concat(cls, blocks: Sequence[RecordBlock]) -> RecordBlock:
+        """All records of `blocks` in one block."""
+        filled = [block for block in blocks if block._count]
+        if len(filled) == 1:
+            return filled[0]
+        if not filled:
+            return cls.from_payloads(())
+        data = np.concatenate([block.data for block in filled])
+        data.flags.writeable = False
+        count = sum([block._count for block in filled])
+        stride = filled[0].stride
+        if stride and all(block.stride == stride for block in filled):
+            return cls(data, count, stride)
+        return cls(data, count, 0, _offsets_of(np.concatenate([block.sizes() for block in filled]), header=0))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"RecordBlock({self._count} records, {self.nbytes} bytes)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all records, headers included."""
+        return len(self._memory)
+
+    @property
+    def offsets(self) -> Offsets:
+        """Where each record starts, and at last the end of the block."""
+        if self._offsets is None:
+            self._offsets = np.arange(self._count + 1, dtype=np.int64) * self.stride
+        return self._offsets
+
+    @property
+    def starts(self) -> Offsets:
+        """Where each record starts, at its header."""
+        return self.offsets[:-1]
+
+    @property
+    def ends(self) -> Offsets:
+        """Where each record ends."""
+        return self.offsets[1:]
+
+    def sizes(self) -> Offsets:
+        """Bytes of each record, header included."""
+        if self.stride:
+            return np.full(self._count, self.stride, dtype=np.int64)
+        return np.diff(self.offsets)
+
+    def _range(self, index: int) -> tuple[int, int]:
+        if index < 0:
+            index += self._count
+        if not 0 <= index < self._count:
+            raise IndexError(f"no record {index} in a block of {self._count}")
+        stride = self.stride
+        if stride:
+            start = index * stride
+            return start, start + stride
+        bounds = self._bounds
+        if bounds is None:
+            self._bounds = bounds = self.offsets.tolist()
+        return bounds[index], bounds[index + 1]
+
+    def encoded(self, index: int) -> memoryview:
+        """Record `index` with its header."""
+        start, end = self._range(index)
+        return self._memory[start:end]
+
+    def payload(self, index: int) -> memoryview:
+        """Record `index` without its header."""
+        start, end = self._range(index)
+        return self._memory[start + HEADER_BYTES : end]
+
+    def payloads(self) -> Iterator[memoryview]:
+        """All records without their headers."""
+        memory = self._memory
+        return (memory[start + HEADER_BYTES : end] for start, end in pairwise(self.offsets.tolist()))
+
+    def size(self, index: int) -> int:
+        """Bytes of record `index`, header included."""
+        start, end = self._range(index)
+        return end - start
+
+    def span(self, start: int, stop: int) -> int:
+        """Bytes of the records ``start..stop-1``, headers included; ``0 <= start <= stop <= len``."""
+        if self.stride or start == stop:
+            return (stop - start) * self.stride
+        return self._range(stop - 1)[1] - self._range(start)[0]
+
+    def __getitem__(self, part: slice) -> RecordBlock:
+        """The records of a slice of step 1, over the same memory."""
+        start, stop, step = part.indices(self._count)
+        if step != 1:
+            raise ValueError(f"a block can only be sliced with step 1, got {step}; use take")
+        stop = max(start, stop)
+        if self.stride:
+            data = self.data[start * self.stride : stop * self.stride]
+            return RecordBlock(data, stop - start, self.stride if stop > start else 0)
+        bounds = self.offsets[start : stop + 1]
+        return RecordBlock(self.data[bounds[0] : bounds[-1]], stop - start, 0, bounds - bounds[0])
+
+    def take(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> RecordBlock:
+        """A block of copies of the records `indices`, in that order."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        count = len(chosen)
+        if count == 0:
+            return RecordBlock.from_payloads(())
+        if self.stride:
+            data = self.data.reshape(-1, self.stride)[chosen].reshape(-1)
+            data.flags.writeable = False
+            return RecordBlock(data, count, self.stride)
+        sizes = self.sizes()[chosen]
+        offsets = _offsets_of(sizes, header=0)
+        shift = np.repeat(self.starts[chosen] - offsets[:-1], sizes)
+        data = self.data[np.arange(len(shift)) + shift]
+        data.flags.writeable = False
+        return RecordBlock(data, count, 0, offsets)
+
+
+def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:
+    """Where records of these lengths start, and where the last one ends."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths + header, out=offsets[1:])
+    return offsets
+
+
+def _column(data: Bytes, count: int, stride: int, offset: int, dtype: str) -> npt.NDArray[Any]:
+    """The items at `offset` in each of `count` records of `stride` bytes."""
+    return np.ndarray((count,), dtype, data, offset, (stride,))
+
+
+def _anywhere(data: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """The 4-byte items that begin at each byte of `data`."""
+    return np.ndarray((len(data) - 3,), dtype, data, 0, (1,))

@@ -1,0 +1,80 @@
+"""How the rest of the network memory is divided among local pools: a pure plan.
+
+The rules are those of redistributeBuffers in Flink's NetworkBufferPool (2.x).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+
+class Resizable(Protocol):
+    """What the plan must know of a pool, in segments."""
+
+    minimum: int
+    maximum: int
+    expected: int
+
+
+Pool = TypeVar("Pool", bound=Resizable)
+
+
+def plan_sizes(pools: Iterable[Pool], available: int) -> list[tuple[Pool, int]]:
+    """Divide `available` segments beyond all minima among those of `pools` that may grow.
+
+    Returns the size of each of them: between its minimum and its maximum, and in sum what is
+    available and their minima, or less if all are at their maximum. Shares are in proportion to what
+    the pools expect; of pools with equal claims the earlier ones get the odd segments.
+    """
+    growing = [pool for pool in pools if pool.minimum < pool.maximum]
+    if not growing:
+        return []
+    if available <= 0:
+        return [(pool, pool.minimum) for pool in growing]
+    to_distribute = available + sum([pool.minimum for pool in growing])
+    weight = sum([pool.expected for pool in growing])
+    sizes = [
+        min(max(pool.expected * to_distribute // weight, pool.minimum), pool.maximum) for pool in growing
+    ]
+    remaining = to_distribute - sum(sizes)
+    while remaining:
+        left = (
+            _hand_out(growing, sizes, remaining) if remaining > 0 else -_take_away(growing, sizes, -remaining)
+        )
+        if left == remaining:
+            break
+        remaining = left
+    return list(zip(growing, sizes, strict=True))
+
+
+def _hand_out(pools: Sequence[Resizable], sizes: list[int], amount: int) -> int:
+    """Add `amount` segments to the pools below their maximum; returns what they did not take."""
+    below = [index for index, pool in enumerate(pools) if sizes[index] < pool.maximum]
+    return _divide(amount, below, pools, sizes, 1)
+
+
+def _take_away(pools: Sequence[Resizable], sizes: list[int], amount: int) -> int:
+    """Take `amount` segments from the pools above their minimum; returns what they did not give."""
+    above = [index for index, pool in enumerate(pools) if sizes[index] > pool.minimum]
+    return _divide(amount, above, pools, sizes, -1)
+
+
+def _divide(
+    amount: int, indices: Sequence[int], pools: Sequence[Resizable], sizes: list[int], sign: int
+) -> int:
+    weight = sum([pools[index].expected for index in indices])
+    if weight == 0:
+        return amount
+    piece = amount / weight
+    left = amount
+    for index in indices:
+        if left == 0:
+            break
+        pool = pools[index]
+        room = pool.maximum - sizes[index] if sign > 0 else sizes[index] - pool.minimum
+        step = min(left, math.ceil(piece * pool.expected), room)
+        sizes[index] += sign * step
+        left -= step
+    return left

@@ -1,0 +1,96 @@
+"""Network memory: one slab of bytes, cut into equal segments.
+
+The slab is an anonymous mapping, so memory is committed page by page when it is first written; huge
+pages are refused, because one touched byte would commit 2 MiB. Segments are handles into the slab::
+
+    MemorySlab  |..... 0 .....|..... 1 .....|..... 2 .....|  segment_size bytes each
+                               ^ MemorySegment(slab, 1): `memory` and `array` view these bytes
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+"""Bytes as numpy sees them."""
+
+# Linux; the mmap module names it only from Python 3.13 on. Without it the kernel may refuse a slab larger
+# than the machine's memory although most of it will never be written.
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
+
+
+class MemorySlab:
+    """`segments` times `segment_size` bytes of memory, all 0 and not committed until written.
+
+    Raises:
+        ValueError: if a number is negative or the segments are empty.
+    """
+
+    __slots__ = ("array", "memory", "segment_size", "segments")
+
+    def __init__(self, segments: int, segment_size: int) -> None:
+        if segments < 0 or segment_size < 1:
+            raise ValueError(f"cannot make {segments} segments of {segment_size} bytes")
+        self.segments = segments
+        self.segment_size = segment_size
+        size = segments * segment_size
+        self.memory = memoryview(_anonymous_mapping(size) if size else bytearray())
+        self.array: Bytes = np.frombuffer(self.memory, dtype=np.uint8)
+
+    def segment(self, index: int) -> MemorySegment:
+        """A handle for segment `index`.
+
+        Raises:
+            IndexError: if there is no such segment.
+        """
+        if not 0 <= index < self.segments:
+            raise IndexError(f"no segment {index} in a slab of {self.segments}")
+        return MemorySegment(self, index)
+
+
+class MemorySegment:
+    """One segment of a slab: `size` bytes that one owner at a time may use.
+
+    `memory` (a memoryview) and `array` (numpy, uint8) view the bytes. Both are made when first asked
+    for and then kept, so that a segment that was never used costs only its handle.
+    """
+
+    __slots__ = ("_slab", "array", "index", "memory", "size")
+
+    memory: memoryview
+    array: Bytes
+
+    def __init__(self, slab: MemorySlab, index: int) -> None:
+        self._slab = slab
+        self.index = index
+        self.size = slab.segment_size
+
+    def __repr__(self) -> str:
+        return f"MemorySegment({self.index}, size={self.size})"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> memoryview | Bytes:
+            # Runs only while the slot is empty: later reads cost no more than any attribute.
+            if name not in ("memory", "array"):
+                raise AttributeError(f"a memory segment has no attribute {name!r}")
+            start = self.index * self.size
+            view = getattr(self._slab, name)[start : start + self.size]
+            setattr(self, name, view)
+            return view
+
+
+def _anonymous_mapping(size: int) -> mmap.mmap:
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with suppress(OSError):  # a kernel without huge pages has nothing to refuse
+            mapping.madvise(mmap.MADV_NOHUGEPAGE)
+    return mapping

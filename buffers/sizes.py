@@ -1,0 +1,81 @@
+"""How many segments gates and partitions ask for: pure arithmetic.
+
+::
+
+    gate:       exclusive_per_channel * channels            taken once, as exclusive segments
+                required_floating .. total_floating         the gate's floating pool
+    partition:  subpartitions + 1 .. subpartitions * per_channel + floating
+
+A partition's minimum lets each subpartition keep a partly filled buffer without stopping the others.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class GateBuffersSpec(msgspec.Struct, frozen=True):
+    """The segments of an input gate; the floating ones form a pool of required to total segments.
+
+    Invariant: ``1 <= required_floating <= total_floating``, and
+    ``channels * exclusive_per_channel + total_floating == target_total``.
+    """
+
+    exclusive_per_channel: int
+    required_floating: int
+    total_floating: int
+    target_total: int
+
+
+def gate_buffers(
+    channels: int, exclusive: int, floating: int, max_required: int | None = None
+) -> GateBuffersSpec:
+    """Divide a gate's segments into exclusive and floating ones (Flink's InputGateSpecUtils).
+
+    `exclusive` is configured per channel, `floating` per gate. A gate never *requires* more than
+    `max_required` segments (None: no limit, the default of pipelined exchanges; 1000 for blocking
+    ones): beyond it, exclusive segments become floating ones.
+
+    Raises:
+        ValueError: if `channels`, `floating` or `max_required` is below 1, or `exclusive` below 0.
+    """
+    if channels < 1 or exclusive < 0 or floating < 1 or (max_required is not None and max_required < 1):
+        raise ValueError(
+            "a gate needs at least 1 channel, 0 exclusive buffers a channel, 1 floating buffer and a limit "
+            f"of 1 required buffer, got {channels}, {exclusive}, {floating} and {max_required}"
+        )
+    target = channels * exclusive + floating
+    required = channels * exclusive + 1
+    if max_required is not None:
+        required = min(required, max_required)
+    per_channel = min(exclusive, (required - 1) // channels)
+    taken = per_channel * channels
+    return GateBuffersSpec(per_channel, required - taken, target - taken, target)
+
+
+def partition_buffers(subpartitions: int, per_channel: int, floating: int) -> tuple[int, int]:
+    """The minimum and maximum of the pool of a bounded pipelined partition (Flink's NettyShuffleUtils).
+
+    `per_channel` and `floating` are the same options as for a gate. What Flink 2 calls the expected
+    size of the pool, its weight when memory is scarce, is the minimum.
+
+    Raises:
+        ValueError: if `subpartitions` is below 1, or another number below 0.
+    """
+    if subpartitions < 1 or per_channel < 0 or floating < 0:
+        raise ValueError(
+            "a partition needs at least 1 subpartition and no negative number of buffers, got "
+            f"{subpartitions}, {per_channel} and {floating}"
+        )
+    minimum = subpartitions + 1
+    return minimum, max(minimum, subpartitions * per_channel + floating)
+
+
+def gate_segments(spec: GateBuffersSpec, remote_channels: int) -> int:
+    """Segments that a gate can use at most; local channels have no exclusive ones."""
+    return remote_channels * spec.exclusive_per_channel + spec.total_floating
+
+
+def partition_segments(subpartitions: int, per_channel: int, floating: int, overdraft: int) -> int:
+    """Segments that a partition can use at most, overdraft included."""
+    return partition_buffers(subpartitions, per_channel, floating)[1] + overdraft

@@ -1,0 +1,216 @@
+"""The queue of one subpartition: what the writer added and the reader has not taken yet.
+
+Only the last buffer may still be open. It stays with the writer until it is finished and followed by
+another one, or until somebody flushes::
+
+    add ->  [open] [finished] [finished] -> poll      backlog 2: the open one does not count,
+                                                      unless flushed, finished or behind an event
+
+A barrier that blocks upstream stops the queue the moment it is handed out; nothing more leaves, and
+the backlog is 0, until the reader resumes. The rules are those of Flink's PipelinedSubpartition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from flowcontrol import BLOCKING_TYPES
+
+from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
+
+UNLIMITED_SIZE = 2**31 - 1
+"""The wanted buffer size before anybody has announced one, in bytes."""
+
+ADD_REFUSED = -1
+"""What `add` returns when the subpartition is finished or released."""
+
+
+class PolledBuffer(NamedTuple):
+    """One item taken from a subpartition.
+
+    `backlog`: data buffers left. `more_available`: whether another item can follow at once, and
+    `next_is_event` of which kind it is. `sequence_number`: counts the items, events included.
+    """
+
+    buffer: BufferSlice | EventBuffer
+    backlog: int
+    more_available: bool
+    next_is_event: bool
+    sequence_number: int
+
+
+class PipelinedSubpartition:
+    """A queue of buffers and events between one writer and one reader.
+
+    `on_data` is called when the reader should look again; it is None while there is no reader.
+    Invariant: all but the last queued buffer are finished; `data_buffers` counts the queued ones
+    that hold data.
+    """
+
+    __slots__ = (
+        "_flush_requested",
+        "_queue",
+        "_sequence",
+        "blocked",
+        "buffer_size",
+        "data_buffers",
+        "finished",
+        "index",
+        "on_data",
+        "receiver_exclusive",
+        "released",
+        "total_buffers",
+        "total_bytes",
+    )
+
+    def __init__(
+        self, index: int, *, starting_size: int = UNLIMITED_SIZE, receiver_exclusive: int = 2
+    ) -> None:
+        self.index = index
+        self.buffer_size = starting_size
+        self.receiver_exclusive = receiver_exclusive
+        self.on_data: Callable[[], None] | None = None
+        self.blocked = False
+        self.finished = False
+        self.released = False
+        self.data_buffers = 0
+        self.total_buffers = 0
+        self.total_bytes = 0
+        self._queue: deque[BufferConsumer | EventConsumer] = deque(maxlen=None)
+        self._flush_requested = False
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        """Buffers and events that are queued."""
+        return len(self._queue)
+
+    def add(self, consumer: BufferConsumer | EventConsumer) -> int:
+        """Append a buffer or an event; returns the wanted size of buffers in bytes, or -1 if refused."""
+        if self.finished or self.released:
+            consumer.close()
+            return ADD_REFUSED
+        queue = self._queue
+        queue.append(consumer)
+        self.total_buffers += 1
+        if not consumer.is_event:
+            self.data_buffers += 1
+        if not self._flush_requested and not self.blocked and self._finished_buffers() == 1:
+            self._notify()
+        return self.buffer_size
+
+    def finish(self) -> None:
+        """Add nothing more; whatever is queued counts as finished."""
+        self.finished = True
+        self._notify()
+
+    def flush(self) -> None:
+        """Make what is queued available to the reader, the open buffer included."""
+        queue = self._queue
+        if not queue or self._flush_requested:
+            return
+        lone_unread = len(queue) == 1 and queue[0].unread > 0
+        self._flush_requested = lone_unread or len(queue) > 1
+        if lone_unread and not self.blocked:
+            self._notify()
+
+    def poll(self) -> PolledBuffer | None:
+        """Take the next item; None if there is none or the queue is blocked.
+
+        Raises:
+            RuntimeError: if an open buffer is followed by another one: the writer broke the rules.
+        """
+        if self.blocked:
+            return None
+        buffer = self._take()
+        if buffer is None:
+            return None
+        if buffer.data_type in BLOCKING_TYPES:
+            self.blocked = True
+        self.total_bytes += buffer.size
+        sequence = self._sequence
+        self._sequence = sequence + 1 if sequence < UNLIMITED_SIZE else -UNLIMITED_SIZE - 1
+        more = not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
+        return PolledBuffer(buffer, self.backlog, more, more and self._queue[0].is_event, sequence)
+
+    def _take(self) -> BufferSlice | EventBuffer | None:
+        queue = self._queue
+        while queue:
+            head = queue[0]
+            piece = head.build()
+            if len(queue) == 1:
+                self._flush_requested = False
+            elif not head.finished:
+                raise RuntimeError("an open buffer stands before another one in a subpartition")
+            if head.finished:
+                queue.popleft()
+                if not head.is_event:
+                    self.data_buffers -= 1
+                head.close()
+            # With no exclusive buffers the receiver needs even an empty buffer, to get its credit back.
+            if piece.size or (self.receiver_exclusive == 0 and head.finished):
+                return piece
+            piece.release()
+            if not head.finished:
+                break
+        return None
+
+    def can_send(self, credit: int) -> bool:
+        """Whether a reader with `credit` can take the next item: without credit, only an event."""
+        if credit > 0:
+            return not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
+        return bool(self._queue) and self._queue[0].is_event and not self.blocked
+
+    @property
+    def backlog(self) -> int:
+        """Data buffers that wait for the reader, as told to it."""
+        queue = self._queue
+        if self.blocked or not queue:
+            return 0
+        if self._flush_requested or self.finished or queue[-1].is_event:
+            return self.data_buffers
+        return max(self.data_buffers - 1, 0)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes in the queue that the reader has not taken, the open buffer included."""
+        return sum(item.unread for item in self._queue)
+
+    def resume(self) -> None:
+        """Let the reader go on after a barrier.
+
+        Raises:
+            RuntimeError: if the queue is not blocked.
+        """
+        if not self.blocked:
+            raise RuntimeError(f"subpartition {self.index} is not blocked")
+        self.blocked = False
+
+    def set_buffer_size(self, size: int) -> None:
+        """Cap the size in bytes of buffers that are added from now on.
+
+        Raises:
+            ValueError: if `size` is negative.
+        """
+        if size < 0:
+            raise ValueError(f"a buffer size must not be negative, got {size}")
+        self.buffer_size = size
+
+    def release(self) -> None:
+        """Drop all that is queued; later additions are refused."""
+        self.released = True
+        while self._queue:
+            self._queue.popleft().close()
+        self.data_buffers = 0
+
+    def _finished_buffers(self) -> int:
+        queue = self._queue
+        count = len(queue)
+        if count == 1:
+            return 1 if queue[0].finished else 0
+        return count - 1 if count else 0
+
+    def _notify(self) -> None:
+        if self.on_data is not None:
+            self.on_data()

@@ -1,0 +1,76 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buffers import gate_buffers, gate_segments, partition_buffers, partition_segments
+
+VECTORS = json.loads(
+    (Path(__file__).parents[1] / "data" / "vectors" / "pool_gate_buffers_spec.json").read_text()
+)
+
+
+@pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
+def test_flinks_gates(scenario):
+    given_, expect = scenario["given"], scenario["expect"]
+    spec = gate_buffers(
+        given_["channels"],
+        given_["exclusive_configured"],
+        given_["floating_configured"],
+        given_["max_required_per_gate"],
+    )
+    assert spec.required_floating == expect["required_floating"]
+    assert spec.total_floating == expect["total_floating"]
+    assert spec.exclusive_per_channel == expect["exclusive_per_channel"]
+    assert spec.target_total == expect["target_total"]
+
+
+@given(
+    channels=st.integers(1, 3000),
+    exclusive=st.integers(0, 10),
+    floating=st.integers(1, 100),
+    limit=st.none() | st.integers(1, 5000),
+)
+def test_a_gate_is_divided_without_rest(channels, exclusive, floating, limit):
+    spec = gate_buffers(channels, exclusive, floating, limit)
+    assert 1 <= spec.required_floating <= spec.total_floating
+    assert 0 <= spec.exclusive_per_channel <= exclusive
+    assert channels * spec.exclusive_per_channel + spec.total_floating == spec.target_total
+    required = channels * spec.exclusive_per_channel + spec.required_floating
+    assert required == (channels * exclusive + 1 if limit is None else min(limit, channels * exclusive + 1))
+
+
+@pytest.mark.parametrize("arguments", [(0, 2, 8), (1, -1, 8), (1, 2, 0), (1, 2, 8, 0)])
+def test_impossible_gates(arguments):
+    with pytest.raises(ValueError, match="a gate needs"):
+        gate_buffers(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("subpartitions", "per_channel", "floating", "expected"),
+    [
+        (1, 2, 8, (2, 10)),
+        (2, 2, 8, (3, 12)),
+        (256, 2, 8, (257, 520)),
+        (2, 0, 8, (3, 8)),
+        (16, 0, 8, (17, 17)),
+        (4, 1, 0, (5, 5)),
+    ],
+)
+def test_partition_sizes(subpartitions, per_channel, floating, expected):
+    assert partition_buffers(subpartitions, per_channel, floating) == expected
+
+
+@pytest.mark.parametrize("arguments", [(0, 2, 8), (1, -1, 8), (1, 2, -1)])
+def test_impossible_partitions(arguments):
+    with pytest.raises(ValueError, match="a partition needs"):
+        partition_buffers(*arguments)
+
+
+def test_what_a_task_manager_can_use_at_most():
+    spec = gate_buffers(4, 2, 8)
+    assert gate_segments(spec, remote_channels=4) == 16
+    assert gate_segments(spec, remote_channels=1) == 10
+    assert partition_segments(4, 2, 8, overdraft=20) == 36
