@@ -1,0 +1,163 @@
+"""Key groups: which subtask of a consumer receives the records of a key.
+
+A record's key becomes an operator index in three steps, each here as a scalar rule or over numpy arrays::
+
+    hash code (int32)  --murmur-->  mixed (0 .. 2^31-1)  --mod max-->  key group  --* p div max-->  operator
+
+The mixing is Flink's ``MathUtils.murmurHash``, the rest its ``KeyGroupRangeAssignment``.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_PARALLELISM_LIMIT = 1 << 15
+"""Largest maximum parallelism (number of key groups) that Flink accepts."""
+
+DEFAULT_LOWER_BOUND = 1 << 7
+"""Smallest maximum parallelism that Flink derives by itself."""
+
+_SIZE_OF_INT = np.uint32(4)
+_C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
+_MULTIPLIER, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
+_FINAL1, _FINAL2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
+
+
+def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Mix Java hash codes so that neighbouring ones land in unrelated key groups.
+
+    Args:
+        hash_codes: Java ``hashCode`` values, int32, any shape.
+
+    Returns:
+        Non-negative int32 values of the same shape; the smallest int becomes 0.
+
+    Flink: ``MathUtils.murmurHash``.
+    """
+    code = np.array(hash_codes, dtype=np.int32, ndmin=1).view(np.uint32)
+    code *= _C1
+    _rotate_left(code, 15)
+    code *= _C2
+    _rotate_left(code, 13)
+    code *= _MULTIPLIER
+    code += _ADDEND
+    code ^= _SIZE_OF_INT
+    code ^= code >> np.uint32(16)
+    code *= _FINAL1
+    code ^= code >> np.uint32(13)
+    code *= _FINAL2
+    code ^= code >> np.uint32(16)
+    mixed = np.abs(code.view(np.int32))
+    return np.maximum(mixed, 0, out=mixed).reshape(np.shape(hash_codes))  # abs(-2^31) stays negative
+
+
+def _rotate_left(code: NDArray[np.uint32], bits: int) -> None:
+    high = code >> np.uint32(32 - bits)
+    code <<= np.uint32(bits)
+    code |= high
+
+
+def key_groups(hash_codes: NDArray[np.int32], max_parallelism: int) -> NDArray[np.int32]:
+    """Return the key group, 0 .. ``max_parallelism`` - 1, of each hash code.
+
+    Raises:
+        ValueError: ``max_parallelism`` is outside 1 .. 32768.
+    """
+    _check_max_parallelism(max_parallelism)
+    return murmur(hash_codes) % np.int32(max_parallelism)
+
+
+def assign_to_operators(
+    hash_codes: NDArray[np.int32], max_parallelism: int, parallelism: int
+) -> NDArray[np.int64]:
+    """Return the operator index (subtask, or channel of a hash exchange) of each hash code.
+
+    Args:
+        hash_codes: Java ``hashCode`` values of the keys, int32.
+        max_parallelism: Number of key groups.
+        parallelism: Number of subtasks of the consumer.
+
+    Raises:
+        ValueError: The two numbers do not fit together (``1 <= parallelism <= max_parallelism <= 32768``).
+
+    Flink: ``KeyGroupRangeAssignment.assignKeyToParallelOperator``.
+    """
+    _check_parallelism(max_parallelism, parallelism)
+    groups = key_groups(hash_codes, max_parallelism).astype(np.int64)
+    groups *= parallelism
+    groups //= max_parallelism
+    return groups
+
+
+def operator_index(key_group: int, max_parallelism: int, parallelism: int) -> int:
+    """Return the operator index that owns a key group.
+
+    Raises:
+        ValueError: The two numbers do not fit together, or the key group is outside 0 .. max - 1.
+    """
+    _check_parallelism(max_parallelism, parallelism)
+    if not 0 <= key_group < max_parallelism:
+        raise ValueError(f"key group {key_group} is outside 0..{max_parallelism - 1}")
+    return key_group * parallelism // max_parallelism
+
+
+def key_group_range(max_parallelism: int, parallelism: int, index: int) -> range:
+    """Return the key groups that operator ``index`` owns; the ranges of all operators partition all groups.
+
+    Raises:
+        ValueError: The numbers do not fit together, or ``index`` is outside 0 .. parallelism - 1.
+
+    Flink: ``KeyGroupRangeAssignment.computeKeyGroupRangeForOperatorIndex``, whose end is inclusive; that of a
+    ``range`` is not.
+    """
+    _check_parallelism(max_parallelism, parallelism)
+    if not 0 <= index < parallelism:
+        raise ValueError(f"operator index {index} is outside 0..{parallelism - 1}")
+    start = (index * max_parallelism + parallelism - 1) // parallelism
+    last = ((index + 1) * max_parallelism - 1) // parallelism
+    return range(start, last + 1)
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Return the maximum parallelism that Flink derives for an operator that states none.
+
+    It is half as much again as the parallelism, rounded up to a power of two, between 128 and 32768.
+
+    Raises:
+        ValueError: ``parallelism`` is outside 1 .. 32768.
+    """
+    if not 1 <= parallelism <= MAX_PARALLELISM_LIMIT:
+        raise ValueError(f"parallelism {parallelism} is outside 1..{MAX_PARALLELISM_LIMIT}")
+    wanted = round_up_to_power_of_two(parallelism + parallelism // 2)
+    return min(max(wanted, DEFAULT_LOWER_BOUND), MAX_PARALLELISM_LIMIT)
+
+
+def log2_floor(value: int) -> int:
+    """Return the floor of the binary logarithm of an int32, taken as unsigned (-1 gives 31).
+
+    Raises:
+        ArithmeticError: ``value`` is 0. Flink: ``MathUtils.log2floor``.
+    """
+    if value == 0:
+        raise ArithmeticError("the logarithm of 0 is undefined")
+    return (value & 0xFFFFFFFF).bit_length() - 1
+
+
+def round_down_to_power_of_two(value: int) -> int:
+    """Return the largest power of two that is at most ``value``; 0 gives 0 (``roundDownToPowerOf2``)."""
+    return 1 << (value.bit_length() - 1) if value > 0 else 0
+
+
+def round_up_to_power_of_two(value: int) -> int:
+    """Return the smallest power of two that is at least ``value``, which is 1 or more."""
+    return 1 << (value - 1).bit_length()
+
+
+def _check_parallelism(max_parallelism: int, parallelism: int) -> None:
+    _check_max_parallelism(max_parallelism)
+    if not 1 <= parallelism <= max_parallelism:
+        raise ValueError(f"parallelism {parallelism} is outside 1..{max_parallelism}, its maximum")
+
+
+def _check_max_parallelism(max_parallelism: int) -> None:
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise ValueError(f"maximum parallelism {max_parallelism} is outside 1..{MAX_PARALLELISM_LIMIT}")

@@ -1,0 +1,169 @@
+"""Times, sizes and rates as people write them: text to numbers and back.
+
+Two dialects. Flink's own, for its options: whole numbers, "32 kb" (1 kb = 1024 bytes), "100 ms", and a
+bare number is bytes or milliseconds. Ours, for everything else: a number, which may have decimals, with
+its unit. Arithmetic is decimal, so that a number survives the way to text and back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+_DURATION_S: Mapping[str, Decimal] = {
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Decimal("1e-9")),
+    **dict.fromkeys(("us", "µs", "μs", "micro", "micros", "microsecond", "microseconds"), Decimal("1e-6")),
+    **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), Decimal("1e-3")),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), Decimal(1)),
+    **dict.fromkeys(("min", "m", "minute", "minutes"), Decimal(60)),
+    **dict.fromkeys(("h", "hour", "hours"), Decimal(3600)),
+    **dict.fromkeys(("d", "day", "days"), Decimal(86400)),
+}
+_SIZE_BYTES: Mapping[str, Decimal] = {
+    **dict.fromkeys(("b", "byte", "bytes"), Decimal(1)),
+    **dict.fromkeys(("kb", "k", "kibibytes"), Decimal(1 << 10)),
+    **dict.fromkeys(("mb", "m", "mebibytes"), Decimal(1 << 20)),
+    **dict.fromkeys(("gb", "g", "gibibytes"), Decimal(1 << 30)),
+    **dict.fromkeys(("tb", "t", "tebibytes"), Decimal(1 << 40)),
+}
+_RATE_BYTES_PER_S: Mapping[str, Decimal] = {
+    "b": Decimal(1),
+    "kb": Decimal(1000),
+    "mb": Decimal(1000**2),
+    "gb": Decimal(1000**3),
+    "kib": Decimal(1 << 10),
+    "mib": Decimal(1 << 20),
+    "gib": Decimal(1 << 30),
+    "bit": Decimal("0.125"),
+    "kbit": Decimal(125),
+    "mbit": Decimal(125_000),
+    "gbit": Decimal(125_000_000),
+}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9]*)\s*")
+_DURATION_HINT = 'a time such as "5 ms", "1 s" or "1 min"'
+_SIZE_HINT = 'a size such as "32 kb" or "64 mb"'
+_RATE_HINT = 'a rate such as "10 gbit/s" or "2 GB/s"'
+
+
+class QuantityError(ValueError):
+    """A value is not the quantity it should be; `wrong` and `right` say what it is and what it should be."""
+
+    def __init__(self, wrong: str, right: str) -> None:
+        super().__init__(f"{wrong}; right would be {right}")
+        self.wrong = wrong
+        self.right = right
+
+
+def parse_duration(value: object) -> float:
+    """Return the seconds of a text such as "0.8 us" or "5 ms"; a unit is needed.
+
+    Raises:
+        QuantityError: it is not such a text.
+    """
+    number, unit = _with_unit(value, _DURATION_HINT)
+    return float(number * _scale(unit, _DURATION_S, value, _DURATION_HINT))
+
+
+def parse_rate(value: object) -> float:
+    """Return the bytes per second of a text such as "10 gbit/s" or "2 GB/s".
+
+    1 kB is 1000 bytes, 1 KiB is 1024.
+
+    Raises:
+        QuantityError: it is not such a text, or "Gb/s" leaves open whether bits or bytes are meant.
+    """
+    number, unit = _with_unit(value, _RATE_HINT)
+    amount, slash, second = unit.partition("/")
+    if not slash or second.lower() not in ("s", "sec", "second"):
+        raise QuantityError(f"{value!r} has no unit of bytes or bits per second", _RATE_HINT)
+    if len(amount) == 2 and amount[0].isupper() and amount[1] == "b":
+        hint = f'"{amount[0].lower()}bit/s" or "{amount[0]}B/s"'
+        raise QuantityError(f"{value!r} may mean bits or bytes", hint)
+    rate = float(number * _scale(amount, _RATE_BYTES_PER_S, value, _RATE_HINT))
+    if rate <= 0:
+        raise QuantityError(f"{value!r} is not above 0", _RATE_HINT)
+    return rate
+
+
+def parse_flink_duration(value: object) -> float:
+    """Return the seconds of a duration in Flink's syntax (TimeUtils): "1 s", "100ms"; a bare number is ms.
+
+    Raises:
+        QuantityError: Flink would not read it.
+    """
+    number, unit = _whole(value, _DURATION_HINT)
+    return float(number * _scale(unit or "ms", _DURATION_S, value, _DURATION_HINT))
+
+
+def parse_flink_size(value: object) -> int:
+    """Return the bytes of a size in Flink's syntax (MemorySize): "32 kb" is 32768; a bare number is bytes.
+
+    Raises:
+        QuantityError: Flink would not read it.
+    """
+    number, unit = _whole(value, _SIZE_HINT)
+    return int(number * _scale(unit or "b", _SIZE_BYTES, value, _SIZE_HINT))
+
+
+def format_duration(seconds: float) -> str:
+    """Return seconds as a text for `parse_duration`, in the largest unit that needs no decimals."""
+    exact = Decimal(repr(seconds))
+    for unit, shift in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9)):
+        number = exact.scaleb(shift)
+        if number == int(number):
+            return f"{int(number)} {unit}"
+    return f"{exact.scaleb(9):f} ns"
+
+
+def format_size(size: int) -> str:
+    """Return bytes in Flink's syntax, in the largest unit that needs no decimals."""
+    for unit, shift in (("tb", 40), ("gb", 30), ("mb", 20), ("kb", 10)):
+        if size and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} b"
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """Return bytes per second as a text for `parse_rate`."""
+    exact = Decimal(repr(bytes_per_s))
+    for unit, scale in (("GB/s", 1000**3), ("MB/s", 1000**2), ("kB/s", 1000)):
+        if exact % scale == 0:
+            return f"{int(exact / scale)} {unit}"
+    return f"{exact.normalize():f} B/s"
+
+
+def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise QuantityError(f"{value!r} is not a number with a unit", hint)
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None:
+        raise QuantityError(f"{value!r} is not a number with a unit", hint)
+    if not match[2]:
+        raise QuantityError(f"{value!r} has no unit", hint)
+    return Decimal(match[1]), match[2]
+
+
+def _whole(value: object, hint: str) -> tuple[int, str]:
+    readable = isinstance(value, str | int) and not isinstance(value, bool)
+    match = _QUANTITY.fullmatch(str(value)) if readable else None
+    if match is None:
+        raise QuantityError(f"{value!r} is not a whole number with a unit", hint)
+    if not match[1].isdigit():
+        raise QuantityError(f"{value!r} has decimals, which Flink does not read", f"{hint}, in whole numbers")
+    return int(match[1]), match[2]
+
+
+def _scale(unit: str, units: Mapping[str, Decimal], value: object, hint: str) -> Decimal:
+    scale = units.get(unit.lower())
+    if scale is None:
+        known = ", ".join(dict.fromkeys(_first_names(units)))
+        raise QuantityError(f"{value!r} has the unit {unit!r}, which is none of {known}", hint)
+    return scale
+
+
+def _first_names(units: Mapping[str, Decimal]) -> list[str]:
+    first: dict[Decimal, str] = {}
+    for name, scale in units.items():
+        first.setdefault(scale, name)
+    return list(first.values())

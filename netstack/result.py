@@ -1,0 +1,179 @@
+"""Results: what a run found, as typed values and as one JSON document (schema ``netstack.result/1``).
+
+Field names, units and definitions are those in which a real Flink was measured, so that numbers can be
+compared without translation. Every list of vertices has all of them, sources first, otherwise in the
+scenario's order; every list over subtasks is indexed by subtask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+SCHEMA = "netstack.result/1"
+"""Names the layout of the document; a reader refuses another."""
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """How much an emulation moved, over all links, from opening to the end."""
+
+    buffers: int = 0
+    """Data buffers received, events not counted."""
+    records: int = 0
+    bytes: int = 0
+    """Of data buffers received."""
+    messages: int = 0
+    """Of all kinds, in both directions."""
+
+
+class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One vertex's part in a checkpoint; lists over subtasks, None where a subtask did not take part."""
+
+    name: str
+    end_to_end_ms: list[float | None] = []
+    """Trigger to the arrival of the acknowledgement."""
+    start_delay_ms: list[float | None] = []
+    """Trigger to the first barrier; of a source, to its emission."""
+    alignment_ms: list[float | None] = []
+    """First to last barrier."""
+    sync_ms: list[float | None] = []
+    async_ms: list[float | None] = []
+    alignment_processed_bytes: list[int | None] = []
+    """Read during alignment."""
+    alignment_persisted_bytes: list[int | None] = []
+    """In-flight data stored."""
+    unaligned: list[bool | None] = []
+
+
+class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint; figures are over all subtasks that acknowledged it."""
+
+    id: int
+    t: float
+    """When it was triggered, in seconds."""
+    status: str = "COMPLETED"
+    """COMPLETED, FAILED or IN_PROGRESS."""
+    duration_ms: float | None = None
+    """Trigger to completion; None if it did not complete."""
+    processed_bytes: int = 0
+    persisted_bytes: int = 0
+    vertices: list[VertexCheckpoint] = []
+
+
+class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
+    """A vertex over one window; lists over subtasks. None: there was nothing to measure it by.
+
+    Delays and alignments are medians over the window's checkpoints; rates are slopes between the window's
+    first and last sample; the rest are medians of samples.
+    """
+
+    name: str
+    parallelism: int
+    start_delay_ms: float | None = None
+    """Median over all subtasks and checkpoints."""
+    start_delay_ms_max_subtask: float | None = None
+    """Median over checkpoints of the slowest subtask's."""
+    start_delay_ms_mean_subtask: float | None = None
+    """Median over checkpoints of the mean over subtasks."""
+    alignment_ms: float | None = None
+    alignment_ms_max_subtask: float | None = None
+    unaligned_share: float | None = None
+    """Share of the subtasks' parts that were unaligned, 0 to 1."""
+    records_in_per_s: list[float | None] = []
+    bytes_in_per_s: list[float | None] = []
+    """Bytes of records with their 4-byte length; headers of buffers are not in."""
+    buffers_in_per_s: list[float | None] = []
+    records_out_per_s: list[float | None] = []
+    bytes_out_per_s: list[float | None] = []
+    buffers_out_per_s: list[float | None] = []
+    debloatedBufferSize: list[float | None] = []  # noqa: N815 - Flink's name of the metric
+    """Bytes; None where debloating is off or there is no input."""
+    estimatedTimeToConsumeBuffersMs: list[float | None] = []  # noqa: N815
+    inputQueueLength: list[float | None] = []  # noqa: N815
+    """Buffers and events."""
+    outputQueueLength: list[float | None] = []  # noqa: N815
+    inputQueueSize: list[float | None] = []  # noqa: N815
+    """Bytes."""
+    outputQueueSize: list[float | None] = []  # noqa: N815
+    inPoolUsage: list[float | None] = []  # noqa: N815
+    """0 to 1."""
+    outPoolUsage: list[float | None] = []  # noqa: N815
+    busy_ms_per_s: list[float | None] = []
+    backpressured_ms_per_s: list[float | None] = []
+    idle_ms_per_s: list[float | None] = []
+
+
+class Steady(msgspec.Struct, frozen=True, kw_only=True):
+    """One window: medians over the completed checkpoints triggered in it, and its vertices."""
+
+    from_s: float
+    to_s: float
+    checkpoints: int
+    end_to_end_ms: float | None = None
+    end_to_end_ms_min: float | None = None
+    end_to_end_ms_max: float | None = None
+    processed_bytes: float | None = None
+    persisted_bytes: float | None = None
+    vertices: list[VertexSteady] = []
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """A vertex over time: ``metric[subtask][sample]`` at ``t[sample]`` seconds."""
+
+    vertex: str
+    t: list[float] = []
+    numRecordsIn: list[list[int]] = []  # noqa: N815
+    numRecordsOut: list[list[int]] = []  # noqa: N815
+    debloatedBufferSize: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
+    """Absent, with the next one, where debloating is off or there is no input."""
+    estimatedTimeToConsumeBuffersMs: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
+    inputQueueLength: list[list[int]] = []  # noqa: N815
+    outputQueueLength: list[list[int]] = []  # noqa: N815
+    inputQueueSize: list[list[int]] = []  # noqa: N815
+    outputQueueSize: list[list[int]] = []  # noqa: N815
+    inPoolUsage: list[list[float]] = []  # noqa: N815
+    outPoolUsage: list[list[float]] = []  # noqa: N815
+    backpressured_ms: list[list[float]] = []
+    """Milliseconds spent so since opening; so are the next two."""
+    busy_ms: list[list[float]] = []
+    idle_ms: list[list[float]] = []
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run found and how."""
+
+    schema: str = SCHEMA
+    scenario: dict[str, Any]
+    """The scenario as a document, which loads back."""
+    preset: str
+    clock: str
+    """Which of "virtual" and "real"."""
+    link: str = "emulated"
+    seed: int
+    emulated_seconds: float
+    wall_seconds: float
+    """The only number that differs between two runs of one scenario and seed."""
+    versions: dict[str, str] = {}
+    work: Work = Work()
+    checkpoints: list[CheckpointResult] = []
+    steady: list[Steady] = []
+    series: list[Series] = []
+
+
+def to_json(result: Result) -> bytes:
+    """Encode a result; equal results give equal bytes."""
+    return msgspec.json.encode(result)
+
+
+def from_json(document: bytes | str) -> Result:
+    """Decode a result.
+
+    Raises:
+        ValueError: it is not JSON, or not a result of this schema; the message says where.
+    """
+    result = msgspec.json.decode(document, type=Result)
+    if result.schema != SCHEMA:
+        raise ValueError(f"the document has the schema {result.schema!r}; this version reads {SCHEMA!r}")
+    return result

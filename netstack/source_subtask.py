@@ -1,0 +1,120 @@
+"""Subtasks that read a source and write records."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from buffers import RecordBlock
+from flowcontrol import AlignmentMetrics, CheckpointBarrier, EndOfPartition
+
+from .operators import NOTHING
+from .source import SourceReader
+from .subtask import Acknowledgement, Environment, Subtask, Waiting
+
+BATCH_RECORDS = 20
+"""Records that a source emits before it looks for mail."""
+
+READ_RECORDS = 512
+"""Records that are taken from a reader at once."""
+
+MAX_CATCH_UP_S = 1.0
+"""How far a paced source may lag before it forgets the records that were due."""
+
+MIN_PACE_S = 0.001
+"""A paced source wakes up at most this often."""
+
+
+class SourceSubtask(Subtask):
+    """Emits the records of a reader while its outputs are available, or at a given rate.
+
+    `rate` is in records a second, 0 for as fast as possible. The rules are those of Flink's
+    SourceOperator in a StreamTask.
+    """
+
+    def __init__(
+        self, environment: Environment, vertex: int, index: int, reader: SourceReader, rate: float
+    ) -> None:
+        super().__init__(environment, vertex, index)
+        self._reader = reader
+        self._period = 1 / rate if rate > 0 else 0.0
+        self._next_due = 0.0
+        self._block: RecordBlock = NOTHING
+        self._channels: list[list[int]] = []
+        self._index = 0
+        self._working_until = 0.0
+        self._record_cost = environment.costs.source_record_s
+
+    async def run(self) -> None:
+        """Emit until the reader has no more records."""
+        agenda = self.agenda
+        while True:
+            if self._mail:
+                self._handle_mail()
+            if self._working_until > agenda.now:
+                await agenda.sleep_until(self._working_until)
+            elif not self.available:
+                await self._wait(Waiting.OUTPUT)
+            elif self._index == len(self._block) and not self._read():
+                break
+            else:
+                await self._emit_batch()
+        self._broadcast(EndOfPartition())
+        self._finish_outputs()
+
+    def _read(self) -> bool:
+        """Fetch the next block; False at the end of the input."""
+        block = self._reader.read(READ_RECORDS)
+        if block is None:
+            return False
+        self._block = block
+        self._index = 0
+        self._channels = self._select(block)
+        return True
+
+    async def _emit_batch(self) -> None:
+        agenda = self.agenda
+        start = self._index
+        stop = min(start + BATCH_RECORDS, len(self._block))
+        if self._period:
+            stop = min(stop, start + self._due_records())
+            if stop == start:
+                await self._pace()
+                return
+        self._working_until = agenda.now
+        self._index = await self._emit(self._block, self._channels, start, stop)
+        emitted = self._index - start
+        self._working_until += emitted * self._record_cost
+        self._next_due += emitted * self._period
+
+    def _due_records(self) -> int:
+        lag = self.agenda.now - self._next_due
+        if lag > MAX_CATCH_UP_S:
+            self._next_due += lag - MAX_CATCH_UP_S
+            lag = MAX_CATCH_UP_S
+        return int(lag / self._period + 1e-9) + 1 if lag >= -1e-12 else 0
+
+    async def _pace(self) -> None:
+        """Wait until the next record is due, or for mail."""
+        agenda = self.agenda
+        due = self._next_due
+        if self._period < MIN_PACE_S:
+            due = max(due, agenda.now + MIN_PACE_S)
+        agenda.at(due, self._waiter.wake)
+        await self._wait(Waiting.TIME)
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """Start checkpoint `barrier`: a request of the coordinator, handled as mail."""
+        self.post(partial(self._start_checkpoint, barrier))
+
+    def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        now = self.agenda.now
+        sync = self._forward_barrier(barrier)
+        self._working_until = max(self._working_until, now) + sync
+        metrics = AlignmentMetrics(max(0.0, now - barrier.timestamp), 0.0, 0)
+        report = Acknowledgement(barrier.checkpoint_id, metrics, sync)
+        self.agenda.after(sync, self.environment.coordinator.acknowledge, self, report)
+
+    def release(self) -> None:
+        """Give all memory back and close the reader."""
+        super().release()
+        self._reader.close()

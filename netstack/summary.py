@@ -1,0 +1,237 @@
+"""Recordings to the figures of a result: medians, slopes and series, each rounded in one place.
+
+Definitions are those by which a real Flink was measured, so a number here and one there mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+from numpy.typing import NDArray
+
+from .result import CheckpointResult, Series, Steady, VertexCheckpoint, VertexSteady
+from .scenario import Scenario
+from .statistics import Figures, Recorder
+
+Optional = list[float | None]
+
+MS_DECIMALS = 2
+RATE_DECIMALS = 1
+USAGE_DECIMALS = 4
+TIME_DECIMALS = 3
+
+_RATES = {
+    "records_in_per_s": ("records_in", 1),
+    "bytes_in_per_s": ("bytes_in", 1),
+    "buffers_in_per_s": ("buffers_in", 1),
+    "records_out_per_s": ("records_out", 1),
+    "bytes_out_per_s": ("bytes_out", 1),
+    "buffers_out_per_s": ("buffers_out", 1),
+    "busy_ms_per_s": ("busy_s", 1000),
+    "backpressured_ms_per_s": ("backpressured_s", 1000),
+    "idle_ms_per_s": ("idle_s", 1000),
+}
+"""Field of a result: counter and factor."""
+
+_GAUGES = {
+    "debloatedBufferSize": ("debloated_buffer_size", 1),
+    "estimatedTimeToConsumeBuffersMs": ("estimated_time_to_consume_ms", MS_DECIMALS),
+    "inputQueueLength": ("input_queue_length", 1),
+    "outputQueueLength": ("output_queue_length", 1),
+    "inPoolUsage": ("in_pool_usage", USAGE_DECIMALS),
+    "outPoolUsage": ("out_pool_usage", USAGE_DECIMALS),
+}
+"""Field of a result: gauge and decimals."""
+
+
+def result_order(scenario: Scenario) -> list[int]:
+    """Return the numbers of the vertices in a result's order: sources first, otherwise as in the scenario."""
+    numbers = range(len(scenario.vertices))
+    return sorted(numbers, key=lambda number: scenario.vertices[number].source is None)
+
+
+def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[CheckpointResult]:
+    """Return all checkpoints recorded, with each subtask's part."""
+    order = result_order(scenario)
+    parts = {number: recorder.parts_of(number) for number in order}
+    found = []
+    for row, head in enumerate(recorder.checkpoints):
+        vertices = [
+            _vertex_checkpoint(scenario.vertices[number].name, parts[number], row) for number in order
+        ]
+        processed = [count or 0 for vertex in vertices for count in vertex.alignment_processed_bytes]
+        persisted = [count or 0 for vertex in vertices for count in vertex.alignment_persisted_bytes]
+        found.append(
+            CheckpointResult(
+                id=head.identity,
+                t=rounded(head.triggered_at, TIME_DECIMALS),
+                status=head.status,
+                duration_ms=None if head.duration_s is None else rounded(head.duration_s * 1e3, MS_DECIMALS),
+                processed_bytes=sum(processed),
+                persisted_bytes=sum(persisted),
+                vertices=vertices,
+            )
+        )
+    return found
+
+
+def steady_results(scenario: Scenario, recorder: Recorder) -> list[Steady]:
+    """Return one summary for each of the scenario's windows."""
+    return [_steady(scenario, recorder, start, end) for start, end in scenario.windows]
+
+
+def series_results(scenario: Scenario, recorder: Recorder) -> list[Series]:
+    """Return the samples of each vertex over time."""
+    return [
+        _series(scenario.vertices[number].name, recorder.times, recorder.samples_of(number))
+        for number in result_order(scenario)
+    ]
+
+
+def rounded(value: float, decimals: int) -> float:
+    """Return a number rounded to decimals, never as minus zero."""
+    return round(float(value), decimals) + 0.0
+
+
+def median_of(values: Figures, decimals: int) -> float | None:
+    """Return the rounded median of what is not NaN; None if all is."""
+    known = values[~np.isnan(values)]
+    return rounded(np.median(known), decimals) if known.size else None
+
+
+def _vertex_checkpoint(name: str, parts: dict[str, Figures], row: int) -> VertexCheckpoint:
+    def milliseconds(field: str) -> Optional:
+        return _each(parts[field][row] * 1e3, MS_DECIMALS)
+
+    def whole(field: str) -> list[int | None]:
+        return [None if np.isnan(value) else int(value) for value in parts[field][row]]
+
+    return VertexCheckpoint(
+        name=name,
+        end_to_end_ms=milliseconds("end_to_end_s"),
+        start_delay_ms=milliseconds("start_delay_s"),
+        alignment_ms=milliseconds("alignment_s"),
+        sync_ms=milliseconds("sync_s"),
+        async_ms=milliseconds("async_s"),
+        alignment_processed_bytes=whole("alignment_processed_bytes"),
+        alignment_persisted_bytes=whole("alignment_persisted_bytes"),
+        unaligned=[None if value is None else bool(value) for value in whole("unaligned")],
+    )
+
+
+def _steady(scenario: Scenario, recorder: Recorder, start: float, end: float) -> Steady:
+    heads = recorder.checkpoints
+    chosen = [
+        row
+        for row, head in enumerate(heads)
+        if head.status == "COMPLETED" and start <= head.triggered_at <= end
+    ]
+    durations = np.array([heads[row].duration_s for row in chosen], dtype=np.float64) * 1e3
+    parts = [_rows(recorder.parts_of(number), chosen) for number in range(len(scenario.vertices))]
+    inside = np.flatnonzero((recorder.times >= start) & (recorder.times <= end))
+    return Steady(
+        from_s=start,
+        to_s=end,
+        checkpoints=len(chosen),
+        end_to_end_ms=median_of(durations, MS_DECIMALS),
+        end_to_end_ms_min=rounded(durations.min(), MS_DECIMALS) if chosen else None,
+        end_to_end_ms_max=rounded(durations.max(), MS_DECIMALS) if chosen else None,
+        processed_bytes=_sum_median(parts, "alignment_processed_bytes"),
+        persisted_bytes=_sum_median(parts, "alignment_persisted_bytes"),
+        vertices=[
+            _vertex_steady(scenario, number, parts[number], recorder, inside)
+            for number in result_order(scenario)
+        ],
+    )
+
+
+def _vertex_steady(
+    scenario: Scenario,
+    number: int,
+    parts: dict[str, Figures],
+    recorder: Recorder,
+    inside: NDArray[np.intp],
+) -> VertexSteady:
+    vertex = scenario.vertices[number]
+    samples = recorder.samples_of(number)
+    delays, alignments = parts["start_delay_s"] * 1e3, parts["alignment_s"] * 1e3
+    unaligned = parts["unaligned"][~np.isnan(parts["unaligned"])]
+    rates: dict[str, Any] = {
+        field: _slopes(samples[counter] * factor, recorder.times, inside)
+        for field, (counter, factor) in _RATES.items()
+    }
+    gauges: dict[str, Any] = {
+        field: [median_of(row[inside], decimals) for row in samples[gauge]]
+        for field, (gauge, decimals) in _GAUGES.items()
+    }
+    return VertexSteady(
+        name=vertex.name,
+        parallelism=vertex.parallelism,
+        start_delay_ms=median_of(delays, MS_DECIMALS),
+        start_delay_ms_max_subtask=_median_over_checkpoints(delays, np.max),
+        start_delay_ms_mean_subtask=_median_over_checkpoints(delays, np.mean),
+        alignment_ms=median_of(alignments, MS_DECIMALS),
+        alignment_ms_max_subtask=_median_over_checkpoints(alignments, np.max),
+        unaligned_share=rounded(unaligned.mean(), USAGE_DECIMALS) if unaligned.size else None,
+        **rates,
+        **gauges,
+    )
+
+
+def _rows(tables: dict[str, Figures], chosen: list[int]) -> dict[str, Figures]:
+    return {name: table[chosen] for name, table in tables.items()}
+
+
+def _sum_median(parts: list[dict[str, Figures]], field: str) -> float | None:
+    """Median over checkpoints of the sum over all subtasks of all vertices."""
+    return median_of(sum(np.nansum(tables[field], axis=1) for tables in parts), 1)
+
+
+def _median_over_checkpoints(figures: Figures, over_subtasks: Callable[[Figures], float]) -> float | None:
+    """Median over checkpoints, each taken by one figure over the subtasks that took part."""
+    known = [row[~np.isnan(row)] for row in figures]
+    return median_of(np.array([over_subtasks(row) for row in known if row.size]), MS_DECIMALS)
+
+
+def _slopes(counters: Figures, times: Figures, inside: NDArray[np.intp]) -> Optional:
+    """Increase per second of each subtask's counter between the window's first and last sample."""
+    if len(inside) < 2:
+        return [None] * len(counters)
+    first, last = inside[0], inside[-1]
+    return _each((counters[:, last] - counters[:, first]) / (times[last] - times[first]), RATE_DECIMALS)
+
+
+def _each(values: Figures, decimals: int) -> Optional:
+    return [None if np.isnan(value) else rounded(value, decimals) for value in values]
+
+
+def _series(name: str, times: Figures, samples: dict[str, Figures]) -> Series:
+    def whole(field: str) -> list[list[int]]:
+        return [[int(value) for value in row] for row in samples[field]]
+
+    def decimal(field: str, decimals: int, factor: float = 1.0) -> list[list[float]]:
+        return [[rounded(value, decimals) for value in row * factor] for row in samples[field]]
+
+    def gauge(field: str, decimals: int) -> list[Optional] | UnsetType:
+        if np.isnan(samples[field]).all():
+            return UNSET
+        return [_each(row, decimals) for row in samples[field]]
+
+    return Series(
+        vertex=name,
+        t=[rounded(time, TIME_DECIMALS) for time in times],
+        numRecordsIn=whole("records_in"),
+        numRecordsOut=whole("records_out"),
+        debloatedBufferSize=gauge("debloated_buffer_size", 0),
+        estimatedTimeToConsumeBuffersMs=gauge("estimated_time_to_consume_ms", MS_DECIMALS),
+        inputQueueLength=whole("input_queue_length"),
+        outputQueueLength=whole("output_queue_length"),
+        inPoolUsage=decimal("in_pool_usage", USAGE_DECIMALS),
+        outPoolUsage=decimal("out_pool_usage", USAGE_DECIMALS),
+        backpressured_ms=decimal("backpressured_s", MS_DECIMALS, 1e3),
+        busy_ms=decimal("busy_s", MS_DECIMALS, 1e3),
+        idle_ms=decimal("idle_s", MS_DECIMALS, 1e3),
+    )

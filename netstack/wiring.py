@@ -1,0 +1,35 @@
+"""Which producer sends to which consumer: the shape of an exchange."""
+
+from __future__ import annotations
+
+POINTWISE = frozenset({"forward", "rescale"})
+"""Exchanges in which a producer reaches only its own group of consumers."""
+
+
+def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:
+    """The consumers that each producer has a subpartition for, in the order of the subpartitions.
+
+    All-to-all exchanges reach every consumer. Pointwise ones deal the larger side out evenly over the
+    smaller, in order (Flink's pointwise distribution pattern).
+    """
+    if ship not in POINTWISE:
+        return [list(range(consumers)) for _ in range(producers)]
+    reached: list[list[int]] = [[] for _ in range(producers)]
+    for consumer in range(consumers):
+        if producers >= consumers:
+            first, end = consumer * producers // consumers, (consumer + 1) * producers // consumers
+        else:
+            first = consumer * producers // consumers
+            end = first + 1
+        for producer in range(first, end):
+            reached[producer].append(consumer)
+    return reached
+
+
+def producers_of_consumers(reached: list[list[int]], consumers: int) -> list[list[tuple[int, int]]]:
+    """For each consumer the (producer, subpartition) pairs of its channels, in the order of the producers."""
+    channels: list[list[tuple[int, int]]] = [[] for _ in range(consumers)]
+    for producer, own in enumerate(reached):
+        for subpartition, consumer in enumerate(own):
+            channels[consumer].append((producer, subpartition))
+    return channels
