@@ -18,8 +18,8 @@ from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
 from .pool_statistics import LocalPoolStatistics, NetworkPoolStatistics, UsageNotice
-from .record_decoder import RecordDecoder
-from .records import HEADER_BYTES, MAX_RECORD_BYTES, RecordBlock
+from .record_decoder import DEFAULT_MAX_RECORD_BYTES, RecordDecoder
+from .records import HEADER_BYTES, RecordBlock
 from .redistribution import plan_sizes
 from .segment import Bytes, MemorySegment, MemorySlab
 from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
@@ -27,8 +27,8 @@ from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, Po
 
 __all__ = [
     "ADD_REFUSED",
+    "DEFAULT_MAX_RECORD_BYTES",
     "HEADER_BYTES",
-    "MAX_RECORD_BYTES",
     "UNLIMITED_SIZE",
     "BufferBuilder",
     "BufferConsumer",

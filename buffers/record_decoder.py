@@ -3,8 +3,8 @@
 Where a record begins is known only once all lengths before it were read. Three ways, cheapest first:
 
 1. all records of a buffer are as long as the first: one strided comparison of all headers;
-2. all are shorter than 256 bytes: follow the last byte of the headers, then check the other three at once;
-3. anything else: follow the lengths one by one.
+2. all are shorter than 256 bytes: follow the last byte of each header, then check the others at once;
+3. anything else, and all that comes after it: follow the lengths one by one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import CorruptRecord
-from .records import HEADER_BYTES, RecordBlock
+from .records import HEADER_BYTES, Offsets, RecordBlock
 from .segment import Bytes
 
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A longer record is taken for a corrupt length."""
 
-_read_length = struct.Struct(">I").unpack_from
 _SHORT = 256
+_read_length = struct.Struct(">I").unpack_from
 
 
 class RecordDecoder:
@@ -32,13 +32,14 @@ class RecordDecoder:
     after an error, the decoder is as it was before the call.
     """
 
-    __slots__ = ("_decoded", "_max_record_bytes", "_needed", "_parts", "pending_bytes")
+    __slots__ = ("_decoded", "_max_record_bytes", "_needed", "_parts", "_short", "pending_bytes")
 
     def __init__(self, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES) -> None:
         self._max_record_bytes = max_record_bytes
         self._parts: list[bytes] = []
         self._needed = HEADER_BYTES
         self._decoded = 0
+        self._short = True
         self.pending_bytes = 0
 
     def feed(self, data: Bytes | memoryview | bytes) -> RecordBlock:
@@ -49,35 +50,40 @@ class RecordDecoder:
         """
         size = self.pending_bytes + len(data)
         if size < self._needed:
-            self._parts.append(bytes(data))
-            self.pending_bytes = size
+            if len(data):
+                self._parts.append(bytes(data))
+                self.pending_bytes = size
             return _NOTHING
         stream = b"".join((*self._parts, data.data if isinstance(data, np.ndarray) else data))
         block, needed = self._decode(stream, size)
-        rest = stream[block.nbytes :]
-        self._parts = [rest] if rest else []
+        end = block.nbytes
+        self._parts = [stream[end:]] if end < size else []
         self._needed = needed
-        self._decoded += block.nbytes
-        self.pending_bytes = len(rest)
+        self._decoded += end
+        self.pending_bytes = size - end
         return block
 
     def _decode(self, stream: bytes, size: int) -> tuple[RecordBlock, int]:
         """The whole records of `stream`, and how many bytes the one behind them needs to be complete."""
         stride = self._length(stream, 0) + HEADER_BYTES
         count = size // stride
-        if count and _uniform(stream, count, stride):
+        if _uniform(stream, count, stride):
             end = count * stride
-            block = RecordBlock(np.frombuffer(stream, np.uint8, end), count, stride)
-        elif count:
-            offsets = self._offsets(stream, size, short=stride < _SHORT)
-            count = len(offsets) - 1
-            end = int(offsets[-1])
-            block = RecordBlock(np.frombuffer(stream, np.uint8, end), count, 0, offsets)
-        else:
-            end, block = 0, _NOTHING
-        if size - end < HEADER_BYTES:
-            return block, HEADER_BYTES
-        return block, self._length(stream, end) + HEADER_BYTES
+            needed = self._needed_at(stream, end, size)
+            if end + needed > size:
+                block = (
+                    RecordBlock(np.frombuffer(stream, np.uint8, end), count, stride) if count else _NOTHING
+                )
+                return block, needed
+        offsets = self._offsets(stream, size)
+        count = len(offsets) - 1
+        end = int(offsets[-1])
+        block = RecordBlock(np.frombuffer(stream, np.uint8, end), count, end if count == 1 else 0, offsets)
+        return block, self._needed_at(stream, end, size)
+
+    def _needed_at(self, stream: bytes, start: int, size: int) -> int:
+        """Bytes that the record at `start` needs to be complete, or at least to tell its length."""
+        return HEADER_BYTES if size - start < HEADER_BYTES else self._length(stream, start) + HEADER_BYTES
 
     def _length(self, stream: bytes, start: int) -> int:
         length: int = _read_length(stream, start)[0]
@@ -89,16 +95,21 @@ class RecordDecoder:
         signed = length - 2**32 if length >= 2**31 else length
         raise CorruptRecord(signed, self._decoded + start, self._max_record_bytes)
 
-    def _offsets(self, stream: bytes, size: int, *, short: bool) -> npt.NDArray[np.int64]:
+    def _offsets(self, stream: bytes, size: int) -> Offsets:
         """Where each whole record starts, and where the last of them ends."""
-        bounds = _follow_short(stream, size) if short else _follow(stream, size, [0])
-        offsets = np.array(bounds, dtype=np.int64)
+        offsets = np.zeros(1, dtype=np.int64)
+        if self._short and self._length(stream, 0) < _SHORT:
+            offsets = _follow_short(stream, size)
+        self._short = bool(offsets[-1] > size - HEADER_BYTES)
+        if not self._short:
+            rest = _follow(stream, size, int(offsets[-1]))
+            offsets = np.concatenate((offsets, np.fromiter(rest, np.int64, len(rest))))
         lengths = np.diff(offsets) - HEADER_BYTES
-        wrong = np.flatnonzero(lengths > self._max_record_bytes)
-        if len(wrong):
-            self._refuse(int(lengths[wrong[0]]), bounds[wrong[0]])
+        if lengths.max() > self._max_record_bytes:
+            first = int(np.argmax(lengths > self._max_record_bytes))
+            self._refuse(int(lengths[first]), int(offsets[first]))
         # The last record may go on beyond what has arrived.
-        return offsets if bounds[-1] <= size else offsets[:-1]
+        return offsets if offsets[-1] <= size else offsets[:-1]
 
 
 def _uniform(stream: bytes, count: int, stride: int) -> bool:
@@ -107,32 +118,31 @@ def _uniform(stream: bytes, count: int, stride: int) -> bool:
     return headers.tobytes() == stream[:HEADER_BYTES] * count
 
 
-def _follow(stream: bytes, size: int, bounds: list[int]) -> list[int]:
-    """Extend `bounds` from its last start to the first one whose header is not complete."""
+def _follow(stream: bytes, size: int, position: int) -> list[int]:
+    """The ends of all records from `position` on whose headers are complete."""
+    ends: list[int] = []
+    append = ends.append
     read = _read_length
-    append = bounds.append
-    position = bounds[-1]
     last = size - HEADER_BYTES
     while position <= last:
         position += read(stream, position)[0] + HEADER_BYTES
         append(position)
-    return bounds
+    return ends
 
 
-def _follow_short(stream: bytes, size: int) -> list[int]:
-    """As `_follow` from 0, but quick as long as lengths fit into the last byte of their headers."""
-    bounds: list[int] = []
-    append = bounds.append
+def _follow_short(stream: bytes, size: int) -> Offsets:
+    """0 and the ends of all records before the first one of 256 bytes or more."""
+    found: list[int] = []
+    append = found.append
     position = HEADER_BYTES - 1
     while position < size:
         append(position)
         position += stream[position] + HEADER_BYTES
     append(position)
-    starts = np.array(bounds, dtype=np.int64) - (HEADER_BYTES - 1)
-    headers: npt.NDArray[np.int32] = np.ndarray((size - 3,), ">i4", stream, 0, (1,))
-    wrong = np.flatnonzero(headers[starts[:-1]] != np.diff(starts) - HEADER_BYTES)
-    known = starts[: int(wrong[0]) + 1] if len(wrong) else starts
-    return known.tolist() if not len(wrong) else _follow(stream, size, known.tolist())
+    offsets = np.fromiter(found, np.int64, len(found)) - (HEADER_BYTES - 1)
+    headers: npt.NDArray[np.uint32] = np.ndarray((size - 3,), "<u4", stream, 0, (1,))
+    long = headers[offsets[:-1]] & 0x00FFFFFF
+    return offsets[: int(np.argmax(long > 0)) + 1] if long.any() else offsets
 
 
 _NOTHING = RecordBlock.from_payloads(())

@@ -25,9 +25,6 @@ from .segment import Bytes
 HEADER_BYTES = 4
 """What a record costs beside its payload."""
 
-MAX_RECORD_BYTES = 2**31 - 1
-"""The longest payload that the header can express."""
-
 Offsets = npt.NDArray[np.int64]
 """Positions in a block, in bytes."""
 
@@ -52,14 +49,14 @@ class RecordBlock:
         self._count = count
         self._offsets = offsets
         self._bounds: list[int] | None = None
-        self._memory = memoryview(data.data)
+        self._memory = data.data
 
     @classmethod
-    def from_payloads(cls, payloads: Sequence[bytes]) -> RecordBlock:
+    def from_payloads(cls, payloads: Sequence[bytes | memoryview]) -> RecordBlock:
         """Encode one record for each of `payloads`."""
         lengths = list(map(len, payloads))
         headers = {length: _pack_length(length) for length in set(lengths)}
-        parts: list[bytes] = [b""] * (2 * len(lengths))
+        parts: list[bytes | memoryview] = [b""] * (2 * len(lengths))
         parts[0::2] = map(headers.__getitem__, lengths)
         parts[1::2] = payloads
         data = np.frombuffer(b"".join(parts), dtype=np.uint8)
@@ -85,8 +82,7 @@ class RecordBlock:
             # One opaque item a row: numpy copies those whole, not byte by byte.
             rows = np.ascontiguousarray(payloads).view(f"V{length}").reshape(count)
             _column(data, count, stride, HEADER_BYTES, f"V{length}")[:] = rows
-        data.flags.writeable = False
-        return cls(data, count, stride if count else 0)
+        return cls(_frozen(data), count, stride if count else 0)
 
     @classmethod
     def from_lengths(
@@ -108,8 +104,7 @@ class RecordBlock:
             return cls.from_matrix(joined.reshape(count, -1))
         if len(joined) >= _LONG_RECORD * count:
             bounds = _offsets_of(sizes, header=0).tolist()
-            flat = joined.tobytes()
-            return cls.from_payloads([flat[start:end] for start, end in pairwise(bounds)])
+            return cls.from_payloads([joined.data[start:end] for start, end in pairwise(bounds)])
         offsets = _offsets_of(sizes)
         data = np.empty(int(offsets[-1]), dtype=np.uint8)
         is_payload = np.ones(len(data), dtype=np.bool_)
@@ -117,8 +112,7 @@ class RecordBlock:
         _anywhere(is_payload, "i4")[starts] = 0
         data[is_payload] = joined
         _anywhere(data, "V4")[starts] = sizes.astype(">i4").view("V4")
-        data.flags.writeable = False
-        return cls(data, count, 0, offsets)
+        return cls(_frozen(data), count, 0, offsets)
 
     @classmethod
     def concat(cls, blocks: Sequence[RecordBlock]) -> RecordBlock:
@@ -128,8 +122,7 @@ class RecordBlock:
             return filled[0]
         if not filled:
             return cls.from_payloads(())
-        data = np.concatenate([block.data for block in filled])
-        data.flags.writeable = False
+        data = _frozen(np.concatenate([block.data for block in filled]))
         count = sum([block._count for block in filled])
         stride = filled[0].stride
         if stride and all(block.stride == stride for block in filled):
@@ -229,15 +222,17 @@ class RecordBlock:
         if count == 0:
             return RecordBlock.from_payloads(())
         if self.stride:
-            data = self.data.reshape(-1, self.stride)[chosen].reshape(-1)
-            data.flags.writeable = False
-            return RecordBlock(data, count, self.stride)
+            rows = self.data.reshape(-1, self.stride)[chosen]
+            return RecordBlock(_frozen(rows.reshape(-1)), count, self.stride)
         sizes = self.sizes()[chosen]
         offsets = _offsets_of(sizes, header=0)
         shift = np.repeat(self.starts[chosen] - offsets[:-1], sizes)
-        data = self.data[np.arange(len(shift)) + shift]
-        data.flags.writeable = False
-        return RecordBlock(data, count, 0, offsets)
+        return RecordBlock(_frozen(self.data[np.arange(len(shift)) + shift]), count, 0, offsets)
+
+
+def _frozen(data: Bytes) -> Bytes:
+    data.flags.writeable = False
+    return data
 
 
 def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:

@@ -131,6 +131,7 @@ class Agenda:
         else:
             reschedule(task)
 
+    @trio.lowlevel.enable_ki_protection
     async def drive(self) -> None:
         """Start the tasks that have entered, and on the real clock sleep until entries are due.
 

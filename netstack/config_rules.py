@@ -15,26 +15,31 @@ _SMALLEST_PAGE = 4096
 _LEAST_INTERVAL_S = 0.010
 
 
+def option_key(field: str) -> str:
+    """Return where the option of a field is."""
+    return f"flink.{OPTIONS[field].name}"
+
+
 def option_problems(config: NetworkConfig) -> Iterator[Problem]:
     """Yield what Flink would not accept of its options."""
     page = config.segment_bytes
     if page < _SMALLEST_PAGE or page & (page - 1):
         text = f"is {format_size(page)}; Flink wants a power of two from {format_size(_SMALLEST_PAGE)}"
-        yield OPTIONS["segment_bytes"].name, text
+        yield option_key("segment_bytes"), text
     for field in ("min_segment_bytes", "starting_segment_bytes"):
         size = getattr(config, field)
         if not 0 < size <= page:
             text = f"is {format_size(size)}; it must be from 1 b to the segment size, {format_size(page)}"
-            yield OPTIONS[field].name, text
+            yield option_key(field), text
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s"):
         if getattr(config, field) <= 0:
-            yield OPTIONS[field].name, f"is {time_text(getattr(config, field))}; it must be more than 0"
+            yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
     interval = config.checkpoint_interval_s
     if interval is not None and interval < _LEAST_INTERVAL_S:
-        yield OPTIONS["checkpoint_interval_s"].name, f"is {time_text(interval)}; Flink wants at least 10 ms"
+        yield option_key("checkpoint_interval_s"), f"is {time_text(interval)}; Flink wants at least 10 ms"
     if config.unaligned_enabled and config.max_concurrent_checkpoints > 1:
         text = f"is {config.max_concurrent_checkpoints}; it must be 1 with unaligned checkpoints"
-        yield OPTIONS["max_concurrent_checkpoints"].name, text
+        yield option_key("max_concurrent_checkpoints"), text
 
 
 def cost_problems(costs: CostModel) -> Iterator[Problem]:

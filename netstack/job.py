@@ -52,10 +52,13 @@ class Job:
         """Run until the duration is over or every subtask has ended."""
         self.builder.build()
         try:
-            with self.agenda.scope:
-                async with trio.open_nursery() as nursery:
-                    await self._open(nursery)
-                    await self.agenda.drive()
+            try:
+                with self.agenda.scope:
+                    async with trio.open_nursery() as nursery:
+                        await self._open(nursery)
+                        await self.agenda.drive()
+            except BaseExceptionGroup as group:
+                raise _cause(group) from group
             if self.coordinator.pending is not None:
                 self._record(self.coordinator.pending)
         finally:
@@ -72,6 +75,8 @@ class Job:
         for subtask in self.subtasks:
             await nursery.start(self._run_subtask, subtask)
 
+    # Ctrl-C is not to hit a task in the middle of its bookkeeping, but the main task where it waits.
+    @trio.lowlevel.enable_ki_protection
     async def _run_subtask(self, subtask: Subtask, *, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         await self.agenda.enter()
@@ -149,3 +154,19 @@ class Job:
         """Segments that no pool has got back."""
         pools = [manager.pool for manager in self.builder.task_managers.values()]
         return sum(pool.total - pool.free for pool in pools)
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a caller wants to catch: an interrupt, or the only error there is; else the whole group."""
+    leaves: list[BaseException] = []
+    stack: list[BaseException] = [group]
+    while stack:
+        error = stack.pop()
+        if isinstance(error, BaseExceptionGroup):
+            stack.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    interrupts = [error for error in leaves if isinstance(error, KeyboardInterrupt)]
+    if interrupts:
+        return interrupts[0]
+    return leaves[0] if len(leaves) == 1 else group

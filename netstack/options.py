@@ -61,7 +61,7 @@ def options_of(settings: type[Any]) -> Mapping[str, Option]:
 
 def choice(members: type[StrEnum]) -> Kind:
     """Values that are names of an enumeration; case does not matter, as in Flink."""
-    names = ", ".join(members)
+    names = " or ".join(members)
 
     def parse(value: object) -> object:
         try:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from itertools import pairwise
 
-from buffers import MAX_RECORD_BYTES
+from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from .config import OPTIONS, PRESETS, CheckpointMode
-from .config_rules import Problem, cost_problems, link_problems, option_problems, time_text
+from .config_rules import Problem, cost_problems, link_problems, option_key, option_problems, time_text
 from .scenario import (
     FROM_SOURCE,
     SERVICE_MODES,
@@ -78,12 +78,12 @@ def unsupported_features(scenario: Scenario) -> list[Problem]:
     yet = "is not supported yet; this version runs exactly-once aligned checkpoints"
     found = []
     if config.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE:
-        found.append((OPTIONS["checkpoint_mode"].name, f"{config.checkpoint_mode} {yet}"))
+        found.append((option_key("checkpoint_mode"), f"{config.checkpoint_mode} {yet}"))
     if config.unaligned_enabled:
-        found.append((OPTIONS["unaligned_enabled"].name, f"true {yet}"))
+        found.append((option_key("unaligned_enabled"), f"true {yet}"))
     if config.max_concurrent_checkpoints != 1:
         count = config.max_concurrent_checkpoints
-        found.append((OPTIONS["max_concurrent_checkpoints"].name, f"{count} {yet}, one at a time"))
+        found.append((option_key("max_concurrent_checkpoints"), f"{count} {yet}, one at a time"))
     return found
 
 
@@ -93,9 +93,9 @@ def option_notices(scenario: Scenario) -> list[Problem]:
     for field in sorted(scenario.config.given):
         option = OPTIONS[field]
         if option.only_1x and not scenario.preset.startswith("flink-1"):
-            found.append((option.name, "takes effect here, but a real Flink 2 ignores it"))
+            found.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
         elif option.inert:
-            found.append((option.name, "is accepted, but changes nothing in the emulator"))
+            found.append((option_key(field), "is accepted, but changes nothing in the emulator"))
     return found
 
 
@@ -172,8 +172,8 @@ def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[P
         yield "source.rate", f"is {list(source.rates)}; a rate is 0 (as fast as possible) or more"
     if not source.rates:
         yield "source.rate", "is empty; leave it out, or give one rate for each subtask"
-    if isinstance(source, GeneratorSpec) and not KEY_BYTES <= source.record_bytes <= MAX_RECORD_BYTES:
-        text = f"is {source.record_bytes}; it must be from {KEY_BYTES} (the key) to {MAX_RECORD_BYTES}"
+    if isinstance(source, GeneratorSpec) and not KEY_BYTES <= source.record_bytes <= DEFAULT_MAX_RECORD_BYTES:
+        text = f"is {source.record_bytes}; it must be {KEY_BYTES} (the key) to {DEFAULT_MAX_RECORD_BYTES}"
         yield "source.record_bytes", text
     if isinstance(source, PathSpec) and not source.path:
         yield "source.path", "is empty; name a file or a folder"

@@ -47,6 +47,9 @@ class SubtaskSample(NamedTuple):
     input_queue_length: int = 0
     """Buffers and events over all channels."""
     output_queue_length: int = 0
+    input_queue_size: float = math.nan
+    """Bytes in those buffers; NaN where it is not known. So is the next one."""
+    output_queue_size: float = math.nan
     in_pool_usage: float = 0.0
     """0 to 1, above 1 with overdraft buffers."""
     out_pool_usage: float = 0.0

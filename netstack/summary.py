@@ -41,6 +41,8 @@ _GAUGES = {
     "estimatedTimeToConsumeBuffersMs": ("estimated_time_to_consume_ms", MS_DECIMALS),
     "inputQueueLength": ("input_queue_length", 1),
     "outputQueueLength": ("output_queue_length", 1),
+    "inputQueueSize": ("input_queue_size", 1),
+    "outputQueueSize": ("output_queue_size", 1),
     "inPoolUsage": ("in_pool_usage", USAGE_DECIMALS),
     "outPoolUsage": ("out_pool_usage", USAGE_DECIMALS),
 }
@@ -210,6 +212,8 @@ def _each(values: Figures, decimals: int) -> Optional:
 
 def _series(name: str, times: Figures, samples: dict[str, Figures]) -> Series:
     def whole(field: str) -> list[list[int]]:
+        if np.isnan(samples[field]).any():
+            return []
         return [[int(value) for value in row] for row in samples[field]]
 
     def decimal(field: str, decimals: int, factor: float = 1.0) -> list[list[float]]:
@@ -229,6 +233,8 @@ def _series(name: str, times: Figures, samples: dict[str, Figures]) -> Series:
         estimatedTimeToConsumeBuffersMs=gauge("estimated_time_to_consume_ms", MS_DECIMALS),
         inputQueueLength=whole("input_queue_length"),
         outputQueueLength=whole("output_queue_length"),
+        inputQueueSize=whole("input_queue_size"),
+        outputQueueSize=whole("output_queue_size"),
         inPoolUsage=decimal("in_pool_usage", USAGE_DECIMALS),
         outPoolUsage=decimal("out_pool_usage", USAGE_DECIMALS),
         backpressured_ms=decimal("backpressured_s", MS_DECIMALS, 1e3),

@@ -1,0 +1,435 @@
+"""Whole jobs in virtual time: what arrives, in which order, when, and that everything is given back."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from buffers import InsufficientBuffers
+from netstack import (
+    CollectionSource,
+    CostModel,
+    Edge,
+    GeneratorSpec,
+    NetworkConfig,
+    Result,
+    Scenario,
+    SourceObject,
+    Vertex,
+    emulate,
+    flat_map,
+    map_records,
+    run_job,
+    sink,
+    text_hash,
+    to_json,
+)
+from netstack.agenda import Agenda
+from netstack.job import Job
+from netstack.operator_subtask import OperatorSubtask
+from netstack.operators import OperatorFactory
+
+EXACT = CostModel(
+    source_record_s=0.0,
+    consumer_buffer_s=0.0,
+    consumer_record_s=0.0,
+    after_sleep_s=0.0,
+    oversleep_s=0.0,
+    wake_up_s=0.0,
+    notify_s=0.0,
+    wire_s=0.0,
+    wire_message_s=0.0,
+    wire_rate_bytes_per_s=1e15,
+    trigger_s=(0.0, 0.0),
+    trigger_per_source_s=0.0,
+    sync_s=(0.0, 0.0),
+    ack_s=(0.0, 0.0),
+)
+"""A machine whose only cost is the service time, so that times can be computed by hand."""
+
+
+def run(scenario: Scenario) -> Job:
+    """Run a scenario and check that nothing is left behind."""
+
+    async def main() -> Job:
+        job = Job(scenario, Agenda(trio.CancelScope()))
+        await job.run()
+        return job
+
+    job = trio.run(main)
+    assert job.leaked_segments == 0
+    return job
+
+
+def numbered(source: int, count: int) -> list[bytes]:
+    return [b"%d:%d" % (source, number) for number in range(count)]
+
+
+def finite(
+    ship: str,
+    producers: int,
+    consumers: int,
+    records: int = 500,
+    config: NetworkConfig | None = None,
+    **options: object,
+) -> tuple[Scenario, list[list[bytes]]]:
+    """A job that ends by itself, and what its consumers saw, filled when it runs."""
+    seen: list[list[bytes]] = [[] for _ in range(consumers)]
+    source = CollectionSource([numbered(index, records) for index in range(producers)], key_hash=text_hash)
+
+    def collect(subtask: int) -> object:
+        return sink(seen[subtask].append)(subtask)
+
+    factory: OperatorFactory = collect  # type: ignore[assignment]
+    scenario = Scenario(
+        name=ship,
+        duration_s=600.0,
+        config=config or NetworkConfig(),
+        vertices=(
+            Vertex(name="source", parallelism=producers, source=SourceObject(source=source)),
+            Vertex(name="sink", parallelism=consumers, operator=factory, **options),  # type: ignore[arg-type]
+        ),
+        edges=(Edge(source="source", target="sink", ship=ship),),
+    )
+    return scenario, seen
+
+
+def in_order(records: list[bytes]) -> bool:
+    """Whether the records of each source come in the order in which it emitted them."""
+    last: dict[bytes, int] = {}
+    for record in records:
+        source, _, number = record.partition(b":")
+        if last.setdefault(source, -1) >= int(number):
+            return False
+        last[source] = int(number)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("ship", "producers", "consumers"),
+    [
+        ("forward", 3, 3),
+        ("rescale", 2, 4),
+        ("rescale", 4, 2),
+        ("rebalance", 3, 2),
+        ("hash", 2, 5),
+    ],
+)
+def test_every_record_arrives_once_and_in_order(ship: str, producers: int, consumers: int) -> None:
+    scenario, seen = finite(ship, producers, consumers)
+    run(scenario)
+    everything = [record for index in range(producers) for record in numbered(index, 500)]
+    assert sorted(record for one in seen for record in one) == sorted(everything)
+    assert all(in_order(one) for one in seen)
+
+
+def test_broadcast_reaches_every_consumer() -> None:
+    scenario, seen = finite("broadcast", 2, 3)
+    run(scenario)
+    everything = sorted(numbered(0, 500) + numbered(1, 500))
+    assert [sorted(one) for one in seen] == [everything] * 3
+    assert all(in_order(one) for one in seen)
+
+
+def test_hash_keeps_equal_keys_together() -> None:
+    scenario, seen = finite("hash", 2, 3)
+    source = CollectionSource([[b"%d" % (n % 17) for n in range(300)]] * 2, key_hash=text_hash)
+    vertex = replace(scenario.vertices[0], source=SourceObject(source=source))
+    run(replace(scenario, vertices=(vertex, scenario.vertices[1])))
+    keys = [set(one) for one in seen]
+    assert sum(len(one) for one in seen) == 600
+    assert not keys[0] & keys[1]
+    assert not keys[1] & keys[2]
+    assert not keys[0] & keys[2]
+
+
+@pytest.mark.parametrize("segment_bytes", [64, 1024])
+@pytest.mark.parametrize("exclusive", [0, 1, 2])
+def test_records_that_span_buffers_survive(exclusive: int, segment_bytes: int) -> None:
+    config = NetworkConfig(
+        segment_bytes=segment_bytes, min_segment_bytes=64, exclusive_buffers_per_channel=exclusive
+    )
+    scenario, seen = finite("rebalance", 2, 2, config=config)
+    long = [[b"%d:%d:" % (index, n) + b"x" * (37 * n % 501) for n in range(200)] for index in range(2)]
+    vertex = replace(scenario.vertices[0], source=SourceObject(source=CollectionSource(long)))
+    run(replace(scenario, vertices=(vertex, scenario.vertices[1])))
+    assert sorted(record for one in seen for record in one) == sorted(long[0] + long[1])
+
+
+def test_one_task_manager_exchanges_locally() -> None:
+    scenario, seen = finite("rebalance", 2, 2, task_manager="one")
+    scenario = replace(
+        scenario, vertices=(replace(scenario.vertices[0], task_manager="one"), scenario.vertices[1])
+    )
+    job = run(scenario)
+    assert job.work.messages == 0
+    assert sorted(record for one in seen for record in one) == sorted(numbered(0, 500) + numbered(1, 500))
+
+
+def test_a_chain_of_operators_and_two_outputs() -> None:
+    left: list[bytes] = []
+    right: list[bytes] = []
+
+    def twice(record: bytes) -> Iterator[bytes]:
+        yield record
+        yield record
+
+    scenario = Scenario(
+        name="chain",
+        duration_s=60.0,
+        vertices=(
+            Vertex(name="source", source=SourceObject(source=CollectionSource([numbered(0, 300)]))),
+            Vertex(name="upper", parallelism=2, operator=map_records(bytes.upper), service=((0.0, 1e-4),)),
+            Vertex(name="twice", parallelism=2, operator=flat_map(twice)),
+            Vertex(name="left", operator=sink(left.append), service=((0.0, 1e-4),)),
+            Vertex(name="right", operator=sink(right.append)),
+        ),
+        edges=(
+            Edge(source="source", target="upper"),
+            Edge(source="upper", target="twice", ship="forward"),
+            Edge(source="twice", target="left"),
+            Edge(source="twice", target="right"),
+        ),
+    )
+    run(scenario)
+    assert sorted(left) == sorted(right) == sorted(numbered(0, 300) * 2)
+
+
+def saturated(**options: object) -> Scenario:
+    """Two sources as fast as possible into two consumers that are too slow."""
+    settings: dict[str, object] = {
+        "name": "saturated",
+        "duration_s": 12.0,
+        "warmup_s": 4.0,
+        "config": NetworkConfig(checkpoint_interval_s=1.0),
+        "vertices": (
+            Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=1013)),
+            Vertex(name="stage1", parallelism=2, service=((0.0, 0.001),)),
+        ),
+        "edges": (Edge(source="source", target="stage1"),),
+    }
+    return Scenario(**(settings | options))  # type: ignore[arg-type]
+
+
+def test_alignment_can_be_computed_by_hand() -> None:
+    # One source, one consumer of 10 ms a record, records of 1 KiB with their length, segments of 4 KiB:
+    # a barrier waits for all that fits into the buffers, four records each.
+    scenario = Scenario(
+        name="by hand",
+        duration_s=30.0,
+        costs=EXACT,
+        config=NetworkConfig(segment_bytes=4096, checkpoint_interval_s=3.0, buffer_timeout_enabled=False),
+        vertices=(
+            Vertex(name="source", source=GeneratorSpec(record_bytes=1020)),
+            Vertex(name="stage1", service=((0.0, 0.010),), service_mode="exact"),
+        ),
+        edges=(Edge(source="source", target="stage1", ship="forward"),),
+    )
+    result = emulate(scenario)
+    delays = [checkpoint.vertices[1].start_delay_ms[0] for checkpoint in result.checkpoints[1:]]
+    # 10 segments at the sender (9 full and the open one, which is nearly empty), 10 at the receiver of
+    # which one is being worked on: between 18 and 20 buffers of 40 ms are ahead of the barrier.
+    assert all(delay is not None and 720.0 <= delay <= 800.0 for delay in delays)
+    assert all(checkpoint.vertices[1].alignment_ms == [0.0] for checkpoint in result.checkpoints)
+
+
+def test_two_channels_align_and_the_fast_one_waits() -> None:
+    vertices = (
+        Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=1013, rates=(0.0, 20.0))),
+        Vertex(name="stage1", service=((0.0, 0.002),)),
+    )
+    result = emulate(saturated(vertices=vertices))
+    [steady] = result.steady
+    consumer = steady.vertices[1]
+    assert consumer.alignment_ms_max_subtask is not None
+    assert consumer.start_delay_ms is not None
+    # The slow source's few records overtake nothing but need not wait for the fast one's full buffers.
+    assert consumer.alignment_ms_max_subtask > 2 * consumer.start_delay_ms > 0
+
+
+def test_debloating_shortens_start_delay_at_the_same_throughput() -> None:
+    off = emulate(saturated())
+    on = emulate(
+        saturated(config=NetworkConfig(checkpoint_interval_s=1.0, debloat_enabled=True, debloat_target_s=0.1))
+    )
+    before, after = off.steady[0].vertices[1], on.steady[0].vertices[1]
+    assert before.start_delay_ms is not None
+    assert after.start_delay_ms is not None
+    assert after.start_delay_ms < before.start_delay_ms / 3
+    assert min(size for size in after.debloatedBufferSize or [] if size is not None) < 8192
+    rate = [sum(v or 0.0 for v in vertex.records_in_per_s) for vertex in (before, after)]
+    assert rate[1] == pytest.approx(rate[0], rel=0.05)
+
+
+def test_checkpoints_complete_one_after_the_other() -> None:
+    result = emulate(saturated())
+    complete = [checkpoint for checkpoint in result.checkpoints if checkpoint.status == "COMPLETED"]
+    assert len(complete) >= 8
+    assert [checkpoint.id for checkpoint in result.checkpoints] == list(range(1, len(result.checkpoints) + 1))
+    for earlier, later in itertools.pairwise(complete):
+        assert earlier.duration_ms is not None
+        assert later.t >= earlier.t + earlier.duration_ms / 1000
+    for checkpoint in complete:
+        slowest = max(ms or 0.0 for vertex in checkpoint.vertices for ms in vertex.end_to_end_ms)
+        assert slowest == checkpoint.duration_ms
+
+
+def test_a_job_that_ends_keeps_completing_checkpoints() -> None:
+    config = NetworkConfig(checkpoint_interval_s=0.05)
+    scenario, _ = finite("rebalance", 3, 2, 1000, config=config, service=((0.0, 0.0002),))
+    paced = replace(scenario.vertices[0].source, rates=(1000.0, 2000.0, 4000.0))  # type: ignore[type-var]
+    result = emulate(
+        replace(scenario, vertices=(replace(scenario.vertices[0], source=paced), scenario.vertices[1]))
+    )
+    assert 1.0 <= result.emulated_seconds < 2.0
+    assert result.work.records == 3000
+    # Two of the sources end on the way; the checkpoints after that count their channels as aligned.
+    late = [checkpoint for checkpoint in result.checkpoints if 0.6 < checkpoint.t < 0.9]
+    assert late
+    assert all(checkpoint.status == "COMPLETED" for checkpoint in late)
+    assert all(checkpoint.vertices[0].start_delay_ms[2] is None for checkpoint in late)
+
+
+def document(result: Result) -> bytes:
+    return to_json(msgspec_replace(result))
+
+
+def msgspec_replace(result: Result) -> Result:
+    import msgspec
+
+    return msgspec.structs.replace(result, wall_seconds=0.0)
+
+
+def test_same_seed_same_document_in_any_process() -> None:
+    script = (
+        "import sys, msgspec, tests_job\n"
+        "from netstack import emulate, to_json\n"
+        "result = msgspec.structs.replace(emulate(tests_job.saturated()), wall_seconds=0.0)\n"
+        "sys.stdout.buffer.write(to_json(result))\n"
+    )
+    loader = (
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('tests_job', {str(Path(__file__))!r})\n"
+        "module = importlib.util.module_from_spec(spec)\nsys.modules['tests_job'] = module\n"
+        "spec.loader.exec_module(module)\n"
+    )
+    here = document(emulate(saturated()))
+    for hash_seed in ("0", "12345"):
+        there = subprocess.run(
+            [sys.executable, "-c", loader + script],
+            capture_output=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+            env={"PYTHONHASHSEED": hash_seed},
+        )
+        assert there.stdout == here
+
+
+def test_another_seed_another_run() -> None:
+    assert document(emulate(saturated(), seed=1)) != document(emulate(saturated(), seed=2))
+
+
+def test_memory_does_not_grow_with_the_length_of_the_job() -> None:
+    def queued(duration_s: float) -> tuple[int, int]:
+        peak = 0
+
+        async def main() -> Job:
+            nonlocal peak
+            agenda = Agenda(trio.CancelScope())
+            job = Job(saturated(duration_s=duration_s), agenda)
+
+            def look() -> None:
+                nonlocal peak
+                peak = max(peak, len(agenda._heap))
+                agenda.after(0.1, look)
+
+            agenda.at(0.0, look)
+            await job.run()
+            return job
+
+        job = trio.run(main)
+        made = sum(manager.pool._made for manager in job.builder.task_managers.values())
+        return peak, made
+
+    short, long = queued(5.0), queued(50.0)
+    assert long[0] <= short[0] + 10
+    assert long[1] <= short[1] + 2
+
+
+def test_cancelling_leaves_no_task_and_no_buffer() -> None:
+    async def main() -> tuple[Job, bool]:
+        job = Job(saturated(duration_s=1e6), Agenda(trio.CancelScope()))
+        with trio.move_on_after(0.2) as scope:
+            await job.run()
+        return job, scope.cancelled_caught
+
+    job, cancelled = trio.run(main)
+    assert cancelled
+    assert job.leaked_segments == 0
+
+
+def test_the_real_clock_runs_the_same_job() -> None:
+    scenario, seen = finite("rebalance", 2, 2, 50)
+
+    async def main() -> Result:
+        with trio.fail_after(20):
+            return await run_job(scenario)
+
+    result = trio.run(main)
+    assert result.clock == "real"
+    assert result.work.records == 100
+    assert sum(len(one) for one in seen) == 100
+
+
+def test_an_error_of_a_user_function_comes_out_as_it_is() -> None:
+    def fail(record: bytes) -> bytes:
+        raise ZeroDivisionError(record)
+
+    scenario, _ = finite("rebalance", 1, 2)
+    broken = replace(scenario.vertices[1], operator=map_records(fail))
+    with pytest.raises(ZeroDivisionError):
+        emulate(replace(scenario, vertices=(scenario.vertices[0], broken)))
+
+
+def test_too_little_network_memory_says_what_is_needed() -> None:
+    config = NetworkConfig(network_memory_max_bytes=4 * 32768)
+    with pytest.raises(
+        InsufficientBuffers, match=r"Insufficient number of network buffers.*taskmanager\.memory\.network"
+    ):
+        emulate(saturated(config=config))
+
+
+def test_credit_and_pools_are_consistent_at_every_moment() -> None:
+    async def main() -> int:
+        agenda = Agenda(trio.CancelScope())
+        job = Job(saturated(duration_s=3.0), agenda)
+        checks = 0
+
+        def look() -> None:
+            nonlocal checks
+            for subtask in job.subtasks:
+                for output in subtask.outputs:
+                    assert output.partition.pool.used <= output.partition.pool.size + 20
+                if isinstance(subtask, OperatorSubtask):
+                    for gate in subtask.gates:
+                        for channel in gate.remote_channels:
+                            credit = channel.receiver.credit
+                            assert credit.outstanding >= 0
+                            assert credit.unannounced >= 0
+                            free = channel.buffers.available
+                            assert credit.outstanding + credit.unannounced <= free
+            checks += 1
+            agenda.after(0.003, look)
+
+        agenda.at(0.001, look)
+        await job.run()
+        return checks
+
+    assert trio.run(main) > 500
