@@ -24,7 +24,8 @@ lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/mypy
 
 bench: env ## micro-benchmarks, then whole jobs as a Markdown table
-	$(BIN)/pytest benches --override-ini addopts=--import-mode=importlib --benchmark-only
+	$(BIN)/pytest benches --override-ini addopts=--import-mode=importlib --benchmark-only \
+		--benchmark-sort=name --benchmark-columns=min,median,iqr,ops
 	$(BIN)/python -m benches.jobs
 
 clean: ## remove caches, builds and reports; the environment stays (rm -r .venv)

@@ -21,6 +21,7 @@ from .segment import Bytes
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A longer record is taken for a corrupt length."""
 
+_INT32 = np.dtype(np.int32)
 _SHORT = 256
 _read_length = struct.Struct(">I").unpack_from
 
@@ -70,15 +71,12 @@ class RecordDecoder:
         if _uniform(stream, count, stride):
             end = count * stride
             needed = self._needed_at(stream, end, size)
-            if end + needed > size:
-                block = (
-                    RecordBlock(np.frombuffer(stream, np.uint8, end), count, stride) if count else _NOTHING
-                )
-                return block, needed
+            if end + needed > size:  # else shorter records follow
+                return (RecordBlock(stream, end, count, stride) if count else _NOTHING), needed
         offsets = self._offsets(stream, size)
         count = len(offsets) - 1
         end = int(offsets[-1])
-        block = RecordBlock(np.frombuffer(stream, np.uint8, end), count, end if count == 1 else 0, offsets)
+        block = RecordBlock(stream, end, count, end if count == 1 else 0, offsets)
         return block, self._needed_at(stream, end, size)
 
     def _needed_at(self, stream: bytes, start: int, size: int) -> int:
@@ -114,7 +112,7 @@ class RecordDecoder:
 
 def _uniform(stream: bytes, count: int, stride: int) -> bool:
     """Whether the first `count` records are all `stride` bytes long."""
-    headers: npt.NDArray[np.int32] = np.ndarray((count,), np.int32, stream, 0, (stride,))
+    headers: npt.NDArray[np.int32] = np.ndarray((count,), _INT32, stream, 0, (stride,))
     return headers.tobytes() == stream[:HEADER_BYTES] * count
 
 

@@ -33,23 +33,29 @@ _LONG_RECORD = 256  # from here on, a copy for each record is cheaper than a mas
 
 
 class RecordBlock:
-    """An immutable run of encoded records that lie back to back in `data`.
+    """An immutable run of encoded records that lie back to back.
 
-    `data`: uint8, 1-D, contiguous, lengths included. `stride`: the length of each record in bytes,
-    header included, if all are equal; else 0, and 0 for an empty block. Sizes and positions count the
-    headers, payloads do not hold them.
+    `nbytes`: bytes of all records. `stride`: the length of each record in bytes if they are known to be
+    equal; else 0, and 0 for an empty block. Both, and all sizes and positions, count the headers.
     """
 
-    __slots__ = ("_bounds", "_count", "_memory", "_offsets", "data", "stride")
+    __slots__ = ("_bounds", "_count", "_data", "_memory", "_offsets", "nbytes", "stride")
 
-    def __init__(self, data: Bytes, count: int, stride: int, offsets: Offsets | None = None) -> None:
-        """`offsets`: where each record starts, and at last the end of `data`; needed without a stride."""
-        self.data = data
+    def __init__(
+        self, memory: memoryview | bytes, nbytes: int, count: int, stride: int, offsets: Offsets | None = None
+    ) -> None:
+        """`memory` begins with the records and never changes; `offsets` may be left out with a stride."""
+        self.nbytes = nbytes
         self.stride = stride
         self._count = count
+        self._memory = memoryview(memory)
         self._offsets = offsets
         self._bounds: list[int] | None = None
-        self._memory = data.data
+        self._data: Bytes | None = None
+
+    @classmethod
+    def _over(cls, data: Bytes, count: int, stride: int, offsets: Offsets | None = None) -> RecordBlock:
+        return cls(data.data.toreadonly(), len(data), count, stride, offsets)
 
     @classmethod
     def from_payloads(cls, payloads: Sequence[bytes | memoryview]) -> RecordBlock:
@@ -59,10 +65,10 @@ class RecordBlock:
         parts: list[bytes | memoryview] = [b""] * (2 * len(lengths))
         parts[0::2] = map(headers.__getitem__, lengths)
         parts[1::2] = payloads
-        data = np.frombuffer(b"".join(parts), dtype=np.uint8)
+        encoded = b"".join(parts)
         if len(headers) == 1:
-            return cls(data, len(lengths), lengths[0] + HEADER_BYTES)
-        return cls(data, len(lengths), 0, _offsets_of(np.array(lengths, dtype=np.int64)))
+            return cls(encoded, len(encoded), len(lengths), lengths[0] + HEADER_BYTES)
+        return cls(encoded, len(encoded), len(lengths), 0, _offsets_of(np.array(lengths, dtype=np.int64)))
 
     @classmethod
     def from_matrix(cls, payloads: Bytes) -> RecordBlock:
@@ -82,7 +88,7 @@ class RecordBlock:
             # One opaque item a row: numpy copies those whole, not byte by byte.
             rows = np.ascontiguousarray(payloads).view(f"V{length}").reshape(count)
             _column(data, count, stride, HEADER_BYTES, f"V{length}")[:] = rows
-        return cls(_frozen(data), count, stride if count else 0)
+        return cls._over(data, count, stride if count else 0)
 
     @classmethod
     def from_lengths(
@@ -112,7 +118,7 @@ class RecordBlock:
         _anywhere(is_payload, "i4")[starts] = 0
         data[is_payload] = joined
         _anywhere(data, "V4")[starts] = sizes.astype(">i4").view("V4")
-        return cls(_frozen(data), count, 0, offsets)
+        return cls._over(data, count, 0, offsets)
 
     @classmethod
     def concat(cls, blocks: Sequence[RecordBlock]) -> RecordBlock:
@@ -122,12 +128,13 @@ class RecordBlock:
             return filled[0]
         if not filled:
             return cls.from_payloads(())
-        data = _frozen(np.concatenate([block.data for block in filled]))
+        data = np.concatenate([block.data for block in filled])
         count = sum([block._count for block in filled])
         stride = filled[0].stride
         if stride and all(block.stride == stride for block in filled):
-            return cls(data, count, stride)
-        return cls(data, count, 0, _offsets_of(np.concatenate([block.sizes() for block in filled]), header=0))
+            return cls._over(data, count, stride)
+        sizes = np.concatenate([block.sizes() for block in filled])
+        return cls._over(data, count, 0, _offsets_of(sizes, header=0))
 
     def __len__(self) -> int:
         return self._count
@@ -136,9 +143,11 @@ class RecordBlock:
         return f"RecordBlock({self._count} records, {self.nbytes} bytes)"
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all records, headers included."""
-        return len(self._memory)
+    def data(self) -> Bytes:
+        """The encoded records: uint8, 1-D, contiguous, read-only."""
+        if self._data is None:
+            self._data = np.frombuffer(self._memory[: self.nbytes], dtype=np.uint8)
+        return self._data
 
     @property
     def offsets(self) -> Offsets:
@@ -210,10 +219,12 @@ class RecordBlock:
             raise ValueError(f"a block can only be sliced with step 1, got {step}; use take")
         stop = max(start, stop)
         if self.stride:
-            data = self.data[start * self.stride : stop * self.stride]
-            return RecordBlock(data, stop - start, self.stride if stop > start else 0)
-        bounds = self.offsets[start : stop + 1]
-        return RecordBlock(self.data[bounds[0] : bounds[-1]], stop - start, 0, bounds - bounds[0])
+            nbytes = (stop - start) * self.stride
+            memory = self._memory[start * self.stride :]
+            return RecordBlock(memory, nbytes, stop - start, self.stride if nbytes else 0)
+        offsets = self.offsets[start : stop + 1]
+        first, end = int(offsets[0]), int(offsets[-1])
+        return RecordBlock(self._memory[first:], end - first, stop - start, 0, offsets - first)
 
     def take(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> RecordBlock:
         """A block of copies of the records `indices`, in that order."""
@@ -223,16 +234,11 @@ class RecordBlock:
             return RecordBlock.from_payloads(())
         if self.stride:
             rows = self.data.reshape(-1, self.stride)[chosen]
-            return RecordBlock(_frozen(rows.reshape(-1)), count, self.stride)
+            return RecordBlock._over(rows.reshape(-1), count, self.stride)
         sizes = self.sizes()[chosen]
         offsets = _offsets_of(sizes, header=0)
         shift = np.repeat(self.starts[chosen] - offsets[:-1], sizes)
-        return RecordBlock(_frozen(self.data[np.arange(len(shift)) + shift]), count, 0, offsets)
-
-
-def _frozen(data: Bytes) -> Bytes:
-    data.flags.writeable = False
-    return data
+        return RecordBlock._over(self.data[np.arange(len(shift)) + shift], count, 0, offsets)
 
 
 def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:

@@ -13,9 +13,20 @@ from typing import Protocol, TypeVar
 class Resizable(Protocol):
     """What the plan must know of a pool, in segments."""
 
-    minimum: int
-    maximum: int
-    expected: int
+    @property
+    def minimum(self) -> int:
+        """What the pool is guaranteed."""
+        ...
+
+    @property
+    def maximum(self) -> int:
+        """What the pool may have at most; at least the minimum."""
+        ...
+
+    @property
+    def expected(self) -> int:
+        """The weight of the pool, at least 1."""
+        ...
 
 
 Pool = TypeVar("Pool", bound=Resizable)

@@ -109,6 +109,11 @@ class SubpartitionView(Protocol):
         """Data buffers that wait."""
         ...
 
+    @property
+    def blocked(self) -> bool:
+        """Whether a barrier has left and nothing may follow until `resume`."""
+        ...
+
     def resume(self) -> None:
         """Unblock after a barrier."""
         ...
@@ -184,8 +189,8 @@ class SendQueue:
         """Apply a message of the receiving end.
 
         Raises:
-            RemoteProtocolError: if the message is for a channel that is not open, or is none that a
-                receiver sends; nothing has changed.
+            RemoteProtocolError: if the message is for a channel that is not open, resumes one that is not
+                blocked, or is none that a receiver sends; nothing has changed.
         """
         if not isinstance(message, _FROM_RECEIVER):
             raise RemoteProtocolError(f"a receiver does not send {type(message).__name__}")
@@ -232,6 +237,8 @@ class SendQueue:
                 sender.credit.grant(message.credit)
                 self.data_available(sender)
             case ResumeConsumption():
+                if not sender.view.blocked:
+                    raise RemoteProtocolError(f"channel {sender.channel} is not blocked")
                 if sender.credit.initial == 0:
                     sender.credit.revoke()
                 sender.view.resume()

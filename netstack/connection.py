@@ -167,7 +167,7 @@ class ConsumerEnd:
         self._notify(self._transmit, message)
 
     def _transmit(self, message: Message) -> None:
-        self._wire.write(wire_size(message), _nothing, message, self.producer.receive)
+        self._wire.write(wire_size(message), None, message, self.producer.receive)
 
 
 def connect(
@@ -196,7 +196,3 @@ def _detached(message: BufferResponse) -> BufferResponse:
         message.compressed,
         bytes(message.payload),
     )
-
-
-def _nothing() -> None:
-    """Nobody waits for a control message to leave."""

@@ -40,7 +40,7 @@ class Checkpoint:
 
 
 class CheckpointCoordinator:
-    """Triggers a checkpoint each `interval_s`, one at a time; `on_complete` is told of each that completes."""
+    """Triggers a checkpoint each `interval_s`, one at a time; `on_complete` is told of each complete one."""
 
     def __init__(
         self,

@@ -45,7 +45,11 @@ class EmulatedWire:
         self._last_arrival = 0.0
 
     def write(
-        self, size: int, written: Callable[[], None], message: Message, arrive: Callable[[Message], None]
+        self,
+        size: int,
+        written: Callable[[], None] | None,
+        message: Message,
+        arrive: Callable[[Message], None],
     ) -> None:
         """Send `message` of `size` encoded bytes; see `netstack.link.Wire`."""
         jitter = self._jitter
@@ -56,7 +60,8 @@ class EmulatedWire:
         if arrival < self._last_arrival:
             arrival = self._last_arrival
         self._last_arrival = arrival
-        agenda.at(left, written)
+        if written is not None:
+            agenda.at(left, written)
         agenda.at(arrival, arrive, message)
 
 

@@ -60,7 +60,7 @@ async def run_job(
     check_scenario(scenario)
     check_supported(scenario)
     started = perf_counter()
-    agenda = Agenda(trio.CancelScope(), real_time=real_time)
+    agenda = Agenda(real_time=real_time)
     job = Job(scenario, agenda, progress=progress)
     await job.run()
     return Result(

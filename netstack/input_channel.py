@@ -21,8 +21,10 @@ from flowcontrol import (
     EVENT_TYPES,
     BufferResponse,
     ChannelReceiver,
+    LocalProtocolError,
     NewBufferSize,
     PartitionRequest,
+    ReceiverState,
     ResumeConsumption,
 )
 
@@ -127,12 +129,22 @@ class RemoteInputChannel:
         return item, bool(queue)
 
     def resume(self) -> None:
-        """Let the producer go on after a barrier."""
+        """Let the producer go on after a barrier.
+
+        Raises:
+            LocalProtocolError: if the channel is not blocked.
+        """
         self.receiver.resume()
         self._connection.send(ResumeConsumption(self.identity))
 
     def announce_buffer_size(self, size: int) -> None:
-        """Ask the producer for buffers of `size` bytes from now on."""
+        """Ask the producer for buffers of `size` bytes from now on.
+
+        Raises:
+            LocalProtocolError: if the channel is released.
+        """
+        if self.receiver.state is ReceiverState.RELEASED:
+            raise LocalProtocolError(f"channel {self.identity} is released and wants no buffers")
         self._connection.send(NewBufferSize(self.identity, size))
 
     def take_credit(self) -> int:

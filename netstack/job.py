@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import trio
-
 from .agenda import Agenda
 from .build import JobBuilder
 from .coordinator import Checkpoint, CheckpointCoordinator
@@ -52,19 +50,14 @@ class Job:
         """Run until the duration is over or every subtask has ended."""
         self.builder.build()
         try:
-            try:
-                with self.agenda.scope:
-                    async with trio.open_nursery() as nursery:
-                        await self._open(nursery)
-                        await self.agenda.drive()
-            except BaseExceptionGroup as group:
-                raise _cause(group) from group
+            self._open()
+            await self.agenda.run()
             if self.coordinator.pending is not None:
                 self._record(self.coordinator.pending)
         finally:
             self._release()
 
-    async def _open(self, nursery: trio.Nursery) -> None:
+    def _open(self) -> None:
         agenda = self.agenda
         agenda.at(self.scenario.duration_s, agenda.stop)
         agenda.at(0.0, self._sample)
@@ -73,13 +66,9 @@ class Job:
         self.builder.open_channels()
         self._running = len(self.subtasks)
         for subtask in self.subtasks:
-            await nursery.start(self._run_subtask, subtask)
+            agenda.start(self._run_subtask(subtask))
 
-    # Ctrl-C is not to hit a task in the middle of its bookkeeping, but the main task where it waits.
-    @trio.lowlevel.enable_ki_protection
-    async def _run_subtask(self, subtask: Subtask, *, task_status: trio.TaskStatus[None]) -> None:
-        task_status.started()
-        await self.agenda.enter()
+    async def _run_subtask(self, subtask: Subtask) -> None:
         await subtask.run()
         subtask.ended = True
         self.coordinator.finished(subtask)
@@ -87,7 +76,6 @@ class Job:
         if self._running == 0:
             self._sample()
             self.agenda.stop()
-        self.agenda.leave()
 
     def _start_timers(self) -> None:
         """Flushers of all partitions and debloating timers of all tasks, each with a phase of its own."""
@@ -154,19 +142,3 @@ class Job:
         """Segments that no pool has got back."""
         pools = [manager.pool for manager in self.builder.task_managers.values()]
         return sum(pool.total - pool.free for pool in pools)
-
-
-def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What a caller wants to catch: an interrupt, or the only error there is; else the whole group."""
-    leaves: list[BaseException] = []
-    stack: list[BaseException] = [group]
-    while stack:
-        error = stack.pop()
-        if isinstance(error, BaseExceptionGroup):
-            stack.extend(error.exceptions)
-        else:
-            leaves.append(error)
-    interrupts = [error for error in leaves if isinstance(error, KeyboardInterrupt)]
-    if interrupts:
-        return interrupts[0]
-    return leaves[0] if len(leaves) == 1 else group

@@ -19,11 +19,16 @@ class Wire(Protocol):
     """
 
     def write(
-        self, size: int, written: Callable[[], None], message: Message, arrive: Callable[[Message], None]
+        self,
+        size: int,
+        written: Callable[[], None] | None,
+        message: Message,
+        arrive: Callable[[Message], None],
     ) -> None:
         """Send `message` of `size` encoded bytes.
 
-        `written` is called when its bytes have left, then `arrive` with the message at the other end.
+        `written`, if there is one, is called when its bytes have left, then `arrive` with the message
+        at the other end.
         """
         ...
 

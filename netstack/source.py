@@ -20,8 +20,11 @@ from .selectors import KeyHash
 KEY_BYTES = 8
 """Bytes of the key that begins a generated record: a 64-bit big-endian integer."""
 
+BLOCK_BYTES = 1 << 18
+"""Bytes that a generated source makes at a time, but at least one record."""
+
 BLOCK_RECORDS = 512
-"""Records that a generated source makes at a time."""
+"""Records that a generated source makes at most at a time."""
 
 FILLER = 0x2E
 """Every byte of a generated record after its key."""
@@ -105,20 +108,21 @@ class GeneratedSource:
 class GeneratedReader:
     """Generates the records of one subtask, a block at a time; a read is a slice of the block."""
 
-    __slots__ = ("_block", "_generator", "_payload_bytes", "_position")
+    __slots__ = ("_block", "_generator", "_position", "_template")
 
     def __init__(self, record_bytes: int, seed: int, subtask: int) -> None:
-        self._payload_bytes = record_bytes
+        count = max(1, min(BLOCK_RECORDS, BLOCK_BYTES // (record_bytes + HEADER_BYTES)))
+        self._template = RecordBlock.from_matrix(np.full((count, record_bytes), FILLER, dtype=np.uint8))
         self._generator = np.random.Generator(np.random.PCG64([seed, subtask]))
-        self._position = BLOCK_RECORDS
+        self._position = count
         self._block: RecordBlock | None = None
 
     def read(self, max_records: int) -> RecordBlock:
         """Return the next 1 .. ``max_records`` records; there is no end."""
-        if self._block is None or self._position == BLOCK_RECORDS:
+        if self._block is None or self._position == len(self._block):
             self._block, self._position = self._generate(), 0
         start = self._position
-        self._position = min(start + max_records, BLOCK_RECORDS)
+        self._position = min(start + max_records, len(self._block))
         return self._block[start : self._position]
 
     def close(self) -> None:
@@ -127,10 +131,13 @@ class GeneratedReader:
 
     def _generate(self) -> RecordBlock:
         # A new array each time: slices of the previous one may still be on their way.
-        payloads = np.full((BLOCK_RECORDS, self._payload_bytes), FILLER, dtype=np.uint8)
-        keys = np.frombuffer(self._generator.bytes(BLOCK_RECORDS * KEY_BYTES), dtype=np.uint8)
-        payloads[:, :KEY_BYTES] = keys.reshape(BLOCK_RECORDS, KEY_BYTES)
-        return RecordBlock.from_matrix(payloads)
+        template = self._template
+        count, stride = len(template), template.stride
+        data = template.data.copy()
+        keys = np.frombuffer(self._generator.bytes(count * KEY_BYTES), dtype=np.uint8)
+        key_columns = slice(HEADER_BYTES, HEADER_BYTES + KEY_BYTES)
+        data.reshape(count, stride)[:, key_columns] = keys.reshape(count, KEY_BYTES)
+        return RecordBlock(data.data.toreadonly(), len(data), count, stride)
 
 
 class CollectionSource:

@@ -1,13 +1,18 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from buffers import LocalBufferPool, NetworkBufferPool, PoolDestroyed
+from buffers import LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "data" / "vectors" / "pool_local_buffer_pool.json").read_text()
 )
+
+Step = dict[str, Any]
+Seen = dict[str, Any]
 
 # The counts that the vectors give as formulas of the step number.
 FORMULAS = {"min(i+1,1024)": lambda i: min(i + 1, 1024), "1024-i": lambda i: 1024 - i}
@@ -16,13 +21,13 @@ FORMULAS = {"min(i+1,1024)": lambda i: min(i + 1, 1024), "1024-i": lambda i: 102
 class Taker:
     """A listener that keeps, hands back or refuses what it is offered."""
 
-    def __init__(self, pool, *, refuse=False, hand_back=False):
+    def __init__(self, pool: LocalBufferPool, *, refuse: bool = False, hand_back: bool = False) -> None:
         self.pool = pool
         self.refuse = refuse
         self.hand_back = hand_back
-        self.offered = []
+        self.offered: list[MemorySegment] = []
 
-    def buffer_available(self, segment):
+    def buffer_available(self, segment: MemorySegment) -> bool:
         self.offered.append(segment)
         if self.hand_back:
             self.pool.recycle(segment)
@@ -32,7 +37,7 @@ class Taker:
 class VectorPool:
     """A pool under test, driven by the steps of a scenario."""
 
-    def __init__(self, given):
+    def __init__(self, given: dict[str, Any]) -> None:
         maximum = None if given["pool_max"] == "unbounded" else given["pool_max"]
         self.pool = LocalBufferPool(
             NetworkBufferPool(given["global_segments"], 64),
@@ -45,11 +50,11 @@ class VectorPool:
         )
         if "size" in given:
             self.pool.set_size(given["size"])
-        self.held = {}
-        self.unnamed = []
-        self.listeners = {}
+        self.held: dict[str | None, tuple[MemorySegment, int]] = {}
+        self.unnamed: list[MemorySegment | None] = []
+        self.listeners: dict[str, Taker] = {}
 
-    def run(self, step):
+    def run(self, step: Step) -> None:
         expect = step.get("expect", {})
         if expect.get("error") == "illegal_argument":
             with pytest.raises(ValueError, match="cannot be set to"):
@@ -69,36 +74,36 @@ class VectorPool:
         }
         assert {key: seen[key] for key in expect} == expect
 
-    def create(self, step):
+    def create(self, step: Step) -> Seen:
         return {}
 
     check = create
 
-    def set_num_buffers(self, step):
+    def set_num_buffers(self, step: Step) -> Seen:
         self.pool.set_size(step["n"])
         return {}
 
-    def destroy(self, step):
+    def destroy(self, step: Step) -> Seen:
         self.pool.lazy_destroy()
         return {}
 
-    def _request(self, name, channel):
+    def _request(self, name: str | None, channel: int) -> Seen:
         segment = self.pool.request(channel)
         if segment is not None:
             self.held[name] = segment, channel
         return {"result": None if segment is None else "buffer"}
 
-    def request(self, step):
+    def request(self, step: Step) -> Seen:
         return self._request(step.get("name"), -1)
 
-    def request_for(self, step):
+    def request_for(self, step: Step) -> Seen:
         return self._request(step["name"], step["ch"])
 
-    def recycle(self, step):
+    def recycle(self, step: Step) -> Seen:
         self.pool.recycle(*self.held.pop(step["name"]))
         return {}
 
-    def _each(self, step, act):
+    def _each(self, step: Step, act: Callable[[], None]) -> Seen:
         expect = step.get("expect", {})
         for i in range(1, step["count"] + 1):
             act()
@@ -109,45 +114,56 @@ class VectorPool:
             "all_non_null": None not in self.unnamed,
         }
 
-    def request_each(self, step):
+    def request_each(self, step: Step) -> Seen:
         return self._each(step, lambda: self.unnamed.append(self.pool.request()))
 
-    def recycle_each(self, step):
-        return self._each(step, lambda: self.pool.recycle(self.unnamed.pop()))
+    def recycle_each(self, step: Step) -> Seen:
+        def recycle() -> None:
+            segment = self.unnamed.pop()
+            assert segment is not None
+            self.pool.recycle(segment)
 
-    def add_listener(self, step):
+        return self._each(step, recycle)
+
+    def add_listener(self, step: Step) -> Seen:
         listener = self.listeners.setdefault(step["name"], Taker(self.pool, hand_back=True))
         return {"accepted": self.pool.add_listener(listener)}
 
 
 @pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
-def test_flinks_local_pools(scenario):
+def test_flinks_local_pools(scenario: dict[str, Any]) -> None:
     driver = VectorPool(scenario["given"])
     for step in scenario["steps"]:
         driver.run(step)
 
 
-def make_pool(size, *, segments=20, **options):
+def make_pool(size: int, *, segments: int = 20, **options: Any) -> LocalBufferPool:
     pool = LocalBufferPool(NetworkBufferPool(segments, 64), 1, 1, None, **options)
     pool.set_size(size)
     return pool
 
 
-def take_all(pool):
+def take(pool: LocalBufferPool, subpartition: int = -1) -> MemorySegment:
+    segment = pool.request(subpartition)
+    assert segment is not None
+    return segment
+
+
+def take_all(pool: LocalBufferPool) -> list[MemorySegment]:
     taken = []
     while pool.available:
-        taken.append(pool.request())
+        taken.append(take(pool))
     return taken
 
 
-def test_a_pool_holds_one_segment_ahead():
+def test_a_pool_holds_one_segment_ahead() -> None:
     pool = make_pool(3)
     assert (pool.requested, pool.free, pool.used) == (1, 1, 0)
     pool.request()
     assert (pool.requested, pool.free, pool.used) == (2, 1, 1)
 
 
-def test_the_pool_turns_unavailable_when_its_last_segment_is_taken():
+def test_the_pool_turns_unavailable_when_its_last_segment_is_taken() -> None:
     pool = make_pool(2)
     pool.request()
     assert pool.available
@@ -156,11 +172,11 @@ def test_the_pool_turns_unavailable_when_its_last_segment_is_taken():
     assert pool.request() is None
 
 
-def test_overdraft_serves_requests_but_not_availability():
+def test_overdraft_serves_requests_but_not_availability() -> None:
     pool = make_pool(2, max_overdraft=2)
     first, _ = take_all(pool)
-    extra = [pool.request(), pool.request(), pool.request()]
-    assert [segment is None for segment in extra] == [False, False, True]
+    extra = [take(pool), take(pool)]
+    assert pool.request() is None
     assert (pool.used, pool.size, pool.available) == (4, 2, False)
     assert pool.statistics().overdraft == 2
     pool.recycle(extra[0])
@@ -170,7 +186,7 @@ def test_overdraft_serves_requests_but_not_availability():
     assert pool.available
 
 
-def test_no_overdraft_while_the_pool_is_below_its_size():
+def test_no_overdraft_while_the_pool_is_below_its_size() -> None:
     network = NetworkBufferPool(3, 64)
     pool = LocalBufferPool(network, 1, 1, None, max_overdraft=5)
     pool.set_size(5)
@@ -180,28 +196,27 @@ def test_no_overdraft_while_the_pool_is_below_its_size():
     assert pool.requested < pool.size
 
 
-def test_overdraft_stops_where_the_network_pool_is_empty():
+def test_overdraft_stops_where_the_network_pool_is_empty() -> None:
     pool = make_pool(2, segments=3, max_overdraft=5)
     take_all(pool)
     assert pool.request() is not None
     assert pool.request() is None
 
 
-def test_a_waiting_pool_gets_the_next_segment_of_the_network_pool():
+def test_a_waiting_pool_gets_the_next_segment_of_the_network_pool() -> None:
     network = NetworkBufferPool(2, 64)
-    other = [network.request_pooled(), network.request_pooled()]
-    calls = []
-    pool = LocalBufferPool(network, 1, 1, 2, on_available=lambda: calls.append(pool.available))
+    other = network.request_unpooled(2)
+    calls: list[bool] = []
+    pool = LocalBufferPool(network, 1, 1, 2, on_available=lambda: calls.append(True))
     assert not pool.available
     network.recycle_pooled(other[0])
-    assert pool.available
-    assert calls == [True]
+    assert (pool.available, calls) == (True, [True])
     assert network.free == 0
 
 
-def test_waiting_pools_are_served_in_the_order_of_asking():
+def test_waiting_pools_are_served_in_the_order_of_asking() -> None:
     network = NetworkBufferPool(1, 64)
-    segment = network.request_pooled()
+    (segment,) = network.request_unpooled(1)
     first = LocalBufferPool(network, 1, 1, 1)
     second = LocalBufferPool(network, 1, 1, 1)
     network.recycle_pooled(segment)
@@ -210,9 +225,9 @@ def test_waiting_pools_are_served_in_the_order_of_asking():
     assert second.available
 
 
-def test_a_destroyed_pool_leaves_the_turn_to_the_next():
+def test_a_destroyed_pool_leaves_the_turn_to_the_next() -> None:
     network = NetworkBufferPool(1, 64)
-    segment = network.request_pooled()
+    (segment,) = network.request_unpooled(1)
     first = LocalBufferPool(network, 1, 1, 1)
     second = LocalBufferPool(network, 1, 1, 1)
     first.lazy_destroy()
@@ -220,9 +235,9 @@ def test_a_destroyed_pool_leaves_the_turn_to_the_next():
     assert second.available
 
 
-def test_on_available_is_called_at_each_turn_to_available_only():
-    calls = []
-    pool = make_pool(2, on_available=lambda: calls.append(pool.available))
+def test_on_available_is_called_at_each_turn_to_available_only() -> None:
+    calls: list[bool] = []
+    pool = make_pool(2, on_available=lambda: calls.append(True))
     assert calls == []
     first, second = take_all(pool)
     pool.recycle(first)
@@ -233,24 +248,21 @@ def test_on_available_is_called_at_each_turn_to_available_only():
     assert calls == [True, True]
 
 
-def test_a_full_subpartition_makes_the_pool_unavailable_but_refuses_nothing():
-    calls = []
-    pool = make_pool(
-        10, subpartitions=2, max_buffers_per_channel=2, on_available=lambda: calls.append(pool.available)
-    )
-    held = [pool.request(1), pool.request(1)]
+def test_a_full_subpartition_makes_the_pool_unavailable_but_refuses_nothing() -> None:
+    calls: list[bool] = []
+    pool = make_pool(10, subpartitions=2, max_buffers_per_channel=2, on_available=lambda: calls.append(True))
+    held = [take(pool, 1), take(pool, 1)]
     assert not pool.available
-    held.append(pool.request(1))
-    assert held[2] is not None
+    held.append(take(pool, 1))
     pool.recycle(held.pop(), 1)
     assert (pool.available, calls) == (False, [])
     pool.recycle(held.pop(), 1)
     assert (pool.available, calls) == (True, [True])
 
 
-def test_two_full_subpartitions_have_to_drain_both():
+def test_two_full_subpartitions_have_to_drain_both() -> None:
     pool = make_pool(10, subpartitions=2, max_buffers_per_channel=1)
-    first, second = pool.request(0), pool.request(1)
+    first, second = take(pool, 0), take(pool, 1)
     assert pool.statistics().full_subpartitions == 2
     pool.recycle(first, 0)
     assert not pool.available
@@ -258,14 +270,14 @@ def test_two_full_subpartitions_have_to_drain_both():
     assert pool.available
 
 
-def test_segments_for_no_subpartition_do_not_count():
+def test_segments_for_no_subpartition_do_not_count() -> None:
     pool = make_pool(10, subpartitions=1, max_buffers_per_channel=1)
-    pool.recycle(pool.request())
-    pool.request()
+    pool.recycle(take(pool))
+    take(pool)
     assert pool.available
 
 
-def test_listeners_are_served_in_turn_and_may_refuse():
+def test_listeners_are_served_in_turn_and_may_refuse() -> None:
     pool = make_pool(3)
     taken = take_all(pool)
     refusing, first, second = Taker(pool, refuse=True), Taker(pool), Taker(pool)
@@ -278,7 +290,7 @@ def test_listeners_are_served_in_turn_and_may_refuse():
     assert pool.available
 
 
-def test_a_segment_that_all_listeners_refuse_becomes_available():
+def test_a_segment_that_all_listeners_refuse_becomes_available() -> None:
     pool = make_pool(1)
     (taken,) = take_all(pool)
     pool.add_listener(Taker(pool, refuse=True))
@@ -287,7 +299,7 @@ def test_a_segment_that_all_listeners_refuse_becomes_available():
     assert pool.statistics().listeners == 0
 
 
-def test_a_growing_pool_serves_its_line():
+def test_a_growing_pool_serves_its_line() -> None:
     pool = make_pool(1)
     take_all(pool)
     listener = Taker(pool)
@@ -297,7 +309,7 @@ def test_a_growing_pool_serves_its_line():
     assert (pool.used, pool.free, pool.available) == (2, 1, True)
 
 
-def test_a_shrunken_pool_returns_recycled_segments_before_it_serves_its_line():
+def test_a_shrunken_pool_returns_recycled_segments_before_it_serves_its_line() -> None:
     pool = make_pool(2)
     taken = take_all(pool)
     listener = Taker(pool)
@@ -309,7 +321,7 @@ def test_a_shrunken_pool_returns_recycled_segments_before_it_serves_its_line():
     assert listener.offered == [taken[1]]
 
 
-def test_a_destroyed_pool_serves_nobody_and_returns_everything():
+def test_a_destroyed_pool_serves_nobody_and_returns_everything() -> None:
     pool = make_pool(3)
     network = pool.network_pool
     taken = take_all(pool)
@@ -327,7 +339,7 @@ def test_a_destroyed_pool_serves_nobody_and_returns_everything():
     assert (pool.requested, pool.available, listener.offered) == (0, False, [])
 
 
-def test_statistics_are_a_snapshot():
+def test_statistics_are_a_snapshot() -> None:
     pool = make_pool(2, max_overdraft=1)
     before = pool.statistics()
     take_all(pool)
@@ -347,7 +359,7 @@ def test_statistics_are_a_snapshot():
         ((1, 1, 1), {"max_buffers_per_channel": 0}),
     ],
 )
-def test_impossible_limits(limits, options):
+def test_impossible_limits(limits: tuple[int, int, int], options: dict[str, Any]) -> None:
     network = NetworkBufferPool(5, 64)
     with pytest.raises(ValueError, match=r"must be at least|a pool needs"):
         network.create_pool(*limits, **options)

@@ -1,13 +1,17 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from buffers import InsufficientBuffers, NetworkBufferPool, PoolDestroyed
+from buffers import InsufficientBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "data" / "vectors" / "pool_network_buffer_pool.json").read_text()
 )
+
+Step = dict[str, Any]
+Seen = dict[str, Any]
 
 ERRORS = {"io": InsufficientBuffers, "illegal_argument": ValueError, "cancelled": PoolDestroyed}
 
@@ -15,14 +19,15 @@ ERRORS = {"io": InsufficientBuffers, "illegal_argument": ValueError, "cancelled"
 class VectorPool:
     """A network pool under test, driven by the steps of a scenario."""
 
-    def __init__(self, given):
+    def __init__(self, given: dict[str, Any]) -> None:
         self.segment_size = given.get("segment_size", 64)
         self.network = NetworkBufferPool(given["segments"], self.segment_size)
-        self.pools = {}
-        self.pooled = []
-        self.unpooled = []
+        self.pools: dict[str, LocalBufferPool] = {}
+        self.taken: list[tuple[LocalBufferPool, MemorySegment]] = []
+        self.pooled: list[MemorySegment] = []
+        self.unpooled: list[MemorySegment] = []
 
-    def run(self, step):
+    def run(self, step: Step) -> None:
         expect = step.get("expect", {})
         if "error" in expect:
             with pytest.raises(ERRORS[expect["error"]]):
@@ -33,7 +38,7 @@ class VectorPool:
         seen |= self.observe()
         assert {key: seen[key] for key in expect} == expect
 
-    def observe(self):
+    def observe(self) -> Seen:
         statistics = self.network.statistics()
         notice = self.network.check_usage()
         return {
@@ -54,74 +59,76 @@ class VectorPool:
             "back_to_normal_message": notice is not None and not notice.warning,
         }
 
-    def create(self, step):
+    def create(self, step: Step) -> Seen:
         return {}
 
     check = create
 
-    def create_pool(self, step):
+    def create_pool(self, step: Step) -> Seen:
         maximum = None if step["max"] == "unbounded" else step["max"]
         # The figure for an unbounded pool in this version; it is what is expected in the newest one.
         self.pools[step["name"]] = self.network.create_pool(2 * step["min"], step["min"], maximum)
         return {}
 
-    def request(self, step):
+    def request(self, step: Step) -> Seen:
         self.pools[step["pool"]].request()
         return {}
 
-    def request_from_pools_until_empty(self, step):
+    def request_from_pools_until_empty(self, step: Step) -> Seen:
         for pool in self.pools.values():
             while (segment := pool.request()) is not None:
-                self.pooled.append((pool, segment))
-        return {"total_taken": len(self.pooled)}
+                self.taken.append((pool, segment))
+        return {"total_taken": len(self.taken)}
 
-    def destroy_all_pools(self, step):
+    def destroy_all_pools(self, step: Step) -> Seen:
         for pool in self.network.pools:
             self.network.destroy_pool(pool)
         return {}
 
-    def destroy_pools(self, step):
+    def destroy_pools(self, step: Step) -> Seen:
         for name in step["names"]:
             self.pools[name].lazy_destroy()
         return {}
 
-    def recycle_all(self, step):
-        for pool, segment in self.pooled:
+    def recycle_all(self, step: Step) -> Seen:
+        for pool, segment in self.taken:
             pool.recycle(segment)
         return {}
 
-    def request_pooled(self, step):
-        self.pooled.append(self.network.request_pooled())
+    def request_pooled(self, step: Step) -> Seen:
+        segment = self.network.request_pooled()
+        assert segment is not None
+        self.pooled.append(segment)
         return {}
 
-    def recycle_pooled(self, step):
+    def recycle_pooled(self, step: Step) -> Seen:
         self.network.recycle_pooled(self.pooled.pop())
         return {}
 
-    def request_unpooled(self, step):
+    def request_unpooled(self, step: Step) -> Seen:
         taken = self.network.request_unpooled(step["n"])
         self.unpooled += taken
         return {"got": len(taken)}
 
-    def recycle_unpooled(self, step):
+    def recycle_unpooled(self, step: Step) -> Seen:
         segments = [self.unpooled.pop() for _ in range(step["n"])]
         self.network.recycle_unpooled(segments)
         return {}
 
-    def destroy_new_pool_without_requests(self, step):
+    def destroy_new_pool_without_requests(self, step: Step) -> Seen:
         self.network = NetworkBufferPool(10, self.segment_size)
         self.network.destroy()
         return {}
 
 
 @pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
-def test_flinks_network_pools(scenario):
+def test_flinks_network_pools(scenario: dict[str, Any]) -> None:
     driver = VectorPool(scenario["given"])
     for step in scenario["steps"]:
         driver.run(step)
 
 
-def test_the_error_says_how_many_are_needed_and_which_option_gives_more():
+def test_the_error_says_how_many_are_needed_and_which_option_gives_more() -> None:
     pool = NetworkBufferPool(10, 32768)
     pool.create_pool(4, 4, None)
     with pytest.raises(InsufficientBuffers) as caught:
@@ -139,7 +146,7 @@ def test_the_error_says_how_many_are_needed_and_which_option_gives_more():
     assert pool.statistics().pools == 1
 
 
-def test_exclusive_segments_that_pools_hold_too_much_of_are_refused_without_a_trace():
+def test_exclusive_segments_that_pools_hold_too_much_of_are_refused_without_a_trace() -> None:
     network = NetworkBufferPool(10, 64)
     pool = network.create_pool(1, 1, None)
     taken = [pool.request() for _ in range(10)]
@@ -147,12 +154,13 @@ def test_exclusive_segments_that_pools_hold_too_much_of_are_refused_without_a_tr
         network.request_unpooled(9)
     assert (pool.size, network.guaranteed, network.free) == (10, 1, 0)
     for segment in taken[:9]:
+        assert segment is not None
         pool.recycle(segment)
     assert len(network.request_unpooled(8)) == 8
     assert pool.size == 2
 
 
-def test_the_rest_is_shared_out_anew_with_each_change():
+def test_the_rest_is_shared_out_anew_with_each_change() -> None:
     network = NetworkBufferPool(20, 64)
     first = network.create_pool(5, 1, None)
     assert first.size == 20
@@ -165,7 +173,7 @@ def test_the_rest_is_shared_out_anew_with_each_change():
     assert first.size == 20
 
 
-def test_a_batch_shares_out_once_at_its_end():
+def test_a_batch_shares_out_once_at_its_end() -> None:
     network = NetworkBufferPool(20, 64)
     with network.batch():
         first = network.create_pool(1, 1, None)
@@ -180,7 +188,7 @@ def test_a_batch_shares_out_once_at_its_end():
     assert second.size == 20
 
 
-def test_a_batch_of_bounded_pools_ends_with_all_at_their_maximum():
+def test_a_batch_of_bounded_pools_ends_with_all_at_their_maximum() -> None:
     network = NetworkBufferPool(20, 64)
     with network.batch():
         pools = [network.create_pool(1, 1, 4) for _ in range(3)]
@@ -188,10 +196,10 @@ def test_a_batch_of_bounded_pools_ends_with_all_at_their_maximum():
     assert network.create_pool(1, 2, 6).size == 6
 
 
-def test_a_batch_that_fails_still_shares_out():
+def test_a_batch_that_fails_still_shares_out() -> None:
     network = NetworkBufferPool(20, 64)
 
-    def fail():
+    def fail() -> None:
         with network.batch():
             network.create_pool(1, 1, 4)
             network.create_pool(1, 20, 20)
@@ -201,11 +209,12 @@ def test_a_batch_that_fails_still_shares_out():
     assert [pool.size for pool in network.pools] == [4]
 
 
-def test_destroying_gives_everything_up():
+def test_destroying_gives_everything_up() -> None:
     network = NetworkBufferPool(10, 64)
     pool = network.create_pool(1, 1, None)
     exclusive = network.request_unpooled(2)
     held = pool.request()
+    assert held is not None
     network.destroy()
     assert (network.total, network.free, network.used) == (0, 0, 0)
     pool.recycle(held)
@@ -219,12 +228,12 @@ def test_destroying_gives_everything_up():
         network.request_unpooled(1)
 
 
-def test_a_request_for_no_exclusive_segment_is_served_even_when_nothing_is_free():
+def test_a_request_for_no_exclusive_segment_is_served_even_when_nothing_is_free() -> None:
     network = NetworkBufferPool(0, 64)
     assert network.request_unpooled(0) == []
 
 
-def test_a_usage_warning_is_given_once_for_each_figure():
+def test_a_usage_warning_is_given_once_for_each_figure() -> None:
     network = NetworkBufferPool(10, 64)
     network.create_pool(1, 1, 10)
     first = network.check_usage()
@@ -237,8 +246,9 @@ def test_a_usage_warning_is_given_once_for_each_figure():
     assert (second.requested, second.usage_percent, second.missing_bytes) == (15, 150, 320)
 
 
-def test_a_returned_segment_is_used_again_before_fresh_memory():
+def test_a_returned_segment_is_used_again_before_fresh_memory() -> None:
     network = NetworkBufferPool(10, 64)
     segment = network.request_pooled()
+    assert segment is not None
     network.recycle_pooled(segment)
     assert network.request_pooled() is segment

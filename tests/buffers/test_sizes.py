@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ VECTORS = json.loads(
 
 
 @pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
-def test_flinks_gates(scenario):
+def test_flinks_gates(scenario: dict[str, Any]) -> None:
     given_, expect = scenario["given"], scenario["expect"]
     spec = gate_buffers(
         given_["channels"],
@@ -33,7 +34,9 @@ def test_flinks_gates(scenario):
     floating=st.integers(1, 100),
     limit=st.none() | st.integers(1, 5000),
 )
-def test_a_gate_is_divided_without_rest(channels, exclusive, floating, limit):
+def test_a_gate_is_divided_without_rest(
+    channels: int, exclusive: int, floating: int, limit: int | None
+) -> None:
     spec = gate_buffers(channels, exclusive, floating, limit)
     assert 1 <= spec.required_floating <= spec.total_floating
     assert 0 <= spec.exclusive_per_channel <= exclusive
@@ -43,7 +46,7 @@ def test_a_gate_is_divided_without_rest(channels, exclusive, floating, limit):
 
 
 @pytest.mark.parametrize("arguments", [(0, 2, 8), (1, -1, 8), (1, 2, 0), (1, 2, 8, 0)])
-def test_impossible_gates(arguments):
+def test_impossible_gates(arguments: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="a gate needs"):
         gate_buffers(*arguments)
 
@@ -59,17 +62,19 @@ def test_impossible_gates(arguments):
         (4, 1, 0, (5, 5)),
     ],
 )
-def test_partition_sizes(subpartitions, per_channel, floating, expected):
+def test_partition_sizes(
+    subpartitions: int, per_channel: int, floating: int, expected: tuple[int, int]
+) -> None:
     assert partition_buffers(subpartitions, per_channel, floating) == expected
 
 
 @pytest.mark.parametrize("arguments", [(0, 2, 8), (1, -1, 8), (1, 2, -1)])
-def test_impossible_partitions(arguments):
+def test_impossible_partitions(arguments: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="a partition needs"):
         partition_buffers(*arguments)
 
 
-def test_what_a_task_manager_can_use_at_most():
+def test_what_a_task_manager_can_use_at_most() -> None:
     spec = gate_buffers(4, 2, 8)
     assert gate_segments(spec, remote_channels=4) == 16
     assert gate_segments(spec, remote_channels=1) == 10

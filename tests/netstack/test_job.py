@@ -59,7 +59,7 @@ def run(scenario: Scenario) -> Job:
     """Run a scenario and check that nothing is left behind."""
 
     async def main() -> Job:
-        job = Job(scenario, Agenda(trio.CancelScope()))
+        job = Job(scenario, Agenda())
         await job.run()
         return job
 
@@ -342,12 +342,12 @@ def test_memory_does_not_grow_with_the_length_of_the_job() -> None:
 
         async def main() -> Job:
             nonlocal peak
-            agenda = Agenda(trio.CancelScope())
+            agenda = Agenda()
             job = Job(saturated(duration_s=duration_s), agenda)
 
             def look() -> None:
                 nonlocal peak
-                peak = max(peak, len(agenda._heap))
+                peak = max(peak, len(agenda))
                 agenda.after(0.1, look)
 
             agenda.at(0.0, look)
@@ -365,7 +365,7 @@ def test_memory_does_not_grow_with_the_length_of_the_job() -> None:
 
 def test_cancelling_leaves_no_task_and_no_buffer() -> None:
     async def main() -> tuple[Job, bool]:
-        job = Job(saturated(duration_s=1e6), Agenda(trio.CancelScope()))
+        job = Job(saturated(duration_s=1e6), Agenda())
         with trio.move_on_after(0.2) as scope:
             await job.run()
         return job, scope.cancelled_caught
@@ -408,7 +408,7 @@ def test_too_little_network_memory_says_what_is_needed() -> None:
 
 def test_credit_and_pools_are_consistent_at_every_moment() -> None:
     async def main() -> int:
-        agenda = Agenda(trio.CancelScope())
+        agenda = Agenda()
         job = Job(saturated(duration_s=3.0), agenda)
         checks = 0
 

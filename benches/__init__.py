@@ -1,0 +1,1 @@
+"""Benchmarks of the hot paths, as pytest-benchmark cases, and of whole jobs."""

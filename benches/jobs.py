@@ -1,0 +1,153 @@
+"""Whole jobs: how many emulated buffers a second, printed as Markdown.
+
+Run it with ``python -m benches.jobs``, or through ``make bench``. Each line is the best of a few runs in
+this process, on one core; beside it stands the time of a fixed piece of pure Python measured in the same
+run, so that figures of different machines can be set in proportion. Expected magnitude on a server core
+of 2024: 10,000 buffers a second at 4x4, half of that at 64x64.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import trio
+
+from netstack import (
+    Edge,
+    GeneratorSpec,
+    NetworkConfig,
+    Result,
+    Scenario,
+    Vertex,
+    emulate,
+    run_job,
+)
+
+RUNS = 3
+RECORD_BYTES = 1013
+
+
+def job(
+    parallelism: int,
+    duration_s: float,
+    *,
+    service_s: float = 0.001,
+    ship: str = "rebalance",
+    target_s: float | None = None,
+) -> Scenario:
+    """Sources as fast as possible into as many consumers, at about 1 MB/s each with the default service."""
+    config = NetworkConfig(
+        checkpoint_interval_s=2.0, debloat_enabled=target_s is not None, debloat_target_s=target_s or 1.0
+    )
+    return Scenario(
+        name=f"{parallelism}x{parallelism}",
+        duration_s=duration_s,
+        config=config,
+        vertices=(
+            Vertex(name="source", parallelism=parallelism, source=GeneratorSpec(record_bytes=RECORD_BYTES)),
+            Vertex(name="stage1", parallelism=parallelism, service=((0.0, service_s),)),
+        ),
+        edges=(Edge(source="source", target="stage1", ship=ship),),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table."""
+
+    name: str
+    scenario: Scenario
+
+
+CASES = (
+    Case("4x4, 1 MB/s, debloating off", job(4, 46.0)),
+    Case("4x4, 1 MB/s, 100 ms", job(4, 23.0, target_s=0.1)),
+    Case("4x4, 1 MB/s, hash, 100 ms", job(4, 23.0, ship="hash", target_s=0.1)),
+    Case("2x2, 5 MB/s, debloating off", job(2, 20.0, service_s=0.0002)),
+    Case("16x16, 1 MB/s, debloating off", job(16, 12.0)),
+    Case("64x64, 1 MB/s, debloating off", job(64, 10.0)),
+)
+
+
+def yardstick() -> float:
+    """Seconds for a fixed piece of pure Python."""
+
+    def work() -> int:
+        total = 0
+        for number in range(2_000_000):
+            total += number & 7
+        return total
+
+    return best(work)
+
+
+def best(work: Callable[[], object]) -> float:
+    """Least time of a few runs, in seconds."""
+    times = []
+    for _ in range(RUNS):
+        start = perf_counter()
+        work()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def fastest(scenario: Scenario) -> Result:
+    """The result of the quickest of a few runs."""
+    return min((emulate(scenario) for _ in range(RUNS)), key=lambda result: result.wall_seconds)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is committed (Linux)."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def start_up(parallelism: int) -> tuple[float, float]:
+    """Seconds to start a job of idle channels, and bytes that a channel takes while it runs."""
+    idle = Scenario(
+        name="idle",
+        duration_s=4.0,
+        vertices=(
+            Vertex(
+                name="source",
+                parallelism=parallelism,
+                source=GeneratorSpec(record_bytes=8, rates=(1e-6,)),
+            ),
+            Vertex(name="stage1", parallelism=parallelism),
+        ),
+        edges=(Edge(source="source", target="stage1", ship="rebalance"),),
+    )
+    before = resident_bytes()
+    peak = before
+
+    def look(_: float) -> None:
+        nonlocal peak
+        peak = max(peak, resident_bytes())
+
+    start = perf_counter()
+    trio.run(lambda: run_job(idle, progress=look, real_time=False))
+    return perf_counter() - start, (peak - before) / parallelism**2
+
+
+def main() -> None:
+    """Print the tables."""
+    scale = yardstick()
+    print(f"Pure-Python yardstick: {scale * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
+    print("| job | buffers | wall s | buffers/s | records/s | emulated s a wall s |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for case in CASES:
+        result = fastest(case.scenario)
+        wall = result.wall_seconds
+        print(
+            f"| {case.name} | {result.work.buffers:,} | {wall:.2f} | {result.work.buffers / wall:,.0f} "
+            f"| {result.work.records / wall:,.0f} | {result.emulated_seconds / wall:.1f} |"
+        )
+    seconds, channel = start_up(256)
+    print(f"\n256x256 idle channels: started in {seconds:.1f} s, {channel:,.0f} bytes a channel.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""Input gates: whose turn it is, what is measured, and how many buffers are in use."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buffers import EventBuffer, NetworkBufferPool, PipelinedSubpartition
+from flowcontrol import BufferDebloater, DataType
+from netstack.connection import ConsumerEnd
+from netstack.gate import InputGate
+from netstack.input_channel import InputChannel, LocalInputChannel, RemoteInputChannel
+
+METRICS = {
+    scenario["id"]: scenario
+    for scenario in json.loads(
+        (Path(__file__).parents[1] / "data" / "vectors" / "metrics_input_buffers.json").read_text()
+    )["scenarios"]
+}
+
+
+class FakeChannel:
+    """A queue of items of given sizes; `phantom` turns yield nothing, as a local channel's may."""
+
+    def __init__(self, gate: InputGate, name: str, buffers_in_use: int = 0) -> None:
+        self.gate = gate
+        self.name = name
+        self.queued = False
+        self.items: deque[EventBuffer | None] = deque()
+        self.announced: list[int] = []
+        self.buffers_in_use = buffers_in_use
+        self.released = False
+
+    def arrive(self, size: int = 10) -> None:
+        self.items.append(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
+        self.gate.data_arrived(cast(InputChannel, self))
+
+    def phantom(self) -> None:
+        self.items.append(None)
+        self.gate.data_arrived(cast(InputChannel, self))
+
+    def poll(self) -> tuple[EventBuffer | None, bool]:
+        item = self.items.popleft()
+        return item, bool(self.items)
+
+    def announce_buffer_size(self, size: int) -> None:
+        self.announced.append(size)
+
+    def release(self) -> None:
+        self.released = True
+
+
+class Readable:
+    """A gate of fake channels that counts how often it became readable."""
+
+    def __init__(self, names: str, debloater: BufferDebloater | None = None, in_use: int = 0) -> None:
+        self.memory = NetworkBufferPool(8, 64)
+        self.became_readable = 0
+        self.gate = InputGate("input", self.memory.create_pool(8, 1, 8), debloater, self._on_data)
+        self.channels = {name: FakeChannel(self.gate, name, in_use) for name in names}
+        self.gate.channels = cast(list[InputChannel], list(self.channels.values()))
+
+    def _on_data(self) -> None:
+        self.became_readable += 1
+
+    def arrive(self, names: str) -> None:
+        for name in names:
+            self.channels[name].arrive()
+
+    def poll(self, now: float = 0.0) -> str | None:
+        polled = self.gate.poll(now)
+        return None if polled is None else cast(FakeChannel, polled[0]).name
+
+    def poll_all(self) -> str:
+        order = ""
+        while (name := self.poll()) is not None:
+            order += name
+        return order
+
+
+def test_channels_are_read_in_turns() -> None:
+    readable = Readable("abc")
+    readable.arrive("aaabc")
+    assert readable.poll_all() == "abcaa"
+
+
+def test_a_channel_goes_to_the_tail_behind_those_that_came_meanwhile() -> None:
+    readable = Readable("abc")
+    readable.arrive("aa")
+    assert readable.poll() == "a"
+    readable.arrive("cb")
+    assert readable.poll_all() == "acb"
+
+
+def test_the_gate_tells_when_it_becomes_readable_and_only_then() -> None:
+    readable = Readable("ab")
+    assert not readable.gate.readable
+    readable.arrive("aab")
+    assert readable.became_readable == 1
+    assert readable.gate.readable
+    readable.poll_all()
+    assert not readable.gate.readable
+    readable.arrive("b")
+    assert readable.became_readable == 2
+
+
+def test_a_turn_that_yields_nothing_is_skipped() -> None:
+    readable = Readable("ab")
+    readable.channels["a"].phantom()
+    readable.arrive("b")
+    assert readable.poll() == "b"
+    readable.channels["a"].phantom()
+    assert readable.poll() is None
+
+
+@given(st.lists(st.sampled_from("abcd.")))
+def test_every_channel_waits_for_one_turn_of_the_others_at_most(steps: list[str]) -> None:
+    """`.` polls; the other letters say where something arrives."""
+    readable = Readable("abcd")
+    waited = dict.fromkeys("abcd", 0)
+    for step in steps:
+        if step != ".":
+            readable.arrive(step)
+            continue
+        waiting = [name for name, channel in readable.channels.items() if channel.items]
+        polled = readable.poll()
+        assert (polled is None) == (not waiting)
+        for name in waiting:
+            waited[name] = 0 if name == polled else waited[name] + 1
+            assert waited[name] < len(waited)
+    left = sum(len(channel.items) for channel in readable.channels.values())
+    assert len(readable.poll_all()) == left
+    assert not any(channel.queued for channel in readable.channels.values())
+
+
+def test_throughput_counts_polled_bytes_and_no_idle_time() -> None:
+    readable = Readable("a")
+    channel = readable.channels["a"]
+    channel.arrive(1000)
+    assert readable.poll(1.0) == "a"
+    channel.arrive(3000)
+    assert readable.poll(2.0) == "a"
+    assert readable.poll(3.0) is None  # the clock stands from here ...
+    channel.arrive(500)
+    assert readable.poll(9.0) == "a"  # ... to here
+    assert readable.gate.throughput.calculate(10.0) == 1500
+
+
+def test_debloating_announces_one_size_to_every_channel() -> None:
+    debloater = BufferDebloater(1.0, 32768, 256, 1024, 25, 20)
+    readable = Readable("ab", debloater, in_use=2)
+    for second in range(40):
+        readable.channels["a"].arrive(40000)
+        readable.poll(float(second))
+        readable.gate.debloat(float(second))
+    announced = readable.channels["a"].announced
+    assert announced
+    assert announced == sorted(set(announced))
+    assert readable.channels["b"].announced == announced
+
+
+def test_without_a_debloater_nothing_is_announced() -> None:
+    readable = Readable("a")
+    readable.arrive("a")
+    readable.poll(0.0)
+    readable.gate.debloat(1.0)
+    assert readable.channels["a"].announced == []
+
+
+def test_release_drops_what_is_in_line_and_every_channel() -> None:
+    readable = Readable("ab")
+    readable.arrive("ab")
+    readable.gate.release()
+    assert not readable.gate.readable
+    assert all(channel.released for channel in readable.channels.values())
+    assert readable.memory.used == 0
+
+
+class NoConnection:
+    """Credit that nobody sends."""
+
+    def credit_available(self, channel: RemoteInputChannel) -> None: ...
+
+
+class InputBuffers:
+    """Gates with remote and local channels; used and total buffers over all of them."""
+
+    def __init__(self, exclusive: int, floating: int, remote: list[int], local: list[int]) -> None:
+        total = sum(remote) * exclusive + len(remote) * floating
+        self.memory = NetworkBufferPool(total, 64)
+        self.gates = []
+        for remotes, locals_ in zip(remote, local, strict=True):
+            pool = self.memory.create_pool(floating, 1, floating)
+            gate = InputGate("input", pool, None, lambda: None)
+            for index in range(remotes):
+                segments = self.memory.request_unpooled(exclusive)
+                connection = cast(ConsumerEnd, NoConnection())
+                gate.channels.append(RemoteInputChannel(gate, index, index, connection, segments, pool))
+            for index in range(remotes, remotes + locals_):
+                gate.channels.append(LocalInputChannel(gate, index, index, PipelinedSubpartition(index)))
+            self.gates.append(gate)
+
+    def channel(self, index: int) -> RemoteInputChannel:
+        """Channel `index` of the first gate."""
+        return list(self.gates[0].remote_channels)[index]
+
+    def take(self, channel: int, count: int) -> None:
+        for _ in range(count):
+            assert self.channel(channel).buffers.take() is not None
+
+    @property
+    def in_pool_usage(self) -> float:
+        usages = [gate.pool_usage for gate in self.gates]
+        return sum(used for used, _ in usages) / sum(total for _, total in usages)
+
+    @property
+    def exclusive_usage(self) -> float:
+        buffers = [channel.buffers for gate in self.gates for channel in gate.remote_channels]
+        total = sum(item.exclusive_total for item in buffers)
+        return (total - sum(item.exclusive_available for item in buffers)) / total
+
+    @property
+    def used_exclusive_gate1(self) -> int:
+        buffers = [channel.buffers for channel in self.gates[0].remote_channels]
+        return sum(item.exclusive_total - item.exclusive_available for item in buffers)
+
+
+def test_every_metrics_vector_is_played() -> None:
+    assert set(METRICS) == {"met-totals", "met-exclusive-usage", "met-floating-usage"}
+
+
+@pytest.mark.parametrize(("remote", "local"), [(1, 0), (3, 0), (2, 5), (0, 4)])
+@pytest.mark.parametrize("exclusive", [0, 2, 5])
+def test_vector_totals(exclusive: int, remote: int, local: int) -> None:
+    expected = METRICS["met-totals"]["expect"]
+    floating = METRICS["met-totals"]["given"]["floating_per_gate"]
+    buffers = InputBuffers(exclusive, floating, [remote], [local])
+    gate = buffers.gates[0]
+    values = {"e": exclusive, "r": remote}
+    assert gate.floating.size == value(expected["floating_total"], values)
+    exclusive_total = sum(channel.buffers.exclusive_total for channel in gate.remote_channels)
+    assert exclusive_total == value(expected["exclusive_total"], values)
+    assert gate.pool_usage == (0, value(expected["input_pool_total"], values))
+
+
+def value(formula: str, values: dict[str, int]) -> int:
+    """Sums of products of numbers and names, as the vectors write them."""
+    total = 0
+    for term in formula.split("+"):
+        product = 1
+        for factor in term.split("*"):
+            product *= values[factor] if factor in values else int(factor)
+        total += product
+    return total
+
+
+@pytest.mark.parametrize("name", ["met-exclusive-usage", "met-floating-usage"])
+def test_vector_usage(name: str) -> None:
+    scenario = METRICS[name]
+    given = scenario["given"]
+    buffers = InputBuffers(given["exclusive"], given["floating"], given["remote"], given["local"])
+    for step in scenario["steps"]:
+        play(buffers, step)
+        for key, expected in step.get("expect", {}).items():
+            if key == "floating_available":
+                assert buffers.channel(0).buffers.floating_available == expected
+            else:
+                assert getattr(buffers, key) == pytest.approx(expected, abs=scenario["tolerance"])
+
+
+def play(buffers: InputBuffers, step: dict[str, Any]) -> None:
+    match step["op"]:
+        case "check":
+            pass
+        case "drain_exclusive":
+            buffers.take(step["channel"], 2)
+        case "backlog":
+            buffers.channel(step["channel"]).on_backlog(step["n"])
+        case "drain":
+            buffers.take(step["channel"], step["count"])
+        case other:
+            raise AssertionError(f"unknown step {other}")
+
+
+def test_queues_are_summed_over_channels() -> None:
+    buffers = InputBuffers(2, 8, [2], [0])
+    gate = buffers.gates[0]
+    assert (gate.queue_length, gate.queued_bytes) == (0, 0)

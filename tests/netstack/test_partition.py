@@ -1,0 +1,417 @@
+"""Result partitions: records into buffers, sizes, and where writing stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from buffers import NetworkBufferPool, PipelinedSubpartition, RecordBlock, RecordDecoder
+from flowcontrol import (
+    BufferResponse,
+    CheckpointBarrier,
+    DataType,
+    EndOfPartition,
+    Event,
+    NewBufferSize,
+    PartitionRequest,
+    SendQueue,
+    decode_event,
+)
+from netstack.partition import ResultPartition
+
+SENDER_VECTORS = json.loads(
+    (Path(__file__).parents[1] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
+)["scenarios"]
+
+SEGMENT_SIZE = 16
+
+
+def records(*sizes: int) -> RecordBlock:
+    """Records of these sizes in bytes, header included; each is filled with its number."""
+    return RecordBlock.from_payloads([bytes([number]) * (size - 4) for number, size in enumerate(sizes, 1)])
+
+
+class Exchange:
+    """A result partition over a pool of `segments` segments, and readers of its subpartitions."""
+
+    def __init__(
+        self,
+        subpartitions: int = 1,
+        *,
+        segments: int = 32,
+        segment_size: int = SEGMENT_SIZE,
+        overdraft: int = 0,
+        quota: int | None = None,
+    ) -> None:
+        self.memory = NetworkBufferPool(segments + overdraft, segment_size)
+        self.pool = self.memory.create_pool(
+            segments,
+            segments,
+            segments,
+            subpartitions=subpartitions,
+            max_buffers_per_channel=quota,
+            max_overdraft=overdraft,
+        )
+        self.subpartitions = [PipelinedSubpartition(index) for index in range(subpartitions)]
+        self.partition = ResultPartition(self.pool, self.subpartitions)
+        self.decoders = [RecordDecoder() for _ in range(subpartitions)]
+
+    def write(self, block: RecordBlock, channels: Sequence[int] | None = None, start: int = 0) -> int:
+        """Write a block from `start` on, to subpartition 0 unless said otherwise."""
+        return self.partition.write(block, channels or [0] * len(block), start, len(block))
+
+    def read(self, index: int = 0, *, limit: int | None = None) -> list[bytes | Event]:
+        """At most `limit` buffers and events of a subpartition, which are recycled.
+
+        Reads on where a notified reader would wait: what is in the open buffer needs no flush.
+        """
+        items: list[bytes | Event] = []
+        while limit is None or len(items) < limit:
+            polled = self.subpartitions[index].poll()
+            if polled is None:
+                break
+            payload = polled.buffer.payload
+            items.append(decode_event(payload) if polled.buffer.is_event else bytes(payload))
+            polled.buffer.release()
+        return items
+
+    def sizes(self, index: int = 0) -> list[int]:
+        """Sizes of all data buffers that can be read, in bytes."""
+        return [len(item) for item in self.read(index) if isinstance(item, bytes)]
+
+    def payloads(self, index: int) -> list[bytes | Event]:
+        """What a consumer reads: payloads of records, and events."""
+        found: list[bytes | Event] = []
+        for item in self.read(index):
+            if isinstance(item, bytes):
+                found.extend(bytes(payload) for payload in self.decoders[index].feed(item).payloads())
+            else:
+                found.append(item)
+        return found
+
+    def close(self) -> None:
+        """Release, and expect all memory back."""
+        self.partition.release()
+        assert self.memory.used == 0
+
+
+def test_vector_new_buffer_size() -> None:
+    (scenario,) = (item for item in SENDER_VECTORS if item["id"] == "tx-new-buffer-size")
+    new_size, emit, available = scenario["steps"]
+    exchange = Exchange(segments=4, segment_size=scenario["given"]["segment_size"])
+    queue = SendQueue()
+    sender = queue.open(PartitionRequest(0, scenario["given"]["initial_credit"]), exchange.subpartitions[0])
+    queue.handle(NewBufferSize(0, new_size["n"]))
+    assert exchange.write(records(*emit["sizes"])) == len(emit["sizes"])
+    queue.data_available(sender)
+    sizes = []
+    while (item := queue.next_message()) is not None:
+        message, buffer = item
+        assert isinstance(message, BufferResponse)
+        assert buffer is not None
+        sizes.append(len(message.payload))
+        buffer.release()
+    assert sizes == available["expect"]["buffer_sizes"]
+    exchange.close()
+
+
+def test_records_share_a_buffer_and_span_buffers() -> None:
+    exchange = Exchange()
+    block = records(6, 6, 40)
+    exchange.write(block)
+    assert exchange.sizes() == [16, 16, 16, 4]
+
+
+def test_a_header_may_span_buffers() -> None:
+    exchange = Exchange()
+    block = records(14, 9)
+    exchange.write(block)
+    assert exchange.payloads(0) == [bytes(payload) for payload in block.payloads()]
+
+
+def test_a_full_buffer_is_finished_at_once() -> None:
+    exchange = Exchange()
+    exchange.write(records(8, 8))
+    assert exchange.pool.used == 1
+    exchange.read()
+    assert exchange.pool.used == 0
+
+
+def test_the_wanted_size_cuts_buffers_but_not_the_record_that_starts_one() -> None:
+    exchange = Exchange(segment_size=64)
+    exchange.subpartitions[0].set_buffer_size(10)
+    exchange.write(records(4, 5, 30, 7, 4))
+    # 4 + 5 and 1 byte of the third; its 29 left; 7 and 3 bytes of the last.
+    assert exchange.sizes() == [10, 29, 10, 1]
+
+
+def test_a_buffer_never_grows_past_its_segment() -> None:
+    exchange = Exchange()
+    exchange.subpartitions[0].set_buffer_size(1000)
+    exchange.write(records(40))
+    assert exchange.sizes() == [16, 16, 8]
+
+
+def test_a_new_size_holds_for_buffers_added_from_then_on() -> None:
+    exchange = Exchange(segment_size=64)
+    exchange.subpartitions[0].set_buffer_size(20)
+    exchange.write(records(8))
+    exchange.subpartitions[0].set_buffer_size(10)
+    exchange.write(records(8, 8, 8))
+    assert exchange.sizes() == [20, 10, 2]
+
+
+def test_writing_stops_behind_the_record_that_takes_the_last_segment() -> None:
+    exchange = Exchange(segments=3)
+    block = records(16, 16, 16, 16)
+    assert exchange.write(block) == 3
+    assert not exchange.partition.available
+    assert not exchange.partition.blocked
+    exchange.read(limit=1)
+    assert exchange.partition.available
+    assert exchange.write(block, start=3) == 4
+    assert exchange.partition.records_out == 4
+
+
+def test_room_in_the_last_segment_is_not_used_while_unavailable() -> None:
+    exchange = Exchange(segments=2)
+    assert exchange.write(records(20, 4)) == 1
+    assert not exchange.partition.available
+    assert not exchange.partition.blocked
+
+
+def test_overdraft_lets_a_begun_record_be_finished() -> None:
+    exchange = Exchange(segments=2, overdraft=2)
+    assert exchange.write(records(60, 4)) == 1
+    assert not exchange.partition.blocked
+    assert (exchange.pool.used, exchange.partition.available) == (4, False)
+    exchange.read(limit=2)
+    assert not exchange.partition.available
+    exchange.read(limit=1)
+    assert exchange.partition.available
+    exchange.close()
+
+
+def test_a_record_without_segments_blocks_and_goes_on() -> None:
+    exchange = Exchange(segments=2)
+    block = records(60, 4)
+    assert exchange.write(block) == 1
+    assert exchange.partition.blocked
+    assert not exchange.partition.go_on()
+    assert exchange.partition.blocked
+    payloads = exchange.payloads(0)
+    assert exchange.partition.go_on()
+    assert not exchange.partition.blocked
+    assert exchange.write(block, start=1) == 2
+    payloads += exchange.payloads(0)
+    assert payloads == [bytes(payload) for payload in block.payloads()]
+    assert (exchange.partition.records_out, exchange.partition.bytes_out) == (2, 64)
+    exchange.close()
+
+
+def test_a_record_may_block_before_its_first_byte() -> None:
+    exchange = Exchange(segments=1)
+    exchange.write(records(16))
+    block = records(8)
+    assert exchange.write(block) == 1
+    assert exchange.partition.blocked
+    assert not exchange.partition.go_on()
+    exchange.payloads(0)
+    assert exchange.partition.go_on()
+    assert exchange.payloads(0) == [bytes(block.payload(0))]
+
+
+def test_going_on_without_need_is_fine() -> None:
+    assert Exchange().partition.go_on()
+
+
+def test_a_subpartition_at_its_quota_makes_the_partition_unavailable() -> None:
+    exchange = Exchange(2, quota=2)
+    assert exchange.write(records(16, 16, 16, 16), [1, 0, 1, 0]) == 3
+    assert not exchange.partition.available
+    exchange.read(1, limit=1)
+    assert exchange.partition.available
+
+
+def test_a_broadcast_record_takes_one_segment_for_all() -> None:
+    exchange = Exchange(3)
+    block = records(8, 20)
+    assert exchange.partition.broadcast(block, 0, 2) == 2
+    assert exchange.pool.used == 2
+    expected = [bytes(payload) for payload in block.payloads()]
+    assert exchange.payloads(0) == exchange.payloads(1) == expected
+    assert exchange.pool.used == 2
+    assert exchange.payloads(2) == expected
+    assert exchange.pool.used == 1  # the open one
+    assert (exchange.partition.records_out, exchange.partition.bytes_out) == (2, 28)
+    exchange.close()
+
+
+def test_a_broadcast_stops_as_a_write_does() -> None:
+    exchange = Exchange(2, segments=2)
+    block = records(16, 16, 16)
+    assert exchange.partition.broadcast(block, 0, 3) == 2
+    assert not exchange.partition.available
+    exchange.read(0)
+    assert not exchange.partition.available
+    exchange.read(1)
+    assert exchange.partition.broadcast(block, 2, 3) == 3
+
+
+def test_a_broadcast_blocks_and_goes_on() -> None:
+    exchange = Exchange(2, segments=1)
+    block = records(30)
+    assert exchange.partition.broadcast(block, 0, 1) == 1
+    assert exchange.partition.blocked
+    assert [exchange.payloads(0), exchange.payloads(1)] == [[], []]
+    assert exchange.partition.go_on()
+    assert exchange.payloads(0) == exchange.payloads(1) == [bytes(block.payload(0))]
+
+
+def test_the_ways_of_writing_keep_their_order() -> None:
+    exchange = Exchange(2)
+    block = records(5, 6, 7)
+    exchange.write(block[0:1], [1])
+    exchange.partition.broadcast(block, 1, 2)
+    exchange.write(block, [0, 0, 1], start=2)
+    first, second, third = (bytes(payload) for payload in block.payloads())
+    assert [exchange.payloads(0), exchange.payloads(1)] == [[second], [first, second, third]]
+
+
+def test_an_event_finishes_the_open_buffers() -> None:
+    exchange = Exchange(3)
+    block = records(5, 6)
+    exchange.write(block, [0, 2])
+    barrier = CheckpointBarrier(1, 2.5)
+    exchange.partition.broadcast_event(barrier)
+    assert [exchange.payloads(index) for index in range(3)] == [
+        [bytes(block.payload(0)), barrier],
+        [barrier],
+        [bytes(block.payload(1)), barrier],
+    ]
+    assert exchange.pool.used == 0
+    assert all(subpartition.blocked for subpartition in exchange.subpartitions)
+
+
+def test_an_event_finishes_a_broadcast_buffer() -> None:
+    exchange = Exchange(2)
+    block = records(5)
+    exchange.partition.broadcast(block, 0, 1)
+    exchange.partition.broadcast_event(EndOfPartition())
+    exchange.partition.finish()
+    for index in range(2):
+        assert exchange.payloads(index) == [bytes(block.payload(0)), EndOfPartition()]
+    assert exchange.pool.used == 0
+
+
+def test_an_event_has_the_type_that_its_kind_demands() -> None:
+    exchange = Exchange()
+    exchange.partition.broadcast_event(CheckpointBarrier(1, 2.5))
+    polled = exchange.subpartitions[0].poll()
+    assert polled is not None
+    assert polled.buffer.data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
+
+
+def test_queues_are_summed_over_subpartitions() -> None:
+    exchange = Exchange(2)
+    exchange.write(records(16, 20, 5), [0, 0, 1])
+    exchange.partition.broadcast_event(EndOfPartition())
+    assert exchange.partition.queue_length == 6
+    assert exchange.partition.queued_bytes == 41 + 2 * 4
+
+
+def test_release_gives_back_what_is_open_queued_and_half_written() -> None:
+    exchange = Exchange(2, segments=3)
+    exchange.write(records(16, 5, 60), [0, 1, 0])
+    assert exchange.partition.blocked
+    exchange.close()
+    assert not exchange.partition.blocked
+
+
+def test_release_waits_for_what_is_being_read() -> None:
+    exchange = Exchange()
+    exchange.write(records(16, 5))
+    polled = exchange.subpartitions[0].poll()
+    assert polled is not None
+    exchange.partition.release()
+    assert exchange.memory.used == 1
+    polled.buffer.release()
+    assert exchange.memory.used == 0
+
+
+@st.composite
+def step(draw: st.DrawFn) -> tuple[str, list[int], list[int]]:
+    """What to do, sizes of payloads, and a subpartition for each."""
+    kind = draw(st.sampled_from(["write", "write", "broadcast", "flush", "resize", "event"]))
+    sizes = draw(st.lists(st.integers(0, 40), min_size=1, max_size=8))
+    if draw(st.booleans()):
+        sizes = [sizes[0]] * len(sizes)  # blocks of equal records are written another way
+    channels = draw(st.lists(st.integers(0, 2), min_size=len(sizes), max_size=len(sizes)))
+    return kind, sizes, channels
+
+
+class Journal:
+    """Plays steps whatever the pool says; keeps what went into each subpartition and what came out."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.written: list[list[bytes | Event]] = [[], [], []]
+        self.read: list[list[bytes | Event]] = [[], [], []]
+        self._serial = 0
+
+    def play(self, kind: str, sizes: list[int], channels: list[int]) -> None:
+        partition = self.exchange.partition
+        if kind == "flush":
+            partition.flush()
+        elif kind == "resize":
+            self.exchange.subpartitions[channels[0]].set_buffer_size(sizes[0])
+        elif kind == "event":
+            self._expect(range(3), EndOfPartition())
+            partition.broadcast_event(EndOfPartition())
+        else:
+            self._write(sizes, None if kind == "broadcast" else channels)
+
+    def _expect(self, channels: Sequence[int], item: bytes | Event) -> None:
+        for channel in channels:
+            self.written[channel].append(item)
+
+    def _write(self, sizes: list[int], channels: list[int] | None) -> None:
+        payloads = []
+        for number, size in enumerate(sizes):
+            self._serial += 1
+            payloads.append(bytes([self._serial % 256]) * size)
+            self._expect(range(3) if channels is None else [channels[number]], payloads[-1])
+        block, partition = RecordBlock.from_payloads(payloads), self.exchange.partition
+        index = 0
+        while index < len(block):
+            if not partition.available:
+                self.drain()
+            if channels is None:
+                index = partition.broadcast(block, index, len(block))
+            else:
+                index = partition.write(block, channels, index, len(block))
+            while not partition.go_on():
+                self.drain()
+
+    def drain(self) -> None:
+        for index in range(3):
+            self.read[index] += self.exchange.payloads(index)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(step(), max_size=12), st.integers(4, 8), st.integers(0, 3))
+def test_records_come_back_equal_and_in_order(
+    steps: list[tuple[str, list[int], list[int]]], segments: int, overdraft: int
+) -> None:
+    exchange = Exchange(3, segments=segments, overdraft=overdraft, quota=4)
+    journal = Journal(exchange)
+    for kind, sizes, channels in steps:
+        journal.play(kind, sizes, channels)
+    journal.drain()
+    assert journal.read == journal.written
+    assert all(decoder.pending_bytes == 0 for decoder in exchange.decoders)
+    exchange.close()

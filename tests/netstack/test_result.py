@@ -1,0 +1,125 @@
+import msgspec
+import pytest
+
+from netstack import (
+    CheckpointResult,
+    Result,
+    Series,
+    Steady,
+    VertexCheckpoint,
+    VertexSteady,
+    Work,
+    from_json,
+    to_json,
+)
+
+RESULT = Result(
+    scenario={"name": "x", "vertices": []},
+    preset="flink-2.2",
+    clock="virtual",
+    seed=1,
+    emulated_seconds=60.0,
+    wall_seconds=0.9,
+    work=Work(buffers=3, records=100, bytes=98304, messages=7),
+    checkpoints=[
+        CheckpointResult(
+            id=1, t=2.0, duration_ms=12.5, vertices=[VertexCheckpoint(name="s", end_to_end_ms=[1.0, None])]
+        )
+    ],
+    steady=[Steady(from_s=20.0, to_s=60.0, checkpoints=1, vertices=[VertexSteady(name="s", parallelism=2)])],
+    series=[Series(vertex="s", t=[0.0, 1.0], numRecordsIn=[[0, 5]])],
+)
+
+
+def test_a_result_survives_the_way_to_json_and_back():
+    assert from_json(to_json(RESULT)) == RESULT
+
+
+def test_equal_results_give_equal_bytes():
+    assert to_json(RESULT) == to_json(from_json(to_json(RESULT)))
+
+
+def test_the_document_has_the_fields_that_were_agreed_on():
+    document = msgspec.json.decode(to_json(RESULT))
+    assert document["schema"] == "netstack.result/1"
+    assert {
+        "scenario",
+        "preset",
+        "clock",
+        "seed",
+        "emulated_seconds",
+        "wall_seconds",
+        "work",
+        "checkpoints",
+        "steady",
+        "series",
+    } <= document.keys()
+    assert document["work"].keys() == {"buffers", "records", "bytes", "messages"}
+    checkpoint = document["checkpoints"][0]
+    assert {
+        "id",
+        "t",
+        "status",
+        "duration_ms",
+        "processed_bytes",
+        "persisted_bytes",
+        "vertices",
+    } <= checkpoint.keys()
+    assert checkpoint["vertices"][0].keys() == {
+        "name",
+        "end_to_end_ms",
+        "start_delay_ms",
+        "alignment_ms",
+        "sync_ms",
+        "async_ms",
+        "alignment_processed_bytes",
+        "alignment_persisted_bytes",
+        "unaligned",
+    }
+    steady = document["steady"][0]
+    assert {
+        "from_s",
+        "to_s",
+        "checkpoints",
+        "end_to_end_ms",
+        "processed_bytes",
+        "persisted_bytes",
+    } <= steady.keys()
+    assert {
+        "name",
+        "parallelism",
+        "start_delay_ms",
+        "start_delay_ms_max_subtask",
+        "alignment_ms",
+        "alignment_ms_max_subtask",
+        "records_in_per_s",
+        "bytes_in_per_s",
+        "debloatedBufferSize",
+        "estimatedTimeToConsumeBuffersMs",
+        "inputQueueLength",
+        "inPoolUsage",
+        "outPoolUsage",
+        "outputQueueLength",
+        "backpressured_ms_per_s",
+        "busy_ms_per_s",
+        "idle_ms_per_s",
+    } <= steady["vertices"][0].keys()
+
+
+def test_series_leave_out_metrics_that_do_not_exist():
+    assert "debloatedBufferSize" not in msgspec.json.decode(to_json(RESULT))["series"][0]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [(b"{", "truncated"), (b"[]", "Expected `object`"), (b"{}", "missing required field `scenario`")],
+)
+def test_what_is_no_result_is_refused(document, message):
+    with pytest.raises(ValueError, match=message):
+        from_json(document)
+
+
+def test_another_schema_is_refused():
+    other = msgspec.structs.replace(RESULT, schema="netstack.result/9")
+    with pytest.raises(ValueError, match=r"netstack\.result/9.*this version reads 'netstack\.result/1'"):
+        from_json(to_json(other))

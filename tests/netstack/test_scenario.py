@@ -1,0 +1,325 @@
+import dataclasses
+import json
+
+import pytest
+
+from integration.scenario_reader import read_scenario
+from netstack import (
+    CollectionSource,
+    CostModel,
+    Edge,
+    GeneratorSpec,
+    LinkConditions,
+    NetworkConfig,
+    PathSpec,
+    Scenario,
+    ScenarioError,
+    SourceObject,
+    Vertex,
+    check_scenario,
+    check_supported,
+    option_notices,
+    payload_hash,
+    scenario_document,
+    scenario_problems,
+    unsupported_features,
+    with_options,
+)
+from netstack.config import CheckpointMode
+
+SOURCE = Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100))
+STAGE = Vertex(name="stage1", parallelism=2, service=((0.0, 0.001),))
+JOB = Scenario(
+    name="job", duration_s=60.0, vertices=(SOURCE, STAGE), edges=(Edge(source="source", target="stage1"),)
+)
+
+
+def job(**changes) -> Scenario:
+    return dataclasses.replace(JOB, **changes)
+
+
+def with_vertex(number: int, **changes) -> Scenario:
+    vertices = list(JOB.vertices)
+    vertices[number] = dataclasses.replace(vertices[number], **changes)
+    return job(vertices=tuple(vertices))
+
+
+def with_edge(**changes) -> Scenario:
+    return job(edges=(dataclasses.replace(JOB.edges[0], **changes),))
+
+
+def test_a_sensible_scenario_has_no_problems():
+    assert scenario_problems(JOB) == []
+    check_scenario(JOB)
+    check_supported(JOB)
+
+
+LOOP = (*JOB.edges, Edge(source="stage1", target="stage2"), Edge(source="stage2", target="stage1"))
+THREE = (SOURCE, STAGE, dataclasses.replace(STAGE, name="stage2"), dataclasses.replace(STAGE, name="after"))
+UNEVEN = (SOURCE, dataclasses.replace(STAGE, parallelism=3))
+UNKEYED = (dataclasses.replace(SOURCE, source=PathSpec(path="x.csv")), STAGE)
+FORWARD = (dataclasses.replace(JOB.edges[0], ship="forward"),)
+HASH = (dataclasses.replace(JOB.edges[0], ship="hash"),)
+FLINK = "flink.taskmanager."
+LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "key", "message"),
+    [
+        (job(name=""), "name", "is empty"),
+        (job(duration_s=0.0), "duration", "more than 0 s"),
+        (job(duration_s=float("inf")), "duration", "is inf"),
+        (job(warmup_s=60.0), "warmup", "less than the duration, 60 s"),
+        (job(seed=-1), "seed", "0 or more"),
+        (job(preset="flink-2.3"), "preset", "did you mean 'flink-2.2'?"),
+        (job(phases=((10.0, 70.0),)), "phases[0]", "is 10 s to 70 s; it must lie within"),
+        (job(phases=((1.0, 2.0), (9.0, 3.0))), "phases[1]", "forwards"),
+        (job(config=NetworkConfig(segment_bytes=5000)), FLINK + "memory.segment-size", "power of two"),
+        (
+            job(config=NetworkConfig(segment_bytes=4096, starting_segment_bytes=8192)),
+            FLINK + "memory.starting-segment-size",
+            "segment size, 4 kb",
+        ),
+        (
+            job(config=NetworkConfig(debloat_target_s=0.0)),
+            FLINK + "network.memory.buffer-debloat.target",
+            "more than 0",
+        ),
+        (
+            job(config=NetworkConfig(checkpoint_interval_s=0.001)),
+            "flink.execution.checkpointing.interval",
+            "at least 10 ms",
+        ),
+        (job(costs=CostModel(wire_s=-1.0)), "costs.wire", "0 or more"),
+        (job(costs=CostModel(trigger_s=(2.0, 1.0))), "costs.trigger", "must not fall"),
+        (job(costs=CostModel(wire_rate_bytes_per_s=0.0)), "costs.wire_rate", "must be more"),
+        (job(link=LinkConditions(latency_s=-1.0)), "link.latency", "0 or more"),
+        (job(link=LinkConditions(bandwidth_bytes_per_s=0.0)), "link.bandwidth", "more than 0"),
+        (job(vertices=(), edges=()), "vertices", "at least a source"),
+        (job(vertices=(SOURCE, STAGE, STAGE)), "vertices.stage1", "2 vertices of this name"),
+        (with_vertex(1, parallelism=0), "vertices.stage1.parallelism", "from 1 to 32768"),
+        (job(edges=()), "vertices.stage1.source", "no edge leads to this vertex"),
+        (with_vertex(1, source=SOURCE.source), "vertices.stage1.source", "drop one of the two"),
+        (with_vertex(0, service=((0.0, 1.0),)), "vertices.source.service", "pace it with its rate"),
+        (
+            with_vertex(0, source=GeneratorSpec(record_bytes=7)),
+            "vertices.source.source.record_bytes",
+            "8 (the key)",
+        ),
+        (
+            with_vertex(0, source=GeneratorSpec(record_bytes=9, rates=(-1.0,))),
+            "vertices.source.source.rate",
+            "or more",
+        ),
+        (
+            with_vertex(0, source=GeneratorSpec(record_bytes=9, rates=())),
+            "vertices.source.source.rate",
+            "is empty",
+        ),
+        (with_vertex(0, source=PathSpec(path="")), "vertices.source.source.path", "name a file"),
+        (with_vertex(1, service=((0.0, -1.0),)), "vertices.stage1.service", "cost below 0"),
+        (with_vertex(1, service=((1.0, 0.1),)), "vertices.stage1.service", "the first is at 0 s"),
+        (
+            with_vertex(1, service=((0.0, 0.1), (5.0, 0.1), (5.0, 0.2))),
+            "vertices.stage1.service",
+            "later than",
+        ),
+        (with_vertex(1, service_skew=()), "vertices.stage1.service_skew", "factors"),
+        (with_vertex(1, service_mode="fast"), "vertices.stage1.service_mode", "throttle, exact"),
+        (with_edge(target="stage2"), "edges.source->stage2.to", "did you mean 'stage1'?"),
+        (with_edge(source="scource"), "edges.scource->stage1.from", "did you mean 'source'?"),
+        (with_edge(ship="shuffle"), "edges.source->stage1.ship", "forward, rescale, rebalance"),
+        (job(vertices=UNEVEN, edges=FORWARD), "edges.source->stage1.ship", "not 2 and 3"),
+        (LOOPED, "edges", "cycle through stage1, stage2;"),
+        (job(vertices=UNKEYED, edges=HASH), "edges.source->stage1.ship", "'x.csv' names none"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(scenario, key, message):
+    found = dict(scenario_problems(scenario))
+    assert key in found
+    assert message in found[key]
+    with pytest.raises(ScenarioError, match=r"\S+: \S+"):
+        check_scenario(scenario)
+
+
+def test_all_mistakes_are_reported_a_line_each():
+    with pytest.raises(ScenarioError) as caught:
+        check_scenario(job(seed=-1, warmup_s=99.0))
+    assert len(caught.value.problems) == 2
+    assert str(caught.value).count("\n") == 1
+
+
+def test_hash_after_a_users_function_needs_a_key():
+    vertices = (
+        SOURCE,
+        dataclasses.replace(STAGE, operator=lambda subtask: None),
+        dataclasses.replace(STAGE, name="z"),
+    )
+    edges = (JOB.edges[0], Edge(source="stage1", target="z", ship="hash"))
+    assert "key_hash" in dict(scenario_problems(job(vertices=vertices, edges=edges)))["edges.stage1->z.ship"]
+    keyed = dataclasses.replace(edges[1], key_hash=payload_hash)
+    assert scenario_problems(job(vertices=vertices, edges=(edges[0], keyed))) == []
+
+
+def test_hash_of_sources_of_two_kinds_is_refused():
+    other = Vertex(name="other", source=SourceObject(source=CollectionSource([b"a"])))
+    edges = (
+        *JOB.edges,
+        Edge(source="other", target="stage1"),
+        Edge(source="stage1", target="z", ship="hash"),
+    )
+    scenario = job(vertices=(SOURCE, other, STAGE, dataclasses.replace(STAGE, name="z")), edges=edges)
+    assert "sources of several kinds" in dict(scenario_problems(scenario))["edges.stage1->z.ship"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        NetworkConfig(checkpoint_interval_s=1.0, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE),
+        NetworkConfig(checkpoint_interval_s=1.0, unaligned_enabled=True),
+        NetworkConfig(checkpoint_interval_s=1.0, max_concurrent_checkpoints=2),
+    ],
+)
+def test_checkpoints_of_other_kinds_are_not_supported_yet(config):
+    assert len(unsupported_features(job(config=config))) == 1
+    with pytest.raises(ScenarioError, match="not supported yet; this version runs exactly-once aligned"):
+        check_supported(job(config=config))
+
+
+def test_without_checkpoints_their_mode_does_not_matter():
+    assert unsupported_features(job(config=NetworkConfig(unaligned_enabled=True))) == []
+
+
+def test_options_that_flink_2_ignores_are_noticed_when_given():
+    config = with_options(NetworkConfig(), {"exclusive_buffers_per_channel": 2, "debloat_enabled": True})
+    [(key, message)] = option_notices(job(config=config))
+    assert key == "flink.taskmanager.network.memory.buffers-per-channel"
+    assert "a real Flink 2 ignores it" in message
+    assert option_notices(job(config=config, preset="flink-1.20")) == []
+
+
+def test_options_that_change_nothing_are_noticed():
+    config = with_options(NetworkConfig(), {"network_memory_min_bytes": 1})
+    assert "changes nothing" in option_notices(job(config=config))[0][1]
+
+
+def test_windows_are_the_phases_or_all_after_warmup():
+    assert job(warmup_s=20.0).windows == ((20.0, 60.0),)
+    assert job(phases=((1.0, 2.0), (3.0, 4.0))).windows == ((1.0, 2.0), (3.0, 4.0))
+
+
+def test_cost_and_rate_are_those_of_the_subtask_and_the_time():
+    vertex = Vertex(name="v", service=((0.0, 0.5), (30.0, 5.0)), service_skew=(1.0, 4.0))
+    assert [vertex.service_cost(subtask, now) for subtask in (0, 1, 2) for now in (0.0, 30.0)] == [
+        0.5,
+        5.0,
+        2.0,
+        20.0,
+        0.5,
+        5.0,
+    ]
+    assert Vertex(name="v").service_cost(0, 1.0) == 0.0
+    source = Vertex(name="s", source=GeneratorSpec(record_bytes=8, rates=(0.0, 100.0)))
+    assert [source.rate(subtask) for subtask in range(3)] == [0.0, 100.0, 0.0]
+
+
+def test_topological_order_leaves_the_cycle_out():
+    assert [vertex.name for vertex in LOOPED.topological_order()] == ["source"]
+    backwards = job(vertices=(STAGE, SOURCE))
+    assert [vertex.name for vertex in backwards.topological_order()] == ["source", "stage1"]
+
+
+def test_vertices_before_are_those_whose_records_arrive():
+    scenario = job(
+        vertices=(*THREE[:3], dataclasses.replace(SOURCE, name="apart")),
+        edges=(*JOB.edges, Edge(source="stage1", target="stage2"), Edge(source="apart", target="stage2")),
+    )
+    assert [vertex.name for vertex in scenario.vertices_before("stage1")] == ["source", "stage1"]
+    assert {vertex.name for vertex in scenario.vertices_before("stage2")} == {
+        "source",
+        "apart",
+        "stage1",
+        "stage2",
+    }
+
+
+def test_sources_generate_by_the_scenarios_seed_and_their_place():
+    def first_record(scenario: Scenario, vertex: Vertex) -> bytes:
+        block = scenario.source_of(vertex).open(0, 1).read(1)
+        assert block is not None
+        return bytes(next(iter(block.payloads())))
+
+    twin = dataclasses.replace(SOURCE, name="twin")
+    scenario = job(vertices=(SOURCE, twin, STAGE))
+    assert first_record(scenario, SOURCE) == first_record(scenario, SOURCE)
+    assert first_record(scenario, SOURCE) != first_record(scenario, twin)
+    assert first_record(scenario, SOURCE) != first_record(dataclasses.replace(scenario, seed=2), SOURCE)
+
+
+def test_a_path_has_to_be_opened_first():
+    vertex = Vertex(name="source", source=PathSpec(path="flights.csv"))
+    with pytest.raises(ScenarioError, match=r"flights\.csv.*open_sources"):
+        job(vertices=(vertex, STAGE)).source_of(vertex)
+
+
+def test_a_vertex_runs_in_a_task_manager_of_its_own_unless_told():
+    assert STAGE.manager == "stage1"
+    assert dataclasses.replace(STAGE, task_manager="tm").manager == "tm"
+
+
+RICH = Scenario(
+    name="rich",
+    duration_s=90.5,
+    warmup_s=0.1,
+    seed=7,
+    preset="flink-1.20",
+    phases=((1.0, 2.5), (3.0, 90.5)),
+    config=NetworkConfig(
+        max_overdraft_buffers_per_gate=0,
+        checkpoint_interval_s=2.0,
+        debloat_enabled=True,
+        checkpoint_mode=CheckpointMode.AT_LEAST_ONCE,
+        network_memory_max_bytes=3 << 20,
+    ),
+    costs=CostModel(
+        source_record_s=1.5e-6, sync_s=(0.02, 0.02), jitter_sigma=0.5, wire_rate_bytes_per_s=1e9 / 3
+    ),
+    link=LinkConditions(latency_s=1e-4, bandwidth_bytes_per_s=1.25e9),
+    vertices=(
+        Vertex(name="a", parallelism=3, source=GeneratorSpec(record_bytes=100, rates=(0.0, 12.5))),
+        Vertex(name="b", parallelism=0, source=PathSpec(path="x.csv", key=("k",), repeat=True, format="csv")),
+        Vertex(name="c", parallelism=2, task_manager="tm", service=((0.0, 1e-3),), service_skew=(1.0, 0.5)),
+        Vertex(name="d", service=((0.0, 1e-3), (5.0, 7e-5)), service_mode="exact"),
+    ),
+    edges=(
+        Edge(source="a", target="c", ship="rescale"),
+        Edge(source="b", target="c", ship="hash"),
+        Edge(source="c", target="d", ship="broadcast"),
+    ),
+)
+
+
+@pytest.mark.parametrize("scenario", [JOB, RICH])
+def test_a_document_loads_back_to_the_same_scenario(scenario):
+    document = json.loads(json.dumps(scenario_document(scenario)))
+    assert read_scenario(document) == scenario
+
+
+def test_a_document_names_what_it_cannot_hold():
+    vertices = (Vertex(name="source", source=SourceObject(source=CollectionSource([b"a"]))),)
+    document = scenario_document(job(vertices=vertices, edges=()))
+    assert document["vertices"][0]["source"]["object"] == "CollectionSource"
+    with pytest.raises(ScenarioError, match="is a Python object"):
+        read_scenario(document)
+
+
+def test_an_opened_path_is_a_path_in_the_document():
+    spec = PathSpec(path="x.csv", key=("a", "b"))
+    opened = Vertex(name="s", parallelism=4, source=SourceObject(source=CollectionSource([]), spec=spec))
+    document = scenario_document(job(vertices=(opened,), edges=()))["vertices"][0]
+    assert document == {
+        "name": "s",
+        "parallelism": 4,
+        "source": {"path": "x.csv", "repeat": False, "key": ["a", "b"], "rate": [0]},
+    }
