@@ -93,11 +93,11 @@ class NetworkConfig:
     checkpoint_mode: CheckpointMode = option(  # noqa: RUF009 - the default is a constant
         "execution.checkpointing.mode", _MODE, CheckpointMode.EXACTLY_ONCE
     )
-    checkpoint_timeout_s: float = option("execution.checkpointing.timeout", DURATION, 600.0)
+    checkpoint_timeout_s: float = option("execution.checkpointing.timeout", DURATION, 600.0, inert=True)
     checkpoint_min_pause_s: float = option("execution.checkpointing.min-pause", DURATION, 0.0)
     max_concurrent_checkpoints: int = option("execution.checkpointing.max-concurrent-checkpoints", COUNT, 1)
     tolerable_failed_checkpoints: int = option(
-        "execution.checkpointing.tolerable-failed-checkpoints", WHOLE, 0
+        "execution.checkpointing.tolerable-failed-checkpoints", WHOLE, 0, inert=True
     )
     unaligned_enabled: bool = option("execution.checkpointing.unaligned.enabled", BOOLEAN, False)
     unaligned_forced: bool = option("execution.checkpointing.unaligned.forced", BOOLEAN, False)

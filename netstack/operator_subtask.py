@@ -162,6 +162,7 @@ class OperatorSubtask(Subtask):
                 spent = 0.0
                 if self._mail:
                     self._handle_mail()
+            self._records_in += count
             await outbox.emit(served)
         if spent:
             await agenda.sleep(spent)

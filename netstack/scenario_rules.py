@@ -84,6 +84,9 @@ def unsupported_features(scenario: Scenario) -> list[Problem]:
     if config.max_concurrent_checkpoints != 1:
         count = config.max_concurrent_checkpoints
         found.append((option_key("max_concurrent_checkpoints"), f"{count} {yet}, one at a time"))
+    if config.checkpoint_min_pause_s > 0:
+        pause = time_text(config.checkpoint_min_pause_s)
+        found.append((option_key("checkpoint_min_pause_s"), f"{pause} {yet}, with no pause between them"))
     return found
 
 

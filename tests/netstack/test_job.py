@@ -198,7 +198,8 @@ def test_a_chain_of_operators_and_two_outputs() -> None:
             Edge(source="twice", target="right"),
         ),
     )
-    run(scenario)
+    job = run(scenario)
+    assert job.work.records == 300 + 300 + 600 + 600
     assert sorted(left) == sorted(right) == sorted(numbered(0, 300) * 2)
 
 

@@ -179,6 +179,7 @@ def test_hash_of_sources_of_two_kinds_is_refused():
         NetworkConfig(checkpoint_interval_s=1.0, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE),
         NetworkConfig(checkpoint_interval_s=1.0, unaligned_enabled=True),
         NetworkConfig(checkpoint_interval_s=1.0, max_concurrent_checkpoints=2),
+        NetworkConfig(checkpoint_interval_s=1.0, checkpoint_min_pause_s=0.5),
     ],
 )
 def test_checkpoints_of_other_kinds_are_not_supported_yet(config):

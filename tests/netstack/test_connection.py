@@ -1,0 +1,275 @@
+"""A connection: what the network thread of each end does, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from buffers import (
+    BufferBuilder,
+    EventBuffer,
+    EventConsumer,
+    NetworkBufferPool,
+    PipelinedSubpartition,
+    RecordBlock,
+)
+from flowcontrol import (
+    AddCredit,
+    CheckpointBarrier,
+    CloseRequest,
+    Message,
+    NewBufferSize,
+    PartitionRequest,
+    RemoteProtocolError,
+    ResumeConsumption,
+    data_type_of,
+    encode_event,
+    wire_size,
+)
+from netstack.agenda import Agenda
+from netstack.config import CostModel, LinkConditions
+from netstack.connection import Notifier, connect
+from netstack.emulated_link import EmulatedLink
+from netstack.gate import InputGate
+from netstack.input_channel import RemoteInputChannel
+from netstack.link import Wire
+from netstack.randomness import Randomness
+
+SEGMENT_SIZE = 32
+
+
+class Tap:
+    """A wire that keeps what is written to it: (time, message)."""
+
+    def __init__(self, agenda: Agenda, wire: Wire) -> None:
+        self.written: list[tuple[float, Message]] = []
+        self.sizes: list[int] = []
+        self.on_write: Callable[[], None] = lambda: None
+        self._agenda = agenda
+        self._wire = wire
+
+    def write(
+        self,
+        size: int,
+        written: Callable[[], None] | None,
+        message: Message,
+        arrive: Callable[[Message], None],
+    ) -> None:
+        self.written.append((self._agenda.now, message))
+        self.sizes.append(size)
+        self.on_write()
+        self._wire.write(size, written, message, arrive)
+
+    def sent(self, kind: type[Message]) -> list[Message]:
+        return [message for _, message in self.written if type(message) is kind]
+
+
+class TappedLink:
+    """An emulated link, and what both ends wrote to it."""
+
+    def __init__(self, agenda: Agenda, costs: CostModel, randomness: Randomness) -> None:
+        link = EmulatedLink(agenda, costs, LinkConditions(), randomness)
+        self.to_consumer = Tap(agenda, link.to_consumer)
+        self.to_producer = Tap(agenda, link.to_producer)
+
+
+class Connected:
+    """A subpartition, a channel that asks for it, and a connection between them."""
+
+    def __init__(self, exclusive: int = 2, floating: int = 4, *, sigma: float = 0.0, seed: int = 1) -> None:
+        costs = CostModel(jitter_sigma=sigma)
+        randomness = Randomness(seed, sigma)
+        self.agenda = Agenda()
+        self.link = TappedLink(self.agenda, costs, randomness)
+        self.memory = NetworkBufferPool(64, SEGMENT_SIZE)
+        self.output = self.memory.create_pool(32, 32, 32)
+        self.subpartition = PipelinedSubpartition(0, receiver_exclusive=exclusive)
+        self.producer, self.consumer = connect(
+            self.agenda, self.link, costs, randomness, [self.subpartition].__getitem__
+        )
+        pool = self.memory.create_pool(floating, 1, floating)
+        self.gate = InputGate("input", pool, None, lambda: None)
+        segments = self.memory.request_unpooled(exclusive)
+        self.channel = RemoteInputChannel(self.gate, 0, 0, self.consumer, segments, pool)
+        self.gate.channels.append(self.channel)
+        self.agenda.at(0.0, self.channel.request, 0)
+
+    def add(self, payload: bytes) -> None:
+        """Queue a finished buffer with one record."""
+        segment = self.output.request()
+        assert segment is not None
+        builder = BufferBuilder(segment, self.output)
+        self.subpartition.add(builder.consumer())
+        builder.append(RecordBlock.from_payloads([payload]).encoded(0))
+        builder.finish()
+
+    def add_barrier(self) -> None:
+        barrier = CheckpointBarrier(1, 0.0)
+        self.subpartition.add(EventConsumer(EventBuffer(encode_event(barrier), data_type_of(barrier))))
+
+    def add_and_flush(self, *payloads: bytes) -> None:
+        for payload in payloads:
+            self.add(payload)
+        self.subpartition.flush()
+
+    def read_all(self) -> list[bytes]:
+        """What has arrived; barriers resume their channel."""
+        payloads = []
+        while (polled := self.gate.poll(self.agenda.now)) is not None:
+            channel, item = polled
+            if item.is_event:
+                channel.resume()
+            else:
+                payloads += [bytes(payload) for payload in self.channel.decoder.feed(item.payload).payloads()]
+            item.release()
+        return payloads
+
+    def run(self) -> None:
+        trio.run(self.agenda.run)
+
+    def close(self) -> None:
+        self.producer.close()
+        self.gate.release()
+        self.subpartition.release()
+        self.output.lazy_destroy()
+        assert self.memory.used == 0
+
+
+def test_work_for_the_network_thread_keeps_its_order() -> None:
+    agenda, done = Agenda(), list[int]()
+    notify = Notifier(agenda, CostModel(), Randomness(1, 3.0))
+    for number in range(100):
+        agenda.at(number * 1e-6, notify, done.append, number)
+    trio.run(agenda.run)
+    assert done == list(range(100))
+
+
+def test_a_notification_takes_its_time() -> None:
+    agenda, done = Agenda(), list[float]()
+    notify = Notifier(agenda, CostModel(notify_s=0.25), Randomness(1, 0.0))
+    agenda.at(1.0, notify, lambda: done.append(agenda.now))
+    trio.run(agenda.run)
+    assert done == [1.25]
+
+
+def test_buffers_travel_and_credit_comes_back() -> None:
+    connected = Connected(exclusive=2)
+    payloads = [bytes([number]) * 20 for number in range(10)]
+    connected.agenda.at(0.0, connected.add_and_flush, *payloads)
+    read: list[bytes] = []
+    for tick in range(1, 40):
+        connected.agenda.at(tick * 1e-3, lambda: read.extend(connected.read_all()))
+    connected.run()
+    assert read == payloads
+    consumer = connected.consumer
+    assert (consumer.buffers, consumer.bytes, consumer.messages) == (10, 240, 10)
+    assert connected.producer.messages == len(connected.link.to_producer.written)
+    assert connected.output.used == 0
+    connected.close()
+
+
+def test_no_more_than_the_credit_is_sent() -> None:
+    connected = Connected(exclusive=2, floating=4)
+    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 20)
+    connected.run()
+    assert connected.consumer.buffers == 6
+    assert connected.channel.queue_length == 6
+    connected.close()
+
+
+def test_messages_take_their_encoded_size_on_the_wire() -> None:
+    connected = Connected()
+    connected.agenda.at(0.0, connected.add_and_flush, b"one", b"two")
+    connected.agenda.at(1.0, connected.read_all)
+    connected.run()
+    for wire in (connected.link.to_consumer, connected.link.to_producer):
+        assert wire.sizes == [wire_size(message) for _, message in wire.written]
+        assert wire.sizes
+
+
+def test_a_segment_is_given_back_when_its_bytes_have_left_and_before_the_next_leave() -> None:
+    connected = Connected()
+    connected.agenda.at(0.0, connected.add_and_flush, b"one", b"two")
+    in_use: list[int] = []
+    connected.link.to_consumer.on_write = lambda: in_use.append(connected.output.used)
+    connected.run()
+    assert in_use == [2, 1]
+    assert connected.output.used == 0
+    (first, _), (second, _) = connected.link.to_consumer.written
+    assert second > first
+
+
+@pytest.mark.parametrize("exclusive", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_everything_arrives_under_jitter(exclusive: int, seed: int) -> None:
+    connected = Connected(exclusive, floating=1, sigma=2.0, seed=seed)
+    payloads = [number.to_bytes(2) for number in range(12)]
+    read: list[bytes] = []
+
+    def produce() -> None:
+        for payload in payloads:
+            connected.add(payload)
+            if payload[1] % 5 == 4:
+                connected.add_barrier()
+        connected.subpartition.flush()
+
+    connected.agenda.at(0.001, produce)
+    for tick in range(600):
+        connected.agenda.at(tick * 1e-3, lambda: read.extend(connected.read_all()))
+        connected.agenda.at(tick * 1e-3, connected.subpartition.flush)
+    connected.run()
+    assert read == payloads
+    connected.close()
+
+
+def test_a_blocked_channel_is_silent_until_its_resume_has_arrived() -> None:
+    connected = Connected()
+
+    def produce() -> None:
+        connected.add(b"before")
+        connected.add_barrier()
+        connected.add_and_flush(b"behind")
+
+    connected.agenda.at(0.0, produce)
+    read: list[list[bytes]] = []
+    for time in (1.0, 2.0):
+        connected.agenda.at(time, lambda: read.append(connected.read_all()))
+    connected.run()
+    assert read == [[b"before"], [b"behind"]]
+    assert connected.link.to_producer.sent(ResumeConsumption) == [ResumeConsumption(0)]
+
+
+def test_gains_before_the_network_thread_gets_there_make_one_message() -> None:
+    connected = Connected(exclusive=2, floating=1)
+    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 3)
+    connected.agenda.at(1.0, connected.read_all)
+    connected.run()
+    late = [message for time, message in connected.link.to_producer.written if time > 1.0]
+    assert late == [AddCredit(0, 2)]
+
+
+def test_a_size_reaches_the_subpartition() -> None:
+    connected = Connected()
+    connected.agenda.at(1.0, connected.channel.announce_buffer_size, 8)
+    connected.run()
+    assert connected.subpartition.buffer_size == 8
+    assert connected.link.to_producer.sent(NewBufferSize) == [NewBufferSize(0, 8)]
+
+
+def test_messages_of_the_wrong_direction_are_refused() -> None:
+    connected = Connected()
+    with pytest.raises(RemoteProtocolError, match="CloseRequest"):
+        connected.producer.receive(CloseRequest())
+    with pytest.raises(TypeError, match="PartitionRequest"):
+        connected.consumer.receive(PartitionRequest(0, 2))
+
+
+def test_closing_in_the_middle_of_a_message_gives_all_memory_back() -> None:
+    connected = Connected()
+    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 5)
+    connected.agenda.at(100e-6, connected.agenda.stop)
+    connected.run()
+    assert connected.link.to_consumer.written
+    connected.close()

@@ -1,0 +1,68 @@
+"""Which channel a record goes to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buffers import RecordBlock
+from netstack.java_hash import hash_strings
+from netstack.selectors import KeyGroupSelector, RoundRobin
+
+
+def block_of(count: int) -> RecordBlock:
+    return RecordBlock.from_payloads([b"x"] * count)
+
+
+def test_records_are_dealt_out_in_turns_over_blocks() -> None:
+    selector = RoundRobin(3)
+    assert selector.select(block_of(4)) == [0, 1, 2, 0]
+    assert selector.select(block_of(0)) == []
+    assert selector.select(block_of(3)) == [1, 2, 0]
+
+
+def test_rebalancing_may_start_anywhere() -> None:
+    assert RoundRobin(4, first=3).select(block_of(6)) == [3, 0, 1, 2, 3, 0]
+
+
+def test_forward_has_one_channel() -> None:
+    selector = RoundRobin(1)
+    assert selector.select(block_of(3)) == selector.select(block_of(3)) == [0, 0, 0]
+
+
+@given(st.integers(1, 9), st.data(), st.lists(st.integers(0, 30)))
+def test_blocks_make_no_difference_to_turns(channels: int, data: st.DataObject, sizes: list[int]) -> None:
+    first = data.draw(st.integers(0, channels - 1))
+    selector = RoundRobin(channels, first)
+    chosen = [channel for size in sizes for channel in selector.select(block_of(size))]
+    assert chosen == [(first + turn) % channels for turn in range(sum(sizes))]
+
+
+def text_of_block(block: RecordBlock) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    return hash_strings([bytes(payload).decode() for payload in block.payloads()])
+
+
+@pytest.mark.parametrize(
+    ("channels", "expected"),
+    # Key groups 104, 17, 35 and 98 of 128.
+    [(1, [0, 0, 0, 0]), (2, [1, 0, 0, 1]), (3, [2, 0, 0, 2]), (4, [3, 0, 1, 3]), (128, [104, 17, 35, 98])],
+    ids=str,
+)
+def test_keys_go_to_the_channel_of_their_key_group(channels: int, expected: list[int]) -> None:
+    selector = KeyGroupSelector(channels, 128, text_of_block)
+    assert selector.select(RecordBlock.from_payloads([b"A", b"B", b"hello", b"flink"])) == expected
+
+
+def test_the_key_alone_decides() -> None:
+    selector = KeyGroupSelector(3, 128, text_of_block)
+    block = RecordBlock.from_payloads([b"A", b"B", b"A", b"hello", b"B"])
+    chosen = selector.select(block)
+    assert chosen == selector.select(block)
+    assert (chosen[0], chosen[1]) == (chosen[2], chosen[4])
+    assert all(type(channel) is int for channel in chosen)
+
+
+def test_an_empty_block_needs_no_channel() -> None:
+    assert KeyGroupSelector(3, 128, lambda block: np.zeros(0, np.int32)).select(block_of(0)) == []

@@ -1,0 +1,74 @@
+"""Which producer sends to which consumer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netstack.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+
+PARALLELISM = st.integers(1, 20)
+ALL_TO_ALL = ["rebalance", "hash", "broadcast"]
+
+
+@pytest.mark.parametrize("ship", ALL_TO_ALL)
+def test_all_to_all_reaches_every_consumer(ship: str) -> None:
+    assert consumers_of_producers(ship, 2, 3) == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("ship", sorted(POINTWISE))
+@pytest.mark.parametrize(
+    ("producers", "consumers", "reached"),
+    [
+        (3, 3, [[0], [1], [2]]),
+        (2, 4, [[0, 1], [2, 3]]),
+        (4, 2, [[0], [0], [1], [1]]),
+        (3, 2, [[0], [1], [1]]),
+        (2, 3, [[0, 1], [2]]),
+        (1, 3, [[0, 1, 2]]),
+        (3, 1, [[0], [0], [0]]),
+        (2, 5, [[0, 1, 2], [3, 4]]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else "",
+)
+def test_pointwise_deals_the_larger_side_out_over_the_smaller(
+    ship: str, producers: int, consumers: int, reached: list[list[int]]
+) -> None:
+    assert consumers_of_producers(ship, producers, consumers) == reached
+
+
+@given(PARALLELISM, PARALLELISM)
+def test_pointwise_leaves_nobody_out_and_nobody_with_much_more(producers: int, consumers: int) -> None:
+    reached = consumers_of_producers("rescale", producers, consumers)
+    fed = producers_of_consumers(reached, consumers)
+    larger = reached if producers <= consumers else fed
+    smaller = fed if producers <= consumers else reached
+    counts = [len(own) for own in larger]
+    assert [len(own) for own in smaller] == [1] * max(producers, consumers)
+    assert max(counts) - min(counts) <= 1
+    assert [consumer for own in reached for consumer in own] == sorted(
+        consumer for own in reached for consumer in own
+    )
+
+
+def test_channels_of_a_consumer_are_in_the_order_of_the_producers() -> None:
+    reached = consumers_of_producers("rebalance", 3, 2)
+    assert producers_of_consumers(reached, 2) == [[(0, 0), (1, 0), (2, 0)], [(0, 1), (1, 1), (2, 1)]]
+
+
+def test_channels_of_a_pointwise_exchange_name_the_subpartition_of_their_producer() -> None:
+    reached = consumers_of_producers("rescale", 2, 4)
+    assert producers_of_consumers(reached, 4) == [[(0, 0)], [(0, 1)], [(1, 0)], [(1, 1)]]
+    reached = consumers_of_producers("rescale", 3, 2)
+    assert producers_of_consumers(reached, 2) == [[(0, 0)], [(1, 0), (2, 0)]]
+
+
+@given(st.sampled_from([*ALL_TO_ALL, *sorted(POINTWISE)]), PARALLELISM, PARALLELISM)
+def test_both_sides_agree_on_every_channel(ship: str, producers: int, consumers: int) -> None:
+    reached = consumers_of_producers(ship, producers, consumers)
+    fed = producers_of_consumers(reached, consumers)
+    assert all(
+        reached[producer][index] == consumer for consumer, own in enumerate(fed) for producer, index in own
+    )
+    assert sum(map(len, fed)) == sum(map(len, reached))
