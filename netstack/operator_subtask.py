@@ -140,9 +140,9 @@ class OperatorSubtask(Subtask):
         agenda = self.agenda
         start = agenda.now + self._buffer_cost
         ends, counts = self._throttle.charge_all(len(block), start, self._record_cost)
-        self._operator.process(block)
         self._pause_ends, self._pause_records = ends, counts
         await agenda.sleep_until(ends[-1] if ends else start)
+        self._operator.process(block)
         self._records_in += len(block)
         self._pause_ends, self._pause_records = [], []
 
