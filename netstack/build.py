@@ -145,7 +145,7 @@ class JobBuilder:
             max_overdraft=config.max_overdraft_buffers_per_gate,
             on_available=subtask.output_available,
         )
-        partition = ResultPartition(pool, subpartitions)
+        partition = ResultPartition(pool, subpartitions, flush_always=config.buffer_timeout_s == 0)
         subtask.outputs.append(Output(partition, self._selector(edge, vertex, count)))
         return partition
 

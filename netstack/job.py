@@ -82,7 +82,7 @@ class Job:
         config, between = self.scenario.config, self._randomness.between
         for subtask in self.subtasks:
             timeout = config.buffer_timeout_s
-            if timeout is not None:
+            if timeout:  # 0: the partition flushes by itself
                 for output in subtask.outputs:
                     self.agenda.at(between((0.0, timeout)), self._flush, output.partition.flush, timeout)
             if config.debloat_enabled and isinstance(subtask, OperatorSubtask):

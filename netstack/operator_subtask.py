@@ -232,6 +232,7 @@ class OperatorSubtask(Subtask):
                     [d.estimated_time_s * 1000 for d in debloaters], default=nan
                 ),
                 input_queue_length=sum(gate.queue_length for gate in self.gates),
+                input_queue_size=sum(gate.queued_bytes for gate in self.gates),
                 in_pool_usage=sum(used for used, _ in usage) / total if total else 0.0,
             )
         )

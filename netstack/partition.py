@@ -33,11 +33,19 @@ ALL = -1
 class ResultPartition:
     """Subpartitions, their open buffers and the pool behind them.
 
-    Invariant: an open buffer has room. `records_out` and `bytes_out` count records with their 4-byte lengths.
+    `flush_always` makes records available to the readers as soon as they are written (a buffer timeout of
+    0). Invariant: an open buffer has room. `records_out` and `bytes_out` count records with their 4-byte lengths.
     """
 
-    def __init__(self, pool: LocalBufferPool, subpartitions: Sequence[PipelinedSubpartition]) -> None:
+    def __init__(
+        self,
+        pool: LocalBufferPool,
+        subpartitions: Sequence[PipelinedSubpartition],
+        *,
+        flush_always: bool = False,
+    ) -> None:
         self.pool = pool
+        self._flush_always = flush_always
         self.subpartitions = list(subpartitions)
         self.records_out = 0
         self.bytes_out = 0
@@ -84,6 +92,8 @@ class ResultPartition:
                 break
         self.records_out += index - start
         self.bytes_out += block.span(start, index)
+        if self._flush_always:
+            self.flush()
         return index
 
     def broadcast(self, block: RecordBlock, start: int, stop: int) -> int:
@@ -96,6 +106,8 @@ class ResultPartition:
             index += 1
             if not self._write_record(ALL, record) or not self.pool.available:
                 break
+        if self._flush_always:
+            self.flush()
         return index
 
     def go_on(self) -> bool:

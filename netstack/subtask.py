@@ -217,6 +217,7 @@ class Subtask:
             backpressured_s=self.times.backpressured,
             idle_s=self.times.idle,
             output_queue_length=sum(partition.queue_length for partition in partitions),
+            output_queue_size=sum(partition.queued_bytes for partition in partitions),
             out_pool_usage=sum(partition.pool.used for partition in partitions) / size if size else 0.0,
         )
 

@@ -173,6 +173,16 @@ def test_one_task_manager_exchanges_locally() -> None:
     assert sorted(record for one in seen for record in one) == sorted(numbered(0, 500) + numbered(1, 500))
 
 
+def test_a_buffer_timeout_of_zero_flushes_after_each_write() -> None:
+    config = NetworkConfig(buffer_timeout_interval_s=0.0)
+    scenario, seen = finite("rebalance", 1, 1, 20, config=config)
+    paced = SourceObject(source=scenario.vertices[0].source.source, rates=(10.0,))  # type: ignore[union-attr]
+    vertices = (replace(scenario.vertices[0], source=paced), scenario.vertices[1])
+    job = run(replace(scenario, vertices=vertices, duration_s=1.01))
+    assert len(seen[0]) == 11
+    assert job.work.buffers == 11
+
+
 def test_a_chain_of_operators_and_two_outputs() -> None:
     left: list[bytes] = []
     right: list[bytes] = []
