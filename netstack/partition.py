@@ -34,7 +34,8 @@ class ResultPartition:
     """Subpartitions, their open buffers and the pool behind them.
 
     `flush_always` makes records available to the readers as soon as they are written (a buffer timeout of
-    0). Invariant: an open buffer has room. `records_out` and `bytes_out` count records with their 4-byte lengths.
+    0). `records_out` and `bytes_out` count records with their 4-byte lengths. Invariant: an open buffer
+    has room.
     """
 
     def __init__(

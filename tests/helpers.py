@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from buffers import (
     BufferBuilder,
     ChannelBuffers,
@@ -32,9 +34,9 @@ from flowcontrol import (
     BacklogAnnouncement,
     BufferResponse,
     ChannelReceiver,
+    ChannelSender,
     CheckpointBarrier,
     Event,
-    Message,
     PartitionRequest,
     ReceiverState,
     ResumeConsumption,
@@ -118,6 +120,10 @@ class Input:
             self.queue.append(ReceivedBuffer(*taken, message.payload))
         self.buffers.report_backlog(message.backlog)
 
+    @property
+    def data_queued(self) -> int:
+        return sum(not item.is_event for item in self.queue)
+
     def consume(self) -> None:
         """Read one buffer or event and recycle it."""
         item = self.queue.popleft()
@@ -139,20 +145,17 @@ class MachinePair:
         self.exclusive = exclusive
         self.producer_memory = NetworkBufferPool(PRODUCER_SEGMENTS, segment_size)
         self.consumer_memory = NetworkBufferPool(channels * exclusive + floating, segment_size)
-        self.output_pool = self.producer_memory.create_pool(
-            PRODUCER_SEGMENTS, PRODUCER_SEGMENTS, PRODUCER_SEGMENTS
-        )
+        self.output_pool = self.producer_memory.create_pool(PRODUCER_SEGMENTS, 1, PRODUCER_SEGMENTS)
         self.floating = self.consumer_memory.create_pool(floating, 1, floating)
         self.queue = SendQueue()
         self.to_consumer: deque[BufferResponse | BacklogAnnouncement] = deque()
-        self.to_producer: deque[Message] = deque()
+        self.to_producer: deque[AddCredit | ResumeConsumption] = deque()
         self.credit_due: deque[int] = deque()
         self.data_sent = [0] * channels
         self.credit_granted = [exclusive] * channels
         self.outputs = [Output(channel, self.output_pool, exclusive) for channel in range(channels)]
         self.inputs = [self._input(channel) for channel in range(channels)]
-        for channel in range(channels):
-            self._open(channel)
+        self.senders = [self._open(channel) for channel in range(channels)]
 
     def _input(self, channel: int) -> Input:
         receiver = ChannelReceiver(self.exclusive)
@@ -162,10 +165,11 @@ class MachinePair:
         )
         return Input(channel, buffers, receiver)
 
-    def _open(self, channel: int) -> None:
+    def _open(self, channel: int) -> ChannelSender:
         subpartition = self.outputs[channel].subpartition
         sender = self.queue.open(PartitionRequest(channel, self.exclusive), subpartition)
         subpartition.on_data = lambda: self.queue.data_available(sender)
+        return sender
 
     def transmit(self) -> bool:
         """The producing end writes one message; False if it has none."""
@@ -176,7 +180,8 @@ class MachinePair:
         if isinstance(message, BufferResponse):
             assert buffer is not None
             self.data_sent[message.channel] += not buffer.is_event
-            message = _with_bytes(message)
+            # As it arrives: with bytes of its own, since the segment behind it is recycled.
+            message = msgspec.structs.replace(message, payload=bytes(message.payload))
             buffer.release()
         self.to_consumer.append(message)
         return True
@@ -218,16 +223,16 @@ class MachinePair:
             return False
         message = self.to_producer.popleft()
         self.queue.handle(message)
-        if isinstance(message, AddCredit):
-            self.credit_granted[message.channel] += message.credit
+        self.credit_granted[message.channel] += message.credit if isinstance(message, AddCredit) else 0
         return True
 
     def settle(self, *, consume: bool = True) -> None:
         """Do all there is to do until nothing moves; without `consume`, what arrives stays in its buffers."""
-        while self._step() or (consume and self._consume_one()):
+        while self.move() or (consume and self._consume_one()):
             self.check()
 
-    def _step(self) -> bool:
+    def move(self) -> bool:
+        """Take one step of what is on its way, without consuming anything; False if all is quiet."""
         return self.transmit() or self.deliver_to_consumer() or self.announce() or self.deliver_to_producer()
 
     def _consume_one(self) -> bool:
@@ -246,15 +251,13 @@ class MachinePair:
             self._check_producing_end(channel)
             self._check_consuming_end(self.inputs[channel])
             self._check_credit_is_conserved(channel)
-        in_use = sum(_holds_data(end) for end in self.inputs)
+        in_use = sum(end.data_queued for end in self.inputs)
         free = sum(end.buffers.available for end in self.inputs)
         total = self.exclusive * len(self.inputs) + self.floating.requested - self.floating.free
         assert in_use + free == total
 
     def _check_producing_end(self, channel: int) -> None:
-        sender = self.queue.sender(channel)
-        assert sender is not None
-        credit = sender.credit
+        credit = self.senders[channel].credit
         assert credit.available >= 0
         assert credit.granted == self.credit_granted[channel]
         assert credit.granted == self.data_sent[channel] + credit.available + credit.revoked
@@ -263,7 +266,6 @@ class MachinePair:
         credit = end.receiver.credit
         assert end.credit_announced == end.data_received + credit.outstanding + end.credit_revoked
         assert credit.unannounced >= 0
-        assert end.buffers.floating_available >= 0
         if self.exclusive == 0 and end.receiver.state is ReceiverState.BLOCKED:
             assert end.buffers.available == 0
         else:
@@ -271,20 +273,15 @@ class MachinePair:
 
     def _check_credit_is_conserved(self, channel: int) -> None:
         """What the consuming end takes for outstanding is at the producing end or on its way."""
-        sender = self.queue.sender(channel)
-        assert sender is not None
-        usable = sender.credit.available
+        usable = self.senders[channel].credit.available
         for message in self.to_producer:
-            if isinstance(message, AddCredit) and message.channel == channel:
+            if message.channel == channel and isinstance(message, AddCredit):
                 usable += message.credit
-            elif isinstance(message, ResumeConsumption) and message.channel == channel:
-                usable = 0 if self.exclusive == 0 else usable
-        usable += sum(
-            isinstance(message, BufferResponse)
-            and message.channel == channel
-            and message.data_type not in EVENT_TYPES
-            for message in self.to_consumer
-        )
+            elif message.channel == channel and self.exclusive == 0:
+                usable = 0  # a resumption revokes what is there when it arrives
+        for response in self.to_consumer:
+            if isinstance(response, BufferResponse) and response.data_type not in EVENT_TYPES:
+                usable += response.channel == channel
         assert usable == self.inputs[channel].receiver.credit.outstanding
 
     def close(self) -> None:
@@ -304,20 +301,3 @@ class MachinePair:
     def leaked_segments(self) -> int:
         """Segments that nobody has given back."""
         return self.producer_memory.used + self.consumer_memory.used
-
-
-def _with_bytes(message: BufferResponse) -> BufferResponse:
-    """As it arrives: with bytes of its own, since the segment behind it is recycled."""
-    return BufferResponse(
-        message.channel,
-        message.subpartition,
-        message.sequence_number,
-        message.backlog,
-        message.data_type,
-        message.compressed,
-        bytes(message.payload),
-    )
-
-
-def _holds_data(end: Input) -> int:
-    return sum(isinstance(item, ReceivedBuffer) for item in end.queue)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from buffers import ChannelBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool
-from buffers.local_pool import BufferListener
+from buffers import BufferListener, ChannelBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool
 from flowcontrol import ChannelReceiver, DataType
 
 VECTORS = {
@@ -184,7 +183,7 @@ def check(gate: Gate, expected: dict[str, Any], result: list[int] | None) -> Non
 
 
 def gate_of(given: dict[str, Any]) -> Gate:
-    exclusive = given.get("exclusive", given.get("exclusive_configured"))
+    exclusive = given["exclusive"] if "exclusive" in given else given["exclusive_configured"]
     counts = exclusive if isinstance(exclusive, list) else [exclusive] * given.get("channels", 1)
     floating = given["pool"] if isinstance(given["pool"], int) else 100  # "unlimited"
     return Gate(counts, floating, segments="exclusive_segments_supplied" not in given)

@@ -25,8 +25,8 @@ VECTORS = json.loads(
 )["scenarios"]
 
 UNALIGNED = {
-    "sub-barrier-overtaking": "an unaligned barrier overtakes what is queued: belongs to unaligned checkpoints",
-    "sub-availability-after-priority": "an unaligned barrier is a priority event: belongs to unaligned checkpoints",
+    "sub-barrier-overtaking": "an unaligned barrier overtakes what is queued: a later mode",
+    "sub-availability-after-priority": "an unaligned barrier is a priority event: a later mode",
 }
 """Scenarios of checkpoint modes that are not built yet."""
 

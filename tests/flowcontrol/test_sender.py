@@ -287,6 +287,13 @@ def test_backlog_is_announced_only_where_no_response_can_tell_it(
     assert isinstance(drain(queue)[0], BacklogAnnouncement) == announced
 
 
+def test_a_channel_with_exclusive_buffers_waits_for_credit_in_silence() -> None:
+    queue, (sender,), _ = opened([DATA, DATA], credit=1)
+    assert len(drain(queue)) == 1
+    queue.data_available(sender)
+    assert (sender.credit.available, drain(queue)) == (0, [])
+
+
 def test_a_blocked_channel_announces_nothing() -> None:
     queue, (sender,), _ = opened([BARRIER, DATA], credit=0)
     assert len(drain(queue)) == 1

@@ -1,0 +1,131 @@
+"""The command ``netstack``: what a person types, and what comes of it.
+
+Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
+tolerance; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from buffers import InsufficientBuffers
+from netstack import Result, ScenarioError, SourceError, emulate, to_json
+
+from .cli_compare import compare
+from .output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
+from .preparation import load_runnable, opened
+from .progress import progress
+from .run_text import print_result
+from .seeds import WorkerDied
+
+MISTAKE = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 1
+
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; `arguments` are those of the process unless given."""
+    try:
+        status = app(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except BrokenPipeError:
+        # Whoever read has gone; the interpreter must not try to flush into the pipe when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        say("netstack: stopped")
+        return INTERRUPTED
+    except ScenarioError as error:
+        for problem in error.problems:
+            say(problem)
+    except (CycloptsError, InsufficientBuffers, OutputError, SourceError, WorkerDied) as error:
+        say(f"netstack: {' '.join(str(error).split())}")
+    return MISTAKE
+
+
+def _version() -> str:
+    try:
+        return f"netstack {version('netstack')}"
+    except PackageNotFoundError:
+        return "netstack, not installed"
+
+
+app = App(
+    name="netstack",
+    help="Flink's network layer, emulated: back-pressure, buffer debloating, checkpoint barriers.",
+    version=_version,
+    version_flags=["--version"],
+    help_format="plaintext",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+
+
+@app.command
+def run(
+    file: Path,
+    /,
+    *,
+    json: Flag = False,
+    out: Path | None = None,
+    seed: int | None = None,
+    real_time: Flag = False,
+) -> int:
+    """Run a scenario and print what was measured.
+
+    Args:
+        file: Scenario, a TOML file or its JSON form.
+        json: Print the whole result as one JSON document.
+        out: Folder for the result as NAME.json, report.html and its pictures.
+        seed: In place of the scenario's.
+        real_time: Run on the real clock instead of the virtual one.
+    """
+    scenario = load_runnable(file, seed)
+    prepare_folder(out)
+    with (
+        opened(scenario, file) as ready,
+        progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
+    ):
+        result = emulate(ready, progress=report, real_time=real_time)
+    if out is not None:
+        _write_report(out, result)
+    if json:
+        write_json(to_json(result))
+    else:
+        print_result(result, to_stdout())
+    return 0
+
+
+def _write_report(folder: Path, result: Result) -> None:
+    # Here, since what draws takes a while to import.
+    from .report import write_report
+
+    command = shlex.join(["netstack", *sys.argv[1:]])
+    page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command)
+    say(f"wrote {page}")
+
+
+app.command(compare)
+# By name, so that it is imported when it is called, for the same reason.
+app.command(
+    "integration.demo:demo",
+    name="demo",
+    help="Run the main job on real data with debloating off and then on, and say what it changes.",
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

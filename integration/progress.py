@@ -1,0 +1,54 @@
+"""Progress on stderr: a bar where a person looks on, now and then a line where a file does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+LINE_EVERY_S = 5.0
+"""Least time between two lines where there is no terminal."""
+
+Report = Callable[[float], None]
+"""Told how much is done, in the unit of the total."""
+
+
+@contextmanager
+def progress(label: str, total: float, unit: str, console: Console) -> Iterator[Report]:
+    """Show how much of `total` is done while the block runs; the bar is gone afterwards."""
+    if not console.is_terminal:
+        yield _lines(label, total, unit, console)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[shown]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(label, total=total, shown="")
+
+        def report(done: float) -> None:
+            bar.update(task, completed=done, shown=_shown(done, total, unit))
+
+        report(0)
+        yield report
+
+
+def _lines(label: str, total: float, unit: str, console: Console) -> Report:
+    due = monotonic() + LINE_EVERY_S
+
+    def report(done: float) -> None:
+        nonlocal due
+        if monotonic() >= due:
+            due = monotonic() + LINE_EVERY_S
+            console.print(f"{label}: {_shown(done, total, unit)}", highlight=False, soft_wrap=True)
+
+    return report
+
+
+def _shown(done: float, total: float, unit: str) -> str:
+    return f"{min(done, total):.0f} of {total:g} {unit}"

@@ -1,0 +1,96 @@
+"""A result as people read it: a summary for an 80-column terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from netstack import Result, Steady, VertexSteady
+
+from .comparison_text import figure
+
+_HEAD = ("", "start delay", "alignment", "rec/s", "buffer", "in", "out", "busy", "blocked")
+LEGEND = (
+    "start delay, alignment: ms, median over subtasks (of the slowest). rec/s: records of all subtasks. "
+    "buffer: smallest debloated size, bytes. in, out: queued buffers of a subtask. blocked: back-pressured."
+)
+
+
+def print_result(result: Result, console: Console) -> None:
+    """Print what was run, its cost, and a table for each window."""
+    print_head(result, console)
+    for steady in result.steady:
+        console.print()
+        console.print(_window_line(steady), highlight=False)
+        console.print(_table(steady))
+    console.print(LEGEND, style="dim", highlight=False)
+
+
+def print_head(result: Result, console: Console) -> None:
+    """Print what was run, how, and what it cost."""
+    work, wall = result.work, max(result.wall_seconds, 1e-9)
+    name = result.scenario.get("name", "")
+    console.print(
+        f"[bold]{name}[/]  {result.preset}, seed {result.seed}, {result.clock} clock", highlight=False
+    )
+    failed = sum(checkpoint.status == "FAILED" for checkpoint in result.checkpoints)
+    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {len(result.checkpoints)} checkpoints"
+    moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
+    console.print(ran + (f", {failed} failed" if failed else ""), highlight=False)
+    console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
+
+
+def _window_line(steady: Steady) -> str:
+    window = f"[bold]{steady.from_s:g}-{steady.to_s:g} s[/]: "
+    if steady.end_to_end_ms is None:
+        return window + "no checkpoint"
+    low, high = steady.end_to_end_ms_min or 0, steady.end_to_end_ms_max or 0
+    return (
+        f"{window}{steady.checkpoints} checkpoints, end to end {figure(steady.end_to_end_ms)} ms "
+        f"({figure(low)}-{figure(high)})"
+    )
+
+
+def _table(steady: Steady) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for head in _HEAD:
+        table.add_column(head, justify="right" if head else "left")
+    for vertex in steady.vertices:
+        table.add_row(*_cells(vertex))
+    return table
+
+
+def _cells(vertex: VertexSteady) -> Sequence[str]:
+    reads = any(vertex.records_in_per_s)
+    sizes = [size for size in vertex.debloatedBufferSize if size is not None]
+    return (
+        vertex.name,
+        _with_slowest(vertex.start_delay_ms, vertex.start_delay_ms_max_subtask),
+        _with_slowest(vertex.alignment_ms, vertex.alignment_ms_max_subtask),
+        figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
+        figure(min(sizes)) if sizes else "-",
+        _mean(vertex.inputQueueLength),
+        _mean(vertex.outputQueueLength),
+        _share(vertex.busy_ms_per_s),
+        _share(vertex.backpressured_ms_per_s),
+    )
+
+
+def _with_slowest(value: float | None, slowest: float | None) -> str:
+    if value is None:
+        return "-"
+    return figure(value) if slowest is None else f"{figure(value)} ({figure(slowest)})"
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return figure(fmean(known)) if known else "-"
+
+
+def _share(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{fmean(known) / 10:.0f} %" if known else "-"

@@ -1,0 +1,227 @@
+"""Spark sources: a job reads what Spark reads, one subtask per Spark partition.
+
+::
+
+    with SparkSource("flights.parquet", "carrier", parallelism=4) as source:
+        ...                     # hand it to a job; the files exist until the block ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from buffers import RecordBlock
+from netstack import SourceError
+
+from .rows import RowCodec, key_hash
+from .spark_files import FORMATS, one_line, read_files, require_path
+from .spark_session import spark_session
+from .spool import Spool, arrow_schema, run_cancellable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SparkReader", "SparkSource", "spark_session"]
+
+READ_ROWS = 512
+"""Rows that are turned into records at a time."""
+
+
+class SparkSource:
+    """The rows of files that Spark reads, or of a DataFrame, as the records of a source vertex.
+
+    Args:
+        data: A Parquet, CSV (with a header) or JSON file, a folder of them, or a DataFrame.
+        key: The column, or columns, by which a hash exchange partitions; None for none.
+        parallelism: Number of subtasks, made by repartitioning; None for one per partition as Spark cuts it.
+        repeat: Whether a subtask starts again at the end of its rows, so that its input never ends.
+        format: "parquet", "csv" or "json", where the extension does not tell.
+        options: Options of Spark's reader, such as ``{"nullValue": "NA"}``.
+
+    The rows are spooled by one Spark job when they are first needed; the files are deleted by `close`, at the
+    end of a ``with`` block, on an error, and when the interpreter ends. Records are encoded by `RowCodec`. A
+    session that is active is used; else a local one is started. Neither is stopped here.
+
+    Raises:
+        ValueError: ``parallelism`` is not positive, or ``format`` is none of the three.
+    """
+
+    def __init__(
+        self,
+        data: str | Path | DataFrame,
+        key: str | Sequence[str] | None = None,
+        *,
+        parallelism: int | None = None,
+        repeat: bool = False,
+        format: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        if parallelism is not None and parallelism < 1:
+            raise ValueError(f"parallelism is {parallelism}, but a source has at least one subtask")
+        if format is not None and format not in FORMATS.values():
+            raise ValueError(f"format is {format!r}, which is none of {sorted(set(FORMATS.values()))}")
+        self._data = data
+        self._key = key
+        self._parallelism = parallelism
+        self._repeat = repeat
+        self._format = format
+        self._options = options
+        self._spooled: tuple[Spool, RowCodec] | None = None
+
+    @property
+    def parallelism_hint(self) -> int:
+        """Number of subtasks: the one asked for, else that of Spark's partitions, at least 1.
+
+        Raises:
+            SourceError: The data cannot be read.
+        """
+        return self._parallelism or max(1, self.prepare().partitions)
+
+    @property
+    def codec(self) -> RowCodec:
+        """The codec of the records, for operators that want the columns.
+
+        Raises:
+            SourceError: The data cannot be read.
+        """
+        self.prepare()
+        assert self._spooled is not None
+        return self._spooled[1]
+
+    def prepare(self) -> Spool:
+        """Spool the data, unless that has been done; whatever takes long happens here.
+
+        Raises:
+            SourceError: The data cannot be read: no such file or column, an unknown format, a type that
+                cannot be carried, no Java. One line that says so.
+        """
+        if self._spooled is None:
+            self._spooled = self._make_spool()
+        return self._spooled[0]
+
+    def open(self, subtask: int, parallelism: int) -> SparkReader:
+        """Return the reader of one subtask: partitions ``subtask``, ``subtask + parallelism``, and so on.
+
+        Raises:
+            SourceError: The data cannot be read.
+        """
+        spool = self.prepare()
+        files = [file for file in spool.files[subtask::parallelism] if file is not None]
+        return SparkReader(files, self.codec, self._repeat)
+
+    def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
+        """Return Java's hash code of each record's key column, or 0 where there is no key."""
+        return key_hash(block)
+
+    def close(self) -> None:
+        """Delete the files, once no reader needs them any more; a second call does nothing."""
+        if self._spooled is not None:
+            self._spooled[0].close()
+            self._spooled = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _make_spool(self) -> tuple[Spool, RowCodec]:
+        if isinstance(self._data, str | Path):
+            require_path(self._data)
+            session = spark_session()
+        else:
+            session = self._data.sparkSession
+        spool = Spool()
+        try:
+            return spool, run_cancellable(session, lambda: self._fill(spool, session))
+        except BaseException as error:
+            spool.close()
+            if not _is_from_spark(error):
+                raise
+            where = f"{self._data}: " if isinstance(self._data, str | Path) else ""
+            raise SourceError(where + one_line(error)) from error
+
+    def _fill(self, spool: Spool, session: SparkSession) -> RowCodec:
+        data = self._data
+        if isinstance(data, str | Path):
+            frame = read_files(session, data, self._format, self._options)
+        else:
+            frame = data
+        codec = RowCodec(arrow_schema(frame), self._key)  # raises before the job if the columns will not do
+        spool.fill(frame.repartition(self._parallelism) if self._parallelism else frame)
+        first = next((file for file in spool.files if file is not None), None)
+        if first is None:
+            return codec
+        with pa.memory_map(str(first)) as mapped, pa.ipc.open_file(mapped) as file:
+            return RowCodec(file.schema, self._key)
+
+
+class SparkReader:
+    """The records of one subtask, out of the memory-mapped files of its partitions.
+
+    It holds one batch of Arrow and `READ_ROWS` encoded rows at a time, however large the files are.
+    """
+
+    __slots__ = ("_block", "_codec", "_files", "_position", "_repeat", "_slices")
+
+    def __init__(self, files: Sequence[Path], codec: RowCodec, repeat: bool) -> None:
+        self._files = files
+        self._codec = codec
+        self._repeat = repeat
+        self._slices = self._read_files()
+        self._block: RecordBlock | None = None
+        self._position = 0
+
+    def read(self, max_records: int) -> RecordBlock | None:
+        """Return the next records, or None at the end of the last file.
+
+        Raises:
+            SourceError: The files are damaged, or a text is not UTF-8.
+        """
+        if self._block is None or self._position == len(self._block):
+            batch = next(self._slices, None)
+            if batch is None:
+                return None
+            self._block, self._position = self._codec.encode(batch), 0
+        start = self._position
+        self._position = min(start + max_records, len(self._block))
+        return self._block[start : self._position]
+
+    def close(self) -> None:
+        """Unmap the file that is open; the input is at its end."""
+        self._slices.close()
+        self._block = None
+
+    def _read_files(self) -> Generator[pa.RecordBatch, None, None]:
+        while self._files:
+            for path in self._files:
+                yield from _read_file(path)
+            if not self._repeat:
+                return
+
+
+def _read_file(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
+            for index in range(file.num_record_batches):
+                batch = file.get_batch(index)
+                for start in range(0, batch.num_rows, READ_ROWS):
+                    yield batch.slice(start, READ_ROWS)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"{path}: {one_line(error)}") from error
+
+
+def _is_from_spark(error: BaseException) -> bool:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JError | pa.ArrowException)

@@ -1,0 +1,120 @@
+"""Files that Spark reads: which format, which options, and what goes wrong in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netstack import SourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+"""Which of Spark's formats an extension stands for."""
+
+COMPRESSED = frozenset({".gz", ".bz2", ".zst"})
+"""Extensions that may follow: Spark unpacks such files itself."""
+
+OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
+"""How Spark reads a format, where its own defaults are not it."""
+
+MAX_MESSAGE = 300
+"""Characters of Spark's own message that are passed on."""
+
+_CALL = re.compile(r"^An error occurred while calling \S+\n: ")
+_JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
+_TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
+_WORKER = "thrown from the Python worker"
+_GLOB = re.compile(r"([\\\[\]{}*?])")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def read_files(
+    session: SparkSession,
+    path: str | Path,
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the DataFrame of a file or folder; CSV has a header, and its types are inferred.
+
+    Args:
+        session: The Spark session that reads.
+        path: A local path, taken literally, or anything with a scheme (``hdfs://``, ``s3a://``).
+        format: "parquet", "csv" or "json"; None goes by the extension.
+        options: Options of Spark's reader, beside those.
+
+    Raises:
+        SourceError: There is no such file, or its format is unknown.
+    """
+    found = format or file_format(path)
+    chosen = {**OPTIONS.get(found, {}), **(options or {})}
+    return session.read.format(found).options(**chosen).load(_spark_path(path))
+
+
+def file_format(path: str | Path) -> str:
+    """Return Spark's format for a file, or for the files in a folder, by extension.
+
+    Raises:
+        SourceError: There is no such file, or its format is unknown, or a folder holds several.
+    """
+    formats = {_format_of(file) for file in _data_files(path)}
+    if len(formats) == 1 and (only := formats.pop()) is not None:
+        return only
+    known = ", ".join(FORMATS)
+    if formats - {None}:
+        raise SourceError(f"{path}: the folder holds files of several formats; name one with format")
+    raise SourceError(f"{path}: the format is not known by the extension ({known}); name it with format")
+
+
+def require_path(path: str | Path) -> None:
+    """Check that a local path is there.
+
+    Raises:
+        SourceError: It is not.
+    """
+    if not _SCHEME.match(str(path)) and not Path(path).expanduser().exists():
+        raise SourceError(f"{path}: no such file or folder")
+
+
+def one_line(error: BaseException) -> str:
+    """Return in one line what an error of Spark says: the message, without class names and stack traces."""
+    text = _CALL.sub("", str(error))
+    if _WORKER in text:
+        text = text.strip().splitlines()[-1]  # the last line of a Python traceback
+    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(text)[0]).split())
+    if len(message) > MAX_MESSAGE:
+        message = message[:MAX_MESSAGE].rstrip() + " ..."
+    return message or type(error).__name__
+
+
+def _data_files(path: str | Path) -> list[Path]:
+    require_path(path)
+    local = Path(path).expanduser()
+    if not local.is_dir():
+        return [local]
+    # Names that begin with _ or . are none of Spark's data.
+    inside = [file.relative_to(local) for file in sorted(local.rglob("*")) if file.is_file()]
+    return [file for file in inside if not any(part.startswith(("_", ".")) for part in file.parts)]
+
+
+def _format_of(file: Path) -> str | None:
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def _spark_path(path: str | Path) -> str:
+    if _SCHEME.match(str(path)):
+        return str(path)
+    return "file://" + _GLOB.sub(r"\\\1", str(Path(path).expanduser().absolute()))

@@ -1,0 +1,144 @@
+import struct
+
+import msgspec
+import pytest
+
+from integration import chart_data
+from integration.chart_data import MAX_SAMPLES, MAX_SUBTASKS
+from integration.charts import (
+    PALETTE,
+    PANEL_WIDTH,
+    charts,
+    checkpoint_time,
+    in_flight_time,
+    queue_length,
+    to_png,
+)
+from netstack import Series
+from tests.integration.sample_results import SUBTASKS, sample_result, sample_results
+
+NAMES = ["buffer-size", "in-flight-time", "checkpoint-time", "queue-length"]
+
+
+def rows_of(chart):
+    return chart.spec["data"]["values"] if "values" in chart.spec["data"] else _dataset(chart.spec)
+
+
+def _dataset(spec):
+    return spec["datasets"][spec["data"]["name"]]
+
+
+def test_there_is_a_picture_of_each_finding():
+    assert [chart.name for chart in charts(sample_results())] == NAMES
+
+
+def test_titles_state_the_quantity_of_both_runs():
+    assert [chart.title for chart in charts(sample_results())] == [
+        "Size of new buffers: 32.0 KiB (debloating off), 4.88 KiB (debloating on)",
+        "Records in flight last for: 5.10 s (debloating off), 1.02 s (debloating on)",
+        "Start delay and alignment: 400 ms + 600 ms (debloating off), 80 ms + 120 ms (debloating on)",
+        "Queued bytes that wait at the senders: 61 % (debloating off), 61 % (debloating on)",
+    ]
+
+
+def test_titles_of_one_run_do_not_name_it():
+    titles = [chart.title for chart in charts({"sample": sample_result(debloated=True)})]
+
+    assert titles[0] == "Size of new buffers: 4.88 KiB"
+
+
+def test_runs_share_their_scales():
+    for chart in charts(sample_results()):
+        assert "resolve" not in chart.spec
+        assert "column" in chart.spec["facet"]
+
+
+def test_a_run_without_debloating_needs_no_picture_of_buffer_sizes():
+    assert [chart.name for chart in charts({"sample": sample_result(debloated=False)})] == NAMES[1:]
+
+
+def test_buffer_sizes_are_the_results():
+    rows = chart_data.buffer_sizes(sample_results())
+
+    on = [row for row in rows if row["run"] == "debloating on"]
+    off = [row for row in rows if row["run"] == "debloating off"]
+    assert {row["kib"] for row in off} == {32.0}
+    assert {row["subtask"] for row in off} == {chart_data.FIXED}
+    assert [row["kib"] for row in on if row["subtask"] == "subtask 0"][-1] == round(5000 / 1024, 2)
+    assert {row["subtask"] for row in on} == {f"subtask {index}" for index in range(SUBTASKS)}
+
+
+def test_in_flight_time_is_queued_bytes_over_throughput():
+    rows = chart_data.in_flight({"on": sample_result(debloated=True)})
+
+    first = {row["place"]: row["s"] for row in rows if row["t"] == 0}
+    assert first == {chart_data.SENDERS: 0.62, chart_data.RECEIVERS: 0.4}
+
+
+def test_checkpoint_parts_stack_up_to_the_wait():
+    rows = chart_data.checkpoint_parts({"on": sample_result(debloated=True)})
+
+    bar = [row for row in rows if row["id"] == 1 and row["subtask"] == "consumer 0"]
+    assert [(row["part"], row["from_s"], row["to_s"]) for row in bar] == [
+        (chart_data.START_DELAY, 0.0, 0.08),
+        (chart_data.ALIGNMENT, 0.08, 0.2),
+    ]
+    assert all(row["t"] < row["until"] < row["t"] + 2 for row in rows)
+
+
+def test_checkpoints_that_failed_are_not_drawn():
+    result = sample_result(debloated=True)
+    failed = msgspec.structs.replace(result.checkpoints[0], status="FAILED", duration_ms=None)
+    result = msgspec.structs.replace(result, checkpoints=[failed, *result.checkpoints[1:]])
+
+    assert {row["id"] for row in chart_data.checkpoint_parts({"on": result})} == set(range(2, 11))
+
+
+def test_queues_are_those_of_senders_and_receivers():
+    rows = chart_data.queue_lengths({"on": sample_result(debloated=True)})
+
+    assert {row["place"] for row in rows} == {"flights, sending", "consumer, receiving"}
+    assert {row["buffers"] for row in rows if row["t"] == 0 and row["place"] == "flights, sending"} == {
+        14,
+        15,
+        3,
+    }
+
+
+def test_nothing_measured_gives_no_picture():
+    result = sample_result(debloated=True, checkpoints=False)
+    bare = {"on": msgspec.structs.replace(result, series=[])}
+
+    assert checkpoint_time({"on": result}) is None
+    assert in_flight_time(bare) is None
+    assert queue_length(bare) is None
+    assert charts(bare) == []
+
+
+def test_what_a_picture_holds_is_bounded():
+    wide = Series(
+        vertex="consumer",
+        t=[float(t) for t in range(10_000)],
+        inputQueueLength=[[1] * 10_000] * 100,
+    )
+    result = msgspec.structs.replace(sample_result(debloated=True), series=[wide])
+
+    rows = chart_data.queue_lengths({"on": result})
+
+    assert len({row["subtask"] for row in rows}) == MAX_SUBTASKS
+    assert len(rows) <= MAX_SUBTASKS * (MAX_SAMPLES + 1)
+    assert max(row["t"] for row in rows) > 9_900
+
+
+@pytest.mark.parametrize("results", [sample_results(), {"sample": sample_result(debloated=True)}])
+def test_pngs_have_the_size_of_their_panels(results):
+    for chart in charts(results):
+        png = to_png(chart, scale=1)
+        width, height = struct.unpack(">II", png[16:24])
+        assert png.startswith(b"\x89PNG")
+        assert 2 * PANEL_WIDTH < width < 2 * PANEL_WIDTH + 150
+        assert 250 < height < 700
+
+
+def test_colours_differ_and_suffice():
+    assert len(set(PALETTE)) == len(PALETTE) == MAX_SUBTASKS

@@ -1,0 +1,298 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from integration import cli
+from integration.cli import main
+from integration.load import load_result
+from netstack import from_json
+
+ROOT = Path(__file__).parents[2]
+REFERENCES = ROOT / "tests/data/flink-reference"
+COMMAND = [sys.executable, "-m", "integration"]
+
+SHORT = """\
+name = "short"
+duration = "8 s"
+warmup = "2 s"
+
+[flink]
+"execution.checkpointing.interval" = "1 s"
+
+[[vertices]]
+name = "source"
+source = { record_bytes = 1000 }
+
+[[vertices]]
+name = "stage1"
+service = "1 ms"
+
+[[edges]]
+from = "source"
+to = "stage1"
+"""
+
+ENDLESS = SHORT.replace('"8 s"', '"100000 s"')
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "short.toml"
+    path.write_text(SHORT)
+    return path
+
+
+@pytest.fixture
+def result(scenario, tmp_path, capsys):
+    """The file of a result of the scenario."""
+    assert main(["run", str(scenario), "--json"]) == 0
+    path = tmp_path / "results" / "short.json"
+    path.parent.mkdir()
+    path.write_text(capsys.readouterr().out)
+    return path
+
+
+def test_run_prints_a_summary_of_80_columns(scenario, capsys):
+    assert main(["run", str(scenario)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for text in (
+        "short",
+        "seed 1",
+        "virtual clock",
+        "2-8 s",
+        "start delay",
+        "rec/s",
+        "source",
+        "stage1",
+        "buffers",
+    ):
+        assert text in out
+
+
+def test_json_prints_the_document_alone(scenario):
+    process = subprocess.run(
+        [*COMMAND, "run", str(scenario), "--json"], cwd=ROOT, capture_output=True, check=True
+    )
+    result = from_json(process.stdout)
+    assert process.stdout.count(b"\n") == 1
+    assert (result.scenario["name"], result.seed, result.clock) == ("short", 1, "virtual")
+    assert result.work.buffers > 0
+    assert result.steady[0].end_to_end_ms is not None
+
+
+def test_a_seed_takes_the_place_of_the_scenarios(scenario, capsys):
+    assert main(["run", str(scenario), "--json", "--seed", "7"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["seed"], document["scenario"]["seed"]) == (7, 7)
+
+
+def test_out_holds_a_page_its_pictures_and_the_document(scenario, tmp_path, capsys):
+    out = tmp_path / "deep" / "out"
+    assert main(["run", str(scenario), "--out", str(out)]) == 0
+    assert capsys.readouterr().err == f"wrote {out / 'report.html'}\n"
+    assert {path.suffix for path in out.iterdir()} == {".json", ".html", ".png"}
+    assert load_result(out / "short.json").seed == 1
+
+
+def test_a_result_runs_again_to_the_same(result, capsys):
+    first = load_result(result)
+    assert main(["run", str(result), "--json"]) == 0
+    again = from_json(capsys.readouterr().out)
+    assert again == msgspec.structs.replace(first, wall_seconds=again.wall_seconds)
+
+
+def test_real_time_says_so(tmp_path, capsys):
+    path = tmp_path / "short.toml"
+    path.write_text(SHORT.replace('"8 s"', '"0.3 s"').replace('"2 s"', '"0 s"'))
+    assert main(["run", str(path), "--json", "--real-time"]) == 0
+    result = from_json(capsys.readouterr().out)
+    assert result.clock == "real"
+    assert result.wall_seconds >= 0.3
+
+
+def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
+    scenario.write_text(
+        SHORT.replace("[flink]", '[flink]\n"taskmanager.network.memory.buffers-per-channel" = 3')
+    )
+    assert main(["run", str(scenario), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "buffers-per-channel: takes effect here, but a real Flink 2 ignores it" in captured.err
+    from_json(captured.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "FILE"),
+        (["run", "nothing.toml"], "nothing.toml: there is no such file"),
+        (["run", "{scenario}", "--jsn"], "--json"),
+        (["run", "{scenario}", "--seed", "x"], "--seed"),
+        (["run", "{scenario}", "--seed", "-1"], "short.toml: seed: is -1"),
+        (["run", "{scenario}", "--out", "{scenario}"], "short.toml: no folder can be made there"),
+        (["rn"], "Did you mean"),
+        (["compare", "{scenario}"], "last the reference"),
+        (["compare", "{scenario}", "nothing.json"], "nothing.json: there is no such file"),
+        (["compare", "{scenario}", "{scenario}"], "is not valid"),
+        (["compare", "{scenario}", "{references}"], "short.json: there is no such file"),
+        (["compare", "{scenario}", "{folder}", "--seeds", "0"], "--seeds is 0"),
+        (["compare", "{folder}/none", "{references}"], "none: there is no such file"),
+        (["compare", "{references}/README.md", "{references}"], "README.md"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr_and_status_2(scenario, capsys, arguments, message):
+    places = {"scenario": scenario, "references": REFERENCES, "folder": scenario.parent}
+    assert main([argument.format(**places) for argument in arguments]) == cli.MISTAKE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
+def test_a_mistake_in_a_scenario_is_named_with_file_and_key(scenario, capsys):
+    scenario.write_text(SHORT.replace("service", "servise"))
+    assert main(["run", str(scenario)]) == cli.MISTAKE
+    expected = f"{scenario}: vertices.stage1.servise: is no key of this table; did you mean 'service'?\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize("name", ["2x2_200KBs_unaligned", "4x4_1MBs_skewed_sources_at_least_once"])
+def test_other_kinds_of_checkpoints_are_refused(name, capsys):
+    assert main(["run", str(REFERENCES / f"{name}.toml")]) == cli.MISTAKE
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "is not supported yet; this version runs exactly-once aligned checkpoints" in err
+
+
+def test_too_little_memory_is_one_line(scenario, capsys):
+    scenario.write_text(SHORT.replace("[flink]", '[flink]\n"taskmanager.memory.network.max" = "64 kb"'))
+    assert main(["run", str(scenario)]) == cli.MISTAKE
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "taskmanager.memory.network.max" in err
+
+
+def test_the_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("netstack")
+
+
+def test_help_names_the_commands(capsys):
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(command in out for command in ("compare", "demo", "run"))
+
+
+def interrupted(arguments: list[str], when_stderr_has: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a command until it says something on stderr, interrupt it, and wait for its end."""
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert when_stderr_has in first
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+NOTICED = ENDLESS.replace("[flink]", '[flink]\n"taskmanager.network.memory.buffers-per-channel" = 3')
+"""A line about an option comes first, so that a test knows when the run begins."""
+
+
+def test_ctrl_c_ends_a_run_with_one_line(scenario):
+    scenario.write_text(NOTICED)
+    process = interrupted(["run", str(scenario)], b"ignores it")
+    assert (process.returncode, process.stdout, process.stderr) == (
+        cli.INTERRUPTED,
+        b"",
+        b"netstack: stopped\n",
+    )
+
+
+def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
+    scenario.write_text(NOTICED)
+    (tmp_path / "short.json").write_text('{"steady": [], "checkpoints": []}')
+    process = interrupted(["compare", str(scenario), str(tmp_path)], b"ignores it")
+    assert (process.returncode, process.stdout, process.stderr) == (
+        cli.INTERRUPTED,
+        b"",
+        b"netstack: stopped\n",
+    )
+
+
+def test_a_reader_that_goes_away_is_no_traceback(scenario):
+    with subprocess.Popen(
+        [*COMMAND, "run", str(scenario), "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait() == cli.BROKEN_PIPE
+
+
+def flinks(result: Path, **changes: float) -> Path:
+    """A reference with the numbers of a result, some of them changed."""
+    document = json.loads(result.read_bytes())
+    document["steady"][0].update(changes)
+    folder = result.parent / "reference"
+    folder.mkdir(exist_ok=True)
+    (folder / "short.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_a_result_equals_itself(result, capsys):
+    assert main(["compare", str(result), str(flinks(result))]) == 0
+    out = capsys.readouterr().out
+    assert "OUTSIDE" not in out
+    assert "are inside the tolerance" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_number_outside_gives_status_1(result, capsys):
+    assert main(["compare", str(result), str(flinks(result, end_to_end_ms=1e6) / "short.json")]) == 1
+    assert "OUTSIDE" in capsys.readouterr().out
+
+
+def test_a_scenario_is_run_with_several_seeds_in_order(scenario, result, tmp_path, capsys):
+    out = tmp_path / "out"
+    table = tmp_path / "deep" / "table.md"
+    arguments = ["compare", str(scenario), str(flinks(result)), "--seeds", "3", "--json", "--out", str(out)]
+    assert main([*arguments, "--markdown", str(table)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "netstack.comparison/1"
+    assert document["ok"]
+    assert [comparison["seeds"] for comparison in document["comparisons"]] == [[1, 2, 3]]
+    assert json.loads((out / "comparison.json").read_bytes()) == document
+    assert table.read_bytes() == (out / "comparison.md").read_bytes()
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == document
+
+
+def test_a_folder_stands_for_the_scenarios_in_it(scenario, result, capsys):
+    unaligned = SHORT.replace("[flink]", '[flink]\n"execution.checkpointing.unaligned.enabled" = true')
+    (scenario.parent / "unaligned.toml").write_text(unaligned)
+    assert main(["compare", str(scenario.parent), str(flinks(result)), "--seeds", "1"]) == 0
+    captured = capsys.readouterr()
+    assert "unaligned.toml: left out: " in captured.err
+    assert "of 1 scenario are inside" in captured.out
+
+
+def test_a_reference_of_another_job_is_named(result, capsys):
+    reference = REFERENCES / "2x2_1MBs_off.json"
+    assert main(["compare", str(result), str(reference)]) == cli.MISTAKE
+    err = capsys.readouterr().err
+    assert err.startswith(f"{result}: the windows differ: 2-8 s here, 16-46 s in the reference")
+    assert err.count("\n") == 1

