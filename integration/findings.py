@@ -125,7 +125,7 @@ def queued_bytes(result: Result, field: str) -> list[int]:
 
 
 def bytes_per_s(result: Result) -> list[float | None]:
-    """Return the bytes that the last vertices take in per second, around each sample; None where that is 0."""
+    """Return the bytes that the last vertices take in per second, at each sample; None where that is 0."""
     found = find(result)
     record_bytes = quotient(found.bytes_per_s, found.records_per_s)
     readers, writers = edge_ends(result)

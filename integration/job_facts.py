@@ -103,5 +103,5 @@ def _checkpoints(options: dict[str, Any]) -> str:
 
 
 def _measured(result: Result) -> str:
-    steady = result.steady[-1]
-    return f"from {steady.from_s:g} s to {steady.to_s:g} s of emulated time"
+    windows = [f"{steady.from_s:g} to {steady.to_s:g} s" for steady in result.steady]
+    return f"{', '.join(windows)} of emulated time"

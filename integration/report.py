@@ -81,6 +81,7 @@ def render(
         charts=pictures,
         subtasks={run: subtask_rows(result) for run, result in results.items()},
         subtask_columns=SUBTASK_COLUMNS,
+        several_windows=any(len(result.steady) > 1 for result in runs),
         obtained={run: how_obtained(result, command) for run, result in results.items()},
         scenarios={run: _pretty(result.scenario) for run, result in results.items()},
         specs=[_drawing(chart, len(results)) for chart in pictures],

@@ -12,6 +12,7 @@ SOURCE, CONSUMER = "flights", "consumer"
 SUBTASKS = 4
 SECONDS = 20
 WARMUP = 8
+SHARES = (1.0, 0.5, 0.25, 0.25)
 
 
 def sample_result(*, debloated: bool, checkpoints: bool = True, rate: float = 1000.0) -> Result:
@@ -119,8 +120,8 @@ def _steady(debloated: bool, slow: float, checkpoints: int, rate: float) -> Stea
                 parallelism=SUBTASKS,
                 start_delay_ms_max_subtask=80 * slow if known else None,
                 alignment_ms_max_subtask=120 * slow if known else None,
-                records_in_per_s=[rate, rate / 2, rate / 4, rate / 4],
-                bytes_in_per_s=[100 * rate, 50 * rate, 25 * rate, 25 * rate],
+                records_in_per_s=[share * rate for share in SHARES],
+                bytes_in_per_s=[100 * share * rate for share in SHARES],
                 debloatedBufferSize=[5000, 6000, 8000, 7000] if debloated else [None] * SUBTASKS,
             ),
         ],
@@ -132,7 +133,7 @@ def _times() -> list[float]:
 
 
 def _counts(rate: float) -> list[list[int]]:
-    return [[int(rate / (1 + subtask) * t) for t in _times()] for subtask in range(SUBTASKS)]
+    return [[int(share * rate * t) for t in _times()] for share in SHARES]
 
 
 def _levels(levels: list[int], slow: float) -> list[list[int]]:

@@ -75,6 +75,29 @@ def test_in_flight_time_is_queued_bytes_over_throughput():
     assert first == {chart_data.SENDERS: 0.62, chart_data.RECEIVERS: 0.4}
 
 
+def test_in_flight_time_follows_the_throughput():
+    result = sample_result(debloated=True)
+    source, consumer = result.series
+    halved = [[*counts[:11], *(counts[10] + (n - counts[10]) // 2 for n in counts[11:])]
+              for counts in consumer.numRecordsIn]  # fmt: skip
+    series = [source, msgspec.structs.replace(consumer, numRecordsIn=halved)]
+
+    rows = chart_data.in_flight({"on": msgspec.structs.replace(result, series=series)})
+
+    last = {row["place"]: row["s"] for row in rows if row["t"] == 20}
+    assert last == {chart_data.SENDERS: 1.24, chart_data.RECEIVERS: 0.8}
+
+
+def test_windows_are_marked_and_named():
+    result = sample_result(debloated=True)
+    early = msgspec.structs.replace(result.steady[0], from_s=0, to_s=6)
+    phased = {"sample": msgspec.structs.replace(result, steady=[early, *result.steady])}
+
+    assert chart_data.window_edges({"sample": result}) == [8]
+    assert chart_data.window_edges(phased) == [6, 8]
+    assert charts(phased)[0].title == "Size of new buffers: 4.88 KiB (0 to 6 s), 4.88 KiB (8 to 20 s)"
+
+
 def test_checkpoint_parts_stack_up_to_the_wait():
     rows = chart_data.checkpoint_parts({"on": sample_result(debloated=True)})
 

@@ -219,7 +219,7 @@ def test_facts_say_what_the_job_is():
         "2 subtasks at 100 records/s",
         "Service": "400 us a record",
         "Checkpoints": "every 2 s, exactly once, aligned",
-        "Measured": "from 8 s to 20 s of emulated time",
+        "Measured": "8 to 20 s of emulated time",
     }
 
 

@@ -2,6 +2,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 
 from integration.output import OutputError
@@ -152,6 +153,19 @@ def test_report_on_one_run(tmp_path):
     page = Page(files[0].read_text(encoding="utf-8"))
     assert page.texts.count("sample") == 2  # the title and the heading
     assert "1.01\xa0s" in page.cells
+
+
+def test_every_window_has_its_sentence(tmp_path):
+    result = sample_result(debloated=True)
+    early = msgspec.structs.replace(result.steady[0], from_s=0, to_s=6, end_to_end_ms=450)
+    phased = msgspec.structs.replace(result, steady=[early, *result.steady])
+
+    page, *_ = write_report(tmp_path, {"sample": phased})
+
+    text = " ".join(Page(page.read_text(encoding="utf-8")).texts).replace("\xa0", " ")
+    assert "0 to 6 s: A checkpoint took 450 ms" in text
+    assert "8 to 20 s: A checkpoint took 206 ms" in text
+    assert "Subtasks in the last window" in text
 
 
 def test_report_that_cannot_be_written_is_one_line(tmp_path):
