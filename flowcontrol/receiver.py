@@ -5,7 +5,7 @@ The table below is the whole life of a channel; an input without an entry breaks
     OPEN     -- data, event --> OPEN       sequence number + 1, data costs a credit
     OPEN     -- blocking event --> BLOCKED the sender stays silent until it is resumed
     BLOCKED  -- resume --> OPEN
-    any      -- release --> RELEASED       late messages are dropped
+    any      -- release --> RELEASED       nothing is accepted any more
 
 Who provides the buffers is the business of `buffers`; the rules are those of Flink's RemoteInputChannel.
 """

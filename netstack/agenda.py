@@ -159,12 +159,15 @@ class Agenda:
     def _step(self, routine: Routine) -> None:
         self.current = routine
         try:
-            routine.send(None)
+            foreign = routine.send(None)
         except StopIteration:
             del self._routines[routine]
         except BaseException:
             self._routines.pop(routine, None)
             raise
+        else:
+            if foreign is not None:
+                raise TypeError(f"a routine waits for {foreign!r}, and not on the agenda")
 
 
 @types.coroutine
