@@ -14,8 +14,8 @@ Task threads do not touch the network themselves, they notify the thread that do
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from buffers import PipelinedSubpartition
 from flowcontrol import (
     AddCredit,
     BacklogAnnouncement,
@@ -30,13 +30,9 @@ from flowcontrol import (
 
 from .agenda import Agenda
 from .config import CostModel
+from .input_channel import RemoteInputChannel
 from .link import Link
 from .randomness import Randomness
-
-if TYPE_CHECKING:
-    from buffers import PipelinedSubpartition
-
-    from .input_channel import RemoteInputChannel
 
 
 class Notifier:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from buffers import (
     BufferSlice,
@@ -22,18 +22,39 @@ from flowcontrol import (
     BufferResponse,
     ChannelReceiver,
     LocalProtocolError,
+    Message,
     NewBufferSize,
     PartitionRequest,
     ReceiverState,
     ResumeConsumption,
 )
 
-if TYPE_CHECKING:
-    from .connection import ConsumerEnd
-    from .gate import InputGate
-
 InputBuffer = ReceivedBuffer | BufferSlice
 """A data buffer as a task reads it."""
+
+
+class Reader(Protocol):
+    """What a channel tells of its data: its gate."""
+
+    def data_arrived(self, channel: InputChannel) -> None:
+        """`channel` has something to poll."""
+        ...
+
+
+class Uplink(Protocol):
+    """What a channel asks its producer through: the consuming end of a connection."""
+
+    def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
+        """Request the subpartition of `channel`."""
+        ...
+
+    def credit_available(self, channel: RemoteInputChannel) -> None:
+        """`channel` has credit to announce."""
+        ...
+
+    def send(self, message: Message) -> None:
+        """Send anything else."""
+        ...
 
 
 class RemoteInputChannel:
@@ -59,10 +80,10 @@ class RemoteInputChannel:
 
     def __init__(
         self,
-        gate: InputGate,
+        gate: Reader,
         index: int,
         identity: int,
-        connection: ConsumerEnd,
+        connection: Uplink,
         exclusive: Sequence[MemorySegment],
         floating: LocalBufferPool,
     ) -> None:
@@ -187,9 +208,7 @@ class LocalInputChannel:
 
     is_remote = False
 
-    def __init__(
-        self, gate: InputGate, index: int, identity: int, subpartition: PipelinedSubpartition
-    ) -> None:
+    def __init__(self, gate: Reader, index: int, identity: int, subpartition: PipelinedSubpartition) -> None:
         self.gate = gate
         self.index = index
         self.identity = identity
