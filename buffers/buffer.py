@@ -13,6 +13,7 @@ BufferBuilder and BufferConsumer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -127,26 +128,34 @@ class BufferBuilder:
             self._recycler.recycle(self.segment, self._subpartition)
 
 
+_FEW = 10
+"""Up to here, copying records one by one is quicker than setting numpy up for all of them."""
+
+
 def _copy_records(block: RecordBlock, indices: list[int], segment: MemorySegment, start: int) -> None:
     """Copy records, in the order of `indices`, into `segment` from byte `start` on."""
-    count = len(indices)
-    stride = block.stride
-    if count < 3 or not stride:
-        memory = segment.memory
-        for index in indices:
-            record = block.encoded(index)
-            end = start + len(record)
-            memory[start:end] = record
-            start = end
-        return
-    first, last = indices[0], indices[-1]
-    step = indices[1] - first
-    rows = block.data.reshape(-1, stride)
-    target = segment.array[start : start + count * stride].reshape(count, stride)
-    if step > 0 and last - first == step * (count - 1) and indices == list(range(first, last + 1, step)):
-        target[:] = rows[first : last + 1 : step]
+    count, stride = len(indices), block.stride
+    if not stride:
+        _copy_one_by_one(map(block.encoded, indices), segment.memory, start)
+    elif count <= _FEW:
+        memory = block.memory
+        rows = [memory[index * stride : (index + 1) * stride] for index in indices]
+        _copy_one_by_one(rows, segment.memory, start)
     else:
-        np.take(rows, indices, axis=0, out=target, mode="clip")
+        first, step = indices[0], indices[1] - indices[0]
+        matrix = block.data.reshape(-1, stride)
+        target = segment.array[start : start + count * stride].reshape(count, stride)
+        if step > 0 and indices == list(range(first, first + step * count, step)):
+            target[:] = matrix[first : indices[-1] + 1 : step]
+        else:
+            np.take(matrix, indices, axis=0, out=target, mode="clip")
+
+
+def _copy_one_by_one(records: Iterable[memoryview], memory: memoryview, start: int) -> None:
+    for record in records:
+        end = start + len(record)
+        memory[start:end] = record
+        start = end
 
 
 class BufferSlice:

@@ -35,11 +35,12 @@ _LONG_RECORD = 256  # from here on, a copy for each record is cheaper than a mas
 class RecordBlock:
     """An immutable run of encoded records that lie back to back.
 
-    `nbytes`: bytes of all records. `stride`: the length of each record in bytes if they are known to be
-    equal; else 0, and 0 for an empty block. Both, and all sizes and positions, count the headers.
+    `memory`: begins with the records; there may be more behind them. `nbytes`: bytes of all records.
+    `stride`: the length of each record in bytes if they are known to be equal; else 0, and 0 for an empty
+    block. Both, and all sizes and positions, count the headers.
     """
 
-    __slots__ = ("_bounds", "_count", "_data", "_memory", "_offsets", "nbytes", "stride")
+    __slots__ = ("_bounds", "_count", "_data", "_offsets", "memory", "nbytes", "stride")
 
     def __init__(
         self, memory: memoryview | bytes, nbytes: int, count: int, stride: int, offsets: Offsets | None = None
@@ -48,7 +49,7 @@ class RecordBlock:
         self.nbytes = nbytes
         self.stride = stride
         self._count = count
-        self._memory = memoryview(memory)
+        self.memory = memoryview(memory)
         self._offsets = offsets
         self._bounds: list[int] | None = None
         self._data: Bytes | None = None
@@ -146,7 +147,7 @@ class RecordBlock:
     def data(self) -> Bytes:
         """The encoded records: uint8, 1-D, contiguous, read-only."""
         if self._data is None:
-            self._data = np.frombuffer(self._memory[: self.nbytes], dtype=np.uint8)
+            self._data = np.frombuffer(self.memory[: self.nbytes], dtype=np.uint8)
         return self._data
 
     @property
@@ -189,16 +190,16 @@ class RecordBlock:
     def encoded(self, index: int) -> memoryview:
         """Record `index` with its header."""
         start, end = self._range(index)
-        return self._memory[start:end]
+        return self.memory[start:end]
 
     def payload(self, index: int) -> memoryview:
         """Record `index` without its header."""
         start, end = self._range(index)
-        return self._memory[start + HEADER_BYTES : end]
+        return self.memory[start + HEADER_BYTES : end]
 
     def payloads(self) -> Iterator[memoryview]:
         """All records without their headers."""
-        memory = self._memory
+        memory = self.memory
         return (memory[start + HEADER_BYTES : end] for start, end in pairwise(self.offsets.tolist()))
 
     def size(self, index: int) -> int:
@@ -220,11 +221,11 @@ class RecordBlock:
         stop = max(start, stop)
         if self.stride:
             nbytes = (stop - start) * self.stride
-            memory = self._memory[start * self.stride :]
+            memory = self.memory[start * self.stride :]
             return RecordBlock(memory, nbytes, stop - start, self.stride if nbytes else 0)
         offsets = self.offsets[start : stop + 1]
         first, end = int(offsets[0]), int(offsets[-1])
-        return RecordBlock(self._memory[first:], end - first, stop - start, 0, offsets - first)
+        return RecordBlock(self.memory[first:], end - first, stop - start, 0, offsets - first)
 
     def take(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> RecordBlock:
         """A block of copies of the records `indices`, in that order."""
