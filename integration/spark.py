@@ -171,7 +171,7 @@ class SparkReader:
     It holds one batch of Arrow and `READ_ROWS` encoded rows at a time, however large the files are.
     """
 
-    __slots__ = ("_block", "_codec", "_files", "_position", "_repeat", "_slices")
+    __slots__ = ("_block", "_codec", "_files", "_position", "_repeat", "_repeated_whole", "_slices")
 
     def __init__(self, files: Sequence[Path], codec: RowCodec, repeat: bool) -> None:
         self._files = files
@@ -180,6 +180,7 @@ class SparkReader:
         self._slices = self._read_files()
         self._block: RecordBlock | None = None
         self._position = 0
+        self._repeated_whole = False  # an input of one block is encoded once and not read again
 
     def read(self, max_records: int) -> RecordBlock | None:
         """Return the next records, or None at the end of the last file.
@@ -188,10 +189,9 @@ class SparkReader:
             SourceError: The files are damaged, or a text is not UTF-8.
         """
         if self._block is None or self._position == len(self._block):
-            batch = next(self._slices, None)
-            if batch is None:
+            if not self._next_block():
                 return None
-            self._block, self._position = self._codec.encode(batch), 0
+            assert self._block is not None
         start = self._position
         self._position = min(start + max_records, len(self._block))
         return self._block[start : self._position]
@@ -201,12 +201,29 @@ class SparkReader:
         self._slices.close()
         self._block = None
 
+    def _next_block(self) -> bool:
+        """Encode the next rows; False at the end."""
+        batch = next(self._slices, None)
+        if batch is not None:
+            self._block = self._codec.encode(batch)
+        elif self._block is None or not self._repeated_whole:
+            return False
+        elif len(self._block) < READ_ROWS // 2:
+            self._block = RecordBlock.concat([self._block] * (READ_ROWS // len(self._block)))
+        self._position = 0
+        return True
+
     def _read_files(self) -> Generator[pa.RecordBatch, None, None]:
-        while self._files:
+        slices = 0
+        while slices != 1 or not self._repeat:
+            slices = 0
             for path in self._files:
-                yield from _read_file(path)
-            if not self._repeat:
+                for rows in _read_file(path):
+                    slices += 1
+                    yield rows
+            if not slices or not self._repeat:
                 return
+        self._repeated_whole = True
 
 
 def _read_file(path: Path) -> Iterator[pa.RecordBatch]:

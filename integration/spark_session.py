@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -76,7 +73,7 @@ def _is_running() -> bool:
 
 
 def _start(master: str) -> None:
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
     _require_java()
@@ -85,13 +82,23 @@ def _start(master: str) -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     conf = SparkConf().setMaster(master).setAll(list(SETTINGS.items()))
-    with tempfile.TemporaryFile() as log, _same_interrupt_handler():
+    # In a thread, for which Ctrl-C waits: Spark half started is a Java process that nobody ends. And Spark
+    # puts its own handler of Ctrl-C in the place of Python's in the main thread only.
+    with tempfile.TemporaryFile() as log, ThreadPoolExecutor(1) as thread:
         try:
-            if SparkContext._gateway is None:
-                _launch_java(conf, log)
-            SparkContext(conf=conf)
+            thread.submit(_start_session, conf, log).result()
         except Exception as error:
             raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
+
+
+def _start_session(conf: SparkConf, log: IO[bytes]) -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is None:
+        _launch_java(conf, log)
+    SparkContext(conf=conf)
+    SparkSession.builder.getOrCreate()
 
 
 def _launch_java(conf: SparkConf, log: IO[bytes]) -> None:
@@ -118,15 +125,3 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
         return f"this Java is too old. {_JAVA_HINT}"
     said = [line.strip() for line in chatter if line.strip() and not line.startswith("WARNING")]
     return f"{one_line(error)} ({said[0]})" if said and "JAVA_GATEWAY" in str(error) else one_line(error)
-
-
-@contextmanager
-def _same_interrupt_handler() -> Iterator[None]:
-    # Spark's handler would raise KeyboardInterrupt at any point of the event loop, which guards itself only
-    # against Python's own handler.
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)

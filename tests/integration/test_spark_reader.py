@@ -52,6 +52,20 @@ def test_reading_again_from_the_start(tmp_path: Path) -> None:
     assert reader.read(1) is None
 
 
+def test_a_tiny_input_is_read_once_and_repeated_from_memory(tmp_path: Path) -> None:
+    file = spooled(tmp_path / "a", [[7, 8]])
+    reader = SparkReader([file], RowCodec(SCHEMA), repeat=True)
+    assert numbers_of(reader, 3, 2) == [7, 8, 7, 8]
+    file.unlink()
+    assert numbers_of(reader, 2000, 20)[:2000] == [7, 8] * 1000
+
+
+@pytest.mark.parametrize("files", [[], [[]], [[], []]], ids=["no file", "one empty", "two empty"])
+def test_repeating_nothing_ends(tmp_path: Path, files: list[list[int]]) -> None:
+    paths = [spooled(tmp_path / str(number), [rows]) for number, rows in enumerate(files)]
+    assert SparkReader(paths, RowCodec(SCHEMA), repeat=True).read(1) is None
+
+
 def test_memory_is_bounded(tmp_path: Path) -> None:
     file = spooled(tmp_path / "a", [range(10_000)] * 10, filler="x" * 200)
     assert file.stat().st_size > 20_000_000
