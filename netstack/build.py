@@ -69,7 +69,9 @@ class JobBuilder:
             )
         for number, vertex in enumerate(scenario.vertices):
             make = self._sources(vertex) if vertex.source is not None else self._operators(vertex)
-            self.subtasks.append([make(number, index) for index in range(vertex.parallelism)])
+            self.subtasks.append([])  # filled one by one: if one fails, the others can be released
+            for index in range(vertex.parallelism):
+                self.subtasks[number].append(make(number, index))
         gates: dict[str, list[list[InputGate]]] = {
             vertex.name: [[] for _ in range(vertex.parallelism)] for vertex in scenario.vertices
         }

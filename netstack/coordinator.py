@@ -30,8 +30,16 @@ class Checkpoint:
         self.identity = identity
         self.triggered_at = triggered_at
         self.completed_at: float | None = None
+        self.failed = False
         self.awaited = {(subtask.vertex, subtask.index) for subtask in awaited}
         self.parts: dict[tuple[int, int], SubtaskCheckpoint] = {}
+
+    @property
+    def status(self) -> str:
+        """COMPLETED, FAILED or IN_PROGRESS."""
+        if self.failed:
+            return "FAILED"
+        return "IN_PROGRESS" if self.completed_at is None else "COMPLETED"
 
     @property
     def duration_s(self) -> float | None:
@@ -40,7 +48,7 @@ class Checkpoint:
 
 
 class CheckpointCoordinator:
-    """Triggers a checkpoint each `interval_s`, one at a time; `on_complete` is told of each complete one."""
+    """Triggers a checkpoint each `interval_s`, one at a time; `on_end` is told of each that has ended."""
 
     def __init__(
         self,
@@ -48,14 +56,14 @@ class CheckpointCoordinator:
         costs: CostModel,
         randomness: Randomness,
         interval_s: float | None,
-        on_complete: Callable[[Checkpoint], None],
+        on_end: Callable[[Checkpoint], None],
     ) -> None:
         self.pending: Checkpoint | None = None
         self._agenda = agenda
         self._costs = costs
         self._randomness = randomness
         self._interval = interval_s
-        self._on_complete = on_complete
+        self._on_end = on_end
         self._subtasks: list[Subtask] = []
         self._triggered = 0
         self._queued = False
@@ -121,8 +129,21 @@ class CheckpointCoordinator:
         if checkpoint.awaited:
             return
         checkpoint.completed_at = self._agenda.now
+        self._end(checkpoint)
+
+    def decline(self, checkpoint_id: int) -> None:
+        """A subtask has given a checkpoint up; the coordinator learns of it a little later and fails it."""
+        self._agenda.after(self._randomness.uniform(*self._costs.ack_s), self._declined, checkpoint_id)
+
+    def _declined(self, checkpoint_id: int) -> None:
+        checkpoint = self.pending
+        if checkpoint is not None and checkpoint.identity == checkpoint_id:
+            checkpoint.failed = True
+            self._end(checkpoint)
+
+    def _end(self, checkpoint: Checkpoint) -> None:
         self.pending = None
-        self._on_complete(checkpoint)
+        self._on_end(checkpoint)
         if self._queued:
             self._queued = False
             self._agenda.after(QUEUED_REQUEST_DELAY_S, self._trigger)

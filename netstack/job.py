@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 
 from .agenda import Agenda
@@ -48,8 +49,8 @@ class Job:
 
     async def run(self) -> None:
         """Run until the duration is over or every subtask has ended."""
-        self.builder.build()
         try:
+            self.builder.build()
             self._open()
             await self.agenda.run()
             if self.coordinator.pending is not None:
@@ -59,7 +60,7 @@ class Job:
 
     def _open(self) -> None:
         agenda = self.agenda
-        agenda.at(self.scenario.duration_s, agenda.stop)
+        agenda.at(self.scenario.duration_s, self._stop)
         agenda.at(0.0, self._sample)
         self._start_timers()
         self.coordinator.start(self.subtasks)
@@ -68,14 +69,17 @@ class Job:
         for subtask in self.subtasks:
             agenda.start(self._run_subtask(subtask))
 
+    def _stop(self) -> None:
+        self._sample()
+        self.agenda.stop()
+
     async def _run_subtask(self, subtask: Subtask) -> None:
         await subtask.run()
         subtask.ended = True
         self.coordinator.finished(subtask)
         self._running -= 1
         if self._running == 0:
-            self._sample()
-            self.agenda.stop()
+            self._stop()
 
     def _start_timers(self) -> None:
         """Flushers of all partitions and debloating timers of all tasks, each with a phase of its own."""
@@ -110,13 +114,12 @@ class Job:
         self.agenda.after(SAMPLE_INTERVAL_S, self._sample)
 
     def _record(self, checkpoint: Checkpoint) -> None:
-        status = "IN_PROGRESS" if checkpoint.completed_at is None else "COMPLETED"
         self.recorder.checkpoint(
             checkpoint.identity,
             checkpoint.triggered_at,
             checkpoint.parts,
             duration_s=checkpoint.duration_s,
-            status=status,
+            status=checkpoint.status,
         )
 
     @property
@@ -131,11 +134,13 @@ class Job:
         )
 
     def _release(self) -> None:
-        for manager in self.builder.task_managers.values():
-            for producer, _ in manager.connections.values():
-                producer.close()
-        for subtask in self.subtasks:
-            subtask.release()
+        """Give everything back, connections first; an error of one does not keep the others."""
+        with ExitStack() as stack:
+            for subtask in self.subtasks:
+                stack.callback(subtask.release)
+            for manager in self.builder.task_managers.values():
+                for producer, _ in manager.connections.values():
+                    stack.callback(producer.close)
 
     @property
     def leaked_segments(self) -> int:

@@ -78,9 +78,10 @@ class OperatorSubtask(Subtask):
     def post(self, mail: Mail) -> None:
         """Have `mail` handled between two records; within a buffer at the end of the current sleep."""
         ends = self._pause_ends
-        if ends:
-            self.agenda.at(ends[min(bisect_left(ends, self.agenda.now), len(ends) - 1)], mail)
-        else:
+        place = bisect_left(ends, self.agenda.now)
+        if place < len(ends) - 1:
+            self.agenda.at(ends[place], mail)
+        else:  # nothing to wake in the last sleep of a buffer: the mail is handled before the next poll
             super().post(mail)
 
     @property
@@ -142,7 +143,8 @@ class OperatorSubtask(Subtask):
         ends, counts = self._throttle.charge_all(len(block), start, self._record_cost)
         self._pause_ends, self._pause_records = ends, counts
         await agenda.sleep_until(ends[-1] if ends else start)
-        self._operator.process(block)
+        if len(block):
+            self._operator.process(block)
         self._records_in += len(block)
         self._pause_ends, self._pause_records = [], []
 
@@ -202,6 +204,7 @@ class OperatorSubtask(Subtask):
                 self._channels[action.channel].resume()
             elif isinstance(action, Abort):
                 self._broadcast(CancelCheckpointMarker(action.checkpoint_id))
+                self.environment.coordinator.decline(action.checkpoint_id)
         if report is not None:
             self.environment.coordinator.acknowledge(self, report)
 
@@ -260,7 +263,7 @@ class _Outbox:
         operator = subtask._operator
         self._ends: list[int] | None = None
         if operator.one_to_one:
-            self._block = operator.process(block)
+            self._block = operator.process(block) if len(block) else block
         else:
             parts = [operator.process(block[index : index + 1]) for index in range(len(block))]
             self._ends = list(accumulate(len(part) for part in parts))

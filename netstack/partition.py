@@ -117,7 +117,10 @@ class ResultPartition:
             return True
         channel, rest, begun = self._unwritten
         self._unwritten = None
-        return self._continue(channel, None, rest) if begun else self._write_record(channel, rest)
+        complete = self._continue(channel, None, rest) if begun else self._write_record(channel, rest)
+        if complete and self._flush_always:
+            self.flush()
+        return complete
 
     def _write_record(self, channel: int, record: memoryview) -> bool:
         """Write one record; False if it could not be completed."""

@@ -38,6 +38,7 @@ class SourceSubtask(Subtask):
         self._reader = reader
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = 0.0
+        self._timer = 0.0  # when the latest alarm goes off; mail must not set one more for the same record
         self._block: RecordBlock = NOTHING
         self._channels: list[list[int]] = []
         self._index = 0
@@ -99,7 +100,9 @@ class SourceSubtask(Subtask):
         due = self._next_due
         if self._period < MIN_PACE_S:
             due = max(due, agenda.now + MIN_PACE_S)
-        agenda.at(due, self._waiter.wake)
+        if self._timer <= agenda.now or due < self._timer:
+            self._timer = due
+            agenda.at(due, self._waiter.wake)
         await self._wait(Waiting.TIME)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:

@@ -49,6 +49,10 @@ class Coordinator(Protocol):
         """A subtask has taken its snapshot."""
         ...
 
+    def decline(self, checkpoint_id: int) -> None:
+        """A subtask has given a checkpoint up."""
+        ...
+
     def finished(self, subtask: Subtask) -> None:
         """A subtask has ended; no acknowledgement will come from it any more."""
         ...

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from buffers import InsufficientBuffers
+from buffers import InsufficientBuffers, RecordBlock
 from netstack import (
+    CollectionReader,
     CollectionSource,
     CostModel,
     Edge,
@@ -25,6 +26,7 @@ from netstack import (
     Vertex,
     emulate,
     flat_map,
+    map_blocks,
     map_records,
     run_job,
     sink,
@@ -444,3 +446,129 @@ def test_credit_and_pools_are_consistent_at_every_moment() -> None:
         return checks
 
     assert trio.run(main) > 500
+
+
+def test_an_aborted_checkpoint_has_failed_and_the_next_ones_go_on() -> None:
+    # Without checkpoints after finished tasks the end of one source aborts the checkpoint that is under way.
+    config = NetworkConfig(checkpoint_interval_s=0.5, checkpoints_after_tasks_finish=False)
+    short = SourceObject(source=CollectionSource([[bytes(1000)] * 500]))
+    endless = GeneratorSpec(record_bytes=1000, rates=(10.0,))
+    scenario = Scenario(
+        name="abort",
+        duration_s=20.0,
+        config=config,
+        vertices=(
+            Vertex(name="short", source=short),
+            Vertex(name="endless", source=endless),
+            Vertex(name="join", service=((0.0, 0.005),)),
+            Vertex(name="sink"),
+        ),
+        edges=(
+            Edge(source="short", target="join"),
+            Edge(source="endless", target="join"),
+            Edge(source="join", target="sink"),
+        ),
+    )
+    statuses = [checkpoint.status for checkpoint in emulate(scenario).checkpoints]
+    assert "IN_PROGRESS" not in statuses[:-1]
+    assert "FAILED" in statuses
+
+
+def test_mail_to_a_slow_source_leaves_no_timers_behind() -> None:
+    config = NetworkConfig(checkpoint_interval_s=0.05)
+    scenario = saturated(
+        duration_s=50.0,
+        config=config,
+        vertices=(
+            Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=1013, rates=(0.001,))),
+            Vertex(name="stage1", parallelism=2),
+        ),
+    )
+    longest = 0
+
+    async def main() -> None:
+        agenda = Agenda()
+
+        def look() -> None:
+            nonlocal longest
+            longest = max(longest, len(agenda))
+            agenda.after(0.5, look)
+
+        agenda.at(0.0, look)
+        await Job(scenario, agenda).run()
+
+    trio.run(main)
+    assert longest < 60
+
+
+def test_a_job_that_cannot_be_built_closes_its_readers() -> None:
+    closed: list[int] = []
+
+    class Closing(CollectionSource):
+        def open(self, subtask: int, parallelism: int) -> CollectionReader:
+            reader = super().open(subtask, parallelism)
+
+            class Reader:
+                read = reader.read
+
+                def close(self) -> None:
+                    closed.append(subtask)
+
+            return Reader()  # type: ignore[return-value]
+
+    scenario = saturated(config=NetworkConfig(network_memory_max_bytes=4 * 32768))
+    source = replace(scenario.vertices[0], source=SourceObject(source=Closing([[b"a"], [b"b"]])))
+    with pytest.raises(InsufficientBuffers):
+        emulate(replace(scenario, vertices=(source, scenario.vertices[1])))
+    assert sorted(closed) == [0, 1]
+
+
+def test_block_functions_are_never_given_an_empty_block() -> None:
+    seen: list[int] = []
+
+    def double(block: RecordBlock) -> RecordBlock:
+        seen.append(len(block))
+        return RecordBlock.from_matrix(block.data.reshape(-1, block.stride)[:, 4:])
+
+    out: list[bytes] = []
+    long = [bytes([number]) * 100_000 for number in range(8)]  # each longer than three buffers
+    scenario = Scenario(
+        name="blocks",
+        duration_s=60.0,
+        vertices=(
+            Vertex(name="source", source=SourceObject(source=CollectionSource([long]))),
+            Vertex(name="blocks", operator=map_blocks(double)),
+            Vertex(name="sink", operator=sink(out.append)),
+        ),
+        edges=(Edge(source="source", target="blocks"), Edge(source="blocks", target="sink")),
+    )
+    run(scenario)
+    assert out == long
+    assert sum(seen) == 8
+    assert min(seen) >= 1
+
+
+def test_a_record_longer_than_the_pool_is_flushed_whole_with_a_buffer_timeout_of_zero() -> None:
+    # 6 segments of 32 KiB in all: a record of 300 KB is written as the consumer frees them.
+    arrived: list[float] = []
+    agenda = Agenda()
+    long = SourceObject(source=CollectionSource([[bytes(300_000)] * 3]), rates=(1.0,))
+    config = NetworkConfig(
+        buffer_timeout_interval_s=0.0,
+        network_memory_max_bytes=6 * 32768,
+        exclusive_buffers_per_channel=1,
+        floating_buffers_per_gate=2,
+        max_overdraft_buffers_per_gate=0,
+    )
+    scenario = Scenario(
+        name="long records",
+        duration_s=10.0,
+        config=config,
+        vertices=(
+            Vertex(name="source", source=long),
+            Vertex(name="sink", operator=sink(lambda record: arrived.append(agenda.now))),
+        ),
+        edges=(Edge(source="source", target="sink"),),
+    )
+    trio.run(Job(scenario, agenda).run)
+    assert arrived == [pytest.approx(due, abs=0.1) for due in (0.0, 1.0, 2.0)]
