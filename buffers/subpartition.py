@@ -45,6 +45,8 @@ class PipelinedSubpartition:
     """A queue of buffers and events between one writer and one reader.
 
     `on_data` is called when the reader should look again; it is None while there is no reader.
+    `on_acknowledged` is called when the reader's task has processed all records, which `acknowledged` then
+    tells.
     Invariant: all but the last queued buffer are finished; `data_buffers` counts the queued ones
     that hold data.
     """
@@ -53,11 +55,13 @@ class PipelinedSubpartition:
         "_flush_requested",
         "_queue",
         "_sequence",
+        "acknowledged",
         "blocked",
         "buffer_size",
         "data_buffers",
         "finished",
         "index",
+        "on_acknowledged",
         "on_data",
         "receiver_exclusive",
         "released",
@@ -72,13 +76,15 @@ class PipelinedSubpartition:
         self.buffer_size = starting_size
         self.receiver_exclusive = receiver_exclusive
         self.on_data: Callable[[], None] | None = None
+        self.on_acknowledged: Callable[[], None] | None = None
+        self.acknowledged = False
         self.blocked = False
         self.finished = False
         self.released = False
         self.data_buffers = 0
         self.total_buffers = 0
         self.total_bytes = 0
-        self._queue: deque[BufferConsumer | EventConsumer] = deque(maxlen=None)
+        self._queue: deque[BufferConsumer | EventConsumer] = deque()
         self._flush_requested = False
         self._sequence = 0
 
@@ -186,6 +192,12 @@ class PipelinedSubpartition:
         if not self.blocked:
             raise RuntimeError(f"subpartition {self.index} is not blocked")
         self.blocked = False
+
+    def acknowledge_all_records(self) -> None:
+        """The reader's task has processed all records before the end of data."""
+        self.acknowledged = True
+        if self.on_acknowledged is not None:
+            self.on_acknowledged()
 
     def set_buffer_size(self, size: int) -> None:
         """Cap the size in bytes of buffers that are added from now on.

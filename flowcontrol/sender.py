@@ -25,6 +25,7 @@ from .credit import CreditLedger
 from .data_type import DataType
 from .errors import LocalProtocolError, RemoteProtocolError
 from .messages import (
+    AckAllUserRecordsProcessed,
     AddCredit,
     BacklogAnnouncement,
     BufferResponse,
@@ -35,8 +36,16 @@ from .messages import (
     ResumeConsumption,
 )
 
-_ReceiverMessage = AddCredit | ResumeConsumption | NewBufferSize | CancelPartitionRequest
-_FROM_RECEIVER = (AddCredit, ResumeConsumption, NewBufferSize, CancelPartitionRequest)
+_ReceiverMessage = (
+    AddCredit | ResumeConsumption | NewBufferSize | CancelPartitionRequest | AckAllUserRecordsProcessed
+)
+_FROM_RECEIVER = (
+    AddCredit,
+    ResumeConsumption,
+    NewBufferSize,
+    CancelPartitionRequest,
+    AckAllUserRecordsProcessed,
+)
 
 
 class SendBuffer(Protocol):
@@ -120,6 +129,10 @@ class SubpartitionView(Protocol):
 
     def set_buffer_size(self, size: int) -> None:
         """Cap the size of buffers added from now on, in bytes."""
+        ...
+
+    def acknowledge_all_records(self) -> None:
+        """The consumer has processed all records before the end of data."""
         ...
 
     def release(self) -> None:
@@ -245,6 +258,8 @@ class SendQueue:
                 self.data_available(sender)
             case NewBufferSize():
                 sender.view.set_buffer_size(message.size)
+            case AckAllUserRecordsProcessed():
+                sender.view.acknowledge_all_records()
             case CancelPartitionRequest():
                 self.cancel(sender)
 

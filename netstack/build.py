@@ -80,9 +80,7 @@ class JobBuilder:
         for number, vertex in enumerate(scenario.vertices):
             for subtask, own in zip(self.subtasks[number], gates[vertex.name], strict=True):
                 if isinstance(subtask, OperatorSubtask):
-                    subtask.connect(
-                        own, checkpoints_after_tasks_finish=self._config.checkpoints_after_tasks_finish
-                    )
+                    subtask.connect(own)
 
     def open_channels(self) -> None:
         """Let every channel ask for its subpartition."""
@@ -189,8 +187,11 @@ class JobBuilder:
         each = spec.exclusive_per_channel
         local = producer.manager == consumer.manager
         segments = [] if local else memory.request_unpooled(each * len(own))
+        producers = self.subtasks[self._scenario.vertices.index(producer)]
         for number, (source, subpartition) in enumerate(own):
+            subtask.upstream.append(producers[source])
             queue = partitions[source].subpartitions[subpartition]
+            queue.on_acknowledged = producers[source].consumer_acknowledged
             identity = len(self._subpartitions)
             self._subpartitions.append(queue)
             channel: RemoteInputChannel | LocalInputChannel

@@ -15,7 +15,6 @@ from flowcontrol import CheckpointBarrier
 from .agenda import Agenda
 from .config import CostModel
 from .randomness import Randomness
-from .source_subtask import SourceSubtask
 from .statistics import SubtaskCheckpoint
 from .subtask import Acknowledgement, Subtask
 
@@ -24,13 +23,16 @@ QUEUED_REQUEST_DELAY_S = 0.002
 
 
 class Checkpoint:
-    """One checkpoint: when it was triggered, who still owes an acknowledgement, and what has come."""
+    """One checkpoint: when and where it was triggered, who still owes an acknowledgement, what has come."""
 
-    def __init__(self, identity: int, triggered_at: float, awaited: Sequence[Subtask]) -> None:
+    def __init__(
+        self, identity: int, triggered_at: float, awaited: Sequence[Subtask], first: Sequence[Subtask]
+    ) -> None:
         self.identity = identity
         self.triggered_at = triggered_at
         self.completed_at: float | None = None
         self.failed = False
+        self.first = frozenset((subtask.vertex, subtask.index) for subtask in first)
         self.awaited = {(subtask.vertex, subtask.index) for subtask in awaited}
         self.parts: dict[tuple[int, int], SubtaskCheckpoint] = {}
 
@@ -48,7 +50,10 @@ class Checkpoint:
 
 
 class CheckpointCoordinator:
-    """Triggers a checkpoint each `interval_s`, one at a time; `on_end` is told of each that has ended."""
+    """Triggers a checkpoint each `interval_s`, one at a time; `on_end` is told of each that has ended.
+
+    Unless `after_tasks_finish`, none is triggered any more once a subtask has ended.
+    """
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class CheckpointCoordinator:
         costs: CostModel,
         randomness: Randomness,
         interval_s: float | None,
+        after_tasks_finish: bool,
         on_end: Callable[[Checkpoint], None],
     ) -> None:
         self.pending: Checkpoint | None = None
@@ -63,6 +69,7 @@ class CheckpointCoordinator:
         self._costs = costs
         self._randomness = randomness
         self._interval = interval_s
+        self._after_tasks_finish = after_tasks_finish
         self._on_end = on_end
         self._subtasks: list[Subtask] = []
         self._triggered = 0
@@ -84,16 +91,18 @@ class CheckpointCoordinator:
 
     def _trigger(self) -> None:
         running = [subtask for subtask in self._subtasks if not subtask.ended]
-        sources = [subtask for subtask in running if isinstance(subtask, SourceSubtask)]
-        if self.pending is not None or not sources:
+        complete = len(running) == len(self._subtasks)
+        if self.pending is not None or not running or not (complete or self._after_tasks_finish):
             return
+        # The sources, and later whoever has no upstream task left that could send a barrier.
+        first = [subtask for subtask in running if all(task.ended for task in subtask.upstream)]
         now = self._agenda.now
         self._triggered += 1
-        self.pending = checkpoint = Checkpoint(self._triggered, now, running)
+        self.pending = checkpoint = Checkpoint(self._triggered, now, running, first)
         barrier = CheckpointBarrier(checkpoint.identity, now)
         delay = self._randomness.uniform(*self._costs.trigger_s)
-        for source in sources:
-            self._agenda.after(delay, source.trigger_checkpoint, barrier)
+        for subtask in first:
+            self._agenda.after(delay, subtask.trigger_checkpoint, barrier)
             delay += self._costs.trigger_per_source_s
 
     def acknowledge(self, subtask: Subtask, report: Acknowledgement) -> None:
@@ -116,9 +125,18 @@ class CheckpointCoordinator:
         self._complete_if_all_came(checkpoint)
 
     def finished(self, subtask: Subtask) -> None:
-        """A subtask has ended: unless its acknowledgement is under way, none is waited for any more."""
-        if self.pending is not None:
-            self._agenda.after(self._costs.ack_s[1], self._forget, subtask, self.pending)
+        """A subtask has ended: no acknowledgement is waited for any more, unless it is under way.
+
+        One that should have sent the first barrier and did not fails the checkpoint.
+        """
+        checkpoint = self.pending
+        if checkpoint is None:
+            return
+        never_began = subtask.last_checkpoint < checkpoint.identity
+        if never_began and (subtask.vertex, subtask.index) in checkpoint.first:
+            self.decline(checkpoint.identity)
+        else:
+            self._agenda.after(self._costs.ack_s[1], self._forget, subtask, checkpoint)
 
     def _forget(self, subtask: Subtask, checkpoint: Checkpoint) -> None:
         checkpoint.awaited.discard((subtask.vertex, subtask.index))

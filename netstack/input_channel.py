@@ -19,6 +19,7 @@ from buffers import (
 from flowcontrol import (
     BLOCKING_TYPES,
     EVENT_TYPES,
+    AckAllUserRecordsProcessed,
     BufferResponse,
     ChannelReceiver,
     LocalProtocolError,
@@ -168,6 +169,10 @@ class RemoteInputChannel:
             raise LocalProtocolError(f"channel {self.identity} is released and wants no buffers")
         self._connection.send(NewBufferSize(self.identity, size))
 
+    def acknowledge_all_records(self) -> None:
+        """Tell the producer that its last record has been processed."""
+        self._connection.send(AckAllUserRecordsProcessed(self.identity))
+
     def take_credit(self) -> int:
         """All unannounced credit, which counts as announced from now on."""
         return self.receiver.credit.take()
@@ -240,6 +245,10 @@ class LocalInputChannel:
     def announce_buffer_size(self, size: int) -> None:
         """Cap the size of new buffers."""
         self._subpartition.set_buffer_size(size)
+
+    def acknowledge_all_records(self) -> None:
+        """Tell the producer that its last record has been processed."""
+        self._subpartition.acknowledge_all_records()
 
     @property
     def queue_length(self) -> int:

@@ -35,10 +35,24 @@ class Job:
         self._progress = progress
         randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self.coordinator = CheckpointCoordinator(
-            agenda, scenario.costs, randomness, scenario.config.checkpoint_interval_s, self._record
+            agenda,
+            scenario.costs,
+            randomness,
+            scenario.config.checkpoint_interval_s,
+            scenario.config.checkpoints_after_tasks_finish,
+            self._record,
         )
         self._randomness = randomness
-        self.builder = JobBuilder(scenario, Environment(agenda, scenario.costs, randomness, self.coordinator))
+        self.builder = JobBuilder(
+            scenario,
+            Environment(
+                agenda,
+                scenario.costs,
+                randomness,
+                self.coordinator,
+                scenario.config.checkpoints_after_tasks_finish,
+            ),
+        )
         self._running = 0
         self.recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
 
@@ -79,7 +93,9 @@ class Job:
         self.coordinator.finished(subtask)
         self._running -= 1
         if self._running == 0:
-            self._stop()
+            # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
+            grace = self.scenario.costs.ack_s[1] if self.coordinator.pending is not None else 0.0
+            self.agenda.after(grace, self._stop)
 
     def _start_timers(self) -> None:
         """Flushers of all partitions and debloating timers of all tasks, each with a phase of its own."""

@@ -12,6 +12,7 @@ from flowcontrol import (
     BarrierAligner,
     CancelCheckpointMarker,
     CheckpointBarrier,
+    EndOfData,
     EndOfPartition,
     Event,
     Resume,
@@ -55,19 +56,22 @@ class OperatorSubtask(Subtask):
         self._record_cost = costs.consumer_record_s
         self._gate_turn = 0
         self._open_channels = 0
+        self._channels_with_data = 0
+        self._requested: list[CheckpointBarrier] = []
         self._aligner: BarrierAligner
         self._channels: list[InputChannel] = []
         self._pause_ends: list[float] = []
         self._pause_records: list[int] = []
 
-    def connect(self, gates: list[InputGate], *, checkpoints_after_tasks_finish: bool) -> None:
+    def connect(self, gates: list[InputGate]) -> None:
         """Read from `gates`, whose channels are complete."""
         self.gates = gates
         self._channels = [channel for gate in gates for channel in gate.channels]
-        self._open_channels = len(self._channels)
+        self._open_channels = self._channels_with_data = len(self._channels)
         self._numbers = {id(channel): number for number, channel in enumerate(self._channels)}
         self._aligner = BarrierAligner(
-            self._open_channels, checkpoints_after_tasks_finish=checkpoints_after_tasks_finish
+            self._open_channels,
+            checkpoints_after_tasks_finish=self.environment.checkpoints_after_tasks_finish,
         )
 
     def data_arrived(self) -> None:
@@ -109,7 +113,9 @@ class OperatorSubtask(Subtask):
                     await self._handle_event(channel, decode_event(item.payload))
                 else:
                     await self._process(channel, item)  # type: ignore[arg-type]
-        await self._finish()
+        for barrier in self._requested:
+            self._start_checkpoint(barrier)
+        await self._end()
 
     def _poll(self) -> tuple[InputChannel, Item] | None:
         """The next item of the gate whose turn it is."""
@@ -195,6 +201,7 @@ class OperatorSubtask(Subtask):
             self._open_channels -= 1
             actions = self._aligner.end_of_partition(number, now)
         else:
+            await self._end_data(channel)
             actions = []
         report: Acknowledgement | None = None
         for action in actions:
@@ -213,10 +220,20 @@ class OperatorSubtask(Subtask):
         await self.agenda.sleep(sync)
         return Acknowledgement(trigger.barrier.checkpoint_id, trigger.metrics, sync)
 
-    async def _finish(self) -> None:
-        await self.emit_all(self._operator.finish())
-        self._broadcast(EndOfPartition())
-        self._finish_outputs()
+    async def _end_data(self, channel: InputChannel) -> None:
+        """All records of `channel` have been processed; after those of the last one, emit what is left."""
+        self._channels_with_data -= 1
+        if self._channels_with_data == 0:
+            await self.emit_all(self._operator.finish())
+            self._broadcast(EndOfData())
+        channel.acknowledge_all_records()
+
+    def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """The coordinator asks because all upstream tasks have ended; their last events come first."""
+        if self._open_channels:
+            self._requested.append(barrier)
+        else:
+            super()._start_checkpoint(barrier)
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""

@@ -212,6 +212,11 @@ class ResultPartition:
             subpartition.finish()
 
     @property
+    def acknowledged(self) -> bool:
+        """Whether every consumer has processed all records before the end of data."""
+        return all(subpartition.acknowledged for subpartition in self.subpartitions)
+
+    @property
     def buffers_out(self) -> int:
         """Buffers and events that were queued so far."""
         return sum(subpartition.total_buffers for subpartition in self.subpartitions)

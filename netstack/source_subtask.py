@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from buffers import RecordBlock
-from flowcontrol import AlignmentMetrics, CheckpointBarrier, EndOfPartition
+from flowcontrol import CheckpointBarrier, EndOfData
 
 from .operators import NOTHING
 from .source import SourceReader
-from .subtask import Acknowledgement, Environment, Subtask, Waiting
+from .subtask import Environment, Subtask, Waiting
 
 BATCH_RECORDS = 20
 """Records that a source emits before it looks for mail."""
@@ -59,8 +57,8 @@ class SourceSubtask(Subtask):
                 break
             else:
                 await self._emit_batch()
-        self._broadcast(EndOfPartition())
-        self._finish_outputs()
+        self._broadcast(EndOfData())
+        await self._end()
 
     def _read(self) -> bool:
         """Fetch the next block; False at the end of the input."""
@@ -105,17 +103,11 @@ class SourceSubtask(Subtask):
             agenda.at(due, self._waiter.wake)
         await self._wait(Waiting.TIME)
 
-    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Start checkpoint `barrier`: a request of the coordinator, handled as mail."""
-        self.post(partial(self._start_checkpoint, barrier))
-
-    def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        now = self.agenda.now
-        sync = self._forward_barrier(barrier)
-        self._working_until = max(self._working_until, now) + sync
-        metrics = AlignmentMetrics(max(0.0, now - barrier.timestamp), 0.0, 0)
-        report = Acknowledgement(barrier.checkpoint_id, metrics, sync)
-        self.agenda.after(sync, self.environment.coordinator.acknowledge, self, report)
+    def _forward_barrier(self, barrier: CheckpointBarrier) -> float:
+        """Send `barrier` on; the source emits nothing during the synchronous part of the snapshot."""
+        sync = super()._forward_barrier(barrier)
+        self._working_until = max(self._working_until, self.agenda.now) + sync
+        return sync
 
     def release(self) -> None:
         """Give all memory back and close the reader."""

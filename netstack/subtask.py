@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from buffers import RecordBlock
-from flowcontrol import AlignmentMetrics, CheckpointBarrier, Event
+from flowcontrol import AlignmentMetrics, CheckpointBarrier, EndOfPartition, Event
 
 from .agenda import Agenda, Waiter
 from .config import CostModel
@@ -31,6 +32,7 @@ class Waiting(Enum):
     NOTHING = "nothing"
     INPUT = "input"
     OUTPUT = "output"
+    CONSUMERS = "consumers"
     TIME = "time"
 
 
@@ -98,12 +100,14 @@ class Environment(NamedTuple):
     costs: CostModel
     randomness: Randomness
     coordinator: Coordinator
+    checkpoints_after_tasks_finish: bool = True
 
 
 class Subtask:
     """One parallel instance of a vertex.
 
     `vertex` and `index` say which. `outputs` are written in order; a record goes to each of them.
+    `upstream` are the subtasks it reads from. `last_checkpoint` is the latest whose barrier it has sent on.
     """
 
     def __init__(self, environment: Environment, vertex: int, index: int) -> None:
@@ -112,6 +116,8 @@ class Subtask:
         self.vertex = vertex
         self.index = index
         self.outputs: list[Output] = []
+        self.upstream: list[Subtask] = []
+        self.last_checkpoint = 0
         self.times = TimeAccount()
         self.ended = False
         self._mail: deque[Mail] = deque()
@@ -199,14 +205,44 @@ class Subtask:
         for output in self.outputs:
             output.partition.broadcast_event(event)
 
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """Start checkpoint `barrier`: a request of the coordinator, handled as mail."""
+        self.post(partial(self._start_checkpoint, barrier))
+
+    def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        now = self.agenda.now
+        sync = self._forward_barrier(barrier)
+        metrics = AlignmentMetrics(max(0.0, now - barrier.timestamp), 0.0, 0)
+        report = Acknowledgement(barrier.checkpoint_id, metrics, sync)
+        self.agenda.after(sync, self.environment.coordinator.acknowledge, self, report)
+
     def _forward_barrier(self, barrier: CheckpointBarrier) -> float:
         """Send `barrier` on; returns how long the synchronous part of the snapshot takes, in seconds."""
+        self.last_checkpoint = barrier.checkpoint_id
         self._broadcast(barrier)
         return self.environment.randomness.uniform(*self.environment.costs.sync_s)
 
-    def _finish_outputs(self) -> None:
+    async def _end(self) -> None:
+        """Wait until all consumers have processed all records, taking checkpoints meanwhile; then finish.
+
+        So that checkpoints go on while a job drains (FLIP-147).
+        """
+        if self.environment.checkpoints_after_tasks_finish:
+            while not self._acknowledged:
+                await self._wait(Waiting.CONSUMERS)
+                self._handle_mail()
+        self._broadcast(EndOfPartition())
         for output in self.outputs:
             output.partition.finish()
+
+    @property
+    def _acknowledged(self) -> bool:
+        return all(output.partition.acknowledged for output in self.outputs)
+
+    def consumer_acknowledged(self) -> None:
+        """A consumer has processed all records: go on if it was the last."""
+        if self._waiting is Waiting.CONSUMERS and self._acknowledged:
+            self._waiter.wake(self._wake_up * self._jitter())
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""

@@ -73,9 +73,13 @@ class FakeView:
         self.queue = deque(queue)
         self.blocked = False
         self.released = False
+        self.acknowledged = False
         self.sizes: list[int] = []
         self._treacherous = treacherous
         self._sequence = -1
+
+    def acknowledge_all_records(self) -> None:
+        self.acknowledged = True
 
     def poll(self) -> FakePolled | None:
         if self.blocked or not self.queue:
@@ -333,7 +337,7 @@ def test_what_may_come_too_early_or_too_late_is_ignored(message: Message) -> Non
         ResumeConsumption(9),
         ResumeConsumption(0),
         CloseRequest(),
-        AckAllUserRecordsProcessed(0),
+        AckAllUserRecordsProcessed(9),
         BacklogAnnouncement(0, 1),
         PartitionRequest(0, 2),
     ],
@@ -371,3 +375,9 @@ def test_closing_releases_every_channel() -> None:
     queue.close()
     assert [view.released for view in views] == [True] * 3
     assert drain(queue) == []
+
+
+def test_the_acknowledgement_of_all_records_reaches_the_subpartition() -> None:
+    queue, _, (view,) = opened([DATA], credit=2)
+    queue.handle(AckAllUserRecordsProcessed(0))
+    assert view.acknowledged
