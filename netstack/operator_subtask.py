@@ -10,6 +10,7 @@ from buffers import RecordBlock
 from flowcontrol import (
     Abort,
     BarrierAligner,
+    BarrierHandler,
     CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfData,
@@ -58,7 +59,7 @@ class OperatorSubtask(Subtask):
         self._open_channels = 0
         self._channels_with_data = 0
         self._requested: list[CheckpointBarrier] = []
-        self._aligner: BarrierAligner
+        self._aligner: BarrierHandler
         self._channels: list[InputChannel] = []
         self._pause_ends: list[float] = []
         self._pause_records: list[int] = []

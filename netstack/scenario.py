@@ -118,11 +118,6 @@ class Vertex:
         factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
         return tuple((at, cost * factor) for at, cost in self.service) or ((0.0, 0.0),)
 
-    def service_cost(self, subtask: int, now: float) -> float:
-        """Seconds that a record costs a subtask at a time."""
-        steps = self.service_steps(subtask)
-        return next((cost for at, cost in reversed(steps) if at <= now), steps[0][1])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:

@@ -212,15 +212,9 @@ def test_windows_are_the_phases_or_all_after_warmup():
 
 def test_cost_and_rate_are_those_of_the_subtask_and_the_time():
     vertex = Vertex(name="v", service=((0.0, 0.5), (30.0, 5.0)), service_skew=(1.0, 4.0))
-    assert [vertex.service_cost(subtask, now) for subtask in (0, 1, 2) for now in (0.0, 30.0)] == [
-        0.5,
-        5.0,
-        2.0,
-        20.0,
-        0.5,
-        5.0,
-    ]
-    assert Vertex(name="v").service_cost(0, 1.0) == 0.0
+    own, other = ((0.0, 0.5), (30.0, 5.0)), ((0.0, 2.0), (30.0, 20.0))
+    assert [vertex.service_steps(subtask) for subtask in range(3)] == [own, other, own]
+    assert Vertex(name="v").service_steps(0) == ((0.0, 0.0),)
     source = Vertex(name="s", source=GeneratorSpec(record_bytes=8, rates=(0.0, 100.0)))
     assert [source.rate(subtask) for subtask in range(3)] == [0.0, 100.0, 0.0]
 
