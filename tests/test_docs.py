@@ -44,13 +44,13 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert broken == []
 
 
-def test_modules_that_the_design_lists_exist() -> None:
+def test_the_design_lists_every_module() -> None:
     text = (ROOT / "docs/DESIGN.md").read_text("utf-8")
     for package in ("flowcontrol", "buffers", "netstack", "integration"):
         table = text.split(f"| `{package}/` | |\n", 1)[1].split("\n\n", 1)[0]
         listed = set(re.findall(r"`([\w/]+\.py)`", table))
         written = {path.name for path in (ROOT / package).glob("*.py")} - {"__init__.py"}
-        assert listed - written == set(), package
+        assert listed == written - {"__main__.py"}, package
 
 
 def test_the_design_lists_every_cost() -> None:
