@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from buffers import InsufficientBuffers
-from netstack import Scenario, ScenarioError, option_notices, scenario_problems, unsupported_features
+from netstack import (
+    Scenario,
+    ScenarioError,
+    SourceError,
+    option_notices,
+    scenario_problems,
+    unsupported_features,
+)
 
 from .load import load_scenario
 from .output import say, to_stderr
@@ -37,13 +44,13 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
     """Open the files that sources read, and put the scenario's name before what goes wrong then.
 
     Raises:
-        ScenarioError: it does not fit what the files hold, or its network memory does not suffice.
-        SourceError: a file cannot be read.
+        ScenarioError: a source cannot be read, the job does not fit what it holds, or its network memory
+            does not suffice.
     """
     try:
         with _read_by_spark(scenario) as ready:
             yield ready
-    except InsufficientBuffers as error:
+    except (InsufficientBuffers, SourceError) as error:
         raise ScenarioError([f"{file}: {' '.join(str(error).split())}"]) from None
 
 

@@ -6,7 +6,16 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from netstack import FROM_SOURCE, PathSpec, Scenario, SourceObject, Vertex, check_scenario
+from netstack import (
+    FROM_SOURCE,
+    PathSpec,
+    Scenario,
+    SourceError,
+    SourceObject,
+    Vertex,
+    check_scenario,
+    vertex_key,
+)
 
 
 @contextmanager
@@ -17,7 +26,7 @@ def open_sources(scenario: Scenario) -> Iterator[Scenario]:
     without paths come back as they are, and start no Spark.
 
     Raises:
-        SourceError: files that cannot be read, a missing column, no Java; one line that says so.
+        SourceError: files that cannot be read, a missing column, no Java; one line that names the vertex.
         ScenarioError: the parallelism that a source turned out to have does not fit the rest.
     """
     with ExitStack() as stack:
@@ -44,7 +53,10 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
     source = stack.enter_context(
         SparkSource(spec.path, key, parallelism=wanted, repeat=spec.repeat, format=spec.format)
     )
-    source.prepare()
+    try:
+        source.prepare()
+    except SourceError as error:
+        raise SourceError(f"{vertex_key(vertex.name, 'source')}: {error}") from error
     return dataclasses.replace(
         vertex,
         parallelism=source.parallelism_hint,

@@ -62,7 +62,7 @@ def test_a_scenario_that_does_not_fit_the_partitions_is_refused(scenario: Path) 
 def test_a_missing_column_is_refused(scenario: Path) -> None:
     scenario.write_text(SCENARIO.replace('key = "k"', 'key = "q"'))
     loaded = load_scenario(scenario)
-    with pytest.raises(SourceError, match="q"), open_sources(loaded):
+    with pytest.raises(SourceError, match=r"vertices\.\w+\.source: .*q"), open_sources(loaded):
         pass
 
 
