@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
 from math import nan
 
 from buffers import RecordBlock
@@ -24,6 +23,7 @@ from flowcontrol import (
 from .gate import InputGate, Item
 from .input_channel import InputBuffer, InputChannel
 from .operators import Operator
+from .outbox import Outbox
 from .statistics import SubtaskSample
 from .subtask import Acknowledgement, Environment, Mail, Subtask, Waiting
 from .throttle import Throttle
@@ -104,7 +104,7 @@ class OperatorSubtask(Subtask):
             if self._mail:
                 self._handle_mail()
             if not self.available:
-                await self._wait_for_output()
+                await self.wait_for_output()
             polled = self._poll()
             if polled is None:
                 await self._wait(Waiting.INPUT)
@@ -160,7 +160,7 @@ class OperatorSubtask(Subtask):
         agenda = self.agenda
         spent = self._buffer_cost
         records, served = len(block), 0
-        outbox = _Outbox(self, block)
+        outbox = Outbox(self, self._operator, block)
         while served < records:
             count, pause = self._throttle.charge(records - served, agenda.now)
             served += count
@@ -179,17 +179,10 @@ class OperatorSubtask(Subtask):
     async def emit_all(self, block: RecordBlock) -> None:
         """Emit a block whose records count as one: outputs are not waited for in between."""
         if len(block):
-            channels = self._select(block)
+            channels = self.select_channels(block)
             start = 0
             while start < len(block):
-                start = await self._emit(block, channels, start, len(block))
-
-    async def emit_each(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> None:
-        """Emit records one by one: each only while the outputs are available."""
-        while start < stop:
-            start = await self._emit(block, channels, start, stop)
-            if not self.available:
-                await self._wait_for_output()
+                start = await self.emit(block, channels, start, len(block))
 
     async def _handle_event(self, channel: InputChannel, event: Event) -> None:
         number = self._numbers[id(channel)]
@@ -268,36 +261,3 @@ class OperatorSubtask(Subtask):
         super().release()
         for gate in self.gates:
             gate.release()
-
-
-class _Outbox:
-    """The output of one block of input records, emitted up to a given input record."""
-
-    __slots__ = ("_block", "_channels", "_done", "_ends", "_subtask")
-
-    def __init__(self, subtask: OperatorSubtask, block: RecordBlock) -> None:
-        self._subtask = subtask
-        self._done = 0
-        operator = subtask._operator
-        self._ends: list[int] | None = None
-        if operator.one_to_one:
-            self._block = operator.process(block) if len(block) else block
-        else:
-            parts = [operator.process(block[index : index + 1]) for index in range(len(block))]
-            self._ends = list(accumulate(len(part) for part in parts))
-            self._block = RecordBlock.concat(parts)
-        self._channels = subtask._select(self._block)
-
-    async def emit(self, records: int) -> None:
-        """Emit what came of the first `records` input records and has not been emitted yet."""
-        if records > self._done:
-            subtask, ends, start = self._subtask, self._ends, self._done
-            self._done = records
-            if ends is None:
-                await subtask.emit_each(self._block, self._channels, start, records)
-                return
-            for record in range(start, records):
-                first = ends[record - 1] if record else 0
-                while first < ends[record]:
-                    first = await subtask._emit(self._block, self._channels, first, ends[record])
-                await subtask._wait_for_output()

@@ -67,7 +67,7 @@ class SourceSubtask(Subtask):
             return False
         self._block = block
         self._index = 0
-        self._channels = self._select(block)
+        self._channels = self.select_channels(block)
         return True
 
     async def _emit_batch(self) -> None:
@@ -80,7 +80,7 @@ class SourceSubtask(Subtask):
                 await self._pace()
                 return
         self._working_until = agenda.now
-        self._index = await self._emit(self._block, self._channels, start, stop)
+        self._index = await self.emit(self._block, self._channels, start, stop)
         emitted = self._index - start
         self._working_until += emitted * self._record_cost
         self._next_due += emitted * self._period

@@ -161,7 +161,7 @@ class Subtask:
         self.times.enter(Waiting.NOTHING, agenda.now)
         self._waiting = Waiting.NOTHING
 
-    async def _wait_for_output(self) -> None:
+    async def wait_for_output(self) -> None:
         """Wait until the next record may be begun; mail is handled meanwhile."""
         while not self.available:
             await self._wait(Waiting.OUTPUT)
@@ -173,7 +173,7 @@ class Subtask:
         while not partition.go_on():
             await self._wait(Waiting.OUTPUT)
 
-    async def _emit(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> int:
+    async def emit(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> int:
         """Write records until the outputs become unavailable; returns the first one not written."""
         if len(self.outputs) == 1:
             return await self._emit_to(0, block, channels[0], start, stop)
@@ -197,7 +197,7 @@ class Subtask:
             await self._complete_record(partition)
         return index
 
-    def _select(self, block: RecordBlock) -> list[list[int]]:
+    def select_channels(self, block: RecordBlock) -> list[list[int]]:
         """The channels of all records of `block`, for each output."""
         return [[] if output.selector is None else output.selector.select(block) for output in self.outputs]
 
