@@ -12,14 +12,13 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 
 from buffers import InsufficientBuffers
 from netstack import Result, ScenarioError, SourceError, emulate, to_json
 
-from .cli_compare import compare
+from .cli_compare import Flag, Whole, compare
 from .output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
 from .preparation import load_runnable, opened
 from .progress import progress
@@ -30,18 +29,17 @@ MISTAKE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 1
 
-Flag = Annotated[bool, Parameter(negative=())]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; `arguments` are those of the process unless given."""
+    if sys.stdout is None:  # closed by whoever started this
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         status = app(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except BrokenPipeError:
-        # Whoever read has gone; the interpreter must not try to flush into the pipe when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()  # whoever read has gone
         return BROKEN_PIPE
     except KeyboardInterrupt:
         say("netstack: stopped")
@@ -51,7 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(problem)
     except (CycloptsError, InsufficientBuffers, OutputError, SourceError, WorkerDied) as error:
         say(f"netstack: {' '.join(str(error).split())}")
+    except OSError as error:
+        _drop_stdout()  # which may be what could not be written
+        say(f"netstack: {error}")
     return MISTAKE
+
+
+def _drop_stdout() -> None:
+    """Keep the interpreter from flushing stdout once more, and failing again, when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version() -> str:
@@ -81,7 +87,7 @@ def run(
     *,
     json: Flag = False,
     out: Path | None = None,
-    seed: int | None = None,
+    seed: Whole | None = None,
     real_time: Flag = False,
 ) -> int:
     """Run a scenario and print what was measured.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import CoercionError, Parameter, Token
 
 from netstack import Result, Scenario, ScenarioError, unsupported_features
 
@@ -23,7 +23,17 @@ from .seeds import run_seeds
 SEEDS = 5
 OUTSIDE = 1
 
+
+def _whole(wanted: type, tokens: Sequence[Token]) -> int:
+    """Read a whole number; left to itself, the library rounds "1.5"."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise CoercionError(token=tokens[0], target_type=wanted) from None
+
+
 Flag = Annotated[bool, Parameter(negative=())]
+Whole = Annotated[int, Parameter(converter=_whole)]
 
 
 class Subject(NamedTuple):
@@ -49,7 +59,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def compare(
     *paths: Path,
-    seeds: int = SEEDS,
+    seeds: Whole = SEEDS,
     json: Flag = False,
     out: Path | None = None,
     markdown: Path | None = None,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from rich.text import Text
 
 from buffers import InsufficientBuffers
 from netstack import (
@@ -59,7 +61,8 @@ def _read_by_spark(scenario: Scenario) -> Iterator[Scenario]:
     if not reads_paths(scenario):
         yield scenario
         return
-    console = to_stderr()
-    with open_sources(scenario) as ready:
-        console.print(f"{scenario.name}: sources are read", highlight=False)
+    with ExitStack() as stack:
+        with to_stderr().status(Text(f"{scenario.name}: Spark reads the sources")):
+            ready = stack.enter_context(open_sources(scenario))
+        say(f"{scenario.name}: sources are read")
         yield ready

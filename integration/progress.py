@@ -8,6 +8,7 @@ from time import monotonic
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 LINE_EVERY_S = 5.0
 """Least time between two lines where there is no terminal."""
@@ -23,7 +24,7 @@ def progress(label: str, total: float, unit: str, console: Console) -> Iterator[
         yield _lines(label, total, unit, console)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[shown]}"),
         TimeElapsedColumn(),
@@ -45,7 +46,7 @@ def _lines(label: str, total: float, unit: str, console: Console) -> Report:
         nonlocal due
         if monotonic() >= due:
             due = monotonic() + LINE_EVERY_S
-            console.print(f"{label}: {_shown(done, total, unit)}", highlight=False, soft_wrap=True)
+            console.print(Text(f"{label}: {_shown(done, total, unit)}"), soft_wrap=True)
 
     return report
 

@@ -8,6 +8,7 @@ from statistics import fmean
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from netstack import Result, Steady, VertexSteady
 
@@ -33,10 +34,9 @@ def print_result(result: Result, console: Console) -> None:
 def print_head(result: Result, console: Console) -> None:
     """Print what was run, how, and what it cost."""
     work, wall = result.work, max(result.wall_seconds, 1e-9)
-    name = result.scenario.get("name", "")
-    console.print(
-        f"[bold]{name}[/]  {result.preset}, seed {result.seed}, {result.clock} clock", highlight=False
-    )
+    name = str(result.scenario.get("name", ""))
+    how = f"  {result.preset}, seed {result.seed}, {result.clock} clock"
+    console.print(Text.assemble((name, "bold"), how))
     failed = sum(checkpoint.status == "FAILED" for checkpoint in result.checkpoints)
     ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {len(result.checkpoints)} checkpoints"
     moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
@@ -64,11 +64,11 @@ def _table(steady: Steady) -> Table:
     return table
 
 
-def _cells(vertex: VertexSteady) -> Sequence[str]:
+def _cells(vertex: VertexSteady) -> Sequence[str | Text]:
     reads = any(vertex.records_in_per_s)
     sizes = [size for size in vertex.debloatedBufferSize if size is not None]
     return (
-        vertex.name,
+        Text(vertex.name),
         _with_slowest(vertex.start_delay_ms, vertex.start_delay_ms_max_subtask),
         _with_slowest(vertex.alignment_ms, vertex.alignment_ms_max_subtask),
         figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),

@@ -31,6 +31,7 @@ from netstack import (
 )
 
 from .sections import Section, boolean, integer, list_of, number, one_or_more, range_of, table, text
+from .spark_files import FORMATS
 
 Settings = TypeVar("Settings", CostModel, LinkConditions)
 
@@ -161,7 +162,7 @@ def _settings(section: Section, defaults: Settings) -> Settings:
 
 
 def _vertex(section: Section, mode: str) -> Vertex:
-    source = _source(section.section("source")) if "source" in section else None
+    source = _source(section, "source") if "source" in section else None
     parallelism = section.take("parallelism", integer, FROM_SOURCE if isinstance(source, PathSpec) else 1)
     if parallelism < 1 and "parallelism" in section:
         section.complain("parallelism", f"is {parallelism}; a vertex has at least 1 subtask")
@@ -179,7 +180,10 @@ def _vertex(section: Section, mode: str) -> Vertex:
     return vertex
 
 
-def _source(section: Section) -> SourceSpec:
+def _source(vertex: Section, key: str) -> SourceSpec:
+    section = vertex.section(key)
+    if not isinstance(vertex.values[key], Mapping):
+        return GeneratorSpec(record_bytes=8)  # that it is no table has been said
     rates = section.take("rate", one_or_more(number), (0.0,))
     _refuse_functions(section)
     if "path" not in section:
@@ -194,10 +198,17 @@ def _source(section: Section) -> SourceSpec:
         key=section.take("key", one_or_more(text), ()),
         repeat=section.take("repeat", boolean, False),
         rates=rates,
-        format=section.take("format", text, None),
+        format=section.take("format", _format, None),
     )
     section.finish(_PATH_KEYS)
     return spec
+
+
+def _format(value: object) -> str:
+    name, known = text(value), sorted(set(FORMATS.values()))
+    if name not in known:
+        raise QuantityError(f"{name!r} is no format that is read", " or ".join(map(repr, known)))
+    return name
 
 
 def _service(value: object) -> tuple[tuple[float, float], ...]:

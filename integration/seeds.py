@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 from netstack import Result, Scenario, emulate
 
@@ -59,9 +60,10 @@ def _run_all(runs: list[tuple[Scenario, int]], processes: int, done: Done) -> li
 
 
 def _gather(pool: ProcessPoolExecutor, runs: list[tuple[Scenario, int]], done: Done) -> list[Result]:
-    pending: list[Future[Result] | tuple[Scenario, int]] = [
-        run if reads_paths(run[0]) else pool.submit(_run, *run) for run in runs
-    ]
+    with _ctrl_c_held():  # processes start here
+        pending: list[Future[Result] | tuple[Scenario, int]] = [
+            run if reads_paths(run[0]) else pool.submit(_run, *run) for run in runs
+        ]
     results = []
     for count, run in enumerate(pending, 1):
         results.append(run.result() if isinstance(run, Future) else _run(*run))
@@ -82,6 +84,17 @@ def _run(scenario: Scenario, seed: int) -> Result:
         return emulate(ready, seed=seed)
 
 
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Hold Ctrl-C back, here until the end of the block, and in processes started in it until `_quiet`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _quiet() -> None:
     """Let Ctrl-C end a worker without a word: the main process says what there is to say."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -34,6 +34,9 @@ MAX_MESSAGE = 300
 _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 _JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
 _TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
+_CORRUPT = "_corrupt_record"
+"""The column in which Spark puts lines that are no JSON."""
+
 _WORKER = "thrown from the Python worker"
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -54,20 +57,26 @@ def read_files(
         options: Options of Spark's reader, beside those.
 
     Raises:
-        SourceError: There is no such file, or its format is unknown.
+        SourceError: There is no such file, its format is unknown, or it is JSON with no object on any line.
     """
     found = format or file_format(path)
     chosen = {**OPTIONS.get(found, {}), **(options or {})}
-    return session.read.format(found).options(**chosen).load(_spark_path(path))
+    frame = session.read.format(found).options(**chosen).load(_spark_path(path))
+    if found == "json" and frame.columns == [_CORRUPT]:
+        raise SourceError(f"{path}: no line of it is a JSON object; each row must be one, on one line")
+    return frame
 
 
 def file_format(path: str | Path) -> str:
     """Return Spark's format for a file, or for the files in a folder, by extension.
 
     Raises:
-        SourceError: There is no such file, or its format is unknown, or a folder holds several.
+        SourceError: There is no such file, or its format is unknown, or a folder holds several or none.
     """
-    formats = {_format_of(file) for file in _data_files(path)}
+    files = _data_files(path)
+    if not files:
+        raise SourceError(f"{path}: the folder holds no data")
+    formats = {_format_of(file) for file in files}
     if len(formats) == 1 and (only := formats.pop()) is not None:
         return only
     known = ", ".join(FORMATS)

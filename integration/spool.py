@@ -59,8 +59,8 @@ class Spool:
         Raises:
             SourceError: The job's tasks write to another file system than this one.
         """
-        writer = _partition_writer(str(self.directory))
-        written = frame.mapInArrow(writer, "partition long, rows long").collect()
+        writer = _partition_writer(str(self.directory), frame.columns)
+        written = _by_place(frame).mapInArrow(writer, "partition long, rows long").collect()
         counts = {row["partition"]: row["rows"] for row in written}
         self.partitions, self.rows = len(counts), sum(counts.values())
         self.files = tuple(self._file(partition, rows) for partition, rows in sorted(counts.items()))
@@ -84,8 +84,15 @@ def _delete_tree(directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _partition_writer(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that writes one partition in a worker of Spark.
+def _by_place(frame: DataFrame) -> DataFrame:
+    """Name the columns by their places: Spark looks some up by name, where dots and repeated names fail."""
+    return frame.toDF(*(f"column{place}" for place in range(len(frame.columns))))
+
+
+def _partition_writer(
+    directory: str, names: list[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that writes one partition, with these names of columns, in a worker of Spark.
 
     It is nested, so it travels by value: a worker needs pyarrow, but not this package.
     """
@@ -100,9 +107,10 @@ def _partition_writer(directory: str) -> Callable[[Iterator[pa.RecordBatch]], It
         for batch in batches:
             if batch.num_rows == 0:
                 continue
+            named = batch.rename_columns(names)
             if writer is None:
-                writer = pa.ipc.new_file(partial, batch.schema)
-            writer.write_batch(batch)
+                writer = pa.ipc.new_file(partial, named.schema)
+            writer.write_batch(named)
             rows += batch.num_rows
         if writer is not None:
             writer.close()
@@ -119,15 +127,14 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
         UnsupportedColumnError: Spark cannot turn a column into Arrow.
     """
     from pyspark.errors import PySparkException
-    from pyspark.sql import functions
 
     try:
         return frame.limit(0).toArrow().schema
     except PySparkException:
-        for field in frame.schema:
-            name = field.name.replace("`", "``")
+        placed = _by_place(frame)
+        for field, column in zip(frame.schema, placed.columns, strict=True):
             try:
-                frame.select(functions.col(f"`{name}`")).limit(0).toArrow()
+                placed.select(column).limit(0).toArrow()
             except PySparkException as error:
                 raise UnsupportedColumnError(field.name, field.dataType.simpleString()) from error
         raise

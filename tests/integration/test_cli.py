@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -76,6 +77,15 @@ def test_run_prints_a_summary_of_80_columns(scenario, capsys):
         assert text in out
 
 
+def test_names_are_printed_as_they_are(scenario, capsys):
+    text = SHORT.replace('"short"', '"[bold]a[/b]"').replace('"stage1"', '"[i]stage[/]"')
+    scenario.write_text(text)
+    assert main(["run", str(scenario)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("[bold]a[/b]  flink-2.2")
+    assert "\n[i]stage[/] " in out
+
+
 def test_json_prints_the_document_alone(scenario):
     process = subprocess.run(
         [*COMMAND, "run", str(scenario), "--json"], cwd=ROOT, capture_output=True, check=True
@@ -135,6 +145,7 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
         (["run", "nothing.toml"], "nothing.toml: there is no such file"),
         (["run", "{scenario}", "--jsn"], "--json"),
         (["run", "{scenario}", "--seed", "x"], "--seed"),
+        (["run", "{scenario}", "--seed", "1.5"], "--seed"),
         (["run", "{scenario}", "--seed", "-1"], "short.toml: seed: is -1"),
         (["run", "{scenario}", "--out", "{scenario}"], "short.toml: no folder can be made there"),
         (["rn"], "Did you mean"),
@@ -143,6 +154,7 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
         (["compare", "{scenario}", "{scenario}"], "is not valid"),
         (["compare", "{scenario}", "{references}"], "short.json: there is no such file"),
         (["compare", "{scenario}", "{folder}", "--seeds", "0"], "--seeds is 0"),
+        (["compare", "{scenario}", "{folder}", "--seeds", "2.0"], "--seeds"),
         (["compare", "{folder}/none", "{references}"], "none: there is no such file"),
         (["compare", "{references}/README.md", "{references}"], "README.md"),
     ],
@@ -230,6 +242,26 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
         b"",
         b"netstack: stopped\n",
     )
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_a_full_disk_is_one_line_and_status_2(scenario, option):
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [*COMMAND, "run", str(scenario), *option],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert process.returncode == cli.MISTAKE
+    assert process.stderr == b"netstack: [Errno 28] No space left on device\n"
+
+
+def test_a_closed_stdout_is_no_mistake(scenario):
+    command = shlex.join([*COMMAND, "run", str(scenario), "--json"])
+    process = subprocess.run(["sh", "-c", f"{command} >&-"], cwd=ROOT, stderr=subprocess.PIPE, check=False)
+    assert (process.returncode, process.stderr) == (0, b"")
 
 
 def test_a_reader_that_goes_away_is_no_traceback(scenario):

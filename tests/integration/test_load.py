@@ -116,6 +116,7 @@ MISTAKES = [
     (", rate = [0, 100]", ', rate = "fast"', ["rate: is 'fast', text; it must be a number"]),
     ("record_bytes = 1013", 'path = "x.csv", record_bytes = 3', ["record_bytes: is given with a path"]),
     (SOURCE, 'source = "x.csv"', ["vertices.source.source: is 'x.csv', text; it must be a table"]),
+    (SOURCE, 'source = { path = "x", format = "orc" }', ["format: 'orc' is no format", "'csv' or 'json' or"]),
     (SOURCE, "source = { rate = 5 }", ["vertices.source.source.record_bytes: is missing", "or a path"]),
     (SOURCE, 'source = { path = "x.csv", repeat = 1 }', ["repeat: is 1", "true or false"]),
     (STEP, '{ at = "30 s", cots = "5 ms" }', ["vertices.stage1.service: has the step", 'cost = "5 ms"']),
@@ -170,6 +171,13 @@ def test_a_mistake_gets_a_line_that_says_where_and_what(file, right, wrong, frag
         load_scenario(file)
     assert all(line.startswith(f"{file}: ") for line in caught.value.problems)
     assert any(all(fragment in line for fragment in fragments) for line in caught.value.problems)
+
+
+def test_a_source_that_is_no_table_gets_one_line(file):
+    file.write_text(GOOD.replace(SOURCE, 'source = "x.csv"'))
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    assert len(caught.value.problems) == 1
 
 
 def test_several_mistakes_get_a_line_each(file):

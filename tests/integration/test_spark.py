@@ -198,6 +198,29 @@ def test_mistakes_in_the_path(spark: SparkSession, tmp_path: Path) -> None:
     assert problem.startswith(f"{tmp_path / 'broken.parquet'}: [FAILED_READ_FILE")
 
 
+def test_json_without_an_object_on_a_line_and_a_folder_without_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pretty, folder = tmp_path / "pretty.json", tmp_path / "folder"
+    pretty.write_text('[\n  {\n    "k": 1\n  }\n]\n')
+    folder.mkdir()
+    assert problem_of(pretty, "k") == (
+        f"{pretty}: no line of it is a JSON object; each row must be one, on one line"
+    )
+    assert problem_of(folder) == f"{folder}: the folder holds no data"
+
+
+def test_column_names_may_hold_anything_and_repeat(spark: SparkSession) -> None:
+    frame = spark.range(3).toDF("a").selectExpr("a", "a + 1 as b", "a as c", "a as d", "a as e")
+    frame = frame.toDF("Sepal.Length", "k", "K", "back`tick x", "Sepal.Length")
+    with SparkSource(frame, "k", parallelism=1) as source:
+        assert source.codec.schema.names == frame.columns
+        assert sorted(all_rows(source)[0]) == [(n, n + 1, n, n, n) for n in range(3)]
+    with SparkSource(frame, "back`tick x") as source:
+        source.prepare()
+    assert "there 2 times" in problem_of(frame, "Sepal.Length")
+
+
 def test_mistakes_in_the_columns(spark: SparkSession) -> None:
     frame = spark.range(3).selectExpr("id", "id as name")
     assert problem_of(frame, "nam") == "there is no key column 'nam'; the columns are: id, name"
