@@ -1,7 +1,8 @@
 """Memory: segments and pools, buffers that are written and read, records to bytes and back.
 
 Read `segment`, `network_pool` and `local_pool` for where memory comes from, `buffer` and `subpartition`
-for the producing side, `channel_buffers` for the receiving one, `records` for what is inside.
+for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records` for what is
+inside.
 """
 
 from .buffer import (
@@ -14,6 +15,7 @@ from .buffer import (
     Recycler,
 )
 from .channel_buffers import ChannelBuffers
+from .channel_queue import ChannelQueue, RecoveredBuffer, recovered_buffers
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
@@ -36,6 +38,7 @@ __all__ = [
     "BufferSlice",
     "Bytes",
     "ChannelBuffers",
+    "ChannelQueue",
     "CorruptRecord",
     "EventBuffer",
     "EventConsumer",
@@ -53,6 +56,7 @@ __all__ = [
     "ReceivedBuffer",
     "RecordBlock",
     "RecordDecoder",
+    "RecoveredBuffer",
     "Recycler",
     "UsageNotice",
     "gate_buffers",
@@ -60,4 +64,5 @@ __all__ = [
     "partition_buffers",
     "partition_segments",
     "plan_sizes",
+    "recovered_buffers",
 ]

@@ -211,6 +211,12 @@ class BufferConsumer:
         self.finished = builder.finished
         return piece
 
+    def copy_unread(self) -> bytes:
+        """What the next `build` would yield; it stays unread."""
+        builder = self._builder
+        builder.settle()
+        return bytes(builder.segment.memory[self._read : builder.position])
+
     def close(self) -> None:
         """Read nothing more."""
         self._builder.release()

@@ -43,6 +43,11 @@ class RecordDecoder:
         self._short = True
         self.pending_bytes = 0
 
+    @property
+    def pending(self) -> bytes:
+        """The bytes of the begun record, of which there are `pending_bytes`."""
+        return b"".join(self._parts)
+
     def feed(self, data: Bytes | memoryview | bytes) -> RecordBlock:
         """Take the next bytes, 1-D and contiguous; returns copies of all records that are now complete.
 

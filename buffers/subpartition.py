@@ -7,7 +7,8 @@ another one, or until somebody flushes::
                                                       unless flushed, finished or behind an event
 
 A barrier that blocks upstream stops the queue the moment it is handed out; nothing more leaves, and
-the backlog is 0, until the reader resumes. The rules are those of Flink's PipelinedSubpartition.
+the backlog is 0, until the reader resumes. An unaligned barrier goes to the front (`overtaking`). The
+rules are those of Flink's PipelinedSubpartition.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from flowcontrol import BLOCKING_TYPES
 
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
+from .overtaking import PriorityPart, Settled
 
 UNLIMITED_SIZE = 2**31 - 1
 """The wanted buffer size before anybody has announced one, in bytes."""
@@ -45,6 +47,7 @@ class PipelinedSubpartition:
     """A queue of buffers and events between one writer and one reader.
 
     `on_data` is called when the reader should look again; it is None while there is no reader.
+    `on_priority` is called instead when something has come to the front; without it, `on_data` is.
     `on_acknowledged` is called when the reader's task has processed all records, which `acknowledged` then
     tells.
     Invariant: all but the last queued buffer are finished; `data_buffers` counts the queued ones
@@ -53,6 +56,7 @@ class PipelinedSubpartition:
 
     __slots__ = (
         "_flush_requested",
+        "_front",
         "_queue",
         "_sequence",
         "acknowledged",
@@ -63,6 +67,7 @@ class PipelinedSubpartition:
         "index",
         "on_acknowledged",
         "on_data",
+        "on_priority",
         "receiver_exclusive",
         "released",
         "total_buffers",
@@ -76,6 +81,7 @@ class PipelinedSubpartition:
         self.buffer_size = starting_size
         self.receiver_exclusive = receiver_exclusive
         self.on_data: Callable[[], None] | None = None
+        self.on_priority: Callable[[], None] | None = None
         self.on_acknowledged: Callable[[], None] | None = None
         self.acknowledged = False
         self.blocked = False
@@ -85,6 +91,7 @@ class PipelinedSubpartition:
         self.total_buffers = 0
         self.total_bytes = 0
         self._queue: deque[BufferConsumer | EventConsumer] = deque()
+        self._front = PriorityPart(self._queue)
         self._flush_requested = False
         self._sequence = 0
 
@@ -105,6 +112,54 @@ class PipelinedSubpartition:
         if not self._flush_requested and not self.blocked and self._finished_buffers() == 1:
             self._notify()
         return self.buffer_size
+
+    def overtake(self, barrier: EventConsumer) -> list[bytes]:
+        """Put an unaligned barrier before all data; returns the unread bytes of each data buffer behind it.
+
+        Nothing, if the subpartition is finished or released and refuses the barrier.
+
+        Raises:
+            ValueError: if the barrier's type has no priority.
+        """
+        if self.finished or self.released:
+            barrier.close()
+            return []
+        self._front.add(barrier)
+        self.total_buffers += 1
+        overtaken = self._front.data_behind()
+        data_due = not self._flush_requested and not self.blocked and self._finished_buffers() == 1
+        self._notify_priority()
+        if data_due:
+            self._notify()
+        return overtaken
+
+    def add_timeoutable(self, consumer: EventConsumer, checkpoint_id: int, settled: Settled) -> int:
+        """Append an aligned barrier that `alignment_timeout` may let overtake; returns what `add` does.
+
+        `settled` is called once: with the data that was overtaken, as `overtake` returns it, or with
+        nothing as soon as the barrier has been polled, was refused or dropped, is given up, or another one
+        is added.
+        """
+        self._front.expect(checkpoint_id, consumer, settled)
+        wanted = self.add(consumer)
+        if wanted == ADD_REFUSED:
+            self._front.settle()
+        return wanted
+
+    def alignment_timeout(self, checkpoint_id: int, unaligned: EventConsumer) -> bool:
+        """Let the barrier of a checkpoint overtake, as `unaligned`; returns whether it was still queued.
+
+        Raises:
+            ValueError: if the type of `unaligned` has no priority.
+        """
+        moved = self._front.time_out(checkpoint_id, unaligned)
+        if moved:
+            self._notify_priority()
+        return moved
+
+    def abort_timeoutable(self, checkpoint_id: int) -> None:
+        """Give a checkpoint up: its barrier, if it is queued, stays an ordinary aligned one."""
+        self._front.settle(checkpoint_id)
 
     def finish(self) -> None:
         """Add nothing more; whatever is queued counts as finished."""
@@ -134,6 +189,7 @@ class PipelinedSubpartition:
             return None
         if buffer.data_type in BLOCKING_TYPES:
             self.blocked = True
+            self._front.polled(buffer)
         self.total_bytes += buffer.size
         sequence = self._sequence
         self._sequence = sequence + 1 if sequence < UNLIMITED_SIZE else -UNLIMITED_SIZE - 1
@@ -153,6 +209,8 @@ class PipelinedSubpartition:
                 queue.popleft()
                 if not head.is_event:
                     self.data_buffers -= 1
+                elif self._front.count:
+                    self._front.count -= 1
                 head.close()
             # With no exclusive buffers the receiver needs even an empty buffer, to get its credit back.
             if piece.size or (self.receiver_exclusive == 0 and head.finished):
@@ -167,6 +225,11 @@ class PipelinedSubpartition:
         if credit > 0:
             return not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
         return bool(self._queue) and self._queue[0].is_event and not self.blocked
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether the next item that a reader can take is a priority event."""
+        return self._front.count > 0 and not self.blocked
 
     @property
     def backlog(self) -> int:
@@ -214,7 +277,8 @@ class PipelinedSubpartition:
         self.released = True
         while self._queue:
             self._queue.popleft().close()
-        self.data_buffers = 0
+        self.data_buffers = self._front.count = 0
+        self._front.settle()
 
     def _finished_buffers(self) -> int:
         queue = self._queue
@@ -226,3 +290,9 @@ class PipelinedSubpartition:
     def _notify(self) -> None:
         if self.on_data is not None:
             self.on_data()
+
+    def _notify_priority(self) -> None:
+        """Tell of the first priority event; of later ones the reader finds out when it polls."""
+        if self._front.count == 1 and not self.blocked:
+            tell = self._notify if self.on_priority is None else self.on_priority
+            tell()

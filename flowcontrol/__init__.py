@@ -1,21 +1,27 @@
 """The protocol of the network layer as pure state machines: no I/O, no clock, no randomness.
 
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
-`messages`, `frames`, `data_type`, `events`, `credit`, `sender`, `receiver`, `alignment`, `debloat`.
+`messages`, `frames`, `data_type`, `events`, `credit`, `sender`, `receiver`, `barrier_handler`, `alignment`,
+`alternating`, `tracker`, `channel_state`, `debloat`.
 """
 
-from .alignment import (
+from .alignment import BarrierAligner
+from .alternating import AlternatingAligner, AlternatingState
+from .barrier_handler import (
     NO_CHECKPOINT,
     Abort,
     AbortReason,
     Action,
+    Alarm,
+    AlignmentEnd,
     AlignmentMetrics,
     AlignmentTimer,
-    BarrierAligner,
     BarrierHandler,
+    Prioritize,
     Resume,
     Trigger,
 )
+from .channel_state import ChannelStatePersister
 from .credit import CreditAnnouncer, CreditLedger
 from .data_type import ANNOUNCED_TYPES, BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
 from .debloat import BufferDebloater, BufferSizeEMA, ThroughputCalculator
@@ -37,8 +43,11 @@ from .events import (
     CheckpointBarrier,
     CheckpointOptions,
     EndOfData,
+    EndOfInputChannelState,
+    EndOfOutputChannelState,
     EndOfPartition,
     Event,
+    EventAnnouncement,
     data_type_of,
     decode_event,
     encode_event,
@@ -67,6 +76,7 @@ from .messages import (
 )
 from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
+from .tracker import BarrierTracker
 
 __all__ = [
     "ANNOUNCED_TYPES",
@@ -82,13 +92,18 @@ __all__ = [
     "AckAllUserRecordsProcessed",
     "Action",
     "AddCredit",
+    "Alarm",
     "Alignment",
+    "AlignmentEnd",
     "AlignmentMetrics",
     "AlignmentTimer",
+    "AlternatingAligner",
+    "AlternatingState",
     "BacklogAnnouncement",
     "BadMagic",
     "BarrierAligner",
     "BarrierHandler",
+    "BarrierTracker",
     "BufferDebloater",
     "BufferResponse",
     "BufferSizeEMA",
@@ -96,6 +111,7 @@ __all__ = [
     "CancelPartitionRequest",
     "ChannelReceiver",
     "ChannelSender",
+    "ChannelStatePersister",
     "CheckpointBarrier",
     "CheckpointOptions",
     "CloseRequest",
@@ -104,9 +120,12 @@ __all__ = [
     "CreditLedger",
     "DataType",
     "EndOfData",
+    "EndOfInputChannelState",
+    "EndOfOutputChannelState",
     "EndOfPartition",
     "ErrorResponse",
     "Event",
+    "EventAnnouncement",
     "FrameDecoder",
     "FrameTooLong",
     "Input",
@@ -118,6 +137,7 @@ __all__ = [
     "NewBufferSize",
     "PartitionRequest",
     "Polled",
+    "Prioritize",
     "ProtocolError",
     "ReceiverState",
     "RemoteProtocolError",

@@ -2,7 +2,8 @@
 
 An event has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are those of Flink's
 EventSerializer: 34 for a barrier, 12 for a cancel marker, 5 for the end of data, 4 for the end of a
-partition. Times are IEEE doubles in seconds here, where Flink has whole milliseconds.
+partition. Times are IEEE doubles in seconds here, where Flink has whole milliseconds. An announcement
+never leaves its receiver; the end of recovered state is one kind with a byte for whose state it was.
 """
 
 from __future__ import annotations
@@ -43,7 +44,30 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
     @property
     def timeoutable(self) -> bool:
         """Whether the checkpoint may turn unaligned on its way."""
-        return self.alignment is Alignment.ALIGNED and self.timeout_s is not None and self.timeout_s > 0
+        return self.alignment is Alignment.ALIGNED and self._limited
+
+    @property
+    def is_unaligned(self) -> bool:
+        """Whether the barrier overtakes data, which then becomes part of the checkpoint."""
+        return self.alignment is Alignment.UNALIGNED
+
+    def with_unaligned_unsupported(self) -> CheckpointOptions:
+        """These options on an exchange where no barrier may overtake; a timeout is kept."""
+        if self.is_unaligned:
+            return CheckpointOptions(Alignment.FORCED_ALIGNED)
+        return CheckpointOptions(Alignment.FORCED_ALIGNED, self.timeout_s) if self.timeoutable else self
+
+    def with_unaligned_supported(self) -> CheckpointOptions:
+        """These options behind such an exchange: unaligned, or aligned with its timeout, as before."""
+        if self.alignment is not Alignment.FORCED_ALIGNED:
+            return self
+        if self._limited:
+            return CheckpointOptions(Alignment.ALIGNED, self.timeout_s)
+        return CheckpointOptions(Alignment.UNALIGNED)
+
+    @property
+    def _limited(self) -> bool:
+        return self.timeout_s is not None and self.timeout_s > 0
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True):
@@ -55,6 +79,12 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
     checkpoint_id: int
     timestamp: float
     options: CheckpointOptions = CheckpointOptions()
+
+    def as_unaligned(self) -> CheckpointBarrier:
+        """This barrier, allowed to overtake; its timeout has no meaning any more and is gone."""
+        if self.options.is_unaligned:
+            return self
+        return CheckpointBarrier(self.checkpoint_id, self.timestamp, CheckpointOptions(Alignment.UNALIGNED))
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True):
@@ -71,29 +101,65 @@ class EndOfPartition(msgspec.Struct, frozen=True):
     """Nothing follows on this channel."""
 
 
-Event = CheckpointBarrier | CancelCheckpointMarker | EndOfData | EndOfPartition
+class EndOfInputChannelState(msgspec.Struct, frozen=True):
+    """All data that a receiver restored for this channel has been polled; only its own queue has it."""
+
+
+class EndOfOutputChannelState(msgspec.Struct, frozen=True):
+    """All data that the producer restored for this channel has been sent; it waits to be resumed."""
+
+
+class EventAnnouncement(msgspec.Struct, frozen=True):
+    """A barrier has arrived that stands further back; only made and read by a receiver.
+
+    `sequence_number`: that of the barrier's buffer, by which it can be moved to the front.
+    """
+
+    barrier: CheckpointBarrier
+    sequence_number: int
+
+
+Event = (
+    CheckpointBarrier
+    | CancelCheckpointMarker
+    | EndOfData
+    | EndOfPartition
+    | EndOfInputChannelState
+    | EndOfOutputChannelState
+    | EventAnnouncement
+)
 
 
 class _Kind(IntEnum):
     END_OF_PARTITION = 0
     BARRIER = 1
     CANCEL_MARKER = 4
+    END_OF_CHANNEL_STATE = 5
+    ANNOUNCEMENT = 6
     END_OF_DATA = 8
 
 
 _PLAIN_CHECKPOINT, _DEFAULT_LOCATION, _DRAIN = 0, -1, 0
+_OF_INPUT, _OF_OUTPUT = 0, 1
+
+_CHANNEL_STATE_ENDS: dict[int, type[EndOfInputChannelState] | type[EndOfOutputChannelState]] = {
+    _OF_INPUT: EndOfInputChannelState,
+    _OF_OUTPUT: EndOfOutputChannelState,
+}
 
 _KIND_BYTES = struct.Struct(">i")
 _BARRIER_BYTES = struct.Struct(">iqdbibd")
 _CANCEL_BYTES = struct.Struct(">iq")
-_END_OF_DATA_BYTES = struct.Struct(">ib")
+_END_BYTES = struct.Struct(">ib")
+_ANNOUNCEMENT_BYTES = struct.Struct(">ii")
 
 
 def encode_event(event: Event) -> bytes:
     """Write `event` as the payload of an event buffer.
 
     Raises:
-        LocalProtocolError: if a checkpoint id does not fit 64 bits, or a time is not a number.
+        LocalProtocolError: if a checkpoint id does not fit 64 bits, a sequence number does not fit 32, or
+            a time is not a number.
     """
     try:
         match event:
@@ -102,9 +168,16 @@ def encode_event(event: Event) -> bytes:
             case CancelCheckpointMarker():
                 return _CANCEL_BYTES.pack(_Kind.CANCEL_MARKER, event.checkpoint_id)
             case EndOfData():
-                return _END_OF_DATA_BYTES.pack(_Kind.END_OF_DATA, _DRAIN)
+                return _END_BYTES.pack(_Kind.END_OF_DATA, _DRAIN)
             case EndOfPartition():
                 return _KIND_BYTES.pack(_Kind.END_OF_PARTITION)
+            case EndOfInputChannelState():
+                return _END_BYTES.pack(_Kind.END_OF_CHANNEL_STATE, _OF_INPUT)
+            case EndOfOutputChannelState():
+                return _END_BYTES.pack(_Kind.END_OF_CHANNEL_STATE, _OF_OUTPUT)
+            case EventAnnouncement(barrier, sequence_number):
+                head = _ANNOUNCEMENT_BYTES.pack(_Kind.ANNOUNCEMENT, sequence_number)
+                return head + _encode_barrier(barrier)
     except (struct.error, ValueError) as error:
         raise LocalProtocolError(f"{event} cannot be written: {error}") from None
 
@@ -122,19 +195,25 @@ def decode_event(payload: bytes | memoryview) -> Event:
                 return _decode_barrier(payload)
             case _Kind.CANCEL_MARKER:
                 return CancelCheckpointMarker(_CANCEL_BYTES.unpack(payload)[1])
-            case _Kind.END_OF_DATA if _END_OF_DATA_BYTES.unpack(payload)[1] == _DRAIN:
+            case _Kind.END_OF_DATA if _END_BYTES.unpack(payload)[1] == _DRAIN:
                 return EndOfData()
             case _Kind.END_OF_PARTITION if len(payload) == _KIND_BYTES.size:
                 return EndOfPartition()
-    except (struct.error, ValueError) as error:
+            case _Kind.END_OF_CHANNEL_STATE:
+                return _CHANNEL_STATE_ENDS[_END_BYTES.unpack(payload)[1]]()
+            case _Kind.ANNOUNCEMENT:
+                return _decode_announcement(payload)
+    except (struct.error, ValueError, KeyError) as error:
         raise MalformedEvent(f"an event of {len(payload)} bytes: {error}") from None
     raise MalformedEvent(f"an event of {len(payload)} bytes and kind {kind} is not known")
 
 
 def data_type_of(event: Event, *, priority: bool = False) -> DataType:
     """The type of the buffer that carries `event`; `priority` if it is to overtake data."""
-    if priority:
+    if priority or isinstance(event, EventAnnouncement):
         return DataType.PRIORITIZED_EVENT_BUFFER
+    if isinstance(event, EndOfOutputChannelState):
+        return DataType.RECOVERY_COMPLETION
     if not isinstance(event, CheckpointBarrier) or not event.options.needs_alignment:
         return DataType.EVENT_BUFFER
     if event.options.timeoutable:
@@ -166,6 +245,14 @@ def _decode_barrier(payload: bytes | memoryview) -> CheckpointBarrier:
     _check_times(timestamp, timeout)
     options = CheckpointOptions(Alignment(alignment), None if timeout == math.inf else timeout)
     return CheckpointBarrier(checkpoint_id, timestamp, options)
+
+
+def _decode_announcement(payload: bytes | memoryview) -> EventAnnouncement:
+    _, sequence_number = _ANNOUNCEMENT_BYTES.unpack_from(payload)
+    barrier = payload[_ANNOUNCEMENT_BYTES.size :]
+    if _KIND_BYTES.unpack_from(barrier)[0] != _Kind.BARRIER:
+        raise ValueError("only barriers are announced")
+    return EventAnnouncement(_decode_barrier(barrier), sequence_number)
 
 
 def _check_times(timestamp: float, timeout: float) -> None:

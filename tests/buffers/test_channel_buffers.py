@@ -32,9 +32,6 @@ PLAYED = (
 
 _CHANNEL = "played on a whole channel in tests/netstack/test_input_channel.py"
 _BACKOFF = "partition request retries: here a partition exists before it is requested, so nothing is retried"
-_UNALIGNED = "an unaligned barrier overtakes data: belongs to unaligned checkpoints"
-_IN_FLIGHT = "asks for the in-flight data of a channel: belongs to unaligned checkpoints"
-_ANNOUNCEMENT = "announces a barrier that may turn unaligned: belongs to aligned checkpoints with a timeout"
 
 NOT_HERE = {
     "rx-out-of-order": _CHANNEL,
@@ -42,15 +39,15 @@ NOT_HERE = {
     "rx-backoff-growth": _BACKOFF,
     "rx-backoff-single": _BACKOFF,
     "rx-backoff-none": _BACKOFF,
-    "rx-priority-order": _UNALIGNED,
-    "rx-inflight": _UNALIGNED,
-    "rx-inflight-no-barrier": _IN_FLIGHT,
-    "rx-inflight-after-poll": _UNALIGNED,
-    "rx-inflight-overflow": _UNALIGNED,
-    "rx-announcement": _ANNOUNCEMENT,
-    "rx-inflight-before-announcement": _ANNOUNCEMENT,
-    "rx-inflight-after-announcement": _ANNOUNCEMENT,
-    "rx-inflight-after-announcement-and-buffer": _ANNOUNCEMENT,
+    "rx-priority-order": _CHANNEL,
+    "rx-inflight": _CHANNEL,
+    "rx-inflight-no-barrier": _CHANNEL,
+    "rx-inflight-after-poll": _CHANNEL,
+    "rx-inflight-overflow": _CHANNEL,
+    "rx-announcement": _CHANNEL,
+    "rx-inflight-before-announcement": _CHANNEL,
+    "rx-inflight-after-announcement": _CHANNEL,
+    "rx-inflight-after-announcement-and-buffer": _CHANNEL,
 }
 
 SEGMENT_SIZE = 64

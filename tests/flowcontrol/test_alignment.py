@@ -112,6 +112,16 @@ def test_the_end_of_a_channel_aborts_where_finished_tasks_take_no_checkpoints() 
     assert aligner.end_of_partition(1, now=1.0) == [Resume(0), Abort(1, AbortReason.INPUT_ENDED)]
 
 
+def test_announcements_and_alarms_mean_nothing_to_an_aligner() -> None:
+    aligner = BarrierAligner(2)
+    aligner.barrier(0, barrier(1), now=0.0)
+
+    assert aligner.announcement(1, barrier(2), 7, now=1.0) == []
+    assert aligner.alarm(1, now=2.0) == []
+    assert aligner.current_checkpoint_id == 1
+    assert aligner.barrier(1, barrier(1), now=3.0)[0] == Trigger(barrier(1), AlignmentMetrics(0.0, 3.0, 0))
+
+
 @pytest.mark.parametrize("alignment", [Alignment.UNALIGNED, Alignment.AT_LEAST_ONCE])
 def test_a_barrier_for_another_handler_is_refused_and_changes_nothing(alignment: Alignment) -> None:
     aligner = BarrierAligner(2)
@@ -129,6 +139,8 @@ def test_a_channel_that_has_ended_or_does_not_exist_is_refused(channel: int) -> 
 
     with pytest.raises(LocalProtocolError):
         aligner.barrier(channel, barrier(1), now=0.0)
+    with pytest.raises(LocalProtocolError):
+        aligner.announcement(channel, barrier(1), 0, now=0.0)
     with pytest.raises(LocalProtocolError):
         aligner.cancel(channel, 1, now=0.0)
     with pytest.raises(LocalProtocolError):
@@ -191,6 +203,7 @@ class Model:
         assert self.triggered[-1:] < [checkpoint_id]
         missing = self.open_at_start[checkpoint_id] - self.delivered[checkpoint_id]
         assert not missing & self.open
+        assert action.metrics is not None
         assert action.metrics.alignment_s >= 0
         assert action.metrics.start_delay_s == 1.0
         assert action.metrics.bytes_processed <= action.metrics.alignment_s / 0.25 * 10

@@ -18,8 +18,11 @@ from flowcontrol import (
     CheckpointOptions,
     DataType,
     EndOfData,
+    EndOfInputChannelState,
+    EndOfOutputChannelState,
     EndOfPartition,
     Event,
+    EventAnnouncement,
     LocalProtocolError,
     MalformedEvent,
     data_type_of,
@@ -39,6 +42,12 @@ ROWS: list[tuple[Event, str]] = [
     ),
     (CancelCheckpointMarker(9), "00000004 0000000000000009"),
     (EndOfData(), "00000008 00"),
+    (EndOfInputChannelState(), "00000005 00"),
+    (EndOfOutputChannelState(), "00000005 01"),
+    (
+        EventAnnouncement(CheckpointBarrier(5, 1.5, CheckpointOptions(timeout_s=0.5)), -2),
+        "00000006 fffffffe 00000001 0000000000000005 3ff8000000000000 00 ffffffff 01 3fe0000000000000",
+    ),
 ]
 
 
@@ -95,6 +104,9 @@ def barrier_bytes(**changes: float) -> bytes:
     [
         bytes.fromhex("00000002"),
         bytes.fromhex("00000008 01"),
+        bytes.fromhex("00000005 02"),
+        bytes.fromhex("00000006 00000000") + bytes.fromhex("00000004 0000000000000009"),
+        bytes.fromhex("00000006 00000000") + struct.pack(">iqdbibd", 0, 5, 1.0, 0, -1, 1, 1.0),
         barrier_bytes(kind=1),
         barrier_bytes(location=0),
         barrier_bytes(alignment=4),
@@ -114,6 +126,7 @@ def test_bytes_that_are_no_event(data: bytes) -> None:
         CancelCheckpointMarker(2**63),
         CheckpointBarrier(1, math.inf),
         CheckpointBarrier(1, 0.0, CheckpointOptions(timeout_s=-1.0)),
+        EventAnnouncement(CheckpointBarrier(1, 0.0), 2**31),
     ],
 )
 def test_an_event_that_cannot_be_is_our_own_fault(event: Event) -> None:
@@ -137,6 +150,9 @@ def options(alignment: Alignment, timeout_s: float | None = None) -> CheckpointB
         (CancelCheckpointMarker(1), DataType.EVENT_BUFFER),
         (EndOfData(), DataType.EVENT_BUFFER),
         (EndOfPartition(), DataType.EVENT_BUFFER),
+        (EndOfInputChannelState(), DataType.EVENT_BUFFER),
+        (EndOfOutputChannelState(), DataType.RECOVERY_COMPLETION),
+        (EventAnnouncement(options(Alignment.ALIGNED, 1.0), 3), DataType.PRIORITIZED_EVENT_BUFFER),
     ],
 )
 def test_the_type_of_the_buffer_that_carries_an_event(event: Event, data_type: DataType) -> None:
@@ -152,3 +168,61 @@ def test_what_the_types_mean() -> None:
     assert {DataType.PRIORITIZED_EVENT_BUFFER} == PRIORITY_TYPES
     assert {DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER} == ANNOUNCED_TYPES
     assert [int(data_type) for data_type in DataType] == list(range(1, 9))
+
+
+ALL_OPTIONS = st.builds(CheckpointOptions, st.sampled_from(Alignment), st.sampled_from([None, 0.0, 0.5]))
+
+
+@given(ALL_OPTIONS)
+def test_an_exchange_that_lets_no_barrier_overtake_forces_alignment_until_behind_it(
+    given_options: CheckpointOptions,
+) -> None:
+    forced = given_options.with_unaligned_unsupported()
+
+    assert not forced.is_unaligned
+    assert not forced.timeoutable
+    if given_options.alignment is not Alignment.FORCED_ALIGNED:
+        assert forced.with_unaligned_supported().alignment is given_options.alignment
+
+
+@pytest.mark.parametrize(
+    ("given_options", "unsupported", "supported"),
+    [
+        (
+            CheckpointOptions(Alignment.UNALIGNED),
+            CheckpointOptions(Alignment.FORCED_ALIGNED),
+            CheckpointOptions(Alignment.UNALIGNED),
+        ),
+        (
+            CheckpointOptions(Alignment.ALIGNED, 0.5),
+            CheckpointOptions(Alignment.FORCED_ALIGNED, 0.5),
+            CheckpointOptions(Alignment.ALIGNED, 0.5),
+        ),
+        (CheckpointOptions(), CheckpointOptions(), CheckpointOptions()),
+        (
+            CheckpointOptions(Alignment.AT_LEAST_ONCE),
+            CheckpointOptions(Alignment.AT_LEAST_ONCE),
+            CheckpointOptions(Alignment.AT_LEAST_ONCE),
+        ),
+        (
+            CheckpointOptions(Alignment.FORCED_ALIGNED),
+            CheckpointOptions(Alignment.FORCED_ALIGNED),
+            CheckpointOptions(Alignment.UNALIGNED),
+        ),
+    ],
+)
+def test_options_on_and_behind_an_exchange_without_overtaking(
+    given_options: CheckpointOptions, unsupported: CheckpointOptions, supported: CheckpointOptions
+) -> None:
+    assert given_options.with_unaligned_unsupported() == unsupported
+    assert given_options.with_unaligned_supported() == supported
+
+
+@given(ALL_OPTIONS)
+def test_any_barrier_can_be_made_unaligned(given_options: CheckpointOptions) -> None:
+    unaligned = CheckpointBarrier(7, 1.5, given_options).as_unaligned()
+
+    assert (unaligned.checkpoint_id, unaligned.timestamp) == (7, 1.5)
+    assert unaligned.options.is_unaligned
+    assert not unaligned.options.needs_alignment
+    assert unaligned.as_unaligned() is unaligned

@@ -1,0 +1,155 @@
+"""The arrival queue of a receiving channel: what came over the wire, with a priority part in front.
+
+::
+
+    poll <- [announcement, unaligned barrier] [data, data, event, data] <- add
+                                                         ^ the place of the latest barrier
+
+A barrier that overtook on its way goes to the front. One that may time out keeps its place and an
+announcement of it goes to the front; `prioritize` then moves the barrier itself there. In both cases the
+queue remembers which item came last before the barrier: data up to that one is *in flight*, part of the
+checkpoint. So data needs no sequence numbers here, and their overflow cannot matter. The rules are those
+of Flink's RemoteInputChannel.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from flowcontrol import DataType
+
+from .buffer import EventBuffer, ReceivedBuffer
+
+
+class RecoveredBuffer:
+    """A piece of the data that was in flight when a checkpoint was taken; in heap memory."""
+
+    __slots__ = ("payload", "size")
+
+    data_type = DataType.DATA_BUFFER
+    is_event = False
+
+    def __init__(self, payload: memoryview) -> None:
+        self.payload = payload
+        self.size = len(payload)
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+
+def recovered_buffers(data: bytes, segment_bytes: int) -> Iterator[RecoveredBuffer]:
+    """Cut recovered data into buffers of at most `segment_bytes` bytes; no data, no buffer."""
+    view = memoryview(data)
+    for start in range(0, len(view), segment_bytes):
+        yield RecoveredBuffer(view[start : start + segment_bytes])
+
+
+Queued = ReceivedBuffer | RecoveredBuffer | EventBuffer
+
+
+class ChannelQueue:
+    """Items of one channel in the order in which they are to be polled.
+
+    `add` appends data, or an event that is no barrier. Invariant: the priority part holds events only.
+    """
+
+    __slots__ = ("_announced", "_barrier_known", "_items", "_last_before_barrier", "_priority", "add")
+
+    add: Callable[[Queued], None]
+
+    def __init__(self) -> None:
+        self._items: deque[Queued] = deque()
+        self._priority: deque[EventBuffer] = deque()
+        self._barrier_known = False
+        self._last_before_barrier: Queued | None = None
+        self._announced: tuple[int, EventBuffer, EventBuffer] | None = None
+        self.add = self._items.append  # no frame of ours around it: it runs once a buffer
+
+    def __len__(self) -> int:
+        """Buffers and events that are queued."""
+        return len(self._items) + len(self._priority)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of all that is queued."""
+        return sum([item.size for item in chain(self._priority, self._items)])
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether the next item is one of the priority part."""
+        return bool(self._priority)
+
+    def add_priority(self, event: EventBuffer) -> bool:
+        """Put `event` behind earlier priority events; returns whether it is the only one."""
+        self._priority.append(event)
+        return len(self._priority) == 1
+
+    def announce(self, barrier: EventBuffer, sequence_number: int, announcement: EventBuffer) -> bool:
+        """Append `barrier`, and tell of it in front; returns as `add_priority` does."""
+        self._items.append(barrier)
+        self._announced = sequence_number, barrier, announcement
+        return self.add_priority(announcement)
+
+    def note_barrier(self) -> None:
+        """A checkpoint's barrier has just been added: what is queued now came before it."""
+        self._barrier_known = True
+        self._last_before_barrier = self._items[-1] if self._items else None
+
+    def forget_barrier(self) -> None:
+        """The checkpoint of the barrier that was noted is over."""
+        self._barrier_known = False
+        self._last_before_barrier = None
+
+    def in_flight(self) -> list[ReceivedBuffer | RecoveredBuffer]:
+        """Queued data in front of the noted barrier, whether that was polled or not; all data if none is."""
+        found: list[ReceivedBuffer | RecoveredBuffer] = []
+        for item in self._items:
+            if not isinstance(item, EventBuffer):
+                found.append(item)
+            if item is self._last_before_barrier:
+                return found
+        return [] if self._barrier_known else found
+
+    def prioritize(self, sequence_number: int) -> bool:
+        """Move an announced barrier to the priority part, and drop its announcement if it is still there.
+
+        The barrier stays what it is, only its type says that it has priority. Returns whether it was still
+        queued behind data.
+        """
+        if self._announced is None or self._announced[0] != sequence_number:
+            return False
+        _, barrier, announcement = self._announced
+        self._announced = None
+        if barrier not in self._items:
+            return False
+        place = self._items.index(barrier)
+        del self._items[place]
+        if self._last_before_barrier is barrier:
+            self._last_before_barrier = self._items[place - 1] if place else None
+        if announcement in self._priority:
+            self._priority.remove(announcement)
+        payload = bytes(barrier.payload)
+        self._priority.append(EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER))
+        return True
+
+    def poll(self) -> tuple[Queued, bool]:
+        """Take the next item; also tells whether more is queued.
+
+        Raises:
+            IndexError: if nothing is.
+        """
+        items = self._items
+        if self._priority:
+            event = self._priority.popleft()
+            return event, bool(self._priority or items)
+        return items.popleft(), bool(items)
+
+    def clear(self) -> None:
+        """Release all that is queued."""
+        self.forget_barrier()
+        self._announced = None
+        for queue in (self._priority, self._items):
+            while queue:
+                queue.popleft().release()

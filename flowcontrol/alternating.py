@@ -1,0 +1,196 @@
+"""Barriers that may overtake: unaligned checkpoints, and aligned ones that turn unaligned in time.
+
+A checkpoint with a timeout begins aligned. A remote channel announces its barrier before the data that is
+queued in front of it, so a timeout can fetch the barrier to the front::
+
+    channel 0  --|A|--data----data--|1|             A: announcement, polled at once
+                  ^ begins          ^ Prioritize on timeout: the data becomes part of the checkpoint
+
+The pending checkpoint is in one of four states: WAITING for its first barrier (W), COLLECTING the others
+(C), and both again when it has turned unaligned (WU, CU). *Overtake*: Trigger, unaligned and without
+metrics; CU. *Time out*: Prioritize what was remembered; from W to WU, from C Overtake.
+
+| | W | C | WU | CU |
+|---|---|---|---|---|
+| announcement | remember | remember | Prioritize | Prioritize |
+| aligned barrier | block; C | block | block, overtake | block |
+| the same, older than the timeout | block, time out, overtake | block, time out | block, overtake | block |
+| unaligned barrier | time out, overtake | time out | overtake | |
+| end of a channel | | time out, if older | | |
+| alarm | time out | time out | | |
+| the last channel to count | instead: Trigger | instead: Trigger | overtake, AlignmentEnd | AlignmentEnd |
+
+An unaligned barrier turns a checkpoint unaligned even if it is the last one. After the last channel, and
+after an abort, all blocked channels are resumed: W. A checkpoint that starts unaligned is simply one
+whose first barrier is.
+
+The rest is the table of `alignment`. An announcement begins a checkpoint as a barrier does, but counts no
+channel. The states are Flink's AlternatingWaitingForFirstBarrier, AlternatingCollectingBarriers, and those
+two with Unaligned at the end of their names.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from .alignment import SingleCheckpointHandler
+from .barrier_handler import (
+    Abort,
+    AbortReason,
+    Action,
+    Alarm,
+    AlignmentEnd,
+    AlignmentMetrics,
+    Prioritize,
+    Trigger,
+)
+from .errors import LocalProtocolError
+from .events import Alignment, CheckpointBarrier
+
+
+class AlternatingState(Enum):
+    """How far the pending checkpoint is; WAITING if there is none."""
+
+    WAITING = auto()
+    COLLECTING = auto()
+    WAITING_UNALIGNED = auto()
+    COLLECTING_UNALIGNED = auto()
+
+
+class AlternatingAligner(SingleCheckpointHandler):
+    """Unaligned checkpoints and aligned ones with a timeout (Flink's alternating barrier handler).
+
+    Invariant, besides those of its base: an unaligned Trigger has no metrics and is followed by one
+    AlignmentEnd or one Abort of its checkpoint; any other Trigger comes with the last channel. A channel
+    is blocked by each barrier that did not overtake, however the checkpoint ends.
+    """
+
+    __slots__ = ("_announced", "_forced", "_state")
+
+    def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
+        super().__init__(channels, checkpoints_after_tasks_finish=checkpoints_after_tasks_finish)
+        self._state = AlternatingState.WAITING
+        self._announced: dict[int, int] = {}
+        self._forced: CheckpointBarrier | None = None
+
+    @property
+    def state(self) -> AlternatingState:
+        """How far the pending checkpoint is."""
+        return self._state
+
+    def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
+        """Take note of a barrier polled from `channel` at `now`; what to do, in order.
+
+        Raises:
+            LocalProtocolError: if the channel has ended or does not exist, or the barrier is an
+                at-least-once one: the gate has the wrong handler. Nothing has changed.
+        """
+        before = self.current_checkpoint_id
+        actions = super().barrier(channel, barrier, now)
+        return actions + self._set_alarm(before, now)
+
+    def announcement(
+        self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
+    ) -> list[Action]:
+        """Take note that `barrier` is queued in `channel` in the buffer of that sequence number.
+
+        Raises:
+            LocalProtocolError: as for `barrier`.
+        """
+        self._require_open(channel)
+        self._require_mine(barrier)
+        if self._is_obsolete(barrier):
+            return []
+        before = self.current_checkpoint_id
+        actions = self._begin(barrier)
+        if self._may_align:
+            self._announced[channel] = sequence_number
+        else:
+            actions.append(Prioritize(channel, sequence_number))
+        return actions + self._set_alarm(before, now)
+
+    def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
+        """The delay of the Alarm of this checkpoint is over: it times out if it is still aligning."""
+        if checkpoint_id != self.current_checkpoint_id or not self.pending or not self._may_align:
+            return []
+        return self._time_out()
+
+    @property
+    def _may_align(self) -> bool:
+        return self._state in (AlternatingState.WAITING, AlternatingState.COLLECTING)
+
+    def _require_mine(self, barrier: CheckpointBarrier) -> None:
+        if barrier.options.alignment is Alignment.AT_LEAST_ONCE:
+            raise LocalProtocolError("an alternating gate got a barrier that is AT_LEAST_ONCE")
+
+    def _counted(
+        self, channel: int, barrier: CheckpointBarrier | None, metrics: AlignmentMetrics | None, now: float
+    ) -> list[Action]:
+        self._announced.pop(channel, None)
+        if barrier is not None and barrier.options.alignment is Alignment.FORCED_ALIGNED:
+            self._forced = barrier
+        overtakes = barrier is not None and barrier.options.is_unaligned
+        if self._may_align and metrics is not None and not overtakes:
+            return [Trigger(self._forced or self._barrier, metrics)]
+        actions = self._time_out() if overtakes or self._is_too_late(barrier, now) else []
+        if self._state is AlternatingState.WAITING and barrier is not None:
+            self._state = AlternatingState.COLLECTING
+        if self._state is AlternatingState.WAITING_UNALIGNED and (barrier is not None or metrics is not None):
+            actions.append(self._overtake())
+        if metrics is not None:
+            actions.append(AlignmentEnd(self.current_checkpoint_id, metrics))
+        return actions
+
+    def _is_too_late(self, barrier: CheckpointBarrier | None, now: float) -> bool:
+        """Whether `barrier`, or the end of a channel, finds a checkpoint aligning beyond its timeout."""
+        if barrier is None:
+            return self._state is AlternatingState.COLLECTING and _time_left(self._barrier, now) < 0
+        return self._may_align and _time_left(barrier, now) < 0
+
+    def _time_out(self) -> list[Action]:
+        """Turn the checkpoint unaligned, unless it is."""
+        if not self._may_align:
+            return []
+        actions: list[Action] = [Prioritize(*announced) for announced in self._announced.items()]
+        self._announced.clear()
+        if self._state is AlternatingState.COLLECTING:
+            actions.append(self._overtake())
+        else:
+            self._state = AlternatingState.WAITING_UNALIGNED
+        return actions
+
+    def _overtake(self) -> Trigger:
+        self._state = AlternatingState.COLLECTING_UNALIGNED
+        return Trigger(self._barrier.as_unaligned(), None)
+
+    def _set_alarm(self, before: int, now: float) -> list[Action]:
+        """The alarm of a checkpoint that has just begun and goes on aligning."""
+        current = self.current_checkpoint_id
+        if current == before or not self.pending or not self._may_align:
+            return []
+        if not self._barrier.options.timeoutable:
+            return []
+        return [Alarm(current, max(_time_left(self._barrier, now), 0.0))]
+
+    def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
+        current = self.current_checkpoint_id
+        triggered = self._state is AlternatingState.COLLECTING_UNALIGNED
+        actions = super()._abort(checkpoint_id, reason)
+        if triggered and checkpoint_id != current:
+            # Its state would wait for ever for what is in flight.
+            actions.insert(-1, Abort(current, AbortReason.SUBSUMED))
+        return actions
+
+    def _finish(self) -> list[Action]:
+        self._state = AlternatingState.WAITING
+        self._announced.clear()
+        self._forced = None
+        return super()._finish()
+
+
+def _time_left(barrier: CheckpointBarrier, now: float) -> float:
+    """Seconds until the checkpoint is to turn unaligned; endless if it never does by itself."""
+    options = barrier.options
+    if options.timeout_s is None or not options.timeoutable:
+        return float("inf")
+    return options.timeout_s - (now - barrier.timestamp)

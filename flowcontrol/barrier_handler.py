@@ -1,0 +1,243 @@
+"""What every handler of barriers has in common: what it is told, what it answers, what it measures.
+
+A task has one handler for all its input channels. It hands over what it polls, and the handler answers
+with actions; it knows neither queues nor clocks. Three handlers exist, one for each way to checkpoint::
+
+    BarrierAligner      aligned              no record behind a barrier is read before the checkpoint
+    AlternatingAligner  unaligned, or        the barrier overtakes; what it overtook belongs to the
+                        after a timeout      checkpoint
+    BarrierTracker      at least once        records behind a barrier are read early, so some twice
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from .errors import LocalProtocolError
+from .events import CheckpointBarrier
+
+NO_CHECKPOINT = -1
+"""The id before the first checkpoint."""
+
+
+class AbortReason(Enum):
+    """Why a checkpoint was given up; the values are Flink's CheckpointFailureReason names."""
+
+    SUBSUMED = "CHECKPOINT_DECLINED_SUBSUMED"
+    CANCELLED = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
+    INPUT_ENDED = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
+
+
+class AlignmentMetrics(msgspec.Struct, frozen=True):
+    """What a checkpoint cost at this gate.
+
+    `start_delay_s`: trigger to first barrier. `alignment_s`: first to last barrier.
+    `bytes_processed`: bytes polled during the alignment.
+    """
+
+    start_delay_s: float
+    alignment_s: float
+    bytes_processed: int
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """Give the checkpoint up and tell the tasks downstream; nothing of it is persisted any more."""
+
+    checkpoint_id: int
+    reason: AbortReason
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """Take the checkpoint of this task now, before anything else is read.
+
+    The options of `barrier` are those to take it and to pass it on with. If they are unaligned, begin to
+    persist the data in flight on every input channel; `metrics` is None then, and an AlignmentEnd or an
+    Abort follows. Otherwise `metrics` is final.
+    """
+
+    barrier: CheckpointBarrier
+    metrics: AlignmentMetrics | None
+
+
+class AlignmentEnd(msgspec.Struct, frozen=True):
+    """The last barrier of an unaligned checkpoint is here: the state of the input channels is complete."""
+
+    checkpoint_id: int
+    metrics: AlignmentMetrics
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Let the channel send again."""
+
+    channel: int
+
+
+class Prioritize(msgspec.Struct, frozen=True):
+    """Move the barrier with this sequence number, if it is queued in `channel`, in front of its data."""
+
+    channel: int
+    sequence_number: int
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """Call the handler's `alarm` in `delay_s` seconds, between two records."""
+
+    checkpoint_id: int
+    delay_s: float
+
+
+Action = Abort | Trigger | AlignmentEnd | Resume | Prioritize | Alarm
+"""Something the task has to do; a list of actions is to be done in its order."""
+
+
+class BarrierHandler(Protocol):
+    """What a task tells its handler, and asks it, whichever checkpoint mode that implements.
+
+    Times are in seconds. Each method but `bytes_processed` raises LocalProtocolError, and changes nothing,
+    if the channel has ended or does not exist.
+    """
+
+    current_checkpoint_id: int
+    """The newest checkpoint that the handler knows of; NO_CHECKPOINT before the first."""
+
+    @property
+    def start_delay_s(self) -> float:
+        """Trigger to first barrier of the latest checkpoint to begin."""
+        ...
+
+    @property
+    def latest_metrics(self) -> AlignmentMetrics | None:
+        """Metrics of the latest checkpoint whose alignment has ended."""
+        ...
+
+    def alignment_s(self, now: float) -> float:
+        """Duration of the running alignment so far, else of the latest one; 0 after an abort."""
+        ...
+
+    def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
+        """A barrier was polled from `channel`."""
+        ...
+
+    def announcement(
+        self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
+    ) -> list[Action]:
+        """The announcement of a barrier was polled from `channel`."""
+        ...
+
+    def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
+        """A cancel marker was polled from `channel`."""
+        ...
+
+    def end_of_partition(self, channel: int, now: float) -> list[Action]:
+        """`channel` has ended."""
+        ...
+
+    def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
+        """The delay of an Alarm is over."""
+        ...
+
+    def bytes_processed(self, count: int) -> None:
+        """A data buffer of `count` bytes was polled."""
+        ...
+
+
+class AlignmentStart(msgspec.Struct, frozen=True):
+    """The beginning of one alignment: when, and how many bytes had been polled before."""
+
+    start_delay_s: float
+    started_at: float
+    bytes_before: int
+
+
+class AlignmentTimer:
+    """Measures alignments (Flink's CheckpointBarrierHandler).
+
+    Several may be open where checkpoints overlap; the one that began last is the `running` one, which
+    `start_delay_s` and `alignment_s` are about. `latest`: metrics of the latest one to end regularly.
+    """
+
+    __slots__ = ("_ended_s", "latest", "running", "start_delay_s", "total_bytes")
+
+    def __init__(self) -> None:
+        self.start_delay_s = 0.0
+        self.total_bytes = 0
+        self.latest: AlignmentMetrics | None = None
+        self.running: AlignmentStart | None = None
+        self._ended_s = 0.0
+
+    def start(self, triggered_at: float, now: float) -> AlignmentStart:
+        """The first barrier of a checkpoint triggered at `triggered_at` is here."""
+        self.start_delay_s = max(0.0, now - triggered_at)
+        self.running = AlignmentStart(self.start_delay_s, now, self.total_bytes)
+        return self.running
+
+    def end(self, start: AlignmentStart, now: float) -> AlignmentMetrics:
+        """The last barrier of the checkpoint that began with `start` is here."""
+        duration = now - start.started_at
+        if start is self.running:
+            self.running = None
+            self._ended_s = duration
+        polled = self.total_bytes - start.bytes_before
+        self.latest = AlignmentMetrics(start.start_delay_s, duration, polled)
+        return self.latest
+
+    def reset(self) -> None:
+        """The running one was given up."""
+        self.running = None
+        self._ended_s = 0.0
+
+    def alignment_s(self, now: float) -> float:
+        """Duration of the running alignment so far, else of the latest one; 0 after an abort."""
+        return self._ended_s if self.running is None else now - self.running.started_at
+
+
+class CheckpointBarrierHandler:
+    """What the handlers share: the open channels and the timer (Flink's CheckpointBarrierHandler)."""
+
+    __slots__ = ("_count_ends", "_open", "_timer", "current_checkpoint_id")
+
+    def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
+        self.current_checkpoint_id = NO_CHECKPOINT
+        self._count_ends = checkpoints_after_tasks_finish
+        self._open = set(range(channels))
+        self._timer = AlignmentTimer()
+
+    @property
+    def start_delay_s(self) -> float:
+        """Trigger to first barrier of the latest checkpoint to begin, in seconds."""
+        return self._timer.start_delay_s
+
+    @property
+    def latest_metrics(self) -> AlignmentMetrics | None:
+        """Metrics of the latest checkpoint whose alignment has ended."""
+        return self._timer.latest
+
+    def alignment_s(self, now: float) -> float:
+        """Duration of the running alignment so far, else of the latest one; 0 after an abort."""
+        return self._timer.alignment_s(now)
+
+    def bytes_processed(self, count: int) -> None:
+        """Count a polled data buffer of `count` bytes."""
+        self._timer.total_bytes += count
+
+    def announcement(
+        self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
+    ) -> list[Action]:
+        """Nothing to do: only a handler whose barriers may overtake makes use of announcements.
+
+        Raises:
+            LocalProtocolError: if the channel has ended or does not exist.
+        """
+        self._require_open(channel)
+        return []
+
+    def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
+        """Nothing to do: only a handler with a timeout sets alarms."""
+        return []
+
+    def _require_open(self, channel: int) -> None:
+        if channel not in self._open:
+            raise LocalProtocolError(f"channel {channel} has ended or does not exist")

@@ -1,0 +1,144 @@
+"""Barriers that nobody waits behind: at-least-once checkpoints.
+
+No channel is blocked, so a fast channel may be several checkpoints ahead of a slow one, and what it sends
+meanwhile is processed before the snapshot and again after a restart::
+
+    channel 0  --|1|--data--|2|--data--|3|--data          pending: 1, 2, 3
+    channel 1  --data----data----data--|1|--data--|2|     |1| triggers 1, |2| triggers 2
+
+Each pending checkpoint counts channels by itself:
+
+| | a tracked checkpoint | newer than all seen | any other |
+|---|---|---|---|
+| barrier | count | track it, count | |
+| cancel | *drop* older ones; Abort it, count | *drop* all; track it, Abort it, count | *drop* older ones |
+| end of a channel | count, from the newest on | | |
+
+*count*: when every channel that was open at the start has counted, it and the older ones are forgotten,
+and it is triggered if it was not aborted; older ones go silently. *drop*: Abort and forget. Nothing is
+aborted twice. With one open channel, a barrier is tracked and triggered at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .barrier_handler import Abort, AbortReason, Action, AlignmentStart, CheckpointBarrierHandler, Trigger
+from .errors import LocalProtocolError
+from .events import Alignment, CheckpointBarrier
+
+MAX_TRACKED = 50
+"""Checkpoints that are tracked at a time; the oldest is forgotten for another."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """The channels counted for one checkpoint; `barrier` and `start` are None if it began with a cancel."""
+
+    target: int
+    barrier: CheckpointBarrier | None = None
+    start: AlignmentStart | None = None
+    channels: set[int] = field(default_factory=set)
+    aborted: bool = False
+
+
+class BarrierTracker(CheckpointBarrierHandler):
+    """At-least-once checkpoints (Flink's CheckpointBarrierTracker).
+
+    The metrics of a Trigger are those of its own checkpoint; `start_delay_s` and `alignment_s` are about
+    the one that began last, as in Flink. Invariant: ids that are triggered strictly increase, and none of
+    them is aborted. Where one channel is left, a newer barrier also ends older checkpoints, which in
+    Flink could still be triggered by the end of the channel.
+    """
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
+        super().__init__(channels, checkpoints_after_tasks_finish=checkpoints_after_tasks_finish)
+        self._pending: dict[int, _Count] = {}  # by ascending id
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The checkpoints that wait for barriers, the oldest first; aborted ones too."""
+        return tuple(self._pending)
+
+    def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
+        """Take note of a barrier polled from `channel` at `now`; what to do, in order.
+
+        Raises:
+            LocalProtocolError: if the channel has ended or does not exist, or the barrier is not an
+                at-least-once one: its sender would wait for ever. Nothing has changed.
+        """
+        self._require_open(channel)
+        if barrier.options.alignment is not Alignment.AT_LEAST_ONCE:
+            raise LocalProtocolError(
+                f"a tracking gate got a barrier that is {barrier.options.alignment.name}"
+            )
+        checkpoint_id = barrier.checkpoint_id
+        if checkpoint_id > self.current_checkpoint_id:
+            start = self._timer.start(barrier.timestamp, now)
+            self._track(checkpoint_id, _Count(len(self._open), barrier, start))
+        return self._count(channel, checkpoint_id, now)
+
+    def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
+        """Take note of a cancel marker polled from `channel`; what to do, in order.
+
+        Raises:
+            LocalProtocolError: if the channel has ended or does not exist.
+        """
+        self._require_open(channel)
+        older = [pending for pending in self._pending if pending < checkpoint_id]
+        actions = [abort for pending in older for abort in self._abort(pending, AbortReason.CANCELLED)]
+        for pending in older:
+            del self._pending[pending]
+        if checkpoint_id > self.current_checkpoint_id:
+            self._track(checkpoint_id, _Count(len(self._open)))
+        if checkpoint_id in self._pending:
+            actions += self._abort(checkpoint_id, AbortReason.CANCELLED)
+        return actions + self._count(channel, checkpoint_id, now)
+
+    def end_of_partition(self, channel: int, now: float) -> list[Action]:
+        """Take note that `channel` has ended; what to do, in order.
+
+        Raises:
+            LocalProtocolError: if it had ended before or does not exist.
+        """
+        self._require_open(channel)
+        self._open.remove(channel)
+        pending = list(self._pending)
+        if self._count_ends:
+            # The newest one that is complete now makes the older ones useless.
+            return [action for one in reversed(pending) for action in self._count(channel, one, now)]
+        actions = [abort for one in pending for abort in self._abort(one, AbortReason.INPUT_ENDED)]
+        self._pending.clear()
+        return actions
+
+    def _track(self, checkpoint_id: int, count: _Count) -> None:
+        self.current_checkpoint_id = checkpoint_id
+        self._pending[checkpoint_id] = count
+        if len(self._pending) > MAX_TRACKED:
+            del self._pending[next(iter(self._pending))]
+
+    def _count(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
+        """Count `channel`, once, if the checkpoint is tracked; trigger if it was the last."""
+        count = self._pending.get(checkpoint_id)
+        if count is None:
+            return []
+        count.channels.add(channel)
+        if len(count.channels) < count.target:
+            return []
+        for pending in [pending for pending in self._pending if pending <= checkpoint_id]:
+            del self._pending[pending]
+        if count.aborted or count.barrier is None or count.start is None:
+            return []
+        return [Trigger(count.barrier, self._timer.end(count.start, now))]
+
+    def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
+        """Abort a tracked checkpoint, unless it was; its barriers are counted on."""
+        count = self._pending[checkpoint_id]
+        if count.aborted:
+            return []
+        count.aborted = True
+        if count.start is self._timer.running:
+            self._timer.reset()
+        return [Abort(checkpoint_id, reason)]
