@@ -3,12 +3,12 @@
 pyspark is imported inside functions only, so everything but Spark sources works without it.
 """
 
-from .compare import Comparison, compare
-from .load import load_result, load_scenario
-from .rows import RowCodec, key_hash
-from .seeds import run_seeds
-from .sources import open_sources
-from .spark import SparkSource
+from .comparison.compare import Comparison, compare
+from .comparison.seeds import run_seeds
+from .scenarios.load import load_result, load_scenario
+from .scenarios.sources import open_sources
+from .spark.rows import RowCodec, key_hash
+from .spark.source import SparkSource
 
 __all__ = [
     "Comparison",

@@ -1,7 +1,7 @@
 """The command ``netstack``: what a person types, and what comes of it.
 
 Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
-tolerance; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C.
+tolerance, or a job failed for good; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,15 +16,27 @@ from pathlib import Path
 from cyclopts import App, CycloptsError
 
 from buffers import InsufficientBuffers
-from netstack import Result, ScenarioError, SourceError, emulate, to_json
+from netstack import (
+    CheckpointStorage,
+    JobFailedError,
+    Result,
+    Scenario,
+    ScenarioError,
+    SourceError,
+    emulate,
+    to_json,
+)
 
-from .cli_compare import Flag, Whole, compare
-from .output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
-from .preparation import load_runnable, opened
-from .progress import progress
-from .run_text import print_result
-from .seeds import WorkerDied
+from .commands.compare import Flag, Whole, compare
+from .commands.output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
+from .commands.preparation import checkpoint_storage, load_runnable, opened
+from .commands.progress import Report as Progress
+from .commands.progress import progress
+from .comparison.seeds import WorkerDied
+from .reporting.run_text import print_result
+from .reporting.trace_text import TracePrinter
 
+FAILED = 1
 MISTAKE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 1
@@ -44,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("netstack: stopped")
         return INTERRUPTED
+    except JobFailedError as error:
+        say(_failed(error.result))
+        return FAILED
     except ScenarioError as error:
         for problem in error.problems:
             say(problem)
@@ -89,6 +104,7 @@ def run(
     out: Path | None = None,
     seed: Whole | None = None,
     real_time: Flag = False,
+    trace: Flag = False,
 ) -> int:
     """Run a scenario and print what was measured.
 
@@ -98,26 +114,50 @@ def run(
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: In place of the scenario's.
         real_time: Run on the real clock instead of the virtual one.
+        trace: Print on stderr what happens to each checkpoint, step by step.
     """
-    scenario = load_runnable(file, seed)
+    scenario = load_runnable(file, seed, stores=True)
     prepare_folder(out)
+    storage = checkpoint_storage(scenario, file)
     with (
         opened(scenario, file) as ready,
         progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
     ):
-        result = emulate(ready, progress=report, real_time=real_time)
+        printer = TracePrinter(to_stderr()) if trace else None
+        result = _emulate(ready, storage, report, printer, real_time)
     if out is not None:
         _write_report(out, result)
     if json:
         write_json(to_json(result))
     else:
         print_result(result, to_stdout())
-    return 0
+    if result.failure is not None:
+        say(_failed(result))
+    return 0 if result.failure is None else FAILED
+
+
+def _emulate(
+    scenario: Scenario,
+    storage: CheckpointStorage | None,
+    report: Progress,
+    trace: TracePrinter | None,
+    real_time: bool,
+) -> Result:
+    """Run it; a job that failed for good has a result too."""
+    try:
+        return emulate(scenario, storage=storage, progress=report, trace=trace, real_time=real_time)
+    except JobFailedError as error:
+        return error.result
+
+
+def _failed(result: Result) -> str:
+    name, cause = result.scenario["name"], " ".join(str(result.failure).split())
+    return f"netstack: {name}: the job failed for good after {result.emulated_seconds:.1f} s: {cause}"
 
 
 def _write_report(folder: Path, result: Result) -> None:
     # Here, since what draws takes a while to import.
-    from .report import write_report
+    from .reporting.report import write_report
 
     command = shlex.join(["netstack", *sys.argv[1:]])
     page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command)
@@ -125,11 +165,21 @@ def _write_report(folder: Path, result: Result) -> None:
 
 
 app.command(compare)
-# By name, so that it is imported when it is called, for the same reason.
+# By name, so that they are imported when they are called, for the same reason.
 app.command(
-    "integration.demo:demo",
+    "integration.commands.checkpoints:checkpoints",
+    name="checkpoints",
+    help="List the checkpoints in a directory, and check that all their files are as they were written.",
+)
+app.command(
+    "integration.commands.storm:storm",
+    name="storm",
+    help="Run small random jobs under random faults, and check that each kept what Flink promises.",
+)
+app.command(
+    "integration.demo.demo:demo",
     name="demo",
-    help="Run the main job on real data with debloating off and then on, and say what it changes.",
+    help="Run the main job on real data with debloating off and on, or in all checkpoint modes, and compare.",
 )
 
 

@@ -1,46 +1,44 @@
 """The network: jobs of subtasks that exchange records in buffers under credit-based flow control."""
 
-from .config import (
-    DEFAULT_PRESET,
-    OPTIONS,
-    PRESETS,
-    CheckpointMode,
-    CostModel,
-    LinkConditions,
-    NetworkConfig,
-    with_options,
+from .agenda import Agenda
+from .checkpoints.paths import metadata_path
+from .checkpoints.storage import (
+    CheckpointStorage,
+    DamagedFileError,
+    FileLayout,
+    MemoryStorage,
+    MissingFileError,
+    StorageError,
 )
-from .emulation import emulate, run_job
-from .key_groups import assign_to_operators, default_max_parallelism, key_group_range
-from .operators import (
-    FlatMap,
-    Forward,
-    KeySum,
-    Map,
-    MapBlocks,
-    Operator,
-    OperatorFactory,
-    Sink,
-    flat_map,
-    key_sum,
-    map_blocks,
-    map_records,
-    sink,
+from .emulation import JobFailedError, emulate, run_job
+from .exchange import java_hash
+from .exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
+from .faults.document import ACKNOWLEDGEMENT
+from .faults.fault import (
+    FAULTS,
+    MESSAGES,
+    AtTime,
+    ChannelItem,
+    CutLink,
+    DelayMessages,
+    DropMessages,
+    FailUpload,
+    Fault,
+    FillStorage,
+    FiredFault,
+    KillSubtask,
+    KillTaskManager,
+    Moment,
+    OnAcknowledgement,
+    OnChannel,
+    SubtaskName,
 )
-from .options import Option
-from .quantities import (
-    QuantityError,
-    format_duration,
-    format_rate,
-    format_size,
-    parse_duration,
-    parse_flink_duration,
-    parse_flink_size,
-    parse_rate,
-)
+from .job import Job
 from .result import (
     SCHEMA,
     CheckpointResult,
+    FaultResult,
+    RestartResult,
     Result,
     Series,
     Steady,
@@ -50,7 +48,31 @@ from .result import (
     from_json,
     to_json,
 )
-from .scenario import (
+from .settings.config import (
+    DEFAULT_PRESET,
+    OPTIONS,
+    PRESETS,
+    CheckpointMode,
+    CheckpointStorageType,
+    CostModel,
+    LinkConditions,
+    NetworkConfig,
+    RestartStrategy,
+    with_options,
+)
+from .settings.config_rules import did_you_mean
+from .settings.options import Option
+from .settings.quantities import (
+    QuantityError,
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_flink_duration,
+    parse_flink_size,
+    parse_rate,
+)
+from .settings.scenario import (
     FROM_SOURCE,
     SERVICE_MODES,
     SHIPS,
@@ -63,18 +85,40 @@ from .scenario import (
     SourceSpec,
     Vertex,
 )
-from .scenario_document import cost_key, scenario_document
-from .scenario_rules import (
+from .settings.scenario_document import cost_key, scenario_document
+from .settings.scenario_rules import (
     check_scenario,
-    check_supported,
-    did_you_mean,
     edge_key,
     option_notices,
     scenario_problems,
-    unsupported_features,
     vertex_key,
 )
-from .source import (
+from .state.backend import BackendSnapshot, HandleReader, StateBackend, WriteFile
+from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
+from .state.operator_state import OperatorStateBackend
+from .state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
+from .state.subtask_state import SubtaskState
+from .state.values import StateError
+from .statistics import Recorder, SubtaskCheckpoint, SubtaskSample
+from .summary import checkpoint_results, result_order, series_results, steady_results
+from .tasks.operators import (
+    FlatMap,
+    Forward,
+    KeyedOperator,
+    KeySum,
+    Map,
+    MapBlocks,
+    Operator,
+    OperatorContext,
+    OperatorFactory,
+    Sink,
+    flat_map,
+    key_sum,
+    map_blocks,
+    map_records,
+    sink,
+)
+from .tasks.source import (
     CollectionReader,
     CollectionSource,
     GeneratedReader,
@@ -84,41 +128,81 @@ from .source import (
     SourceReader,
     leading_bytes,
     payload_hash,
+    skip,
     text_hash,
 )
-from .statistics import Recorder, SubtaskCheckpoint, SubtaskSample
-from .summary import checkpoint_results, result_order, series_results, steady_results
+from .tasks.transactions import Transaction, TransactionalSink, TransactionLog, transactional_sink
+from .trace import Trace, TraceEvent, TraceLog
 
 __all__ = [
+    "ACKNOWLEDGEMENT",
     "DEFAULT_PRESET",
+    "FAULTS",
     "FROM_SOURCE",
+    "MESSAGES",
     "OPTIONS",
     "PRESETS",
     "SCHEMA",
     "SERVICE_MODES",
     "SHIPS",
+    "Agenda",
+    "AggregatingState",
+    "AtTime",
+    "BackendSnapshot",
+    "ChannelItem",
+    "CheckpointMetadata",
     "CheckpointMode",
     "CheckpointResult",
+    "CheckpointStorage",
+    "CheckpointStorageType",
     "CollectionReader",
     "CollectionSource",
     "CostModel",
+    "CutLink",
+    "DamagedFileError",
+    "DelayMessages",
+    "DropMessages",
     "Edge",
+    "FailUpload",
+    "Fault",
+    "FaultResult",
+    "FileLayout",
+    "FillStorage",
+    "FiredFault",
     "FlatMap",
     "Forward",
     "GeneratedReader",
     "GeneratedSource",
     "GeneratorSpec",
+    "HandleReader",
+    "Job",
+    "JobFailedError",
     "KeySum",
+    "KeyedOperator",
+    "KeyedStateBackend",
+    "KillSubtask",
+    "KillTaskManager",
     "LinkConditions",
+    "ListState",
     "Map",
     "MapBlocks",
+    "MemoryStorage",
+    "MissingFileError",
+    "Moment",
     "NetworkConfig",
+    "OnAcknowledgement",
+    "OnChannel",
     "Operator",
+    "OperatorContext",
     "OperatorFactory",
+    "OperatorStateBackend",
     "Option",
     "PathSpec",
     "QuantityError",
     "Recorder",
+    "ReducingState",
+    "RestartResult",
+    "RestartStrategy",
     "Result",
     "Scenario",
     "ScenarioError",
@@ -129,16 +213,32 @@ __all__ = [
     "SourceObject",
     "SourceReader",
     "SourceSpec",
+    "StateBackend",
+    "StateError",
+    "StateHandle",
+    "StateKind",
     "Steady",
+    "StorageError",
+    "StoredFile",
     "SubtaskCheckpoint",
+    "SubtaskName",
     "SubtaskSample",
+    "SubtaskSnapshot",
+    "SubtaskState",
+    "Trace",
+    "TraceEvent",
+    "TraceLog",
+    "Transaction",
+    "TransactionLog",
+    "TransactionalSink",
+    "ValueState",
     "Vertex",
     "VertexCheckpoint",
     "VertexSteady",
     "Work",
+    "WriteFile",
     "assign_to_operators",
     "check_scenario",
-    "check_supported",
     "checkpoint_results",
     "cost_key",
     "default_max_parallelism",
@@ -150,11 +250,13 @@ __all__ = [
     "format_rate",
     "format_size",
     "from_json",
+    "java_hash",
     "key_group_range",
     "key_sum",
     "leading_bytes",
     "map_blocks",
     "map_records",
+    "metadata_path",
     "option_notices",
     "parse_duration",
     "parse_flink_duration",
@@ -167,10 +269,11 @@ __all__ = [
     "scenario_problems",
     "series_results",
     "sink",
+    "skip",
     "steady_results",
     "text_hash",
     "to_json",
-    "unsupported_features",
+    "transactional_sink",
     "vertex_key",
     "with_options",
 ]

@@ -64,6 +64,18 @@ class Waiter:
         await _suspend()
 
 
+class _Kept:
+    """A callback that outlives `Agenda.clear`."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[..., Any]) -> None:
+        self._callback = callback
+
+    def __call__(self, *args: Any) -> None:
+        self._callback(*args)
+
+
 class Agenda:
     """All that is due in one emulation, in the order of (time, serial).
 
@@ -94,6 +106,22 @@ class Agenda:
         """Call ``callback(*args)`` in `delay` seconds."""
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
+
+    def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
+        """As `at`, for what is to happen even if everything else is forgotten before."""
+        self.at(time, _Kept(callback), *args)
+
+    def clear(self) -> None:
+        """Close all routines and forget all that is due, except what was to be kept.
+
+        Not to be called by a routine, which would have to close itself.
+        """
+        for routine in list(self._routines):
+            routine.close()
+        self._routines.clear()
+        # In place, as `run` holds on to the list.
+        self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], _Kept)]
+        heapq.heapify(self._heap)
 
     def start(self, routine: Routine) -> None:
         """Step `routine` as soon as its turn comes."""
@@ -138,9 +166,7 @@ class Agenda:
             if self._routines and not self._stopped:
                 raise AgendaStuckError(f"{len(self._routines)} routines wait and nothing is left to happen")
         finally:
-            for routine in list(self._routines):
-                routine.close()
-            self._routines.clear()
+            self.clear()
 
     def _run_entries(self, count: int) -> None:
         heap = self._heap

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from buffers import (
@@ -11,27 +11,36 @@ from buffers import (
     NetworkBufferPool,
     PipelinedSubpartition,
     gate_buffers,
-    gate_segments,
     partition_buffers,
-    partition_segments,
 )
 from flowcontrol import BufferDebloater
 
-from .connection import ConsumerEnd, ProducerEnd, connect
-from .emulated_link import EmulatedLink
-from .gate import InputGate
-from .input_channel import LocalInputChannel, RemoteInputChannel
-from .key_groups import default_max_parallelism
-from .operator_subtask import OperatorSubtask
-from .operators import Forward
-from .partition import ResultPartition
-from .scenario import Edge, Scenario, Vertex
-from .selectors import ChannelSelector, KeyGroupSelector, RoundRobin
-from .source import SourceReader
-from .source_subtask import SourceSubtask
-from .subtask import Environment, Output, Subtask
-from .throttle import Throttle
-from .wiring import consumers_of_producers, producers_of_consumers
+from .exchange.connection import ConsumerEnd, ProducerEnd, connect
+from .exchange.emulated_link import EmulatedLink
+from .exchange.gate import InputGate
+from .exchange.key_groups import default_max_parallelism
+from .exchange.local_channel import LocalInputChannel
+from .exchange.partition import ResultPartition
+from .exchange.remote_channel import RemoteInputChannel
+from .exchange.selectors import ChannelSelector, KeyGroupSelector, KeyHash, RoundRobin
+from .exchange.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+from .faults.tapped_gate import Tap, TappedGate
+from .memory_plan import plan_segments
+from .settings.scenario import Edge, Scenario, Vertex
+from .state.subtask_state import SubtaskState
+from .tasks.environment import Environment, Output
+from .tasks.operator_subtask import OperatorSubtask
+from .tasks.operators import Forward, OperatorContext
+from .tasks.source import SourceReader
+from .tasks.source_subtask import SourceSubtask
+from .tasks.subtask import Subtask
+from .tasks.throttle import Throttle
+
+Watched = Callable[[str, str, int], Mapping[int, Tap]]
+"""The taps of the gate that reads from a vertex (the first name) into a subtask of another, by producer."""
+
+ALIGNED_SHIPS = POINTWISE | {"broadcast"}
+"""Exchanges whose data no barrier overtakes: it could not be dealt out anew if the parallelism changed."""
 
 
 @dataclass
@@ -47,18 +56,21 @@ class TaskManager:
 class JobBuilder:
     """Turns a scenario into subtasks that are ready to run.
 
-    After `build`: `subtasks[v][i]` is subtask i of vertex v, in the scenario's order, and
-    `task_managers` holds all memory and connections.
+    `watched` gives the taps of a gate. After `build`: `subtasks[v][i]` is subtask i of vertex v, in the
+    scenario's order, `task_managers` holds all memory and connections, and `links` has the links by the
+    producer's and the consumer's task manager.
     """
 
-    def __init__(self, scenario: Scenario, environment: Environment) -> None:
+    def __init__(self, scenario: Scenario, environment: Environment, watched: Watched) -> None:
         self.subtasks: list[list[Subtask]] = []
         self.task_managers: dict[str, TaskManager] = {}
+        self.links: dict[tuple[str, str], EmulatedLink] = {}
+        self._watched = watched
         self._scenario = scenario
         self._config = scenario.config
         self._environment = environment
         self._subpartitions: list[PipelinedSubpartition] = []
-        self._requests: list[tuple[RemoteInputChannel | LocalInputChannel, int]] = []
+        self._gates: list[InputGate] = []
 
     def build(self) -> None:
         """Make everything; channels are opened by `open_channels`."""
@@ -84,15 +96,18 @@ class JobBuilder:
 
     def open_channels(self) -> None:
         """Let every channel ask for its subpartition."""
-        for channel, subpartition in self._requests:
-            channel.request(subpartition)
+        for gate in self._gates:
+            gate.request_partitions()
 
     def _sources(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
         source = self._scenario.source_of(vertex)
 
         def make(number: int, index: int) -> Subtask:
             reader: SourceReader = source.open(index, vertex.parallelism)
-            return SourceSubtask(self._environment, number, index, reader, vertex.rate(index))
+            state = self._state(vertex, index)
+            return SourceSubtask(
+                self._environment, number, index, vertex.name, state, reader, vertex.rate(index)
+            )
 
         return make
 
@@ -107,9 +122,29 @@ class JobBuilder:
                 exact=vertex.exact_service,
             )
             operator = Forward() if vertex.operator is None else vertex.operator(index)
-            return OperatorSubtask(environment, number, index, operator, throttle)
+            state = self._state(vertex, index)
+            context = OperatorContext(
+                vertex.name,
+                index,
+                state.keyed,
+                state.operator,
+                self._key_hash(vertex),
+                self._config.checkpoint_interval_s is not None,
+            )
+            return OperatorSubtask(
+                environment, number, index, vertex.name, state, operator, context, throttle
+            )
 
         return make
+
+    def _state(self, vertex: Vertex, index: int) -> SubtaskState:
+        parallelism = vertex.parallelism
+        return SubtaskState(vertex.name, index, parallelism, default_max_parallelism(parallelism))
+
+    def _key_hash(self, vertex: Vertex) -> KeyHash | None:
+        """What the exchange into a vertex hashes its records by; None if there is no such exchange."""
+        hashed = [edge for edge in self._scenario.inputs(vertex) if edge.ship == "hash"]
+        return self._scenario.key_hash(hashed[0]) if hashed else None
 
     def _connect(self, edge: Edge, gates: list[list[InputGate]]) -> None:
         scenario = self._scenario
@@ -118,13 +153,15 @@ class JobBuilder:
         channels = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [self._gate_spec(len(own)).exclusive_per_channel for own in channels]
         partitions = [
-            self._partition(producer, index, edge, [exclusive[target] for target in own])
+            self._partition(producer, index, edge, own, [exclusive[target] for target in own])
             for index, own in enumerate(reached)
         ]
         for index, own in enumerate(channels):
             gates[index].append(self._gate(edge, producer, consumer, index, own, partitions))
 
-    def _partition(self, vertex: Vertex, index: int, edge: Edge, exclusive: list[int]) -> ResultPartition:
+    def _partition(
+        self, vertex: Vertex, index: int, edge: Edge, consumers: list[int], exclusive: list[int]
+    ) -> ResultPartition:
         config = self._config
         subtask = self.subtasks[self._scenario.vertices.index(vertex)][index]
         starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
@@ -145,8 +182,14 @@ class JobBuilder:
             max_overdraft=config.max_overdraft_buffers_per_gate,
             on_available=subtask.output_available,
         )
-        partition = ResultPartition(pool, subpartitions, flush_always=config.buffer_timeout_s == 0)
+        partition = ResultPartition(
+            pool,
+            subpartitions,
+            flush_always=config.buffer_timeout_s == 0,
+            supports_unaligned=edge.ship not in ALIGNED_SHIPS,
+        )
         subtask.outputs.append(Output(partition, self._selector(edge, vertex, count)))
+        subtask.readers.append((edge.target, consumers))
         return partition
 
     def _selector(self, edge: Edge, producer: Vertex, channels: int) -> ChannelSelector | None:
@@ -183,7 +226,9 @@ class JobBuilder:
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
         subtask = self.subtasks[self._scenario.vertices.index(consumer)][index]
         assert isinstance(subtask, OperatorSubtask)
-        gate = InputGate(edge.source, floating, self._debloater(), subtask.data_arrived)
+        taps = self._watched(edge.source, consumer.name, index)
+        kind = TappedGate if taps else InputGate
+        gate = kind(edge.source, floating, self._debloater(), subtask.data_arrived)
         each = spec.exclusive_per_channel
         local = producer.manager == consumer.manager
         segments = [] if local else memory.request_unpooled(each * len(own))
@@ -201,8 +246,10 @@ class JobBuilder:
                 end = self._connection(producer.manager, consumer.manager)
                 exclusive = segments[number * each : (number + 1) * each]
                 channel = RemoteInputChannel(gate, number, identity, end, exclusive, floating)
-            gate.channels.append(channel)
-            self._requests.append((channel, subpartition))
+            gate.add_channel(channel, subpartition)
+            if isinstance(gate, TappedGate) and source in taps:
+                gate.watch(channel, taps[source])
+        self._gates.append(gate)
         return gate
 
     def _debloater(self) -> BufferDebloater | None:
@@ -222,7 +269,7 @@ class JobBuilder:
         connections = self.task_managers[producer].connections
         if consumer not in connections:
             environment = self._environment
-            link = EmulatedLink(
+            link = self.links[producer, consumer] = EmulatedLink(
                 environment.agenda, environment.costs, self._scenario.link, environment.randomness
             )
             connections[consumer] = connect(
@@ -236,28 +283,3 @@ class JobBuilder:
 
     def _memory_of(self, vertex: Vertex) -> NetworkBufferPool:
         return self.task_managers[vertex.manager].pool
-
-
-def plan_segments(scenario: Scenario) -> dict[str, int]:
-    """Segments of each task manager's network memory.
-
-    The configured size, if there is one; else exactly what its pools can use at most, so that
-    redistribution does not bind.
-    """
-    config = scenario.config
-    limit = config.network_memory_max_bytes
-    if limit is not None:
-        return {vertex.manager: limit // config.segment_bytes for vertex in scenario.vertices}
-    needed = {vertex.manager: 0 for vertex in scenario.vertices}
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    overdraft = config.max_overdraft_buffers_per_gate
-    for edge in scenario.edges:
-        producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
-        for own in reached:
-            needed[producer.manager] += partition_segments(len(own), each, floating, overdraft)
-        for channels in producers_of_consumers(reached, consumer.parallelism):
-            spec = gate_buffers(len(channels), each, floating, config.max_required_buffers_per_gate)
-            remote = 0 if producer.manager == consumer.manager else len(channels)
-            needed[consumer.manager] += gate_segments(spec, remote)
-    return needed

@@ -12,39 +12,73 @@ import numpy as np
 import trio
 
 from .agenda import Agenda
+from .checkpoints.storage import CheckpointStorage
 from .job import Job, Progress
 from .result import Result
-from .scenario import Scenario
-from .scenario_document import scenario_document
-from .scenario_rules import check_scenario, check_supported
-from .summary import checkpoint_results, series_results, steady_results
+from .settings.scenario import Scenario
+from .settings.scenario_document import scenario_document
+from .settings.scenario_rules import check_scenario
+from .summary import (
+    checkpoint_results,
+    fault_results,
+    restart_results,
+    series_results,
+    steady_results,
+)
+from .trace import Trace
+
+
+class JobFailedError(Exception):
+    """A job has failed for good; `result` is what was measured up to then, and the message the cause."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.failure)
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[JobFailedError], tuple[Result]]:
+        return type(self), (self.result,)  # not from the message, as exceptions are otherwise pickled
 
 
 def emulate(
     scenario: Scenario,
     *,
     seed: int | None = None,
+    storage: CheckpointStorage | None = None,
     progress: Progress | None = None,
+    trace: Trace | None = None,
     real_time: bool = False,
 ) -> Result:
     """Run `scenario` and return what was measured; nothing is left running.
 
-    `seed` replaces the scenario's. `progress` is called with the emulated time in seconds, about once an
-    emulated second. In virtual time the same scenario and seed give the same result, `wall_seconds` apart;
-    `real_time` runs the same job on the clock on the wall.
+    `seed` replaces the scenario's. `storage` keeps the checkpoints; None: memory does, and they are gone
+    with the run. `trace` is told what happens to checkpoints, step by step. `progress` is called with the
+    emulated time in seconds, about once an emulated second. In virtual time the same scenario and seed give
+    the same result, `wall_seconds` apart; `real_time` runs the same job on the clock on the wall.
 
     Raises:
-        ScenarioError: if the scenario makes no sense or asks for what this version cannot do.
+        ScenarioError: if the scenario makes no sense.
         InsufficientBuffers: if the network memory is too small for the job.
+        JobFailedError: if the job failed and its restart strategy allows no further restart.
     """
-    return trio.run(partial(run_job, scenario, seed=seed, progress=progress, real_time=real_time))
+    run = partial(
+        run_job,
+        scenario,
+        seed=seed,
+        storage=storage,
+        progress=progress,
+        trace=trace,
+        real_time=real_time,
+    )
+    return trio.run(run)
 
 
 async def run_job(
     scenario: Scenario,
     *,
     seed: int | None = None,
+    storage: CheckpointStorage | None = None,
     progress: Progress | None = None,
+    trace: Trace | None = None,
     real_time: bool = True,
 ) -> Result:
     """Run `scenario` within a trio program, by default on the real clock; otherwise as `emulate`.
@@ -52,18 +86,18 @@ async def run_job(
     Cancelling it leaves no task and no buffer behind.
 
     Raises:
-        ScenarioError: if the scenario makes no sense or asks for what this version cannot do.
+        ScenarioError: if the scenario makes no sense.
         InsufficientBuffers: if the network memory is too small for the job.
+        JobFailedError: if the job failed and its restart strategy allows no further restart.
     """
     if seed is not None:
         scenario = replace(scenario, seed=seed)
     check_scenario(scenario)
-    check_supported(scenario)
     started = perf_counter()
     agenda = Agenda(real_time=real_time)
-    job = Job(scenario, agenda, progress=progress)
+    job = Job(scenario, agenda, storage=storage, progress=progress, trace=trace)
     await job.run()
-    return Result(
+    result = Result(
         scenario=scenario_document(scenario),
         preset=scenario.preset,
         clock="real" if real_time else "virtual",
@@ -73,9 +107,15 @@ async def run_job(
         versions=_versions(),
         work=job.work,
         checkpoints=checkpoint_results(scenario, job.recorder),
+        restarts=restart_results(job.restarts),
+        faults=fault_results(job.faults.fired),
+        failure=job.failure,
         steady=steady_results(scenario, job.recorder),
         series=series_results(scenario, job.recorder),
     )
+    if job.failure is not None:
+        raise JobFailedError(result)
+    return result
 
 
 def _versions() -> dict[str, str]:

@@ -1,20 +1,32 @@
-"""A running job: opens the tasks, lets them work for the scenario's duration and takes everything back."""
+"""A job: runs a scenario for its duration, through failures and restarts.
+
+What outlives a failure is here: the coordinator, the checkpoints, the faults to come, the statistics. What
+does not is an `Attempt`. A failure forgets all that was due in it and waits for the restart delay::
+
+    attempt 1 ----- fails          attempt 2 (restores checkpoint 7) -------------------- end
+                      |-- delay ---|-- reads its state --| running: checkpoints go on
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
 
 from .agenda import Agenda
-from .build import JobBuilder
-from .coordinator import Checkpoint, CheckpointCoordinator
-from .operator_subtask import OperatorSubtask
+from .attempt import Attempt
+from .checkpoints.control_plane import ControlPlane
+from .checkpoints.coordinator import CheckpointCoordinator
+from .checkpoints.pending_checkpoint import Checkpoint
+from .checkpoints.recovery import RecoveryError, RecoverySource
+from .checkpoints.storage import CheckpointStorage, MemoryStorage, StorageError
+from .faults.injection import FaultInjector
 from .randomness import Randomness
+from .restarts import Restart, Totals
 from .result import Work
-from .scenario import Scenario
+from .settings.scenario import Scenario
 from .statistics import Recorder
-from .subtask import Environment, Subtask
+from .tasks.environment import Environment
+from .tasks.subtask import Subtask
+from .trace import Trace
 
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
@@ -27,107 +39,177 @@ class Job:
     """One run of a scenario.
 
     After `run` all memory has been given back; `leaked_segments` says how many segments were not.
+    `failure` is the cause for which the job has failed for good, `restarts` its failures before.
     """
 
-    def __init__(self, scenario: Scenario, agenda: Agenda, *, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        agenda: Agenda,
+        *,
+        storage: CheckpointStorage | None = None,
+        progress: Progress | None = None,
+        trace: Trace | None = None,
+    ) -> None:
         self.scenario = scenario
         self.agenda = agenda
+        self.failure: str | None = None
+        self.restarts: list[Restart] = []
+        self.leaked_segments = 0
+        self.attempt: Attempt | None = None
         self._progress = progress
-        randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
-        self.coordinator = CheckpointCoordinator(
-            agenda,
-            scenario.costs,
-            randomness,
-            scenario.config.checkpoint_interval_s,
-            scenario.config.checkpoints_after_tasks_finish,
-            self._record,
-        )
-        self._randomness = randomness
-        self.builder = JobBuilder(
-            scenario,
-            Environment(
-                agenda,
-                scenario.costs,
-                randomness,
-                self.coordinator,
-                scenario.config.checkpoints_after_tasks_finish,
-            ),
-        )
-        self._running = 0
+        self._trace = trace
+        self._stopping = False
+        self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
+        self.faults = FaultInjector(scenario, agenda, self)
+        self.storage = self.faults.storage(MemoryStorage() if storage is None else storage)
         self.recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
+        self._totals = Totals(sum(self.recorder.parallelisms))
+        self.coordinator = self._coordinator()
 
-    @property
-    def subtasks(self) -> list[Subtask]:
-        """All subtasks, vertex by vertex."""
-        return [subtask for vertex in self.builder.subtasks for subtask in vertex]
+    def _coordinator(self) -> CheckpointCoordinator:
+        scenario = self.scenario
+        control_plane = ControlPlane(self.agenda)
+        if self.faults.interferes:
+            control_plane.interference.append(self.faults.interfere)
+        return CheckpointCoordinator(
+            agenda=self.agenda,
+            config=scenario.config,
+            costs=scenario.costs,
+            randomness=self._randomness,
+            job=scenario.name,
+            parallelism={vertex.name: vertex.parallelism for vertex in scenario.vertices},
+            storage=self.storage,
+            control_plane=control_plane,
+            on_end=self._record,
+            fail_job=self.fail,
+            first_id=max(self.storage.checkpoints(), default=0) + 1,
+            trace=self._trace,
+        )
 
     async def run(self) -> None:
-        """Run until the duration is over or every subtask has ended."""
-        try:
-            self.builder.build()
-            self._open()
-            await self.agenda.run()
-            if self.coordinator.pending is not None:
-                self._record(self.coordinator.pending)
-        finally:
-            self._release()
-
-    def _open(self) -> None:
+        """Run until the duration is over, every subtask has ended, or the job has failed for good."""
         agenda = self.agenda
-        agenda.at(self.scenario.duration_s, self._stop)
-        agenda.at(0.0, self._sample)
-        self._start_timers()
-        self.coordinator.start(self.subtasks)
-        self.builder.open_channels()
-        self._running = len(self.subtasks)
-        for subtask in self.subtasks:
-            agenda.start(self._run_subtask(subtask))
+        try:
+            agenda.keep(self.scenario.duration_s, self._stop)
+            agenda.keep(0.0, self._sample)
+            for at in self.scenario.manual_checkpoints_s:
+                agenda.keep(at, self.coordinator.request_checkpoint)
+            self.faults.start()
+            self._begin(None)
+            await agenda.run()
+            for checkpoint in self.coordinator.pending:
+                self._record(checkpoint)
+        finally:
+            self.coordinator.release()
+            if self.attempt is not None:
+                self._end_attempt(self.attempt)
+
+    def _begin(self, source: RecoverySource | None) -> None:
+        environment = Environment(
+            self.agenda,
+            self.scenario.costs,
+            self.scenario.config,
+            self._randomness,
+            self.coordinator,
+            self.storage,
+            self._trace,
+        )
+        self.attempt = attempt = Attempt(
+            self.scenario, environment, self.faults.watched, self._running, self._subtask_ended
+        )
+        attempt.builder.build()
+        self.faults.attempt_started(attempt.links)
+        if source is None:
+            attempt.open()
+        else:
+            attempt.recover(source)
+
+    def _running(self) -> None:
+        """All tasks run: checkpoints may be taken."""
+        assert self.attempt is not None
+        if self.restarts:
+            self.restarts[-1].running_at = self.agenda.now
+            self._tell("all tasks run again")
+        self.coordinator.start(self.attempt.subtasks)
+
+    def _subtask_ended(self, subtask: Subtask) -> None:
+        self.coordinator.finished(subtask)
+        if self.attempt is not None and self.attempt.running == 0:
+            # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
+            costs, unaligned = self.scenario.costs, self.scenario.config.takes_unaligned_checkpoints
+            longest = (costs.ack_unaligned_s if unaligned else costs.ack_s)[1]
+            grace = longest if self.coordinator.pending else 0.0
+            self.agenda.after(grace, self._stop)
 
     def _stop(self) -> None:
         self._sample()
         self.agenda.stop()
 
-    async def _run_subtask(self, subtask: Subtask) -> None:
-        await subtask.run()
-        subtask.ended = True
-        self.coordinator.finished(subtask)
-        self._running -= 1
-        if self._running == 0:
-            # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
-            grace = self.scenario.costs.ack_s[1] if self.coordinator.pending is not None else 0.0
-            self.agenda.after(grace, self._stop)
+    def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
+        """Let one subtask fail, unless it has ended, and the job with it: all its tasks are connected."""
+        if self.attempt is not None and not self.attempt.builder.subtasks[vertex][index].ended:
+            self.fail(cause)
 
-    def _start_timers(self) -> None:
-        """Flushers of all partitions and debloating timers of all tasks, each with a phase of its own."""
-        config, between = self.scenario.config, self._randomness.between
-        for subtask in self.subtasks:
-            timeout = config.buffer_timeout_s
-            if timeout:  # 0: the partition flushes by itself
-                for output in subtask.outputs:
-                    self.agenda.at(between((0.0, timeout)), self._flush, output.partition.flush, timeout)
-            if config.debloat_enabled and isinstance(subtask, OperatorSubtask):
-                period = config.debloat_period_s
-                self.agenda.at(period + between((0.0, period)), self._post_debloat, subtask)
+    def fail_task_manager(self, name: str, cause: str) -> None:
+        """Lose a task manager; its subtasks fail, and the job with them, unless all of them have ended."""
+        if self.attempt is not None:
+            managers = [vertex.manager for vertex in self.scenario.vertices]
+            if any(managers[task.vertex] == name and not task.ended for task in self.attempt.subtasks):
+                self.fail(cause)
 
-    def _flush(self, flush: Callable[[], None], timeout: float) -> None:
-        """Flush, then sleep for `timeout`, which like any sleep takes a little longer."""
-        flush()
-        late = self.scenario.costs.oversleep_s * self._randomness.uniform(0.5, 1.5)
-        self.agenda.after(timeout + late, self._flush, flush, timeout)
+    def fail(self, cause: str) -> None:
+        """Let the running attempt fail, as soon as nobody is in the middle of something."""
+        if self.attempt is not None:
+            self.agenda.keep(self.agenda.now, self._fail, self.attempt, cause)
 
-    def _post_debloat(self, subtask: OperatorSubtask) -> None:
-        if not subtask.ended:
-            subtask.post(partial(self._debloat, subtask))
+    def _fail(self, attempt: Attempt, cause: str) -> None:
+        if attempt is not self.attempt or attempt.over:
+            return  # it has failed of something else at the same moment, or is over
+        now, limit = self.agenda.now, self.scenario.restart_limit
+        self._tell(f"the job fails: {cause}")
+        self.coordinator.stop()
+        self.agenda.clear()
+        self._end_attempt(attempt)
+        self.agenda.clear()  # of what the release has set off
+        if limit is not None and len(self.restarts) >= limit:
+            self.failure = cause if not limit else f"{cause} (after {limit} restarts, which is the limit)"
+            self._stop()
+            return
+        self.restarts.append(Restart(now, cause))
+        self.agenda.keep(now + self.scenario.config.restart_delay_s, self._restart)
 
-    def _debloat(self, subtask: OperatorSubtask) -> None:
-        subtask.debloat()
-        self.agenda.after(self.scenario.config.debloat_period_s, self._post_debloat, subtask)
+    def _restart(self) -> None:
+        restart, metadata = self.restarts[-1], self.coordinator.latest_completed
+        restart.restarted_at = self.agenda.now
+        source = None
+        if metadata is not None:
+            source = RecoverySource(metadata, self.storage)
+            restart.restored(metadata)
+            self._tell(f"restarts from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
+        else:
+            self._tell("restarts from the beginning: no checkpoint is complete")
+        try:
+            self._begin(source)
+        except (StorageError, RecoveryError) as error:
+            assert metadata is not None
+            self.fail(f"checkpoint {metadata.checkpoint_id} cannot be restored: {error}")
+
+    def _end_attempt(self, attempt: Attempt) -> None:
+        """Keep the figures of an attempt and take everything back from it."""
+        self._totals.add([subtask.sample() for subtask in attempt.subtasks], attempt.work)
+        self.attempt = None
+        try:
+            attempt.release()
+        finally:
+            self.leaked_segments += attempt.leaked_segments
 
     def _sample(self) -> None:
-        self.recorder.sample(self.agenda.now, [subtask.sample() for subtask in self.subtasks])
+        current = [] if self.attempt is None else [task.sample() for task in self.attempt.subtasks]
+        self.recorder.sample(self.agenda.now, self._totals.plus(current))
         if self._progress is not None:
             self._progress(self.agenda.now)
-        self.agenda.after(SAMPLE_INTERVAL_S, self._sample)
+        self.agenda.keep(self.agenda.now + SAMPLE_INTERVAL_S, self._sample)
 
     def _record(self, checkpoint: Checkpoint) -> None:
         self.recorder.checkpoint(
@@ -136,30 +218,16 @@ class Job:
             checkpoint.parts,
             duration_s=checkpoint.duration_s,
             status=checkpoint.status,
+            checkpoint_type=checkpoint.checkpoint_type,
+            failure=checkpoint.failure,
+            state_bytes=checkpoint.size,
         )
 
     @property
     def work(self) -> Work:
-        """What has moved over all links so far; records are those whose service is over."""
-        ends = [ends for tm in self.builder.task_managers.values() for ends in tm.connections.values()]
-        return Work(
-            buffers=sum(consumer.buffers for _, consumer in ends),
-            records=sum(s.records_in for s in self.subtasks if isinstance(s, OperatorSubtask)),
-            bytes=sum(consumer.bytes for _, consumer in ends),
-            messages=sum(producer.messages + consumer.messages for producer, consumer in ends),
-        )
+        """What has moved over all links so far, in all attempts."""
+        return self._totals.work if self.attempt is None else self._totals.work_plus(self.attempt.work)
 
-    def _release(self) -> None:
-        """Give everything back, connections first; an error of one does not keep the others."""
-        with ExitStack() as stack:
-            for subtask in self.subtasks:
-                stack.callback(subtask.release)
-            for manager in self.builder.task_managers.values():
-                for producer, _ in manager.connections.values():
-                    stack.callback(producer.close)
-
-    @property
-    def leaked_segments(self) -> int:
-        """Segments that no pool has got back."""
-        pools = [manager.pool for manager in self.builder.task_managers.values()]
-        return sum(pool.total - pool.free for pool in pools)
+    def _tell(self, text: str, checkpoint_id: int | None = None) -> None:
+        if self._trace is not None:
+            self._trace(self.agenda.now, "job", text, checkpoint_id)

@@ -17,16 +17,21 @@ class Randomness:
     """
 
     def __init__(self, seed: int, jitter_sigma: float) -> None:
-        jitter, uniform, setup = np.random.SeedSequence(seed).spawn(3)
+        jitter, uniform, setup, notices = np.random.SeedSequence(seed).spawn(4)
         self.jitter: Callable[[], float] = _lognormal(np.random.default_rng(jitter), jitter_sigma).__next__
         """A factor for a small time: log-normal with median 1."""
         self.chance = _uniform(np.random.default_rng(uniform))
         """Numbers between 0 and 1, each as likely."""
         self._setup = np.random.default_rng(setup)
+        self._notices = _uniform(np.random.default_rng(notices))
 
     def uniform(self, low: float, high: float) -> float:
         """A number between `low` and `high`, each as likely."""
         return low + (high - low) * next(self.chance)
+
+    def notice(self, low: float, high: float) -> float:
+        """As `uniform`, for news that most tasks make nothing of: it leaves all else as it was without."""
+        return low + (high - low) * next(self._notices)
 
     def between(self, bounds: tuple[float, float]) -> float:
         """A number within `bounds`, drawn when the job is set up: it stays for the whole run."""

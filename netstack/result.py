@@ -55,11 +55,42 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     """When it was triggered, in seconds."""
     status: str = "COMPLETED"
     """COMPLETED, FAILED or IN_PROGRESS."""
+    checkpoint_type: str = "CHECKPOINT"
+    """CHECKPOINT, UNALIGNED_CHECKPOINT or AT_LEAST_ONCE_CHECKPOINT, as it turned out."""
+    failure: str | None = None
+    """Why it failed, by Flink's CheckpointFailureReason."""
     duration_ms: float | None = None
     """Trigger to completion; None if it did not complete."""
+    state_bytes: int = 0
+    """Of all state, data in flight included."""
     processed_bytes: int = 0
     persisted_bytes: int = 0
     vertices: list[VertexCheckpoint] = []
+
+
+class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure of the job and the restart after it; times in seconds, None where it did not come to that."""
+
+    failed_at: float
+    cause: str
+    restarted_at: float | None = None
+    """When the tasks were there again and began to read their state."""
+    running_at: float | None = None
+    """When all of them had read it and checkpoints went on."""
+    checkpoint_id: int | None = None
+    """What was restored; None: the job began anew."""
+    restored_bytes: int = 0
+    """Of all state that was read, data in flight included."""
+    persisted_bytes: int = 0
+    """Of data in flight in it."""
+
+
+class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault of the scenario that has fired, at `t` seconds."""
+
+    t: float
+    kind: str
+    what: str
 
 
 class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +189,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     work: Work = Work()
     checkpoints: list[CheckpointResult] = []
+    restarts: list[RestartResult] = []
+    faults: list[FaultResult] = []
+    failure: str | None = None
+    """Why the job failed for good; None: it did not."""
     steady: list[Steady] = []
     series: list[Series] = []
 

@@ -118,6 +118,10 @@ class CheckpointHead(NamedTuple):
     triggered_at: float
     status: str
     duration_s: float | None
+    checkpoint_type: str = "CHECKPOINT"
+    failure: str | None = None
+    state_bytes: int = 0
+    """Size of all its state, data in flight included."""
 
 
 class Recorder:
@@ -152,17 +156,25 @@ class Recorder:
         *,
         duration_s: float | None,
         status: str = "COMPLETED",
+        checkpoint_type: str = "CHECKPOINT",
+        failure: str | None = None,
+        state_bytes: int = 0,
     ) -> None:
         """Record a checkpoint when nothing of it changes any more.
 
         `parts` is by vertex and subtask; who is missing did not acknowledge. `duration_s` is from the trigger
-        to completion, None if that did not come.
+        to completion, None if that did not come. `failure` is the reason why, and `state_bytes` the size of
+        all state.
         """
         row = np.full((len(SubtaskCheckpoint._fields), self._offsets[-1]), math.nan)
         for (vertex, subtask), part in parts.items():
             row[:, self._offsets[vertex] + subtask] = part
         if self._parts.append(row):
-            self._heads.append(CheckpointHead(identity, triggered_at, status, duration_s))
+            self._heads.append(
+                CheckpointHead(
+                    identity, triggered_at, status, duration_s, checkpoint_type, failure, state_bytes
+                )
+            )
             if len(self._parts) < len(self._heads):
                 del self._heads[1::2]
 

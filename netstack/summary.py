@@ -5,15 +5,25 @@ Definitions are those by which a real Flink was measured, so a number here and o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from .result import CheckpointResult, Series, Steady, VertexCheckpoint, VertexSteady
-from .scenario import Scenario
+from .faults.fault import FiredFault
+from .restarts import Restart
+from .result import (
+    CheckpointResult,
+    FaultResult,
+    RestartResult,
+    Series,
+    Steady,
+    VertexCheckpoint,
+    VertexSteady,
+)
+from .settings.scenario import Scenario
 from .statistics import Figures, Recorder
 
 Optional = list[float | None]
@@ -71,7 +81,10 @@ def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[Checkpoin
                 id=head.identity,
                 t=rounded(head.triggered_at, TIME_DECIMALS),
                 status=head.status,
+                checkpoint_type=head.checkpoint_type,
+                failure=head.failure,
                 duration_ms=None if head.duration_s is None else rounded(head.duration_s * 1e3, MS_DECIMALS),
+                state_bytes=head.state_bytes,
                 processed_bytes=sum(processed),
                 persisted_bytes=sum(persisted),
                 vertices=vertices,
@@ -91,6 +104,34 @@ def series_results(scenario: Scenario, recorder: Recorder) -> list[Series]:
         _series(scenario.vertices[number].name, recorder.times, recorder.samples_of(number))
         for number in result_order(scenario)
     ]
+
+
+def restart_results(restarts: Sequence[Restart]) -> list[RestartResult]:
+    """Return the failures of a job and the restarts after them."""
+    return [
+        RestartResult(
+            failed_at=rounded(restart.failed_at, TIME_DECIMALS),
+            cause=restart.cause,
+            restarted_at=_moment(restart.restarted_at),
+            running_at=_moment(restart.running_at),
+            checkpoint_id=restart.checkpoint_id,
+            restored_bytes=restart.restored_bytes,
+            persisted_bytes=restart.persisted_bytes,
+        )
+        for restart in restarts
+    ]
+
+
+def fault_results(faults: Sequence[FiredFault]) -> list[FaultResult]:
+    """Return the faults that have fired, in their order."""
+    return [
+        FaultResult(t=rounded(fault.time, TIME_DECIMALS), kind=fault.kind, what=fault.what)
+        for fault in faults
+    ]
+
+
+def _moment(seconds: float | None) -> float | None:
+    return None if seconds is None else rounded(seconds, TIME_DECIMALS)
 
 
 def rounded(value: float, decimals: int) -> float:

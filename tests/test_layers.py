@@ -113,12 +113,16 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def package_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).parent.parts)
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_follow_the_arrows(layer: str) -> None:
     found = [
         f"{path.relative_to(ROOT)} {line}"
         for path in modules_of(layer)
-        for line in breaches(path.read_text("utf-8"), layer, ".".join(path.relative_to(ROOT).parent.parts))
+        for line in breaches(path.read_text("utf-8"), layer, package_of(path))
     ]
     assert found == []
 
@@ -208,7 +212,7 @@ def test_pyproject_declares_every_library_that_is_imported() -> None:
         item.top
         for layer in LAYERS
         for path in modules_of(layer)
-        for item in imports_of(ast.parse(path.read_text("utf-8")), layer)
+        for item in imports_of(ast.parse(path.read_text("utf-8")), package_of(path))
     }
     libraries = {DISTRIBUTIONS.get(top, top) for top in imported - sys.stdlib_module_names - set(LAYERS)}
     assert libraries - declared == set()

@@ -1,12 +1,22 @@
-"""Small results made by hand: two runs of one job, without debloating and with it."""
+"""Small results made by hand: runs of one job, without debloating, with it, and with what can go wrong."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from netstack import CheckpointResult, Result, Series, Steady, VertexCheckpoint, VertexSteady
+from netstack import (
+    CheckpointResult,
+    FaultResult,
+    RestartResult,
+    Result,
+    Series,
+    Steady,
+    VertexCheckpoint,
+    VertexSteady,
+)
 
 SOURCE, CONSUMER = "flights", "consumer"
 SUBTASKS = 4
@@ -59,6 +69,64 @@ def sample_results() -> dict[str, Result]:
         "debloating off": sample_result(debloated=False),
         "debloating on": sample_result(debloated=True),
     }
+
+
+MIB = 1 << 20
+
+
+def unaligned_result(*, restarted: bool = True) -> Result:
+    """A run with unaligned checkpoints of 2 MiB in flight; one failed, and one was going on at the end.
+
+    At 9 s a subtask is killed, the storage fills up at 13 s, and the job is down from 9 to 11 s.
+    """
+    result = sample_result(debloated=False)
+    found = [_unaligned(checkpoint) for checkpoint in result.checkpoints]
+    found[6] = replace(found[6], status="FAILED", failure="IO_EXCEPTION", duration_ms=None)
+    found[9] = replace(found[9], status="IN_PROGRESS", duration_ms=None, checkpoint_type="CHECKPOINT")
+    options = result.scenario["flink"] | {"execution.checkpointing.unaligned.enabled": True}
+    result = replace(
+        result,
+        scenario=result.scenario | {"flink": options},
+        checkpoints=found,
+        steady=[replace(result.steady[0], persisted_bytes=2.0 * MIB)],
+        faults=[
+            FaultResult(t=9.0, kind="kill_subtask", what="subtask consumer[1] is killed"),
+            FaultResult(t=13.0, kind="fill_storage", what="the checkpoint storage is full"),
+        ],
+        restarts=[
+            RestartResult(
+                failed_at=9.0,
+                cause="subtask consumer[1] is killed",
+                restarted_at=10.5,
+                running_at=11.0,
+                checkpoint_id=4,
+                restored_bytes=3 * MIB,
+                persisted_bytes=2 * MIB,
+            )
+        ],
+    )
+    return result if restarted else replace(result, restarts=[], faults=[])
+
+
+def _unaligned(checkpoint: CheckpointResult) -> CheckpointResult:
+    source, consumer = checkpoint.vertices
+    return replace(
+        checkpoint,
+        checkpoint_type="UNALIGNED_CHECKPOINT",
+        state_bytes=3 * MIB,
+        persisted_bytes=2 * MIB,
+        vertices=[
+            source,
+            replace(
+                consumer,
+                sync_ms=[2.0] * SUBTASKS,
+                async_ms=[601.0, 451.0, 51.0, 151.0],
+                unaligned=[True] * SUBTASKS,
+                alignment_processed_bytes=[1000] * SUBTASKS,
+                alignment_persisted_bytes=[MIB // 2] * SUBTASKS,
+            ),
+        ],
+    )
 
 
 def _scenario(debloated: bool) -> dict[str, Any]:

@@ -3,37 +3,41 @@ import struct
 import msgspec
 import pytest
 
-from integration import chart_data
-from integration.chart_data import MAX_SAMPLES, MAX_SUBTASKS
-from integration.charts import (
-    PALETTE,
-    PANEL_WIDTH,
-    charts,
-    checkpoint_time,
-    in_flight_time,
-    queue_length,
-    to_png,
-)
-from netstack import Series
-from tests.integration.sample_results import SUBTASKS, sample_result, sample_results
+from integration.reporting import chart_data
+from integration.reporting.chart_data import DOWN, FAULT, MAX_EVENTS, MAX_SAMPLES, MAX_SUBTASKS
+from integration.reporting.charts import charts, in_flight_time, queue_length, to_png
+from integration.reporting.panels import PALETTE, PANEL_WIDTH
+from netstack import FaultResult, Series
+from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
 
-NAMES = ["buffer-size", "in-flight-time", "checkpoint-time", "queue-length"]
+NAMES = ["checkpoint-history", "buffer-size", "in-flight-time", "checkpoint-time", "queue-length"]
+UNALIGNED_NAMES = [
+    "checkpoint-history",
+    "checkpoint-bytes",
+    "in-flight-time",
+    "checkpoint-time",
+    "queue-length",
+]
+MODES_NAMES = ["checkpoint-phases", "checkpoint-history", "checkpoint-bytes", "in-flight-time"]
+
+
+def three_runs():
+    return sample_results() | {"unaligned": unaligned_result()}
 
 
 def rows_of(chart):
-    return chart.spec["data"]["values"] if "values" in chart.spec["data"] else _dataset(chart.spec)
-
-
-def _dataset(spec):
-    return spec["datasets"][spec["data"]["name"]]
+    return chart.spec["datasets"][chart.spec["data"]["name"]]
 
 
 def test_there_is_a_picture_of_each_finding():
     assert [chart.name for chart in charts(sample_results())] == NAMES
+    assert [chart.name for chart in charts({"unaligned": unaligned_result()})] == UNALIGNED_NAMES
+    assert [chart.name for chart in charts(three_runs())] == MODES_NAMES
 
 
 def test_titles_state_the_quantity_of_both_runs():
     assert [chart.title for chart in charts(sample_results())] == [
+        "A checkpoint takes: 1.01 s (debloating off), 206 ms (debloating on)",
         "Size of new buffers: 32.0 KiB (debloating off), 4.88 KiB (debloating on)",
         "Records in flight last for: 5.10 s (debloating off), 1.02 s (debloating on)",
         "Start delay and alignment: 400 ms + 600 ms (debloating off), 80 ms + 120 ms (debloating on)",
@@ -44,7 +48,7 @@ def test_titles_state_the_quantity_of_both_runs():
 def test_titles_of_one_run_do_not_name_it():
     titles = [chart.title for chart in charts({"sample": sample_result(debloated=True)})]
 
-    assert titles[0] == "Size of new buffers: 4.88 KiB"
+    assert titles[:2] == ["A checkpoint takes: 206 ms", "Size of new buffers: 4.88 KiB"]
 
 
 def test_runs_share_their_scales():
@@ -54,7 +58,8 @@ def test_runs_share_their_scales():
 
 
 def test_a_run_without_debloating_needs_no_picture_of_buffer_sizes():
-    assert [chart.name for chart in charts({"sample": sample_result(debloated=False)})] == NAMES[1:]
+    names = [chart.name for chart in charts({"sample": sample_result(debloated=False)})]
+    assert names == [name for name in NAMES if name != "buffer-size"]
 
 
 def test_buffer_sizes_are_the_results():
@@ -95,26 +100,7 @@ def test_windows_are_marked_and_named():
 
     assert chart_data.window_edges({"sample": result}) == [8]
     assert chart_data.window_edges(phased) == [6, 8]
-    assert charts(phased)[0].title == "Size of new buffers: 4.88 KiB (0 to 6 s), 4.88 KiB (8 to 20 s)"
-
-
-def test_checkpoint_parts_stack_up_to_the_wait():
-    rows = chart_data.checkpoint_parts({"on": sample_result(debloated=True)})
-
-    bar = [row for row in rows if row["id"] == 1 and row["subtask"] == "consumer 0"]
-    assert [(row["part"], row["from_s"], row["to_s"]) for row in bar] == [
-        (chart_data.START_DELAY, 0.0, 0.08),
-        (chart_data.ALIGNMENT, 0.08, 0.2),
-    ]
-    assert all(row["t"] < row["until"] < row["t"] + 2 for row in rows)
-
-
-def test_checkpoints_that_failed_are_not_drawn():
-    result = sample_result(debloated=True)
-    failed = msgspec.structs.replace(result.checkpoints[0], status="FAILED", duration_ms=None)
-    result = msgspec.structs.replace(result, checkpoints=[failed, *result.checkpoints[1:]])
-
-    assert {row["id"] for row in chart_data.checkpoint_parts({"on": result})} == set(range(2, 11))
+    assert charts(phased)[1].title == "Size of new buffers: 4.88 KiB (0 to 6 s), 4.88 KiB (8 to 20 s)"
 
 
 def test_queues_are_those_of_senders_and_receivers():
@@ -132,7 +118,6 @@ def test_nothing_measured_gives_no_picture():
     result = sample_result(debloated=True, checkpoints=False)
     bare = {"on": msgspec.structs.replace(result, series=[])}
 
-    assert checkpoint_time({"on": result}) is None
     assert in_flight_time(bare) is None
     assert queue_length(bare) is None
     assert charts(bare) == []
@@ -153,14 +138,58 @@ def test_what_a_picture_holds_is_bounded():
     assert max(row["t"] for row in rows) > 9_900
 
 
-@pytest.mark.parametrize("results", [sample_results(), {"sample": sample_result(debloated=True)}])
+def test_what_happened_to_a_job_is_in_each_of_its_panels_over_time():
+    results = {"unaligned": unaligned_result(), "plain": sample_result(debloated=False)}
+    down = {"run": "unaligned", "event": DOWN, "t": 9.0, "until": 11.0}
+    faults = [{"run": "unaligned", "event": FAULT, "t": t} for t in (9.0, 13.0)]
+
+    for chart in charts(results):
+        events = [row for row in rows_of(chart) if "event" in row]
+        panels = {"checkpoint-time": SUBTASKS, "queue-length": 2}.get(chart.name, 1)
+        for expected in [down, *faults]:
+            assert sum(expected.items() <= event.items() for event in events) == panels
+        assert len(events) == 3 * panels
+        assert "Red lines: faults. Shaded: the job is down." in chart.note
+
+
+def test_without_faults_there_is_nothing_of_them():
+    for chart in charts(sample_results()):
+        assert not any("event" in row for row in rows_of(chart))
+        assert "Shaded" not in chart.note
+        assert "Red" not in chart.note
+
+
+def test_many_faults_are_drawn_as_far_as_a_picture_can_show_them():
+    faults = [FaultResult(t=float(t), kind="kill_subtask", what="") for t in range(1000)]
+    result = msgspec.structs.replace(unaligned_result(), faults=faults)
+
+    drawn = [row for row in chart_data.events({"on": result}) if row["event"] == FAULT]
+
+    assert [row["t"] for row in drawn] == [float(t) for t in range(MAX_EVENTS)]
+
+
+def test_more_runs_than_fit_stand_one_below_the_other():
+    for chart in charts(three_runs())[1:]:
+        assert "column" not in chart.spec["facet"]
+        assert set(chart.spec["facet"]["row"]["sort"]) <= set(three_runs())
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        sample_results(),
+        {"sample": sample_result(debloated=True)},
+        {"unaligned": unaligned_result()},
+        three_runs(),
+    ],
+)
 def test_pngs_have_the_size_of_their_panels(results):
     for chart in charts(results):
         png = to_png(chart, scale=1)
         width, height = struct.unpack(">II", png[16:24])
         assert png.startswith(b"\x89PNG")
-        assert 2 * PANEL_WIDTH < width < 2 * PANEL_WIDTH + 150
-        assert 250 < height < 700
+        assert (600 if chart.name == "checkpoint-phases" else 2 * PANEL_WIDTH) < width < 2 * PANEL_WIDTH + 170
+        assert 200 < height < 700
 
 
 def test_colours_differ_and_suffice():

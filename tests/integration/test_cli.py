@@ -10,9 +10,13 @@ import msgspec
 import pytest
 
 from integration import cli
+from integration.checkpoints.directory import DirectoryStorage
 from integration.cli import main
-from integration.load import load_result
+from integration.commands.output import to_stdout
+from integration.reporting.run_text import MOST_INCIDENTS, print_incidents
+from integration.scenarios.load import load_result
 from netstack import from_json
+from tests.integration.sample_results import unaligned_result
 
 ROOT = Path(__file__).parents[2]
 REFERENCES = ROOT / "tests/data/flink-reference"
@@ -127,6 +131,131 @@ def test_real_time_says_so(tmp_path, capsys):
     assert result.wall_seconds >= 0.3
 
 
+FAILING = (
+    SHORT.replace("[flink]", '[flink]\n"execution.checkpointing.unaligned.enabled" = true')
+    + """
+[[faults]]
+kind = "kill_subtask"
+vertex = "stage1"
+subtask = 0
+at = "4.6 s"
+"""
+)
+"""The job fails once, and restarts from an unaligned checkpoint."""
+
+FAILING_FOR_GOOD = FAILING.replace("[flink]", '[flink]\n"restart-strategy.type" = "none"')
+
+
+def with_directory(directory: Path | str) -> str:
+    return SHORT.replace("[flink]", f'[flink]\n"execution.checkpointing.dir" = "{directory}"')
+
+
+def test_run_prints_faults_restarts_and_what_became_of_checkpoints(scenario, capsys):
+    scenario.write_text(FAILING)
+    assert main(["run", str(scenario)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    flat = " ".join(out.split())
+    for text in (
+        "complete (UNALIGNED_CHECKPOINT)",
+        "4.6 s kill subtask subtask stage1[0] is killed",
+        "4.6 s failure restored checkpoint",
+        "down for 1.",
+        "of data in flight. After a failure it took up to",
+    ):
+        assert text in flat
+
+
+def test_many_incidents_are_printed_in_part(capsys):
+    result = unaligned_result()
+    many = [msgspec.structs.replace(result.faults[0], t=float(t)) for t in range(30)]
+    print_incidents(msgspec.structs.replace(result, faults=many, restarts=[]), to_stdout())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + MOST_INCIDENTS + 1
+    assert lines[-1] == f"... and {30 - MOST_INCIDENTS} more of such events"
+
+
+def test_faults_and_restarts_are_in_the_document(scenario, capsys):
+    scenario.write_text(FAILING)
+    assert main(["run", str(scenario), "--json"]) == 0
+    result = from_json(capsys.readouterr().out)
+    assert [(fault.t, fault.kind) for fault in result.faults] == [(4.6, "kill_subtask")]
+    (restart,) = result.restarts
+    assert (restart.failed_at, restart.restarted_at, restart.cause) == (
+        4.6,
+        5.6,
+        "subtask stage1[0] is killed",
+    )
+    assert restart.checkpoint_id in {checkpoint.id for checkpoint in result.checkpoints}
+    assert result.failure is None
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_a_job_that_failed_for_good_gives_its_result_a_line_and_status_1(scenario, tmp_path, capsys, option):
+    scenario.write_text(FAILING_FOR_GOOD)
+    out = tmp_path / "out"
+    assert main(["run", str(scenario), "--out", str(out), *option]) == cli.FAILED
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        f"wrote {out / 'report.html'}",
+        "netstack: short: the job failed for good after 4.6 s: subtask stage1[0] is killed",
+    ]
+    if option:
+        assert from_json(captured.out).failure == "subtask stage1[0] is killed"
+    else:
+        assert "end of the job" in captured.out
+    assert load_result(out / "short.json").failure == "subtask stage1[0] is killed"
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_checkpoints_are_written_where_the_scenario_says(scenario, tmp_path, option):
+    directory = tmp_path / "made" / "checkpoints"
+    scenario.write_text(with_directory(directory))
+    assert main(["run", str(scenario), *option]) == 0
+    storage = DirectoryStorage(directory)
+    (last,) = storage.checkpoints()
+    assert storage.present() == [last]
+    assert storage.load(last).job == "short"
+
+
+def test_checkpoints_of_an_earlier_run_are_left_alone(scenario, tmp_path, capsys):
+    directory = tmp_path / "checkpoints"
+    scenario.write_text(with_directory(directory))
+    assert main(["run", str(scenario)]) == 0
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert main(["run", str(scenario)]) == cli.MISTAKE
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert f"flink.execution.checkpointing.dir: {directory} holds chk-" in captured.err
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("directory", ["/proc/nothing/there", "{scenario}", "nothing://there"])
+def test_a_directory_that_will_not_do_is_one_line_before_the_run(scenario, capsys, directory):
+    scenario.write_text(with_directory(directory.format(scenario=scenario)))
+    assert main(["run", str(scenario)]) == cli.MISTAKE
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert "short.toml: flink.execution.checkpointing.dir: " in captured.err
+    assert "checkpoints cannot be kept there: " in captured.err
+
+
+def test_a_comparison_writes_no_checkpoints_and_says_so(scenario, result, tmp_path, capsys):
+    directory = tmp_path / "checkpoints"
+    scenario.write_text(with_directory(directory))
+    assert main(["compare", str(scenario), str(flinks(result)), "--seeds", "1"]) == 0
+    assert "execution.checkpointing.dir: is not used here" in capsys.readouterr().err
+    assert not directory.exists()
+
+
+def test_a_storage_in_memory_needs_no_directory(scenario, tmp_path, capsys):
+    text = with_directory(tmp_path / "checkpoints")
+    scenario.write_text(text.replace("[flink]", '[flink]\n"execution.checkpointing.storage" = "jobmanager"'))
+    assert main(["run", str(scenario)]) == 0
+    assert not (tmp_path / "checkpoints").exists()
+
+
 def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
     scenario.write_text(
         SHORT.replace("[flink]", '[flink]\n"taskmanager.network.memory.buffers-per-channel" = 3')
@@ -175,12 +304,38 @@ def test_a_mistake_in_a_scenario_is_named_with_file_and_key(scenario, capsys):
     assert capsys.readouterr().err == expected
 
 
-@pytest.mark.parametrize("name", ["2x2_200KBs_unaligned", "4x4_1MBs_skewed_sources_at_least_once"])
-def test_other_kinds_of_checkpoints_are_refused(name, capsys):
-    assert main(["run", str(REFERENCES / f"{name}.toml")]) == cli.MISTAKE
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert "is not supported yet; this version runs exactly-once aligned checkpoints" in err
+@pytest.mark.parametrize(
+    "option",
+    [
+        '"execution.checkpointing.mode" = "AT_LEAST_ONCE"',
+        '"execution.checkpointing.unaligned.enabled" = true',
+        '"execution.checkpointing.max-concurrent-checkpoints" = 2',
+        '"execution.checkpointing.min-pause" = "500 ms"',
+    ],
+)
+def test_checkpoints_of_every_kind_are_run_without_a_word(option, scenario, capsys):
+    scenario.write_text(SHORT.replace("[flink]", f"[flink]\n{option}"))
+    assert main(["run", str(scenario), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "COMPLETED" in {checkpoint["status"] for checkpoint in json.loads(captured.out)["checkpoints"]}
+    assert "execution.checkpointing" not in captured.err
+
+
+def test_options_that_flink_takes_otherwise_are_said_to_be_so(scenario, capsys):
+    options = """[flink]
+"execution.checkpointing.mode" = "AT_LEAST_ONCE"
+"execution.checkpointing.unaligned.enabled" = true
+"""
+    scenario.write_text(SHORT.replace("[flink]", options))
+    assert main(["run", str(scenario)]) == 0
+    notice = f"{scenario}: flink.execution.checkpointing.unaligned.enabled: is switched off, as in Flink"
+    assert notice in capsys.readouterr().err
+
+
+def test_a_fault_that_makes_no_sense_is_named_with_its_number(scenario, capsys):
+    scenario.write_text(SHORT + '\n[[faults]]\nkind = "kill_task_manager"\ntask_manager = "tm"\nat = "1 s"\n')
+    assert main(["run", str(scenario)]) == cli.MISTAKE
+    assert capsys.readouterr().err.startswith(f"{scenario}: faults.0.task_manager: no task manager is named")
 
 
 def test_too_little_memory_is_one_line(scenario, capsys):
@@ -314,12 +469,9 @@ def test_a_scenario_is_run_with_several_seeds_in_order(scenario, result, tmp_pat
 
 
 def test_a_folder_stands_for_the_scenarios_in_it(scenario, result, capsys):
-    unaligned = SHORT.replace("[flink]", '[flink]\n"execution.checkpointing.unaligned.enabled" = true')
-    (scenario.parent / "unaligned.toml").write_text(unaligned)
+    (scenario.parent / "again.toml").write_text(SHORT)
     assert main(["compare", str(scenario.parent), str(flinks(result)), "--seeds", "1"]) == 0
-    captured = capsys.readouterr()
-    assert "unaligned.toml: left out: " in captured.err
-    assert "of 1 scenario are inside" in captured.out
+    assert "of 2 scenarios are inside" in capsys.readouterr().out
 
 
 def test_a_reference_of_another_job_is_named(result, capsys):

@@ -9,10 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from integration import cli, flights
+from integration import cli
 from integration.cli import main
-from integration.demo import DemoDocument, print_demo
-from integration.demo_job import (
+from integration.commands.output import to_stdout
+from integration.demo import flights
+from integration.demo.demo import DemoDocument, print_demo
+from integration.demo.job import (
     CONSUMER_BYTES_PER_S,
     OFF,
     ON,
@@ -21,11 +23,20 @@ from integration.demo_job import (
     look_at,
     spark_source,
 )
-from integration.findings import find
-from integration.job_facts import job_facts
-from integration.output import to_stdout
-from integration.tables import summary_table
-from integration.wording import compare
+from integration.demo.modes import (
+    ALIGNED,
+    AT_LEAST_ONCE,
+    DEBLOATED,
+    MODES,
+    TIMED_OUT,
+    UNALIGNED,
+    ModesDocument,
+    compare_modes,
+)
+from integration.reporting.findings import find
+from integration.reporting.job_facts import job_facts
+from integration.reporting.tables import summary_table
+from integration.reporting.wording import compare
 from netstack import from_json, scenario_problems
 from tests.integration.sample_results import sample_results
 
@@ -114,6 +125,7 @@ def test_demo_writes_the_report(ran):
 
     assert {path.name for path in folder.iterdir()} == {
         "report.html",
+        "checkpoint-history.png",
         "buffer-size.png",
         "in-flight-time.png",
         "checkpoint-time.png",
@@ -172,6 +184,96 @@ def test_json_is_one_document_with_both_results(spark, rows, tmp_path, capsys):
     assert document.finding == compare(find(document.off), find(document.on))
     assert document.off.seed == document.on.seed == 7
     assert document.on.scenario["flink"]["taskmanager.network.memory.buffer-debloat.target"] == "200 ms"
+
+
+@pytest.fixture(scope="module")
+def modes(spark, tmp_path_factory):
+    """The demo in all modes: its folder, its document, and what it wrote to stderr."""
+    folder = tmp_path_factory.mktemp("modes")
+    path = write_rows(folder / "rows.csv")
+    arguments = [
+        "--input",
+        str(path),
+        "--key",
+        "letter",
+        "--duration",
+        "12 s",
+        "--out",
+        str(folder / "report"),
+    ]
+    out, err = io.StringIO(), io.StringIO()
+    out.buffer = io.BytesIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        assert main(["demo", "--modes", "--json", "--target", "500 ms", *arguments]) == 0
+    document = msgspec.json.decode(out.buffer.getvalue(), type=ModesDocument)
+    return folder / "report", document, err.getvalue()
+
+
+@pytest.mark.spark
+def test_modes_are_one_document_with_what_they_showed(modes):
+    _, document, err = modes
+
+    assert document.schema == "netstack.demo-modes/1"
+    assert list(document.modes) == list(MODES)
+    assert document.finding == compare_modes(document.modes)
+    stages = [line.split(": ")[0] for line in err.splitlines()]
+    assert stages == ["starting Spark", "reading rows.csv", *MODES, "writing the report"]
+
+
+@pytest.mark.spark
+def test_the_mode_is_all_that_the_runs_differ_in(modes):
+    scenarios = {mode: result.scenario for mode, result in modes[1].modes.items()}
+    plain = scenarios[ALIGNED]
+
+    for scenario in scenarios.values():
+        assert {key: scenario[key] for key in plain if key != "flink"} == {
+            key: plain[key] for key in plain if key != "flink"
+        }
+    given = {
+        mode: dict(scenario["flink"].items() - plain["flink"].items()) for mode, scenario in scenarios.items()
+    }
+    checkpointing = "execution.checkpointing"
+    debloat = "taskmanager.network.memory.buffer-debloat"
+    assert given == {
+        ALIGNED: {},
+        DEBLOATED: {f"{debloat}.enabled": True, f"{debloat}.target": "500 ms"},
+        UNALIGNED: {f"{checkpointing}.unaligned.enabled": True},
+        TIMED_OUT: {
+            f"{checkpointing}.unaligned.enabled": True,
+            f"{checkpointing}.aligned-checkpoint-timeout": "1 s",
+        },
+        AT_LEAST_ONCE: {f"{checkpointing}.mode": "AT_LEAST_ONCE"},
+    }
+
+
+@pytest.mark.spark
+def test_the_modes_do_what_they_say(modes):
+    types = {
+        mode: {checkpoint.checkpoint_type for checkpoint in result.checkpoints if checkpoint.duration_ms}
+        for mode, result in modes[1].modes.items()
+    }
+
+    assert types[ALIGNED] == types[DEBLOATED] == {"CHECKPOINT"}
+    assert types[UNALIGNED] == {"UNALIGNED_CHECKPOINT"}
+    assert types[AT_LEAST_ONCE] == {"AT_LEAST_ONCE_CHECKPOINT"}
+    took = {mode: find(result).end_to_end_ms for mode, result in modes[1].modes.items()}
+    assert took[UNALIGNED] < took[TIMED_OUT] < took[ALIGNED]
+
+
+@pytest.mark.spark
+def test_modes_are_reported_with_their_pictures_and_results(modes):
+    assert {path.name for path in modes[0].iterdir()} == {
+        "report.html",
+        "checkpoint-phases.png",
+        "checkpoint-history.png",
+        "checkpoint-bytes.png",
+        "in-flight-time.png",
+        "aligned.json",
+        "aligned-debloating.json",
+        "unaligned.json",
+        "aligned-timeout.json",
+        "at-least-once.json",
+    }
 
 
 @pytest.mark.spark

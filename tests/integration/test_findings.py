@@ -3,11 +3,17 @@ import dataclasses
 import msgspec
 import pytest
 
-from integration.findings import Findings, find, quotient, segment_bytes
-from integration.job_facts import how_obtained, job_facts
-from integration.tables import SUBTASK_COLUMNS, subtask_rows, summary_table
-from integration.wording import compare, describe, milliseconds, per_second, ratio, size
-from tests.integration.sample_results import sample_result, sample_results
+from integration.reporting.findings import Findings, find, quotient, segment_bytes
+from integration.reporting.job_facts import how_obtained, is_exactly_once, job_facts
+from integration.reporting.tables import (
+    MODE_COLUMNS,
+    SUBTASK_COLUMNS,
+    modes_table,
+    subtask_rows,
+    summary_table,
+)
+from integration.reporting.wording import compare, describe, milliseconds, per_second, ratio, size
+from tests.integration.sample_results import sample_result, sample_results, unaligned_result
 
 OFF = Findings(
     from_s=20,
@@ -201,6 +207,25 @@ def test_table_of_one_run_has_a_column_for_each_window():
     assert table.rows[2].texts == ("450 ms", "206 ms")
 
 
+def test_table_has_what_was_stored_where_anything_was():
+    both = {"aligned": sample_result(debloated=False), "unaligned": unaligned_result()}
+
+    texts = {row.name: row.texts for row in summary_table(both).rows}
+    assert texts["Stored"] == ("-", "2.00 MiB", "-")
+
+
+def test_table_of_modes_has_a_row_for_each_run():
+    both = {"aligned": sample_result(debloated=False), "unaligned": unaligned_result()}
+
+    table = modes_table(both)
+
+    assert len(table.columns) == len(MODE_COLUMNS)
+    assert [(row.name, row.texts) for row in table.rows] == [
+        ("aligned", ("400 ms", "600 ms", "1.01 s", "-", "-", "2,000/s", "yes")),
+        ("unaligned", ("400 ms", "600 ms", "1.01 s", "-", "2.00 MiB", "2,000/s", "yes")),
+    ]
+
+
 def test_every_subtask_has_a_row():
     rows = subtask_rows(sample_result(debloated=True))
 
@@ -253,6 +278,30 @@ def test_facts_of_other_jobs():
         ("Service", "d: 1 ms a record from 0 s on, 2 ms a record from 9 s on"),
         ("Checkpoints", "every 10 s, at least once, without alignment"),
     ]
+    assert not is_exactly_once(msgspec.structs.replace(result, scenario=scenario))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "aligned"),
+        ({"unaligned.enabled": True}, "unaligned"),
+        ({"unaligned.enabled": True, "aligned-checkpoint-timeout": "0 ms"}, "unaligned"),
+        (
+            {"unaligned.enabled": True, "aligned-checkpoint-timeout": "500 ms"},
+            "aligned for 500 ms and then unaligned",
+        ),
+        ({"aligned-checkpoint-timeout": "500 ms"}, "aligned"),
+    ],
+)
+def test_facts_name_the_mode_of_checkpoints(options, text):
+    result = sample_result(debloated=True)
+    given = {f"execution.checkpointing.{name}": value for name, value in options.items()}
+    flink = result.scenario["flink"] | given
+    result = msgspec.structs.replace(result, scenario=result.scenario | {"flink": flink})
+
+    assert dict(job_facts(result))["Checkpoints"] == f"every 2 s, exactly once, {text}"
+    assert is_exactly_once(result)
 
 
 def test_how_a_result_was_obtained():

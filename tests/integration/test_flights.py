@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integration import flights
+from integration.demo import flights
 from netstack import SourceError
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.load import load_json, load_result, load_scenario
+from integration.scenarios.load import load_json, load_result, load_scenario
 from netstack import GeneratorSpec, PathSpec, Result, ScenarioError, scenario_document, to_json
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"

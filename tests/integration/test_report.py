@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from integration.output import OutputError
-from integration.report import PAGE, write_report
-from integration.tables import summary_table
+from integration.commands.output import OutputError
+from integration.reporting.report import PAGE, write_report
+from integration.reporting.tables import modes_table, summary_table
 from netstack import from_json
-from tests.integration.sample_results import sample_result, sample_results
+from tests.integration.sample_results import sample_result, sample_results, unaligned_result
 
 FETCHING = {"src", "href", "data", "action", "poster", "srcset"}
 
@@ -61,6 +61,7 @@ def page(directory):
 def test_files_of_a_report(directory):
     assert sorted(path.name for path in directory.iterdir()) == [
         "buffer-size.png",
+        "checkpoint-history.png",
         "checkpoint-time.png",
         "debloating-off.json",
         "debloating-on.json",
@@ -94,18 +95,29 @@ def test_page_holds_the_library_and_all_charts(page):
     charts = json.loads(page.scripts[0])
 
     assert [chart["name"] for chart in charts] == [
+        "checkpoint-history",
         "buffer-size",
         "in-flight-time",
         "checkpoint-time",
         "queue-length",
     ]
     assert {chart["panels"] for chart in charts} == {2}
-    assert "vegaEmbed" in page.scripts[1]
-    assert len(page.scripts[1]) > 100_000
+    assert "vegaEmbed" in page.scripts[2]
+    assert len(page.scripts[2]) > 100_000
 
 
 def test_page_holds_little_data(page):
-    assert len(page.scripts[0]) < 200_000
+    assert len(page.scripts[0]) + len(page.scripts[1]) < 200_000
+
+
+def test_page_holds_every_subtask_of_every_checkpoint(directory, page):
+    detail = json.loads(page.scripts[1])
+
+    assert [run["name"] for run in detail["runs"]] == list(sample_results())
+    assert [len(run["checkpoints"]) for run in detail["runs"]] == [10, 10]
+    assert {len(checkpoint["parts"]) for run in detail["runs"] for checkpoint in run["checkpoints"]} == {8}
+    text = (directory / PAGE).read_text(encoding="utf-8")
+    assert '<option value="debloating on#10">10: at 18.7 s, complete after 206 ms</option>' in text
 
 
 def test_numbers_of_the_table_are_the_results(page):
@@ -137,7 +149,7 @@ def test_page_says_how_it_was_obtained(page):
 def test_names_within_data_cannot_end_a_script(tmp_path):
     write_report(tmp_path, {"</script><b>": sample_result(debloated=True)})
 
-    assert len(Page((tmp_path / PAGE).read_text(encoding="utf-8")).scripts) == 3
+    assert len(Page((tmp_path / PAGE).read_text(encoding="utf-8")).scripts) == 4
 
 
 def test_report_on_one_run(tmp_path):
@@ -145,6 +157,7 @@ def test_report_on_one_run(tmp_path):
 
     assert [path.name for path in files] == [
         "report.html",
+        "checkpoint-history.png",
         "in-flight-time.png",
         "checkpoint-time.png",
         "queue-length.png",
@@ -153,6 +166,53 @@ def test_report_on_one_run(tmp_path):
     page = Page(files[0].read_text(encoding="utf-8"))
     assert page.texts.count("sample") == 2  # the title and the heading
     assert "1.01\xa0s" in page.cells
+
+
+def text_of(page):
+    return " ".join(" ".join(page.texts).replace("\xa0", " ").split())
+
+
+def test_page_tells_what_happened_and_what_it_cost(tmp_path):
+    page, *_ = write_report(tmp_path, {"unaligned": unaligned_result()})
+
+    text = text_of(Page(page.read_text(encoding="utf-8")))
+    for expected in (
+        "A checkpoint stored 2.00 MiB of data in flight. After a failure it took up to 500 ms",
+        "The job failed once and was down for 2.00 s, 10 % of the time.",
+        "1 of 10 checkpoints failed: IO_EXCEPTION.",
+        "What happened 9.0 s kill subtask subtask consumer[1] is killed 9.0 s failure restored checkpoint 4",
+        "every 2 s, exactly once, unaligned",
+    ):
+        assert expected in text
+
+
+def test_page_of_a_run_without_incidents_does_not_speak_of_them(page):
+    assert "What happened" not in text_of(page)
+
+
+def test_page_of_a_job_without_checkpoints_has_no_history(tmp_path):
+    page, *_ = write_report(tmp_path, {"none": sample_result(debloated=True, checkpoints=False)})
+
+    text = page.read_text(encoding="utf-8")
+    assert "<h2>Checkpoints</h2>" not in text
+    assert "<select" not in text
+
+
+def test_more_runs_than_two_are_the_rows_of_a_table(tmp_path):
+    results = sample_results() | {"unaligned": unaligned_result(restarted=False)}
+
+    page, *pictures = write_report(tmp_path, results)
+
+    parsed = Page(page.read_text(encoding="utf-8"))
+    for row in modes_table(results).rows:
+        start = parsed.cells.index(row.name)
+        cells = [cell.replace("\xa0", " ") for cell in parsed.cells[start + 1 :]]
+        assert cells[: len(row.texts)] == list(row.texts)
+    assert {chart["panels"] for chart in json.loads(parsed.scripts[0])} == {1}
+    assert pictures[0].name == "checkpoint-phases.png"
+    assert "unaligned: A checkpoint stored 2.00 MiB of data in flight. After a failure it would" in text_of(
+        parsed
+    )
 
 
 def test_every_window_has_its_sentence(tmp_path):

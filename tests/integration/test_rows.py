@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import RecordBlock
-from integration.row_types import UnsupportedColumnError
-from integration.rows import RowCodec, key_hash
+from integration.spark.row_types import UnsupportedColumnError
+from integration.spark.rows import RowCodec, key_hash
 from netstack import SourceError, java_hash
 
 UTC = dt.timezone.utc  # noqa: UP017

@@ -3,13 +3,13 @@ import threading
 
 import pytest
 
-from integration.seeds import _ctrl_c_held
+from integration.comparison.seeds import ctrl_c_held
 
 
 def interrupted_while_held(done: list[str]) -> None:
     main = threading.main_thread().ident
     assert main is not None
-    with _ctrl_c_held():
+    with ctrl_c_held():
         signal.pthread_kill(main, signal.SIGINT)
         done.append("started")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from integration.rows import RowCodec
-from integration.spark import SparkReader
+from buffers import RecordBlock
+from integration.spark.reader import SparkReader
+from integration.spark.rows import RowCodec
 from netstack import SourceError
 
 SCHEMA = pa.schema([("number", pa.int64()), ("filler", pa.string())])
@@ -66,6 +67,65 @@ def test_repeating_nothing_ends(tmp_path: Path, files: list[list[int]]) -> None:
     assert SparkReader(paths, RowCodec(SCHEMA), repeat=True).read(1) is None
 
 
+LAYOUTS = {
+    "nothing": [],
+    "empty batches": [[[], []], []],
+    "one row": [[[1]]],
+    "one slice behind empty files": [[], [[]], [range(7)]],
+    "just one full slice": [[range(512)]],
+    "two slices": [[range(513)]],
+    "many": [[range(600), [], range(600, 601)], [], [range(601, 700), range(700, 1300)]],
+}
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_reading_on_from_a_seek_is_having_read_up_to_there(
+    tmp_path: Path, layout: list[list[Sequence[int]]], repeat: bool
+) -> None:
+    files = [spooled(tmp_path / str(number), batches) for number, batches in enumerate(layout)]
+    reader = SparkReader(files, RowCodec(SCHEMA), repeat)
+    whole = numbers_of(SparkReader(files, RowCodec(SCHEMA), repeat), 4200, 100)
+    for position in (0, 1, 6, 7, 511, 512, 513, 600, 601, 699, 700, 1299, 1300, 1301, 2612, 5):
+        reader.seek(position)
+        for start in (position, position + 700):  # on into the next time round
+            assert numbers_of(reader, 700, 700)[:700] == whole[start : start + 700]
+            reader.seek(position + 700)
+    reader.close()
+
+
+def test_seeking_in_what_was_repeated_from_memory(tmp_path: Path) -> None:
+    reader = SparkReader([spooled(tmp_path / "a", [[7, 8, 9]])], RowCodec(SCHEMA), repeat=True)
+    numbers_of(reader, 2000, 20)
+    reader.seek(10**12 + 1)
+    assert numbers_of(reader, 4, 1) == [9, 7, 8, 9]
+
+
+def test_a_seek_encodes_only_what_it_reads(tmp_path: Path) -> None:
+    file = spooled(tmp_path / "a", [range(10_000)])
+    encoded: list[int] = []
+
+    class Counting(RowCodec):
+        def encode(self, batch: pa.RecordBatch) -> RecordBlock:
+            encoded.append(batch.num_rows)
+            return super().encode(batch)
+
+    reader = SparkReader([file], Counting(SCHEMA), repeat=False)
+    reader.seek(9000)
+    assert numbers_of(reader, 3, 3) == [9000, 9001, 9002]
+    assert encoded == [512]
+
+
+def test_seeks_that_fail(tmp_path: Path) -> None:
+    damaged = tmp_path / "a"
+    damaged.write_bytes(b"not an Arrow file")
+    reader = SparkReader([damaged], RowCodec(SCHEMA), repeat=False)
+    with pytest.raises(ValueError, match="position is -1, but the first record is at 0"):
+        reader.seek(-1)
+    with pytest.raises(SourceError, match="Not an Arrow file"):
+        reader.seek(1)
+
+
 def test_memory_is_bounded(tmp_path: Path) -> None:
     file = spooled(tmp_path / "a", [range(10_000)] * 10, filler="x" * 200)
     assert file.stat().st_size > 20_000_000
@@ -90,7 +150,9 @@ def test_a_damaged_file(tmp_path: Path) -> None:
 
 
 def test_a_spool_is_deleted_when_the_interpreter_ends(tmp_path: Path) -> None:
-    script = "from integration.spool import Spool; s = Spool(); print(s.directory); raise KeyboardInterrupt"
+    script = (
+        "from integration.spark.spool import Spool; s = Spool(); print(s.directory); raise KeyboardInterrupt"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={"PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)},

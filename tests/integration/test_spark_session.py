@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
-from integration.spark import spark_session
+from integration.spark.source import spark_session
 from netstack import SourceError
 try:
     spark_session("local[1]")

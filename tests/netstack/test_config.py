@@ -6,10 +6,12 @@ from netstack import (
     OPTIONS,
     PRESETS,
     CheckpointMode,
+    CheckpointStorageType,
     CostModel,
     LinkConditions,
     NetworkConfig,
     QuantityError,
+    RestartStrategy,
     with_options,
 )
 
@@ -44,11 +46,17 @@ DEFAULTS = {
     "execution.checkpointing.checkpoints-after-tasks-finish.enabled": (True,),
     "execution.checkpointing.num-retained": (1,),
     "state.storage.fs.memory-threshold": ("20 kb",),
+    "restart-strategy.fixed-delay.attempts": (1,),
+    "restart-strategy.fixed-delay.delay": ("1 s",),
+    "heartbeat.timeout": (50000,),
 }
 UNSET = {
     "taskmanager.memory.network.max",
     "taskmanager.network.memory.read-buffer.required-per-gate.max",
     "execution.checkpointing.interval",
+    "execution.checkpointing.dir",
+    "execution.checkpointing.storage",
+    "restart-strategy.type",
 }
 
 
@@ -101,10 +109,54 @@ def test_the_case_of_a_mode_does_not_matter(text):
     assert OPTIONS["checkpoint_mode"].kind.parse(text) is CheckpointMode.EXACTLY_ONCE
 
 
+@pytest.mark.parametrize("text", ["none", "disable", "off", "OFF"])
+def test_no_restart_has_several_names(text):
+    assert OPTIONS["restart_strategy"].kind.parse(text) is RestartStrategy.NONE
+
+
+@pytest.mark.parametrize("text", ["fixed-delay", "fixeddelay", "Fixed-Delay"])
+def test_a_restart_after_a_fixed_delay_has_two_names(text):
+    assert OPTIONS["restart_strategy"].kind.parse(text) is RestartStrategy.FIXED_DELAY
+
+
+def test_a_job_restarts_as_its_strategy_says_or_without_limit_if_it_takes_checkpoints():
+    assert (NetworkConfig().restart_limit(True), NetworkConfig().restart_limit(False)) == (None, 0)
+    never = NetworkConfig(restart_strategy=RestartStrategy.NONE)
+    thrice = NetworkConfig(restart_strategy=RestartStrategy.FIXED_DELAY, restart_attempts=3)
+    assert (never.restart_limit(True), never.restart_limit(False)) == (0, 0)
+    assert (thrice.restart_limit(True), thrice.restart_limit(False)) == (3, 3)
+
+
+def test_barriers_overtake_data_only_in_exactly_once():
+    assert not NetworkConfig().takes_unaligned_checkpoints
+    assert NetworkConfig(unaligned_enabled=True).takes_unaligned_checkpoints
+    config = NetworkConfig(unaligned_enabled=True, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE)
+    assert not config.takes_unaligned_checkpoints
+
+
+@pytest.mark.parametrize(
+    ("storage", "directory", "in_files"),
+    [
+        (None, None, False),
+        (None, "/data", True),
+        (CheckpointStorageType.JOBMANAGER, "/data", False),
+        (CheckpointStorageType.FILESYSTEM, "/data", True),
+    ],
+)
+def test_checkpoints_are_stored_in_files_where_there_is_a_directory(storage, directory, in_files):
+    config = NetworkConfig(checkpoint_storage=storage, checkpoint_dir=directory)
+    assert config.stores_checkpoints_in_files == in_files
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("checkpoint_mode", "ONCE"),
+        ("checkpoint_storage", "rocksdb"),
+        ("checkpoint_dir", ""),
+        ("checkpoint_dir", 5),
+        ("restart_strategy", "exponential-delay"),
+        ("restart_attempts", 0),
         ("debloat_enabled", "yes"),
         ("debloat_enabled", 1),
         ("debloat_samples", 0),

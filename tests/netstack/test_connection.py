@@ -29,13 +29,13 @@ from flowcontrol import (
     wire_size,
 )
 from netstack.agenda import Agenda
-from netstack.config import CostModel, LinkConditions
-from netstack.connection import Notifier, connect
-from netstack.emulated_link import EmulatedLink
-from netstack.gate import InputGate
-from netstack.input_channel import RemoteInputChannel
-from netstack.link import Wire
+from netstack.exchange.connection import Notifier, connect
+from netstack.exchange.emulated_link import EmulatedLink
+from netstack.exchange.gate import InputGate
+from netstack.exchange.link import Wire
+from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.randomness import Randomness
+from netstack.settings.config import CostModel, LinkConditions
 
 SEGMENT_SIZE = 32
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from flowcontrol import AddCredit, Message
 from netstack.agenda import Agenda
-from netstack.config import CostModel, LinkConditions
-from netstack.emulated_link import EmulatedLink, EmulatedWire
+from netstack.exchange.emulated_link import EmulatedLink, EmulatedWire
 from netstack.randomness import Randomness
+from netstack.settings.config import CostModel, LinkConditions
 
 # Powers of 2, so that sums of them are exact.
 PER_MESSAGE = 2.0**-10
@@ -122,6 +122,38 @@ def test_a_link_without_costs_delivers_at_once() -> None:
     traffic.write(1000)
     traffic.write(10)
     assert traffic.run() == [Delivery(0, 0.0, 0.0), Delivery(1, 0.0, 0.0)]
+
+
+def test_what_is_written_during_a_cut_leaves_when_it_ends() -> None:
+    traffic = Traffic()
+    traffic.write(1024)
+    traffic.agenda.at(1.0, traffic.link.cut, 5.0)
+    traffic.agenda.at(2.0, traffic.write, 1024)
+    traffic.agenda.at(3.0, traffic.write, 1024)
+    traffic.agenda.at(4.0, traffic.write, 1024, traffic.link.to_producer)
+    traffic.agenda.at(6.0, traffic.write, 1024)
+    each = PER_MESSAGE + 1024 / RATE
+    left = [each, 5.0 + each, 5.0 + 2 * each, 5.0 + each, 6.0 + each]
+    expected = [Delivery(number, at, at + WAY) for number, at in enumerate(left)]
+    assert sorted(traffic.run()) == expected
+
+
+def test_what_was_written_before_a_cut_is_under_way() -> None:
+    traffic = Traffic(conditions=LinkConditions(latency_s=2.0))
+    traffic.write(1024)
+    traffic.agenda.at(0.0, traffic.link.cut, None)
+    left = PER_MESSAGE + 1024 / RATE
+    assert traffic.run() == [Delivery(0, left, left + WAY + 2.0)]
+
+
+def test_nothing_leaves_a_wire_that_is_cut_for_good() -> None:
+    traffic = Traffic()
+    traffic.agenda.at(1.0, traffic.link.to_consumer.cut, None)
+    traffic.agenda.at(2.0, traffic.link.to_consumer.cut, 3.0)
+    traffic.agenda.at(2.0, traffic.write, 10)
+    traffic.agenda.at(2.0, traffic.write, 10, traffic.link.to_producer)
+    traffic.agenda.at(9.0, traffic.write, 10)
+    assert [delivery.serial for delivery in traffic.run()] == [1]
 
 
 @pytest.mark.parametrize("sigma", [0.0, 1.0, 3.0])

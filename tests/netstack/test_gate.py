@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from buffers import EventBuffer, NetworkBufferPool, PipelinedSubpartition
 from flowcontrol import BufferDebloater, DataType
-from netstack.connection import ConsumerEnd
-from netstack.gate import InputGate
-from netstack.input_channel import InputChannel, LocalInputChannel, RemoteInputChannel
+from netstack.exchange.channel import InputChannel
+from netstack.exchange.connection import ConsumerEnd
+from netstack.exchange.gate import InputGate
+from netstack.exchange.local_channel import LocalInputChannel
+from netstack.exchange.remote_channel import RemoteInputChannel
 
 METRICS = {
     scenario["id"]: scenario
@@ -31,7 +33,10 @@ class FakeChannel:
     def __init__(self, gate: InputGate, name: str, buffers_in_use: int = 0) -> None:
         self.gate = gate
         self.name = name
-        self.queued = False
+        self.index = ord(name)
+        self.queued = self.urgent = False
+        self.urgent_items: deque[EventBuffer] = deque()
+        self.requested: list[int] = []
         self.items: deque[EventBuffer | None] = deque()
         self.announced: list[int] = []
         self.buffers_in_use = buffers_in_use
@@ -41,13 +46,25 @@ class FakeChannel:
         self.items.append(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
         self.gate.data_arrived(cast(InputChannel, self))
 
+    def arrive_first(self) -> None:
+        self.urgent_items.append(EventBuffer(b"!", DataType.PRIORITIZED_EVENT_BUFFER))
+        if len(self.urgent_items) == 1:
+            self.gate.priority_arrived(cast(InputChannel, self))
+
+    @property
+    def has_priority(self) -> bool:
+        return bool(self.urgent_items)
+
+    def request(self, subpartition: int) -> None:
+        self.requested.append(subpartition)
+
     def phantom(self) -> None:
         self.items.append(None)
         self.gate.data_arrived(cast(InputChannel, self))
 
     def poll(self) -> tuple[EventBuffer | None, bool]:
-        item = self.items.popleft()
-        return item, bool(self.items)
+        item = self.urgent_items.popleft() if self.urgent_items else self.items.popleft()
+        return item, bool(self.items or self.urgent_items)
 
     def announce_buffer_size(self, size: int) -> None:
         self.announced.append(size)
@@ -57,17 +74,21 @@ class FakeChannel:
 
 
 class Readable:
-    """A gate of fake channels that counts how often it became readable."""
+    """A gate of fake channels that counts how often it became readable, and with priority."""
 
     def __init__(self, names: str, debloater: BufferDebloater | None = None, in_use: int = 0) -> None:
         self.memory = NetworkBufferPool(8, 64)
-        self.became_readable = 0
+        self.became_readable = self.became_urgent = 0
         self.gate = InputGate("input", self.memory.create_pool(8, 1, 8), debloater, self._on_data)
+        self.gate.on_priority = self._on_priority
         self.channels = {name: FakeChannel(self.gate, name, in_use) for name in names}
         self.gate.channels = cast(list[InputChannel], list(self.channels.values()))
 
     def _on_data(self) -> None:
         self.became_readable += 1
+
+    def _on_priority(self) -> None:
+        self.became_urgent += 1
 
     def arrive(self, names: str) -> None:
         for name in names:
@@ -76,6 +97,13 @@ class Readable:
     def poll(self, now: float = 0.0) -> str | None:
         polled = self.gate.poll(now)
         return None if polled is None else cast(FakeChannel, polled[0]).name
+
+    def poll_sizes(self) -> list[tuple[str, int]]:
+        """Of each item left, the channel and the size: 1 for a priority event, else 10."""
+        sizes = []
+        while (polled := self.gate.poll(0.0)) is not None:
+            sizes.append((cast(FakeChannel, polled[0]).name, polled[1].size))
+        return sizes
 
     def poll_all(self) -> str:
         order = ""
@@ -117,6 +145,107 @@ def test_a_turn_that_yields_nothing_is_skipped() -> None:
     assert readable.poll() == "b"
     readable.channels["a"].phantom()
     assert readable.poll() is None
+
+
+def test_a_priority_event_comes_before_the_data_of_all_channels() -> None:
+    readable = Readable("abc")
+    readable.arrive("abbc")
+    readable.channels["b"].arrive_first()
+    assert readable.gate.priority_readable
+    assert readable.poll_sizes() == [("b", 1), ("a", 10), ("c", 10), ("b", 10), ("b", 10)]
+    assert not readable.gate.priority_readable
+
+
+def test_a_channel_with_more_priority_events_stays_in_front() -> None:
+    readable = Readable("abc")
+    readable.arrive("ca")
+    for name in "bba":
+        readable.channels[name].arrive_first()
+    assert readable.poll_sizes() == [("b", 1), ("a", 1), ("b", 1), ("c", 10), ("a", 10)]
+
+
+def test_a_priority_event_that_is_alone_makes_the_gate_readable() -> None:
+    readable = Readable("ab")
+    readable.channels["a"].arrive_first()
+    assert (readable.became_readable, readable.became_urgent) == (1, 1)
+    assert readable.gate.readable
+    readable.channels["b"].arrive_first()
+    assert (readable.became_readable, readable.became_urgent) == (1, 1)
+    assert readable.poll_all() == "ab"
+    assert not readable.gate.readable
+
+
+def test_the_first_priority_event_is_told_even_if_the_gate_was_readable() -> None:
+    readable = Readable("ab")
+    readable.arrive("a")
+    readable.channels["a"].arrive_first()
+    assert (readable.became_readable, readable.became_urgent) == (1, 1)
+    readable.poll()
+    readable.channels["a"].arrive_first()
+    assert readable.became_urgent == 2
+
+
+def test_throughput_counts_priority_events_too() -> None:
+    readable = Readable("a")
+    readable.channels["a"].arrive_first()
+    assert readable.poll(1.0) == "a"
+    assert readable.gate.throughput.calculate(2.0) == 1
+
+
+def test_a_priority_turn_that_yields_nothing_is_skipped() -> None:
+    readable = Readable("ab")
+    readable.channels["a"].phantom()
+    readable.gate.priority_arrived(cast(InputChannel, readable.channels["a"]))
+    readable.arrive("b")
+    assert readable.poll_all() == "b"
+    assert not readable.channels["a"].queued
+
+
+@given(st.lists(st.sampled_from("abcABC.")))
+def test_priority_events_come_first_and_nothing_is_lost(steps: list[str]) -> None:
+    """`.` polls; a letter says where something arrives, a capital one with priority."""
+    readable = Readable("abc")
+    for step in steps:
+        if step != ".":
+            channel = readable.channels[step.lower()]
+            (channel.arrive_first if step.isupper() else channel.arrive)()
+            continue
+        urgent = [name for name, channel in readable.channels.items() if channel.urgent_items]
+        polled = readable.gate.poll(0.0)
+        assert bool(urgent) == (polled is not None and polled[1].size == 1)
+        for channel in readable.channels.values():
+            assert channel.queued == bool(channel.items or channel.urgent_items)
+            assert channel.urgent == bool(channel.urgent_items)
+    left = sum(len(channel.items) + len(channel.urgent_items) for channel in readable.channels.values())
+    assert len(readable.poll_sizes()) == left
+
+
+def test_every_channel_that_was_added_requests_its_partition_once() -> None:
+    readable = Readable("ab")
+    gate = InputGate("input", readable.gate.floating, None, lambda: None)
+    for number, channel in enumerate(readable.channels.values()):
+        gate.add_channel(cast(InputChannel, channel), 7 + number)
+    assert gate.channels == readable.gate.channels
+    gate.request_partitions()
+    gate.request_partitions()
+    assert [channel.requested for channel in readable.channels.values()] == [[7], [8]]
+
+
+def test_the_gate_knows_which_channels_have_recovered_data() -> None:
+    readable = Readable("abc")
+    a, c = (cast(InputChannel, readable.channels[name]) for name in "ac")
+    assert not readable.gate.recovering
+    for channel in (a, c):
+        readable.gate.restoring(channel)
+    assert readable.gate.readable
+    with pytest.raises(RuntimeError, match="restored twice"):
+        readable.gate.restoring(a)
+    assert not readable.gate.recovered(c)
+    assert readable.gate.recovering
+    assert readable.gate.recovered(a)
+    assert not readable.gate.recovering
+    with pytest.raises(KeyError):
+        readable.gate.recovered(a)
 
 
 @given(st.lists(st.sampled_from("abcd.")))
@@ -176,6 +305,7 @@ def test_without_a_debloater_nothing_is_announced() -> None:
 def test_release_drops_what_is_in_line_and_every_channel() -> None:
     readable = Readable("ab")
     readable.arrive("ab")
+    readable.channels["b"].arrive_first()
     readable.gate.release()
     assert not readable.gate.readable
     assert all(channel.released for channel in readable.channels.values())

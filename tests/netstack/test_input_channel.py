@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -17,11 +17,18 @@ from buffers import (
     PipelinedSubpartition,
 )
 from flowcontrol import (
+    Alignment,
     BufferResponse,
     CheckpointBarrier,
+    CheckpointOptions,
     CreditExceeded,
     DataType,
+    EndOfInputChannelState,
+    EndOfOutputChannelState,
+    EndOfPartition,
+    EventAnnouncement,
     LocalProtocolError,
+    MalformedEvent,
     Message,
     NewBufferSize,
     PartitionRequest,
@@ -29,11 +36,14 @@ from flowcontrol import (
     RemoteProtocolError,
     ResumeConsumption,
     SequenceGap,
+    decode_event,
     encode_event,
 )
-from netstack.connection import ConsumerEnd
-from netstack.gate import InputGate
-from netstack.input_channel import LocalInputChannel, RemoteInputChannel
+from netstack.exchange.channel import InputChannel
+from netstack.exchange.connection import ConsumerEnd
+from netstack.exchange.gate import InputGate
+from netstack.exchange.local_channel import LocalInputChannel
+from netstack.exchange.remote_channel import RemoteInputChannel
 
 VECTORS = {
     scenario["id"]: scenario
@@ -45,7 +55,34 @@ VECTORS = {
 }
 
 DATA, EVENT, BARRIER = DataType.DATA_BUFFER, DataType.EVENT_BUFFER, DataType.ALIGNED_CHECKPOINT_BARRIER
+PRIORITY = DataType.PRIORITIZED_EVENT_BUFFER
+TIMEOUTABLE = DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER
 IDENTITY = 5
+
+
+def unaligned(checkpoint_id: int = 1) -> bytes:
+    return encode_event(CheckpointBarrier(checkpoint_id, 0.0, CheckpointOptions(Alignment.UNALIGNED)))
+
+
+def timeoutable(checkpoint_id: int = 1) -> bytes:
+    return encode_event(CheckpointBarrier(checkpoint_id, 0.0, CheckpointOptions(timeout_s=5.0)))
+
+
+def aligned(checkpoint_id: int = 1) -> bytes:
+    return encode_event(CheckpointBarrier(checkpoint_id, 0.0))
+
+
+class Persisted:
+    """Takes down what a channel hands over for checkpoints."""
+
+    def __init__(self, channel: InputChannel) -> None:
+        self.channel = channel
+        self.data: list[tuple[int, bytes]] = []
+        channel.persist = self.persist
+
+    def persist(self, checkpoint_id: int, channel: InputChannel, data: bytes) -> None:
+        assert channel is self.channel
+        self.data.append((checkpoint_id, data))
 
 
 class FakeConnection:
@@ -68,7 +105,7 @@ class FakeConnection:
 class Receiver:
     """A gate with one remote channel over a fake connection."""
 
-    def __init__(self, exclusive: int = 2, floating: int = 4) -> None:
+    def __init__(self, exclusive: int = 2, floating: int = 4, *, first_sequence: int = 0) -> None:
         self.memory = NetworkBufferPool(exclusive + floating, 64)
         self.connection = FakeConnection()
         self.gate, self.floating = gate_over(self.memory, floating)
@@ -81,12 +118,13 @@ class Receiver:
             self.floating,
         )
         self.gate.channels.append(self.channel)
-        self.sequence = 0
+        self.sequence = self.channel.receiver.expected_sequence = first_sequence
+        self.persisted = Persisted(self.channel)
 
     def arrive(self, payload: bytes, *, backlog: int = 0, data_type: DataType = DATA, gap: int = 0) -> bool:
         message = BufferResponse(IDENTITY, 0, self.sequence + gap, backlog, data_type, False, payload)
         is_event = self.channel.on_message(message)
-        self.sequence += 1
+        self.sequence = self.channel.receiver.expected_sequence
         return is_event
 
     def read(self) -> bytes | None:
@@ -97,6 +135,12 @@ class Receiver:
         payload = bytes(polled[1].payload)
         polled[1].release()
         return payload
+
+    def read_all(self) -> list[bytes]:
+        payloads = []
+        while (payload := self.read()) is not None:
+            payloads.append(payload)
+        return payloads
 
 
 def gate_over(memory: NetworkBufferPool, floating: int) -> tuple[InputGate, LocalBufferPool]:
@@ -141,6 +185,77 @@ def test_vector_released_channel_refuses() -> None:
         else:
             play(receiver, step)
     assert receiver.connection.sent == []
+
+
+class Arrivals:
+    """The arrivals of a vector on a channel; `number_of` tells the sequence number of a payload."""
+
+    TYPES: ClassVar = {"data": DATA, "unaligned_barrier": PRIORITY, "timeoutable_barrier": TIMEOUTABLE}
+
+    def __init__(self, scenario: dict[str, Any], first_sequence: int) -> None:
+        self.receiver = receiver = Receiver(exclusive=4, first_sequence=first_sequence)
+        self.number_of: dict[bytes, int] = {}
+        for kind, value in scenario["arrivals"]:
+            self.number_of[self.payload(kind, value)] = receiver.sequence
+            receiver.arrive(self.payload(kind, value), data_type=self.TYPES[kind])
+            if kind == "timeoutable_barrier":  # or nothing could arrive behind it, as it does in the vector
+                receiver.channel.resume()
+
+    @staticmethod
+    def payload(kind: str, value: int) -> bytes:
+        if kind == "data":
+            return bytes(value)
+        return unaligned(value) if kind == "unaligned_barrier" else timeoutable(value)
+
+    def poll(self) -> tuple[str, int]:
+        """Kind and sequence number of the next item."""
+        payload = self.receiver.read()
+        assert payload is not None
+        if payload in self.number_of:
+            kind = "data" if not any(payload) else "timeoutable_barrier"
+            return kind, self.number_of[payload]
+        announcement = decode_event(payload)
+        assert isinstance(announcement, EventAnnouncement)
+        assert announcement.barrier == decode_event(timeoutable())
+        return "announcement", announcement.sequence_number
+
+    def in_flight_sizes(self) -> list[int]:
+        return [len(data) for data in self.receiver.channel.start_persisting(1)]
+
+
+@pytest.mark.parametrize("name", [name for name in VECTORS if "arrivals" in VECTORS[name]])
+def test_vector_arrivals(name: str) -> None:
+    scenario = VECTORS[name]
+    expected = scenario["expect"]
+    for first in first_sequences(scenario["given"]):
+        arrivals = Arrivals(scenario, first)
+        if "polled_sequence_numbers" in expected:
+            numbers = [arrivals.poll()[1] for _ in expected["polled_sequence_numbers"]]
+            assert numbers == expected["polled_sequence_numbers"]
+        if "polled" in expected:
+            check_first_poll(Arrivals(scenario, first).receiver.channel, expected["first_poll"])
+            assert [list(arrivals.poll()) for _ in expected["polled"]] == expected["polled"]
+        if "in_flight_buffer_sizes" in expected:
+            assert arrivals.in_flight_sizes() == expected["in_flight_buffer_sizes"]
+
+
+def first_sequences(given: dict[str, Any]) -> list[int]:
+    if "first_sequence_number" in given:
+        return [given["first_sequence_number"]]
+    start, _, stop = given["first_sequence_number_range"]
+    return [*range(start, 2**31), *range(-(2**31), stop + 1)]
+
+
+def check_first_poll(channel: RemoteInputChannel, expected: dict[str, Any]) -> None:
+    item, more = channel.poll()
+    assert item is not None
+    assert item.data_type.name == expected["data_type"]
+    assert (more, channel.has_priority) == (expected["more_available"], expected["more_priority"])
+
+
+def test_the_range_of_sequence_numbers_passes_the_greatest() -> None:
+    numbers = first_sequences(VECTORS["rx-inflight-overflow"]["given"])
+    assert (len(numbers), numbers[10:12]) == (13, [2**31 - 1, -(2**31)])
 
 
 def test_a_request_offers_the_exclusive_buffers_as_credit() -> None:
@@ -228,6 +343,162 @@ def test_a_barrier_takes_floating_buffers_only_from_channels_without_exclusive_o
     assert receiver.channel.buffers.available == kept
 
 
+def test_an_unaligned_barrier_is_read_first_and_blocks_nothing() -> None:
+    receiver = Receiver()
+    receiver.arrive(b"one")
+    assert receiver.arrive(unaligned(), data_type=PRIORITY)
+    assert receiver.gate.priority_readable
+    receiver.arrive(b"two")
+    assert receiver.read_all() == [unaligned(), b"one", b"two"]
+
+
+def test_a_barrier_with_a_timeout_is_announced_to_the_gate() -> None:
+    receiver = Receiver()
+    receiver.arrive(b"one")
+    receiver.arrive(timeoutable(), data_type=TIMEOUTABLE)
+    assert receiver.gate.priority_readable
+    assert receiver.channel.queue_length == 3
+    barrier = CheckpointBarrier(1, 0.0, CheckpointOptions(timeout_s=5.0))
+    announcement = encode_event(EventAnnouncement(barrier, 1))
+    assert receiver.read_all() == [announcement, b"one", timeoutable()]
+    receiver.channel.resume()
+
+
+def test_a_prioritized_barrier_is_read_before_the_data_of_the_gate() -> None:
+    receiver = Receiver()
+    receiver.arrive(b"one")
+    receiver.arrive(timeoutable(), data_type=TIMEOUTABLE)
+    receiver.read()
+    assert not receiver.gate.priority_readable
+    receiver.channel.prioritize(1)
+    assert receiver.gate.priority_readable
+    polled = receiver.gate.poll(0.0)
+    assert polled is not None
+    assert (bytes(polled[1].payload), polled[1].data_type) == (timeoutable(), PRIORITY)
+    receiver.channel.resume()  # it blocked the producer all the same
+    assert receiver.read_all() == [b"one"]
+
+
+def test_a_barrier_that_was_read_is_not_prioritized() -> None:
+    receiver = Receiver()
+    receiver.arrive(timeoutable(), data_type=TIMEOUTABLE)
+    receiver.read_all()
+    receiver.channel.prioritize(0)
+    assert not receiver.gate.readable
+
+
+@pytest.mark.parametrize("data_type", [BARRIER, PRIORITY, TIMEOUTABLE])
+def test_what_is_no_event_is_refused_whole(data_type: DataType) -> None:
+    receiver = Receiver()
+    with pytest.raises(MalformedEvent):
+        receiver.arrive(b"rubbish", data_type=data_type)
+    assert receiver.channel.receiver.state is ReceiverState.OPEN
+    assert (receiver.channel.receiver.expected_sequence, receiver.channel.queue_length) == (0, 0)
+
+
+def test_data_that_comes_before_the_barrier_is_persisted() -> None:
+    receiver = Receiver(exclusive=6)
+    receiver.arrive(b"one")
+    receiver.arrive(b"two")
+    receiver.read()
+    assert receiver.channel.start_persisting(3) == [b"two"]
+    receiver.arrive(b"three")
+    receiver.arrive(b"")
+    receiver.arrive(encode_event(EndOfPartition()), data_type=EVENT)
+    receiver.arrive(b"four")
+    receiver.arrive(unaligned(3), data_type=PRIORITY)
+    receiver.arrive(b"five")
+    assert receiver.persisted.data == [(3, b"three"), (3, b"four")]
+    receiver.channel.stop_persisting(3)
+    assert receiver.channel.start_persisting(4) == [b"two", b"three", b"four", b"five"]
+
+
+@pytest.mark.parametrize(("data_type", "barrier"), [(BARRIER, aligned), (TIMEOUTABLE, timeoutable)])
+def test_a_barrier_in_its_turn_ends_persisting_too(data_type: DataType, barrier: Any) -> None:
+    receiver = Receiver()
+    receiver.arrive(b"one")
+    assert receiver.channel.start_persisting(3) == [b"one"]
+    receiver.arrive(barrier(3), data_type=data_type)
+    receiver.channel.resume()
+    receiver.arrive(b"two")
+    assert receiver.persisted.data == []
+
+
+def test_data_in_front_of_a_barrier_that_came_first_is_in_flight() -> None:
+    receiver = Receiver(exclusive=4)
+    receiver.arrive(b"one")
+    receiver.arrive(unaligned(3), data_type=PRIORITY)
+    receiver.arrive(b"two")
+    assert receiver.read() == unaligned(3)
+    assert receiver.channel.start_persisting(3) == [b"one"]
+    receiver.arrive(b"three")
+    assert receiver.persisted.data == []
+
+
+def test_an_aligned_barrier_that_was_read_leaves_nothing_in_flight() -> None:
+    receiver = Receiver()
+    receiver.arrive(b"one")
+    receiver.arrive(aligned(3), data_type=BARRIER)
+    receiver.read_all()
+    receiver.channel.resume()
+    receiver.arrive(b"two")
+    assert receiver.channel.start_persisting(3) == []
+
+
+def test_the_barrier_of_an_older_checkpoint_does_not_count() -> None:
+    receiver = Receiver(exclusive=4)
+    receiver.arrive(b"one")
+    receiver.arrive(unaligned(3), data_type=PRIORITY)
+    receiver.arrive(b"two")
+    assert receiver.channel.start_persisting(4) == [b"one", b"two"]
+    receiver.arrive(b"three")
+    assert receiver.persisted.data == [(4, b"three")]
+
+
+def test_nothing_is_in_flight_for_a_checkpoint_that_a_newer_barrier_has_ended() -> None:
+    receiver = Receiver(exclusive=4)
+    receiver.arrive(b"one")
+    receiver.arrive(unaligned(4), data_type=PRIORITY)
+    assert receiver.channel.start_persisting(3) == []
+    receiver.arrive(b"two")
+    assert receiver.persisted.data == []
+    assert receiver.channel.start_persisting(4) == [b"one"]
+
+
+def test_stopping_ends_persisting() -> None:
+    receiver = Receiver()
+    receiver.channel.start_persisting(3)
+    receiver.channel.stop_persisting(2)
+    receiver.arrive(b"one")
+    receiver.channel.stop_persisting(3)
+    receiver.arrive(b"two")
+    assert receiver.persisted.data == [(3, b"one")]
+    assert receiver.channel.start_persisting(3) == []
+
+
+def test_recovered_data_is_read_before_the_partition_is_requested() -> None:
+    receiver = Receiver(exclusive=1, floating=1)
+    end = encode_event(EndOfInputChannelState())
+    free = receiver.memory.free
+    receiver.channel.restore(bytes(100) + b"rest")
+    channel = receiver.channel
+    assert (channel.queue_length, channel.queued_bytes, receiver.memory.free) == (3, 104 + len(end), free)
+    assert receiver.gate.recovering
+    assert receiver.read_all() == [bytes(64), bytes(36) + b"rest", end]
+    assert receiver.gate.recovered(channel)
+    assert receiver.connection.sent == []
+    assert channel.take_credit() == 0
+
+
+def test_the_end_of_recovered_output_blocks_until_resumed() -> None:
+    receiver = Receiver()
+    end = encode_event(EndOfOutputChannelState())
+    receiver.arrive(end, data_type=DataType.RECOVERY_COMPLETION)
+    assert receiver.read() == end
+    receiver.channel.resume()
+    assert receiver.connection.sent == [ResumeConsumption(IDENTITY)]
+
+
 def test_a_buffer_size_is_announced() -> None:
     receiver = Receiver()
     receiver.channel.announce_buffer_size(512)
@@ -257,6 +528,7 @@ class LocalPair:
         self.subpartition = PipelinedSubpartition(0)
         self.channel = LocalInputChannel(self.gate, 0, IDENTITY, self.subpartition)
         self.gate.channels.append(self.channel)
+        self.persisted = Persisted(self.channel)
 
     def add(self, payload: bytes, *, finish: bool = True) -> BufferBuilder:
         segment = self.pool.request()
@@ -269,7 +541,10 @@ class LocalPair:
         return builder
 
     def add_barrier(self) -> None:
-        self.subpartition.add(EventConsumer(EventBuffer(encode_event(CheckpointBarrier(1, 0.0)), BARRIER)))
+        self.subpartition.add(EventConsumer(EventBuffer(aligned(), BARRIER)))
+
+    def overtake(self, checkpoint_id: int) -> list[bytes]:
+        return self.subpartition.overtake(EventConsumer(EventBuffer(unaligned(checkpoint_id), PRIORITY)))
 
     def read(self) -> list[bytes]:
         """All that can be read now."""
@@ -310,6 +585,102 @@ def test_a_local_channel_stops_at_a_barrier_until_resumed() -> None:
     assert pair.read() == [b"two"]
     pair.subpartition.flush()
     assert pair.read() == [b"three"]
+
+
+def test_a_local_channel_reads_an_unaligned_barrier_first() -> None:
+    pair = LocalPair()
+    pair.channel.request(0)
+    pair.add(b"one")
+    pair.add(b"two")
+    assert pair.gate.readable
+    assert not pair.gate.priority_readable
+    assert pair.overtake(1) == [b"one", b"two"]
+    assert pair.gate.priority_readable
+    assert pair.read() == [unaligned(), b"one"]
+
+
+def test_a_local_channel_finds_a_barrier_that_overtook_before_or_while_it_was_blocked() -> None:
+    pair = LocalPair()
+    pair.overtake(1)
+    pair.channel.request(0)
+    assert pair.gate.priority_readable
+    assert pair.read() == [unaligned()]
+    pair.add_barrier()
+    assert pair.read() == [aligned()]
+    pair.overtake(2)
+    assert not pair.gate.readable
+    pair.channel.resume()
+    assert pair.gate.priority_readable
+    assert pair.read() == [unaligned(2)]
+
+
+def test_a_local_channel_persists_what_is_read_before_the_barrier() -> None:
+    pair = LocalPair()
+    pair.channel.request(0)
+    pair.add(b"one")
+    pair.add(b"two")
+    assert pair.channel.start_persisting(3) == []
+    assert pair.read() == [b"one"]
+    assert pair.overtake(3) == [b"two"]
+    pair.subpartition.flush()
+    assert pair.read() == [unaligned(3), b"two"]
+    assert pair.persisted.data == [(3, b"one")]
+
+
+def test_a_local_channel_persists_nothing_for_a_barrier_that_was_read() -> None:
+    pair = LocalPair()
+    pair.channel.request(0)
+    pair.add(b"one")
+    pair.overtake(3)
+    pair.subpartition.flush()
+    polled = pair.gate.poll(0.0)
+    assert polled is not None
+    assert polled[1].is_event
+    assert pair.channel.start_persisting(3) == []
+    assert pair.read() == [b"one"]
+    assert pair.persisted.data == []
+    assert pair.channel.start_persisting(4) == []
+    pair.channel.stop_persisting(4)
+    pair.add(b"two")
+    pair.subpartition.flush()
+    assert pair.read() == [b"two"]
+    assert pair.persisted.data == []
+
+
+def test_a_local_channel_announces_nothing() -> None:
+    pair = LocalPair()
+    pair.channel.request(0)
+    barrier = EventConsumer(EventBuffer(timeoutable(), TIMEOUTABLE))
+    pair.subpartition.add_timeoutable(barrier, 1, lambda data: None)
+    assert not pair.gate.priority_readable
+    assert pair.read() == [timeoutable()]
+    with pytest.raises(LocalProtocolError, match="not announced"):
+        pair.channel.prioritize(0)
+
+
+def test_a_local_channel_reads_recovered_data_before_its_subpartition() -> None:
+    pair = LocalPair()
+    end = encode_event(EndOfInputChannelState())
+    pair.add(b"one")
+    pair.add(b"two")
+    pair.overtake(1)
+    pair.channel.restore(b"recovered")
+    channel = pair.channel
+    assert (channel.queue_length, channel.queued_bytes) == (5, 9 + len(end) + 6 + len(unaligned()))
+    assert (channel.buffers_in_use, channel.has_priority) == (4, False)
+    assert channel.start_persisting(1) == [b"recovered"]
+    channel.stop_persisting(1)
+    assert pair.read() == [b"recovered", end]
+    assert pair.gate.recovered(channel)
+    channel.request(0)
+    assert pair.read() == [unaligned(), b"one"]
+
+
+def test_a_released_local_channel_forgets_recovered_data() -> None:
+    pair = LocalPair()
+    pair.channel.restore(b"recovered")
+    pair.channel.release()
+    assert pair.channel.queue_length == 0
 
 
 def test_a_local_channel_tells_what_its_subpartition_holds() -> None:

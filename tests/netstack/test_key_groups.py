@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.java_hash import hash_strings
-from netstack.key_groups import (
+from netstack.exchange.java_hash import hash_strings
+from netstack.exchange.key_groups import (
     assign_to_operators,
     default_max_parallelism,
     key_group_range,

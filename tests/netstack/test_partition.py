@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from flowcontrol import (
     BufferResponse,
     CheckpointBarrier,
     DataType,
+    EndOfOutputChannelState,
     EndOfPartition,
     Event,
     NewBufferSize,
@@ -21,7 +23,8 @@ from flowcontrol import (
     SendQueue,
     decode_event,
 )
-from netstack.partition import ResultPartition
+from netstack.checkpoints.recovery import RecoveryError
+from netstack.exchange.partition import ResultPartition
 
 SENDER_VECTORS = json.loads(
     (Path(__file__).parents[1] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
@@ -415,3 +418,22 @@ def test_records_come_back_equal_and_in_order(
     assert journal.read == journal.written
     assert all(decoder.pending_bytes == 0 for decoder in exchange.decoders)
     exchange.close()
+
+
+def test_recovered_data_comes_first_and_waits_for_its_reader() -> None:
+    exchange = Exchange()
+    exchange.partition.restore(0, bytes(range(40)))
+    exchange.partition.finish_restore()
+    exchange.write(records(8))
+    exchange.partition.flush()
+    *data, end = exchange.read()
+    assert b"".join(item for item in data if isinstance(item, bytes)) == bytes(range(40))
+    assert end == EndOfOutputChannelState()
+    exchange.subpartitions[0].resume()
+    assert exchange.read() == [records(8).data.tobytes()]
+
+
+def test_recovered_data_that_does_not_fit_is_refused() -> None:
+    exchange = Exchange(segments=2)
+    with pytest.raises(RecoveryError, match="8 bytes of recovered data do not fit"):
+        exchange.partition.restore(0, bytes(40))

@@ -3,29 +3,39 @@ import json
 
 import pytest
 
-from integration.scenario_reader import read_scenario
+from integration.scenarios.scenario_reader import read_scenario
 from netstack import (
+    AtTime,
+    ChannelItem,
     CollectionSource,
     CostModel,
+    CutLink,
+    DelayMessages,
+    DropMessages,
     Edge,
+    FailUpload,
+    FillStorage,
     GeneratorSpec,
+    KillSubtask,
+    KillTaskManager,
     LinkConditions,
     NetworkConfig,
+    OnAcknowledgement,
+    OnChannel,
     PathSpec,
     Scenario,
     ScenarioError,
     SourceObject,
+    SubtaskName,
     Vertex,
     check_scenario,
-    check_supported,
     option_notices,
     payload_hash,
     scenario_document,
     scenario_problems,
-    unsupported_features,
     with_options,
 )
-from netstack.config import CheckpointMode
+from netstack.settings.config import CheckpointMode, CheckpointStorageType, RestartStrategy
 
 SOURCE = Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100))
 STAGE = Vertex(name="stage1", parallelism=2, service=((0.0, 0.001),))
@@ -51,7 +61,6 @@ def with_edge(**changes) -> Scenario:
 def test_a_sensible_scenario_has_no_problems():
     assert scenario_problems(JOB) == []
     check_scenario(JOB)
-    check_supported(JOB)
 
 
 LOOP = (*JOB.edges, Edge(source="stage1", target="stage2"), Edge(source="stage2", target="stage1"))
@@ -91,6 +100,25 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
             "flink.execution.checkpointing.interval",
             "at least 10 ms",
         ),
+        (job(config=NetworkConfig(segment_bytes=512)), FLINK + "memory.segment-size", "from 1 kb"),
+        (job(config=NetworkConfig(heartbeat_timeout_s=0.0)), "flink.heartbeat.timeout", "more than 0"),
+        (
+            job(config=NetworkConfig(unaligned_enabled=True, max_concurrent_checkpoints=2)),
+            "flink.execution.checkpointing.max-concurrent-checkpoints",
+            "must be 1 with unaligned",
+        ),
+        (
+            job(config=NetworkConfig(checkpoint_storage=CheckpointStorageType.FILESYSTEM)),
+            "flink.execution.checkpointing.dir",
+            "is missing, and the storage is filesystem",
+        ),
+        (
+            job(manual_checkpoints_s=(1.0, 60.0)),
+            "checkpoints_at[1]",
+            "is 60 s; it must be from 0 s to before",
+        ),
+        (job(costs=CostModel(upload_rate_bytes_per_s=0.0)), "costs.upload_rate", "must be more"),
+        (job(costs=CostModel(download_rate_bytes_per_s=0.0)), "costs.download_rate", "must be more"),
         (job(costs=CostModel(wire_s=-1.0)), "costs.wire", "0 or more"),
         (job(costs=CostModel(trigger_s=(2.0, 1.0))), "costs.trigger", "must not fall"),
         (job(costs=CostModel(wire_rate_bytes_per_s=0.0)), "costs.wire_rate", "must be more"),
@@ -178,18 +206,27 @@ def test_hash_of_sources_of_two_kinds_is_refused():
     [
         NetworkConfig(checkpoint_interval_s=1.0, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE),
         NetworkConfig(checkpoint_interval_s=1.0, unaligned_enabled=True),
+        NetworkConfig(checkpoint_interval_s=1.0, unaligned_enabled=True, aligned_checkpoint_timeout_s=1.0),
         NetworkConfig(checkpoint_interval_s=1.0, max_concurrent_checkpoints=2),
         NetworkConfig(checkpoint_interval_s=1.0, checkpoint_min_pause_s=0.5),
+        NetworkConfig(
+            unaligned_enabled=True,
+            max_concurrent_checkpoints=2,
+            checkpoint_mode=CheckpointMode.AT_LEAST_ONCE,
+        ),
     ],
 )
-def test_checkpoints_of_other_kinds_are_not_supported_yet(config):
-    assert len(unsupported_features(job(config=config))) == 1
-    with pytest.raises(ScenarioError, match="not supported yet; this version runs exactly-once aligned"):
-        check_supported(job(config=config))
+def test_checkpoints_of_all_modes_make_sense(config):
+    assert scenario_problems(job(config=config)) == []
 
 
-def test_without_checkpoints_their_mode_does_not_matter():
-    assert unsupported_features(job(config=NetworkConfig(unaligned_enabled=True))) == []
+def test_a_job_takes_checkpoints_by_its_interval_or_when_a_user_asks():
+    assert (JOB.takes_checkpoints, JOB.restart_limit) == (False, 0)
+    for scenario in (
+        job(manual_checkpoints_s=(1.0,)),
+        job(config=NetworkConfig(checkpoint_interval_s=1.0)),
+    ):
+        assert (scenario.takes_checkpoints, scenario.restart_limit) == (True, None)
 
 
 def test_options_that_flink_2_ignores_are_noticed_when_given():
@@ -203,6 +240,29 @@ def test_options_that_flink_2_ignores_are_noticed_when_given():
 def test_options_that_change_nothing_are_noticed():
     config = with_options(NetworkConfig(), {"network_memory_min_bytes": 1})
     assert "changes nothing" in option_notices(job(config=config))[0][1]
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "message"),
+    [
+        (NetworkConfig(segment_bytes=2048), FLINK + "memory.segment-size", "Flink wants at least 4 kb"),
+        (
+            NetworkConfig(unaligned_enabled=True, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE),
+            "flink.execution.checkpointing.unaligned.enabled",
+            "is switched off, as in Flink: the mode is AT_LEAST_ONCE",
+        ),
+        (
+            NetworkConfig(checkpoint_dir="/data", checkpoint_storage=CheckpointStorageType.JOBMANAGER),
+            "flink.execution.checkpointing.dir",
+            "the storage is jobmanager",
+        ),
+    ],
+)
+def test_what_flink_would_do_otherwise_is_noticed_and_no_mistake(config, key, message):
+    assert scenario_problems(job(config=config)) == []
+    [(place, text)] = option_notices(job(config=config))
+    assert place == key
+    assert message in text
 
 
 def test_windows_are_the_phases_or_all_after_warmup():
@@ -276,6 +336,11 @@ RICH = Scenario(
         debloat_enabled=True,
         checkpoint_mode=CheckpointMode.AT_LEAST_ONCE,
         network_memory_max_bytes=3 << 20,
+        checkpoint_dir="s3://bucket/checkpoints",
+        checkpoint_storage=CheckpointStorageType.FILESYSTEM,
+        restart_strategy=RestartStrategy.FIXED_DELAY,
+        restart_attempts=7,
+        heartbeat_timeout_s=2.5,
     ),
     costs=CostModel(
         source_record_s=1.5e-6, sync_s=(0.02, 0.02), jitter_sigma=0.5, wire_rate_bytes_per_s=1e9 / 3
@@ -291,6 +356,26 @@ RICH = Scenario(
         Edge(source="a", target="c", ship="rescale"),
         Edge(source="b", target="c", ship="hash"),
         Edge(source="c", target="d", ship="broadcast"),
+    ),
+    manual_checkpoints_s=(3.0, 4.5),
+    faults=(
+        KillSubtask(when=AtTime(12.0), subtask=SubtaskName("c", 1)),
+        KillSubtask(
+            when=OnAcknowledgement(number=3, subtask=SubtaskName("a", 2)), subtask=SubtaskName("d", 0)
+        ),
+        KillTaskManager(when=AtTime(0.25), task_manager="tm"),
+        CutLink(
+            when=OnChannel(
+                item=ChannelItem.BARRIER, number=2, source=SubtaskName("a", 0), target=SubtaskName("c", 0)
+            ),
+            from_task_manager="tm",
+            to_task_manager="d",
+        ),
+        CutLink(when=AtTime(1.0), from_task_manager="a", to_task_manager="tm", for_s=0.5),
+        DelayMessages(when=AtTime(1.0), messages="trigger", delay_s=2.0, for_s=3.0),
+        DropMessages(when=AtTime(1.0), messages="acknowledge", for_s=3.0, vertex="c", subtask=0),
+        FailUpload(when=AtTime(2.0), for_s=1.0),
+        FillStorage(when=AtTime(2.0)),
     ),
 )
 

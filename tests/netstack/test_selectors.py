@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import RecordBlock
-from netstack.java_hash import hash_strings
-from netstack.selectors import KeyGroupSelector, RoundRobin
+from netstack.exchange.java_hash import hash_strings
+from netstack.exchange.selectors import KeyGroupSelector, RoundRobin
 
 
 def block_of(count: int) -> RecordBlock:

@@ -10,6 +10,7 @@ from netstack import (
     java_hash,
     leading_bytes,
     payload_hash,
+    skip,
     text_hash,
 )
 
@@ -124,3 +125,68 @@ def test_leading_bytes(payloads: list[bytes]) -> None:
 def test_leading_bytes_that_are_not_there(payloads: list[bytes]) -> None:
     with pytest.raises(ValueError, match="a record of 2 bytes has no key of 3 bytes"):
         leading_bytes(RecordBlock.from_payloads(payloads), 3)
+
+
+# 512 records to a block, and as few as fit: 259 of 1008 bytes, 29 of 8996, 1 of 300000
+@pytest.mark.parametrize("record_bytes", [8, 1004, 8992, 300_000])
+def test_reading_on_from_a_seek_is_having_read_up_to_there(record_bytes: int) -> None:
+    source = GeneratedSource(record_bytes, 7)
+    whole = payloads_of(source.open(2, 4), 600)
+    reader = source.open(2, 4)
+    for position in (0, 1, 29, 259, 511, 512, 513, 595, 258, 0):
+        reader.seek(position)
+        assert payloads_of(reader, 5) == whole[position : position + 5]
+
+
+def test_a_seek_may_go_very_far() -> None:
+    far, near = GeneratedSource(8, 7).open(0, 1), GeneratedSource(8, 7).open(0, 1)
+    far.seek(10**15)
+    near.seek(10**15 - 600)
+    assert payloads_of(near, 605)[600:] == payloads_of(far, 5)
+
+
+def test_seeking_in_a_collection() -> None:
+    reader = CollectionSource([[b"a", b"b"], [b"c"]]).open(0, 1)
+    for position, expected in ((2, [b"c"]), (0, [b"a", b"b", b"c"]), (3, []), (99, []), (1, [b"b", b"c"])):
+        reader.seek(position)
+        assert payloads_of(reader, 10) == expected
+
+
+class Unseekable:
+    """A reader of the numbers below ``end`` that can only go on; it hands out three at a time."""
+
+    def __init__(self, end: int) -> None:
+        self.next = 0
+        self.end = end
+
+    def read(self, max_records: int) -> RecordBlock | None:
+        stop = min(self.next + min(max_records, 3), self.end)
+        numbers, self.next = range(self.next, stop), stop
+        return RecordBlock.from_payloads([b"%d" % number for number in numbers]) if numbers else None
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("position", "left"), [(0, 9), (1, 8), (3, 6), (8, 1), (9, 0), (20, 0)])
+def test_a_reader_without_seek_is_read_and_dropped(position: int, left: int) -> None:
+    reader = Unseekable(9)
+    skip(reader, position)
+    assert reader.end - reader.next == left
+
+
+def test_skipping_seeks_where_that_is_possible() -> None:
+    reader = GeneratedSource(8, 7).open(0, 1)
+    skip(reader, 10**15)
+    far = GeneratedSource(8, 7).open(0, 1)
+    far.seek(10**15)
+    assert payloads_of(reader, 5) == payloads_of(far, 5)
+
+
+def test_negative_positions() -> None:
+    message = "position is -1, but the first record is at 0"
+    for reader in (GeneratedSource(8, 7).open(0, 1), CollectionSource([]).open(0, 1)):
+        with pytest.raises(ValueError, match=message):
+            reader.seek(-1)
+    with pytest.raises(ValueError, match=message):
+        skip(Unseekable(3), -1)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.config import CostModel
 from netstack.randomness import Randomness
-from netstack.throttle import SLEEP_THRESHOLD_S, Throttle
+from netstack.settings.config import CostModel
+from netstack.tasks.throttle import SLEEP_THRESHOLD_S, Throttle
 
 OVERSLEEP_S = 70e-6
 AFTER_SLEEP_S = 4e-6

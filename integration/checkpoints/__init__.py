@@ -1,0 +1,1 @@
+"""Checkpoints in a directory: storing them, and checking what lies there."""

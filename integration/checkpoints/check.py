@@ -1,0 +1,170 @@
+"""What lies in a checkpoint storage, and whether all of it is as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from netstack import (
+    CheckpointMetadata,
+    DamagedFileError,
+    FileLayout,
+    MissingFileError,
+    StoredFile,
+    metadata_path,
+)
+
+
+class Status(StrEnum):
+    """Whether a job could start from a checkpoint."""
+
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    BROKEN = "broken"
+
+
+class Wrong(StrEnum):
+    """What can be wrong with a file."""
+
+    MISSING = "missing"
+    CORRUPT = "corrupt"
+    LEFT_OVER = "left over"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A file that is not as it should be; ``why`` is a sentence about it."""
+
+    wrong: Wrong
+    path: str
+    why: str
+
+
+class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint as it was found; sizes in bytes, times in seconds of the run.
+
+    Of an incomplete or broken one ``size`` and ``files`` are those of its folder. Of a complete one they are
+    those of its state, and of all files that it needs, wherever they are.
+    """
+
+    checkpoint_id: int
+    status: Status
+    size: int
+    files: int
+    job: str | None = None
+    checkpoint_type: str | None = None
+    triggered_at: float | None = None
+    duration_s: float | None = None
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was found, and what is wrong with it; ``verified`` if every file has been read."""
+
+    schema: str = "netstack.checkpoints/1"
+    root: str
+    verified: bool
+    checkpoints: list[CheckpointEntry]
+    problems: list[Problem]
+
+
+def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory:
+    """Return what there is; with ``verify`` every file is read, and what is wrong is told.
+
+    Raises:
+        StorageError: The storage cannot be read.
+    """
+    checks = _Checks(storage)
+    entries = [checks.look_at(checkpoint_id, verify) for checkpoint_id in storage.present()]
+    if verify:
+        checks.look_for_left_over_shared_files()
+    return Inventory(root=root, verified=verify, checkpoints=entries, problems=checks.problems)
+
+
+class _Checks:
+    def __init__(self, storage: FileLayout) -> None:
+        self.problems: list[Problem] = []
+        self._storage = storage
+        self._checked: set[StoredFile] = set()  # files that several checkpoints share are read once
+        self._shared: set[str] = set()
+        self._all_known = True
+
+    def look_at(self, checkpoint_id: int, verify: bool) -> CheckpointEntry:
+        contents = self._storage.contents(checkpoint_id)
+        path = metadata_path(checkpoint_id)
+        try:
+            metadata = self._storage.load(checkpoint_id)
+        except MissingFileError:
+            if verify:
+                self._left_over(contents, f"checkpoint {checkpoint_id} was never completed")
+            return _unfinished(checkpoint_id, Status.INCOMPLETE, contents)
+        except DamagedFileError as error:
+            self._all_known = False
+            if verify:
+                self.problems.append(Problem(Wrong.CORRUPT, path, _why(path, error)))
+            return _unfinished(checkpoint_id, Status.BROKEN, contents)
+        if verify:
+            self._verify(metadata)
+            unknown = contents.keys() - metadata.files.keys() - {path}
+            self._left_over(sorted(unknown), f"checkpoint {checkpoint_id} does not name it")
+        return _complete(metadata)
+
+    def look_for_left_over_shared_files(self) -> None:
+        # What a checkpoint with broken metadata needs is not known.
+        if self._all_known:
+            unknown = self._storage.shared_files().keys() - self._shared
+            self._left_over(sorted(unknown), "no complete checkpoint names it")
+
+    def _verify(self, metadata: CheckpointMetadata) -> None:
+        for file in metadata.files.values():
+            if file.shared:
+                self._shared.add(file.path)
+            if file not in self._checked:
+                self._checked.add(file)
+                self._read(file)
+        path = metadata_path(metadata.checkpoint_id)
+        self.problems += [Problem(Wrong.CORRUPT, path, why) for why in _inconsistencies(metadata)]
+
+    def _read(self, file: StoredFile) -> None:
+        try:
+            self._storage.read(file)
+        except MissingFileError:
+            self.problems.append(Problem(Wrong.MISSING, file.path, "it is not there"))
+        except DamagedFileError as error:
+            self.problems.append(Problem(Wrong.CORRUPT, file.path, _why(file.path, error)))
+
+    def _left_over(self, paths: Iterable[str], why: str) -> None:
+        self.problems += [Problem(Wrong.LEFT_OVER, path, why) for path in paths]
+
+
+def _why(path: str, error: DamagedFileError) -> str:
+    return str(error).removeprefix(path).lstrip(": ")
+
+
+def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
+    """What its handles say that cannot be: nothing that a checksum would find."""
+    for snapshot in metadata.subtasks:
+        for handle in snapshot.handles:
+            there = len(handle.inline or b"") if handle.file is None else handle.file.size - handle.offset
+            if handle.size > there or (handle.file is None and handle.size < there):
+                where = f"{snapshot.vertex} {snapshot.subtask}"
+                yield f"{handle.kind} state {handle.name!r} of {where} has {there} bytes, not {handle.size}"
+
+
+def _unfinished(checkpoint_id: int, status: Status, contents: dict[str, int]) -> CheckpointEntry:
+    return CheckpointEntry(
+        checkpoint_id=checkpoint_id, status=status, size=sum(contents.values()), files=len(contents)
+    )
+
+
+def _complete(metadata: CheckpointMetadata) -> CheckpointEntry:
+    return CheckpointEntry(
+        checkpoint_id=metadata.checkpoint_id,
+        status=Status.COMPLETE,
+        size=metadata.size,
+        files=len(metadata.files) + 1,  # the metadata itself
+        job=metadata.job,
+        checkpoint_type=metadata.checkpoint_type,
+        triggered_at=metadata.triggered_at,
+        duration_s=metadata.duration_s,
+    )

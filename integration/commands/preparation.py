@@ -1,0 +1,116 @@
+"""From a file a person names to a scenario that can be run, with what has to be said on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.text import Text
+
+from buffers import InsufficientBuffers
+from netstack import (
+    OPTIONS,
+    CheckpointStorage,
+    Scenario,
+    ScenarioError,
+    SourceError,
+    StorageError,
+    option_notices,
+    scenario_problems,
+)
+
+from ..scenarios.load import load_scenario
+from ..scenarios.sources import open_sources, reads_paths
+from .output import say, to_stderr
+
+_DIRECTORY_KEY = f"flink.{OPTIONS['checkpoint_dir'].name}"
+
+_NO_CHECKPOINT = 0
+"""An id that no checkpoint of a run has; theirs begin with 1."""
+
+
+def load_runnable(file: Path, seed: int | None = None, *, stores: bool = False) -> Scenario:
+    """Read a scenario that this version can run, and say on stderr what a user should know of its options.
+
+    `stores` is whether its checkpoints will be written to the directory that it may name.
+
+    Raises:
+        ScenarioError: it makes no sense, or asks for more than there is; a line for each mistake.
+    """
+    scenario = load_scenario(file)
+    if seed is not None:
+        scenario = dataclasses.replace(scenario, seed=seed)
+    mistakes = scenario_problems(scenario)
+    if mistakes:
+        raise ScenarioError([f"{file}: {key}: {message}" for key, message in mistakes])
+    for key, message in option_notices(scenario):
+        say(f"{file}: {key}: {message}")
+    if _writes_files(scenario) and not stores:
+        say(f"{file}: {_DIRECTORY_KEY}: is not used here: runs with several seeds would use the same files")
+    return scenario
+
+
+def checkpoint_storage(scenario: Scenario, file: Path) -> CheckpointStorage | None:
+    """Return where a scenario wants its checkpoints; None: in memory.
+
+    A file is written there and deleted again, so that what will not do is known before the run.
+
+    Raises:
+        ScenarioError: nothing can be written there, or checkpoints are there already, which stay as they are.
+    """
+    if not _writes_files(scenario):
+        return None
+    # Here, since few scenarios need what it takes a while to import.
+    from ..checkpoints.directory import DirectoryStorage
+
+    directory = str(scenario.config.checkpoint_dir)
+    try:
+        storage = DirectoryStorage(directory)
+        there = storage.present()
+        if not there:
+            storage.write(_NO_CHECKPOINT, "is-writable", b"")
+            storage.discard(_NO_CHECKPOINT)
+    except StorageError as error:
+        reason = f"{directory}: checkpoints cannot be kept there: {' '.join(str(error).split())}"
+        raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {reason}"]) from None
+    if there:
+        raise ScenarioError(
+            [
+                f"{file}: {_DIRECTORY_KEY}: {directory} holds chk-{there[-1]} of an earlier run; "
+                "name a directory without checkpoints, or empty it"
+            ]
+        )
+    return storage
+
+
+def _writes_files(scenario: Scenario) -> bool:
+    return scenario.takes_checkpoints and scenario.config.stores_checkpoints_in_files
+
+
+@contextmanager
+def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
+    """Open the files that sources read, and put the scenario's name before what goes wrong then.
+
+    Raises:
+        ScenarioError: a source cannot be read, the job does not fit what it holds, or its network memory
+            does not suffice.
+    """
+    try:
+        with _read_by_spark(scenario) as ready:
+            yield ready
+    except (InsufficientBuffers, SourceError) as error:
+        raise ScenarioError([f"{file}: {' '.join(str(error).split())}"]) from None
+
+
+@contextmanager
+def _read_by_spark(scenario: Scenario) -> Iterator[Scenario]:
+    if not reads_paths(scenario):
+        yield scenario
+        return
+    with ExitStack() as stack:
+        with to_stderr().status(Text(f"{scenario.name}: Spark reads the sources")):
+            ready = stack.enter_context(open_sources(scenario))
+        say(f"{scenario.name}: sources are read")
+        yield ready

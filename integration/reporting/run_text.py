@@ -1,0 +1,122 @@
+"""A result as people read it: a summary for an 80-column terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from netstack import Result, Steady, VertexSteady
+
+from ..comparison.text import figure
+from .incidents import are_plain, checkpoints_by_end, incidents, price
+
+MOST_INCIDENTS = 20
+"""Faults and failures that are printed; the first ones of more."""
+
+_HEAD = ("", "start delay", "alignment", "rec/s", "buffer", "in", "out", "busy", "blocked")
+LEGEND = (
+    "start delay, alignment: ms, median over subtasks (of the slowest). rec/s: records of all subtasks. "
+    "buffer: smallest debloated size, bytes. in, out: queued buffers of a subtask. blocked: back-pressured."
+)
+
+
+def print_result(result: Result, console: Console) -> None:
+    """Print what was run, its cost, and a table for each window."""
+    print_head(result, console)
+    print_incidents(result, console)
+    for steady in result.steady:
+        console.print()
+        console.print(_window_line(steady), highlight=False)
+        console.print(_table(steady))
+    paid = price(result)
+    if paid is not None:
+        console.print(paid, highlight=False)
+    console.print(LEGEND, style="dim", highlight=False)
+
+
+def print_head(result: Result, console: Console) -> None:
+    """Print what was run, how, what it cost, and what became of its checkpoints where that is not plain."""
+    work, wall = result.work, max(result.wall_seconds, 1e-9)
+    name = str(result.scenario.get("name", ""))
+    how = f"  {result.preset}, seed {result.seed}, {result.clock} clock"
+    console.print(Text.assemble((name, "bold"), how))
+    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {len(result.checkpoints)} checkpoints"
+    moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
+    console.print(ran, highlight=False)
+    console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
+    if not are_plain(result):
+        console.print(f"checkpoints: {checkpoints_by_end(result)}", highlight=False)
+
+
+def print_incidents(result: Result, console: Console) -> None:
+    """Print the faults that fired, and the restarts of the job; nothing where all went well."""
+    found = incidents(result)
+    if not found:
+        return
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for incident in found[:MOST_INCIDENTS]:
+        table.add_row(f"{incident.t:.1f} s", incident.what, Text(incident.text))
+    console.print()
+    console.print(table, highlight=False)
+    if len(found) > MOST_INCIDENTS:
+        console.print(f"... and {len(found) - MOST_INCIDENTS} more of such events", highlight=False)
+
+
+def _window_line(steady: Steady) -> str:
+    window = f"[bold]{steady.from_s:g}-{steady.to_s:g} s[/]: "
+    if steady.end_to_end_ms is None:
+        return window + "no checkpoint"
+    low, high = steady.end_to_end_ms_min or 0, steady.end_to_end_ms_max or 0
+    return (
+        f"{window}{steady.checkpoints} checkpoints, end to end {figure(steady.end_to_end_ms)} ms "
+        f"({figure(low)}-{figure(high)})"
+    )
+
+
+def _table(steady: Steady) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for head in _HEAD:
+        table.add_column(head, justify="right" if head else "left")
+    for vertex in steady.vertices:
+        table.add_row(*_cells(vertex))
+    return table
+
+
+def _cells(vertex: VertexSteady) -> Sequence[str | Text]:
+    reads = any(vertex.records_in_per_s)
+    sizes = [size for size in vertex.debloatedBufferSize if size is not None]
+    return (
+        Text(vertex.name),
+        _with_slowest(vertex.start_delay_ms, vertex.start_delay_ms_max_subtask),
+        _with_slowest(vertex.alignment_ms, vertex.alignment_ms_max_subtask),
+        figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
+        figure(min(sizes)) if sizes else "-",
+        _mean(vertex.inputQueueLength),
+        _mean(vertex.outputQueueLength),
+        _share(vertex.busy_ms_per_s),
+        _share(vertex.backpressured_ms_per_s),
+    )
+
+
+def _with_slowest(value: float | None, slowest: float | None) -> str:
+    if value is None:
+        return "-"
+    return figure(value) if slowest is None else f"{figure(value)} ({figure(slowest)})"
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return figure(fmean(known)) if known else "-"
+
+
+def _share(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{fmean(known) / 10:.0f} %" if known else "-"

@@ -1,0 +1,1 @@
+"""Scenario and result files, and every mistake in them."""

@@ -1,0 +1,252 @@
+"""Documents to scenarios: every key of a scenario file, and what is said when one is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from netstack import (
+    DEFAULT_PRESET,
+    FROM_SOURCE,
+    OPTIONS,
+    PRESETS,
+    CostModel,
+    Edge,
+    GeneratorSpec,
+    LinkConditions,
+    NetworkConfig,
+    PathSpec,
+    QuantityError,
+    Scenario,
+    ScenarioError,
+    SourceSpec,
+    Vertex,
+    cost_key,
+    parse_duration,
+    parse_rate,
+    scenario_problems,
+    with_options,
+)
+
+from ..spark.files import FORMATS
+from .fault_reader import read_faults
+from .sections import Section, boolean, integer, list_of, number, one_or_more, range_of, table, text
+
+Settings = TypeVar("Settings", CostModel, LinkConditions)
+
+_ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode")
+_SCENARIO_KEYS = (*_ABOUT_KEYS, "flink", "costs", "link", "vertices", "edges", "checkpoints_at", "faults")
+_SERVICE_KEYS = ("service", "service_skew", "service_mode")
+_VERTEX_KEYS = ("name", "parallelism", "task_manager", "source", *_SERVICE_KEYS)
+_GENERATOR_KEYS = ("record_bytes", "rate")
+_PATH_KEYS = ("path", "key", "repeat", "format", "rate")
+_EDGE_KEYS = ("from", "to", "ship")
+_FUNCTIONS = ("operator", "key_hash", "object")
+"""What a document has in place of a Python object."""
+
+
+def read_scenario(document: Mapping[str, object], name: str = "") -> Scenario:
+    """Return the scenario that a document describes; `name` is its name where the document gives none.
+
+    Raises:
+        ScenarioError: with one line for each mistake: key, what is wrong, what would be right.
+    """
+    problems: list[str] = []
+    top = Section(document, "", problems)
+    preset = top.take("preset", _preset, DEFAULT_PRESET)
+    mode = top.take("service_mode", text, "throttle")
+    scenario = Scenario(
+        name=top.take("name", text, name),
+        duration_s=top.require("duration", parse_duration, 1.0, '"60 s"'),
+        warmup_s=top.take("warmup", parse_duration, 0.0),
+        seed=top.take("seed", integer, 1),
+        preset=preset,
+        phases=top.take("phases", list_of(_window), ()),
+        config=_options(top.section("flink"), PRESETS[preset]),
+        costs=_settings(top.section("costs"), CostModel()),
+        link=_settings(top.section("link"), LinkConditions()),
+        vertices=tuple(_vertex(section, mode) for section in _sections(top, "vertices")),
+        edges=tuple(_edge(section) for section in _sections(top, "edges")),
+        manual_checkpoints_s=top.take("checkpoints_at", list_of(parse_duration), ()),
+        faults=read_faults(_numbered(top, "faults")),
+    )
+    top.finish(_SCENARIO_KEYS)
+    if not problems:
+        problems = [f"{key}: {message}" for key, message in scenario_problems(scenario)]
+    if problems:
+        raise ScenarioError(problems)
+    return scenario
+
+
+def _sections(top: Section, key: str) -> list[Section]:
+    """The tables of a list; each is known by its name, an edge by its ends, else by its place."""
+    tables = top.take(key, list_of(table), ())
+    return [
+        Section(values, f"{key}.{_label(values, place)}.", top.problems)
+        for place, values in enumerate(tables)
+    ]
+
+
+def _numbered(top: Section, key: str) -> list[Section]:
+    """The tables of a list; each is known by its place."""
+    tables = top.take(key, list_of(table), ())
+    return [Section(values, f"{key}.{place}.", top.problems) for place, values in enumerate(tables)]
+
+
+def _label(values: Mapping[str, Any], place: int) -> str:
+    if isinstance(values.get("name"), str):
+        return str(values["name"])
+    if "from" in values and "to" in values:
+        return f"{values['from']}->{values['to']}"
+    return str(place)
+
+
+def _preset(value: object) -> str:
+    name = text(value)
+    if name not in PRESETS:
+        raise QuantityError(f"{name!r} is no preset", " or ".join(repr(preset) for preset in PRESETS))
+    return name
+
+
+def _window(value: object) -> tuple[float, float]:
+    ends = list_of(parse_duration)(value)
+    if len(ends) != 2:
+        raise QuantityError(f"{value!r} is no window", '["20 s", "60 s"]')
+    return ends[0], ends[1]
+
+
+def _options(section: Section, preset: NetworkConfig) -> NetworkConfig:
+    fields_by_option = {
+        name: field for field, option in OPTIONS.items() for name in (option.name, *option.former)
+    }
+    values: dict[str, object] = {}
+    for name, value in _flat(section.values):
+        field = fields_by_option.get(name)
+        if field is None:
+            section.complain(name, f"no preset has this option; {_meant(name, fields_by_option)}")
+            continue
+        if field in values:
+            section.complain(name, f"is another name of {OPTIONS[field].name}, given too; drop one")
+        try:
+            values[field] = OPTIONS[field].kind.parse(value)
+        except QuantityError as error:
+            section.complain(name, f"{error.wrong}; it must be {error.right}")
+    return with_options(preset, values)
+
+
+def _meant(name: str, options: Iterable[str]) -> str:
+    """What a wrong name of an option stands for: its end alone, or one much like it."""
+    ends = [option for option in options if option.endswith(f".{name}")]
+    if ends:
+        return f"did you mean {' or '.join(map(repr, ends))}?"
+    close = get_close_matches(name, list(options), n=1)
+    return f"did you mean {close[0]!r}?" if close else "use the names of Flink's documentation"
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Options by their whole names: without quotes, TOML reads the dots of a name as tables."""
+    found: list[tuple[str, object]] = []
+    for key, value in values.items():
+        name = prefix + key
+        found += _flat(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
+    return found
+
+
+def _settings(section: Section, defaults: Settings) -> Settings:
+    values: dict[str, Any] = {}
+    for field in fields(defaults):
+        default = getattr(defaults, field.name)
+        read: Any = number
+        if field.name.endswith("_bytes_per_s"):
+            read = parse_rate
+        elif field.name.endswith("_s"):
+            read = parse_duration
+        values[field.name] = section.take(
+            cost_key(field.name), range_of(read) if isinstance(default, tuple) else read, default
+        )
+    section.finish([cost_key(field.name) for field in fields(defaults)])
+    return type(defaults)(**values)
+
+
+def _vertex(section: Section, mode: str) -> Vertex:
+    source = _source(section, "source") if "source" in section else None
+    parallelism = section.take("parallelism", integer, FROM_SOURCE if isinstance(source, PathSpec) else 1)
+    if parallelism < 1 and "parallelism" in section:
+        section.complain("parallelism", f"is {parallelism}; a vertex has at least 1 subtask")
+    vertex = Vertex(
+        name=section.require("name", text, "", '"source"'),
+        parallelism=parallelism,
+        task_manager=section.take("task_manager", text, None),
+        source=source,
+        service=section.take("service", _service, ()),
+        service_skew=section.take("service_skew", one_or_more(number), (1.0,)),
+        service_mode=section.take("service_mode", text, mode),
+    )
+    _refuse_functions(section)
+    section.finish(_VERTEX_KEYS)
+    return vertex
+
+
+def _source(vertex: Section, key: str) -> SourceSpec:
+    section = vertex.section(key)
+    if not isinstance(vertex.values[key], Mapping):
+        return GeneratorSpec(record_bytes=8)  # that it is no table has been said
+    rates = section.take("rate", one_or_more(number), (0.0,))
+    _refuse_functions(section)
+    if "path" not in section:
+        size = section.require("record_bytes", integer, 8, "1000, or a path")
+        section.finish(_GENERATOR_KEYS)
+        return GeneratorSpec(record_bytes=size, rates=rates)
+    if "record_bytes" in section:
+        section.complain("record_bytes", "is given with a path; a source has one of the two")
+        section.take("record_bytes", integer, 8)
+    spec = PathSpec(
+        path=section.take("path", text, "?"),
+        key=section.take("key", one_or_more(text), ()),
+        repeat=section.take("repeat", boolean, False),
+        rates=rates,
+        format=section.take("format", _format, None),
+    )
+    section.finish(_PATH_KEYS)
+    return spec
+
+
+def _format(value: object) -> str:
+    name, known = text(value), sorted(set(FORMATS.values()))
+    if name not in known:
+        raise QuantityError(f"{name!r} is no format that is read", " or ".join(map(repr, known)))
+    return name
+
+
+def _service(value: object) -> tuple[tuple[float, float], ...]:
+    if not isinstance(value, list):
+        return ((0.0, parse_duration(value)),)
+    return tuple(_step(table(step)) for step in value)
+
+
+def _step(step: Mapping[str, object]) -> tuple[float, float]:
+    if step.keys() != {"at", "cost"}:
+        raise QuantityError(f"has the step {dict(step)!r}", 'steps such as { at = "30 s", cost = "5 ms" }')
+    return parse_duration(step["at"]), parse_duration(step["cost"])
+
+
+def _edge(section: Section) -> Edge:
+    edge = Edge(
+        source=section.require("from", text, "", 'the name of a vertex, "source"'),
+        target=section.require("to", text, "", 'the name of a vertex, "stage1"'),
+        ship=section.take("ship", text, "rebalance"),
+    )
+    _refuse_functions(section)
+    section.finish(_EDGE_KEYS)
+    return edge
+
+
+def _refuse_functions(section: Section) -> None:
+    for key in _FUNCTIONS:
+        if key in section:
+            section.take(key, text, "")
+            section.complain(
+                key, "is a Python object, which a file cannot hold; build the scenario in Python"
+            )

@@ -1,0 +1,143 @@
+"""Reads tables of a document key by key, and gathers every mistake with the place where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from netstack import QuantityError, did_you_mean
+
+T = TypeVar("T")
+D = TypeVar("D")
+Reader = Callable[[object], T]
+"""Turns a value as TOML or JSON gives it into what is wanted; raises QuantityError if it cannot."""
+
+_TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+
+
+class Section:
+    """One table of a document. `problems` is shared by all sections of a document: one line a mistake."""
+
+    def __init__(self, values: Mapping[str, object], path: str, problems: list[str]) -> None:
+        self.path = path
+        self.problems = problems
+        self._values = values
+        self._taken: set[str] = set()
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """What the table holds."""
+        return self._values
+
+    @property
+    def taken(self) -> list[str]:
+        """The keys that were asked for so far, in the order of the alphabet."""
+        return sorted(self._taken)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def take(self, key: str, read: Reader[T], default: D) -> T | D:
+        """Return the value of a key, or the default where it is absent or wrong."""
+        self._taken.add(key)
+        if key not in self._values:
+            return default
+        try:
+            return read(self._values[key])
+        except QuantityError as error:
+            self.complain(key, f"{error.wrong}; it must be {error.right}")
+            return default
+
+    def require(self, key: str, read: Reader[T], default: D, example: str) -> T | D:
+        """Return the value of a key that has to be there; `default` stands in for the rest of the reading."""
+        if key not in self._values:
+            self.complain(key, f"is missing; give one such as {example}")
+        return self.take(key, read, default)
+
+    def section(self, key: str) -> Section:
+        """Return the table of a key; an empty one where it is absent or no table."""
+        return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems)
+
+    def complain(self, key: str, message: str) -> None:
+        """Note a mistake at a key of this section; one that is found again is noted once."""
+        line = f"{self.path}{key}: {message}"
+        if line not in self.problems:
+            self.problems.append(line)
+
+    def finish(self, known: Iterable[str]) -> None:
+        """Note the keys that nobody took; `known` are all that there are."""
+        for key in self._values:
+            if key not in self._taken:
+                self.complain(key, f"is no key of this table; {did_you_mean(key, known)}")
+
+
+def text(value: object) -> str:
+    """Return a text.
+
+    Raises:
+        QuantityError: it is something else; so it is in the other readers.
+    """
+    if not isinstance(value, str):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "text in quotes")
+    return value
+
+
+def integer(value: object) -> int:
+    """Return a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "a whole number, without quotes")
+    return value
+
+
+def number(value: object) -> float:
+    """Return a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "a number, without quotes")
+    return float(value)
+
+
+def boolean(value: object) -> bool:
+    """Return true or false."""
+    if not isinstance(value, bool):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "true or false, without quotes")
+    return value
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """Return a table."""
+    if not isinstance(value, Mapping):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "a table")
+    return value
+
+
+def list_of(read: Reader[T]) -> Reader[tuple[T, ...]]:
+    """Return a reader of lists whose elements `read` reads."""
+
+    def read_list(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise QuantityError(f"is {value!r}, {_type(value)}", "a list")
+        return tuple(read(element) for element in value)
+
+    return read_list
+
+
+def one_or_more(read: Reader[T]) -> Reader[tuple[T, ...]]:
+    """Return a reader of one value or a list of them."""
+    return lambda value: list_of(read)(value) if isinstance(value, list) else (read(value),)
+
+
+def range_of(read: Reader[float]) -> Reader[tuple[float, float]]:
+    """Return a reader of [least, greatest], or of one value that is both."""
+
+    def read_range(value: object) -> tuple[float, float]:
+        if not isinstance(value, list):
+            return read(value), read(value)
+        if len(value) != 2:
+            raise QuantityError(f"is {value!r}", "one value, or a list of the least and the greatest")
+        return read(value[0]), read(value[1])
+
+    return read_range
+
+
+def _type(value: object) -> str:
+    return _TYPES.get(type(value), "a table" if isinstance(value, Mapping) else f"a {type(value).__name__}")

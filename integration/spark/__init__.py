@@ -1,0 +1,1 @@
+"""What Spark reads, as a source of records."""

@@ -1,0 +1,127 @@
+"""A quiet local Spark session, or the one that is already there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from netstack import SourceError
+
+from .files import one_line
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+
+MIN_FILE_PARTITIONS = 4
+"""Partitions into which Spark cuts a file, if it is large enough.
+
+Spark's own choice follows the number of cores; a constant gives the same partitions on every machine.
+"""
+
+SETTINGS = {
+    "spark.app.name": "netstack",
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.log.level": "ERROR",
+    "spark.sql.files.minPartitionNum": str(MIN_FILE_PARTITIONS),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": str(MIN_FILE_PARTITIONS),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a session started here is set to."""
+
+_JAVA_HINT = "Spark needs Java 17 or newer (apt install openjdk-17-jre-headless, brew install openjdk@17)"
+
+
+def spark_session(master: str | None = None) -> SparkSession:
+    """Return the active Spark session, or start a local one that writes nothing to the terminal.
+
+    Args:
+        master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
+            session is returned as it is.
+
+    Raises:
+        SourceError: There is no Java, or Spark does not start.
+
+    The session's Python workers run this interpreter. Ctrl-C stays with the caller: the handler that Spark
+    puts in place of Python's own is taken out again. Stopping the session is up to whoever started it.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if not _is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
+        _start(master or "local[*]")
+    return SparkSession.builder.getOrCreate()
+
+
+def _is_running() -> bool:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
+def _start(master: str) -> None:
+    from pyspark import SparkConf
+    from pyspark.logger import PySparkLogger
+
+    _require_java()
+    # What it would print is in the exception too.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    conf = SparkConf().setMaster(master).setAll(list(SETTINGS.items()))
+    # In a thread, for which Ctrl-C waits: Spark half started is a Java process that nobody ends. And Spark
+    # puts its own handler of Ctrl-C in the place of Python's in the main thread only.
+    with tempfile.TemporaryFile() as log, ThreadPoolExecutor(1) as thread:
+        try:
+            thread.submit(_start_session, conf, log).result()
+        except Exception as error:
+            raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
+
+
+def _start_session(conf: SparkConf, log: IO[bytes]) -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is None:
+        _launch_java(conf, log)
+    SparkContext(conf=conf)
+    SparkSession.builder.getOrCreate()
+
+
+def _launch_java(conf: SparkConf, log: IO[bytes]) -> None:
+    """Start the Java process with its standard error in a file, which outlives its name."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if home and not Path(home, "bin", "java").exists():
+        raise SourceError(f"JAVA_HOME is {home}, where there is no bin/java. {_JAVA_HINT}")
+    if not home and shutil.which("java") is None:
+        raise SourceError(f"There is no java on the PATH. {_JAVA_HINT}")
+
+
+def _reason(error: Exception, log: IO[bytes]) -> str:
+    log.seek(0)
+    chatter = log.read().decode("utf-8", "replace").split("\n")
+    if any("UnsupportedClassVersionError" in line for line in chatter):
+        return f"this Java is too old. {_JAVA_HINT}"
+    said = [line.strip() for line in chatter if line.strip() and not line.startswith("WARNING")]
+    return f"{one_line(error)} ({said[0]})" if said and "JAVA_GATEWAY" in str(error) else one_line(error)

@@ -1,0 +1,1 @@
+"""Random jobs with random faults, checked for exactly-once."""

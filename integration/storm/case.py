@@ -1,0 +1,172 @@
+"""The case of a storm: a small job, its settings and its faults, as values, and the scenario they make.
+
+A case holds no records and no functions, only what they follow from, so it can be printed, sent to another
+process and changed a little at a time. `storm_work` has the records and what is done with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+from netstack import (
+    CheckpointMode,
+    CostModel,
+    Fault,
+    LinkConditions,
+    NetworkConfig,
+    format_duration,
+)
+
+
+class Work(StrEnum):
+    """What a vertex of a storm does with a record."""
+
+    SOURCE = "source"
+    PASS = "pass on"
+    MARK = "mark"
+    COPY = "copy"
+    FILTER = "filter"
+    SUM = "sum by key"
+    GATHER = "gather by key"
+    SINK = "sink"
+
+
+KEYED = frozenset({Work.SUM, Work.GATHER})
+"""What keeps keyed state, and emits it when the input has ended."""
+
+
+class Guarantee(StrEnum):
+    """What is promised of the output of a job that ends."""
+
+    EXACTLY_ONCE = "exactly once"
+    AT_LEAST_ONCE = "at least once"
+    NOTHING_INVENTED = "nothing invented"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormVertex:
+    """A vertex; what concerns sources only, or operators only, is ignored in the others."""
+
+    name: str
+    work: Work
+    parallelism: int
+    task_manager: str
+    records: tuple[int, ...] = (0,)
+    """Of each subtask of a source, cyclic."""
+    rates: tuple[float, ...] = (0.0,)
+    """Records a second of each subtask of a source, cyclic; 0: as fast as possible."""
+    record_bytes: tuple[int, int] = (8, 8)
+    """Least and greatest size of a record of a source."""
+    keys: int = 1
+    """Different keys of a source's records."""
+    hot_share: float = 0.0
+    """Share of a source's records that have one and the same key."""
+    copies: int = 1
+    """Copies of each record."""
+    service_s: float = 0.0
+    """Cost of a record."""
+    service_skew: tuple[float, ...] = (1.0,)
+    service_mode: str = "throttle"
+
+    def record_count(self, subtask: int) -> int:
+        """How many records a subtask of a source emits."""
+        return self.records[subtask % len(self.records)]
+
+    @property
+    def all_records(self) -> int:
+        """How many records a source emits."""
+        return sum(map(self.record_count, range(self.parallelism)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormCase:
+    """One case; the seed names it, and is that of the emulation too.
+
+    `patient` says that checkpoints have time enough: one that expires has a fault behind it.
+    """
+
+    seed: int
+    vertices: tuple[StormVertex, ...]
+    edges: tuple[tuple[str, str, str], ...]
+    """Producer, consumer and how records are dealt out."""
+    config: NetworkConfig
+    duration_s: float
+    costs: CostModel = field(default_factory=CostModel)
+    link: LinkConditions = field(default_factory=LinkConditions)
+    faults: tuple[Fault, ...] = ()
+    manual_checkpoints_s: tuple[float, ...] = ()
+    patient: bool = True
+    transactional: bool = True
+    """Whether sinks commit with checkpoints; else at once."""
+
+    def vertex(self, name: str) -> StormVertex:
+        """Return the vertex of that name."""
+        return next(vertex for vertex in self.vertices if vertex.name == name)
+
+    def inputs(self, vertex: StormVertex) -> list[tuple[StormVertex, str]]:
+        """The producers that a vertex reads from, and how their records are dealt out."""
+        return [(self.vertex(source), ship) for source, target, ship in self.edges if target == vertex.name]
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Whether there is a checkpoint at all, by the interval or by a user."""
+        return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
+
+    @property
+    def restart_limit(self) -> int | None:
+        """How often the job may restart; None: always."""
+        return self.config.restart_limit(self.takes_checkpoints)
+
+    def guarantee(self, restarts: int) -> Guarantee:
+        """What is promised of the output after that many restarts.
+
+        Without regular checkpoints, output is committed when the input ends, and a restart may come between
+        the ends of two sinks.
+        """
+        if not restarts:
+            return Guarantee.EXACTLY_ONCE
+        if self.config.checkpoint_interval_s is None:
+            return Guarantee.NOTHING_INVENTED
+        if self.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+            return Guarantee.AT_LEAST_ONCE
+        return Guarantee.EXACTLY_ONCE
+
+    @property
+    def commits_all(self) -> bool:
+        """Whether a job that ends has committed all it has put out.
+
+        If tasks do not wait for a last checkpoint, what they put out after the one before stays pending.
+        """
+        return self.config.checkpoints_after_tasks_finish or self.config.checkpoint_interval_s is None
+
+    def lines(self) -> Iterator[str]:
+        """The case as text."""
+        yield f"seed {self.seed}, at most {format_duration(self.duration_s)}"
+        for vertex in self.vertices:
+            yield f"  {vertex.name}: {', '.join(_details(vertex))}"
+        for source, target, ship in self.edges:
+            yield f"  {source} -> {target}: {ship}"
+        yield f"  settings: {', '.join(_changes(self.config, NetworkConfig()))}"
+        yield f"  costs: {', '.join(_changes(self.costs, CostModel())) or 'as always'}"
+        yield f"  link: {', '.join(_changes(self.link, LinkConditions())) or 'as always'}"
+        for at in self.manual_checkpoints_s:
+            yield f"  a user asks for a checkpoint at {at:.4f} s"
+        for fault in self.faults:
+            yield f"  fault: {fault!r}"
+
+
+def _details(vertex: StormVertex) -> Iterator[str]:
+    yield f"{vertex.work} x{vertex.parallelism} in {vertex.task_manager}"
+    yield from _changes(
+        vertex, StormVertex(name=vertex.name, work=vertex.work, parallelism=0, task_manager="")
+    )
+
+
+def _changes(ours: object, usual: object) -> Iterator[str]:
+    """Each field that is not as usual; the first ones of a vertex have been told already."""
+    for each in fields(ours):  # type: ignore[arg-type]
+        value = getattr(ours, each.name)
+        if value != getattr(usual, each.name) and each.name not in ("parallelism", "task_manager", "given"):
+            yield f"{each.name}={value:.6g}" if isinstance(value, float) else f"{each.name}={value}"

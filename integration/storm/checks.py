@@ -1,0 +1,178 @@
+"""What has to be true of a storm, while it goes on and when it is over.
+
+Each check yields a line for everything that is wrong, so a check that yields nothing has passed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from netstack import (
+    CheckpointMode,
+    DelayMessages,
+    DropMessages,
+    FailUpload,
+    Fault,
+    FillStorage,
+    Job,
+    MemoryStorage,
+    StorageError,
+    Transaction,
+)
+
+from .case import Guarantee, StormCase
+from .faults import lasts_for_good
+from .work import expected_output, is_sum, parse_sum
+
+_SHOWN = 3
+"""Records that a line names at most."""
+
+_HINDER_CHECKPOINTS = DelayMessages | DropMessages | FailUpload | FillStorage
+
+
+class Broken(AssertionError):  # noqa: N818 - it names what happened
+    """Something does not hold in the middle of a run."""
+
+
+class CommitLog:
+    """What sinks have committed; a transaction that comes again has to be the same."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[tuple[str, int, int], Transaction] = {}
+        self.changed: list[Transaction] = []
+
+    def commit(self, transaction: Transaction) -> None:
+        """Make a transaction visible, once."""
+        known = self.transactions.setdefault(transaction[:3], transaction)
+        if known != transaction:
+            self.changed.append(transaction)
+
+    @property
+    def output(self) -> Counter[bytes]:
+        """Each record that is visible, and how often."""
+        return Counter(record for each in self.transactions.values() for record in each.records)
+
+
+def check_memory(job: Job) -> Iterator[str]:
+    """All memory of all attempts has come back."""
+    if job.leaked_segments:
+        yield f"{job.leaked_segments} segments were not given back"
+
+
+def check_credit(job: Job) -> None:
+    """Between two entries of the agenda, free buffers and credit are the same at each receiving channel.
+
+    Raises:
+        Broken: they are not.
+    """
+    for subtask in () if job.attempt is None else job.attempt.subtasks:
+        for gate in getattr(subtask, "gates", ()):
+            for channel in gate.remote_channels:
+                credit, buffers = channel.receiver.credit, channel.buffers
+                worth = credit.outstanding + credit.unannounced
+                blocked = channel.receiver.state.name == "BLOCKED" and not buffers.exclusive_total
+                if buffers.available != (0 if blocked else worth) and not buffers.released:
+                    state = channel.receiver.state.name.lower()
+                    raise Broken(
+                        f"{subtask}, channel {channel.index} ({state}) has {buffers.available} free buffers, "
+                        f"and credit for {worth}"
+                    )
+
+
+def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
+    """The job has ended by itself, or a fault explains why not."""
+    fired = [fault for fault in case.faults if any(str(fault) == each.what for each in job.faults.fired)]
+    causes = [restart.cause for restart in job.restarts]
+    if job.failure is not None:
+        causes.append(job.failure)
+        if len(job.restarts) != case.restart_limit:
+            limit = "any number" if case.restart_limit is None else case.restart_limit
+            yield f"failed for good after {len(job.restarts)} restarts, of {limit}"
+    elif not ended and not lasts_for_good(case.faults):  # else it was given little time
+        yield f"did not end within {case.duration_s:g} s, and nothing keeps it from that"
+    for cause in causes:
+        if not _explained(case, cause, fired):
+            yield f"failed for no good reason: {cause}"
+
+
+def _explained(case: StormCase, cause: str, fired: Iterable[Fault]) -> bool:
+    if cause.startswith("checkpoint ") and " failed: " in cause:
+        return not case.patient or any(isinstance(fault, _HINDER_CHECKPOINTS) for fault in fired)
+    return any(cause.startswith(str(fault)) for fault in fired)
+
+
+def check_output(case: StormCase, log: CommitLog, ended: bool, restarts: int) -> Iterator[str]:
+    """What was committed is what the job had to put out, as far as it got and as its mode promises."""
+    guarantee = case.guarantee(restarts)
+    if guarantee is not Guarantee.NOTHING_INVENTED:
+        for transaction in log.changed[:_SHOWN]:
+            name = f"{transaction.vertex}[{transaction.subtask}]"
+            yield f"{name} committed transaction {transaction.checkpoint_id} twice, with other records"
+    wanted, got = expected_output(case), log.output
+    if guarantee is Guarantee.EXACTLY_ONCE:
+        yield from _differences("put out too often", got - wanted)
+    else:
+        yield from _differences("invented", Counter(_invented(case, wanted, got)))
+    if ended and case.commits_all and guarantee is not Guarantee.NOTHING_INVENTED:
+        yield from _differences("missing", _missing(guarantee, wanted, got))
+
+
+def _invented(case: StormCase, wanted: Counter[bytes], got: Counter[bytes]) -> Iterator[bytes]:
+    """Records that should not be there at all; a sum may be too large where records may come twice."""
+    if case.config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE:
+        yield from set(got) - set(wanted)
+        return
+    least: dict[bytes, int] = {}
+    for key, total in map(parse_sum, filter(is_sum, wanted)):
+        least[key] = min(total, least.get(key, total))
+    for record in got:
+        if record in wanted:
+            continue
+        key, total = parse_sum(record) if is_sum(record) else (record, 0)
+        if total < least.get(key, total + 1):
+            yield record
+
+
+def _missing(guarantee: Guarantee, wanted: Counter[bytes], got: Counter[bytes]) -> Counter[bytes]:
+    """Records that should be there; a larger sum of the same key may stand for one."""
+    missing = wanted - got
+    if guarantee is Guarantee.EXACTLY_ONCE:
+        return missing
+    more = Counter(parse_sum(record)[0] for record in (got - wanted).elements() if is_sum(record))
+    sums = Counter({record: number for record, number in missing.items() if is_sum(record)})
+    for record in sums:
+        key, _ = parse_sum(record)
+        covered = min(missing[record], more[key])
+        more[key] -= covered
+        missing[record] -= covered
+    return +missing
+
+
+def _differences(what: str, records: Counter[bytes]) -> Iterator[str]:
+    if records:
+        first = ", ".join(f"{record[:40]!r} x{number}" for record, number in sorted(records.items())[:_SHOWN])
+        yield f"{what}: {records.total()} records, such as {first}"
+
+
+def check_storage(job: Job, storage: MemoryStorage) -> Iterator[str]:
+    """As many checkpoints as are to be retained are complete and whole, the latest among them."""
+    complete = storage.checkpoints()
+    retained = job.scenario.config.retained_checkpoints
+    if len(complete) > retained:
+        yield f"{len(complete)} checkpoints are stored, {retained} are to be retained"
+    latest = job.coordinator.latest_completed
+    if latest is not None and complete[-1:] != [latest.checkpoint_id]:
+        yield f"checkpoint {latest.checkpoint_id} is the latest, and complete are {complete}"
+    for number in complete:
+        yield from _unreadable(storage, number)
+
+
+def _unreadable(storage: MemoryStorage, number: int) -> Iterator[str]:
+    try:
+        for snapshot in storage.load(number).subtasks:
+            for handle in snapshot.handles:
+                if handle.file is not None:
+                    storage.read(handle.file)
+    except StorageError as error:
+        yield f"checkpoint {number} is not whole: {error}"

@@ -1,0 +1,121 @@
+"""Draws the settings of a storm: buffers, debloating, checkpoints, costs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from buffers import gate_buffers, partition_buffers
+from netstack import CheckpointMode, CostModel, NetworkConfig, RestartStrategy
+
+from .case import StormCase
+
+GENEROUS_S = 12.0
+"""A time within which a checkpoint is complete unless a fault is in its way; in emulated seconds."""
+
+ENDLESS = 1_000_000
+"""More failures than a job can have."""
+
+_T = TypeVar("_T")
+_MODES = (("none", 10), ("at least once", 14), ("aligned", 24), ("unaligned", 28), ("timeout", 24))
+
+
+def weighted(chance: random.Random, choices: Sequence[tuple[_T, int]]) -> _T:
+    """One of the choices, each as likely as its weight says."""
+    return chance.choices([choice for choice, _ in choices], [weight for _, weight in choices])[0]
+
+
+def draw_config(chance: random.Random) -> tuple[NetworkConfig, bool]:
+    """The settings of a case, and whether its checkpoints have time enough."""
+    segment = chance.choice((1024, 1024, 2048, 4096))
+    config = NetworkConfig(
+        segment_bytes=segment,
+        min_segment_bytes=chance.choice((64, 256, segment)),
+        starting_segment_bytes=chance.choice((256, 1024, segment)),
+        exclusive_buffers_per_channel=chance.randint(0, 3),
+        floating_buffers_per_gate=chance.randint(1, 8),
+        max_buffers_per_channel=chance.choice((2, 2, 3, 10)),
+        max_overdraft_buffers_per_gate=chance.choice((0, 0, 1, 5)),
+        max_required_buffers_per_gate=None if chance.random() < 0.9 else chance.randint(1, 8),
+        buffer_timeout_enabled=chance.random() < 0.85,
+        buffer_timeout_interval_s=weighted(chance, ((0.0, 2), (0.01, 2), (0.1, 6))),
+        debloat_enabled=chance.random() < 0.3,
+        debloat_period_s=chance.choice((0.02, 0.1, 0.2)),
+        debloat_target_s=chance.choice((0.005, 0.05, 0.3)),
+        debloat_samples=chance.choice((1, 3, 20)),
+        debloat_threshold_percent=chance.choice((0, 25, 50)),
+    )
+    if not config.buffer_timeout_enabled:
+        # A finished buffer may then wait for the next one, and must not keep the only floating buffer.
+        least = max(1, config.exclusive_buffers_per_channel)
+        config = replace(config, exclusive_buffers_per_channel=least, max_required_buffers_per_gate=None)
+    config = _with_restarts(chance, config)
+    return _with_checkpoints(chance, config)
+
+
+def _with_restarts(chance: random.Random, config: NetworkConfig) -> NetworkConfig:
+    strategy = weighted(chance, ((None, 70), (RestartStrategy.FIXED_DELAY, 20), (RestartStrategy.NONE, 10)))
+    return replace(
+        config,
+        restart_strategy=strategy,
+        restart_attempts=chance.randint(1, 3),
+        restart_delay_s=chance.choice((0.0, 0.01, 0.2)),
+        heartbeat_timeout_s=chance.choice((0.1, 0.5, 2.0)),
+    )
+
+
+def _with_checkpoints(chance: random.Random, config: NetworkConfig) -> tuple[NetworkConfig, bool]:
+    mode = weighted(chance, _MODES)
+    unaligned = mode in ("unaligned", "timeout")
+    at_least_once = mode == "at least once"
+    patient = chance.random() < 0.75
+    tolerable = chance.choice((0, 0, 1, 3)) if patient else ENDLESS
+    config = replace(
+        config,
+        checkpoint_mode=CheckpointMode.AT_LEAST_ONCE if at_least_once else CheckpointMode.EXACTLY_ONCE,
+        checkpoint_interval_s=None if mode == "none" else 0.012 * 15 ** chance.random(),
+        checkpoint_timeout_s=GENEROUS_S,
+        checkpoint_min_pause_s=0.0 if chance.random() < 0.7 else chance.choice((0.005, 0.1)),
+        max_concurrent_checkpoints=1 if unaligned else chance.choice((1, 1, 2, 5)),
+        tolerable_failed_checkpoints=tolerable,
+        unaligned_enabled=unaligned,
+        aligned_checkpoint_timeout_s=chance.choice((0.001, 0.01, 0.05, 0.3)) if mode == "timeout" else 0.0,
+        checkpoints_after_tasks_finish=chance.random() < 0.96,
+        retained_checkpoints=chance.choice((1, 1, 2, 5)),
+        state_memory_threshold_bytes=chance.choice((0, 100, 20 << 10)),
+    )
+    return config, patient
+
+
+def draw_costs(chance: random.Random, case: StormCase) -> CostModel:
+    """The costs of the machine: state moves within a second, for some in hardly less."""
+    if not case.patient or chance.random() < 0.8:
+        return CostModel()
+    state = 3 * sum(vertex.all_records * vertex.record_bytes[1] for vertex in case.vertices)
+    rate = state / chance.uniform(0.05, 1.0)
+    return CostModel(upload_rate_bytes_per_s=rate, download_rate_bytes_per_s=rate)
+
+
+def with_scarce_memory(chance: random.Random, case: StormCase) -> NetworkConfig:
+    """The settings with a network memory that is hardly more than what the job needs to begin.
+
+    Without overdraft, which would be taken from what others are guaranteed: a job may stand still then.
+    """
+    config = case.config
+    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
+    needed = {vertex.task_manager: 0 for vertex in case.vertices}
+    for source, target, _ in case.edges:
+        producer, consumer = case.vertex(source), case.vertex(target)
+        least, _ = partition_buffers(consumer.parallelism, each, floating)
+        needed[producer.task_manager] += producer.parallelism * least
+        spec = gate_buffers(producer.parallelism, each, floating, config.max_required_buffers_per_gate)
+        exclusive = spec.exclusive_per_channel * producer.parallelism
+        needed[consumer.task_manager] += consumer.parallelism * (exclusive + spec.required_floating)
+    segments = max(needed.values()) + chance.randint(0, 12)
+    return replace(
+        config,
+        network_memory_max_bytes=segments * config.segment_bytes,
+        max_overdraft_buffers_per_gate=0,
+    )

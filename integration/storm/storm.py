@@ -1,0 +1,155 @@
+"""Storms: small random jobs under random faults, run in virtual time and held to what Flink promises.
+
+The seed is the case: `run_storm` draws it, runs it and checks it. What is checked is in `storm_checks`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+
+import trio
+
+from netstack import Agenda, Job, MemoryStorage, check_scenario
+
+from .case import StormCase
+from .checks import CommitLog, check_credit, check_end, check_memory, check_output, check_storage
+from .draw import draw_case
+from .work import scenario_of
+
+PROBES_S = tuple(0.003 * 1.35**number for number in range(24))
+"""When credit is looked at, in emulated seconds: often at first, when most goes on."""
+
+LITERAL_EVERY = 16
+"""One seed in so many is run once more as it is, and once without faults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a storm; it has failed if there are `problems`."""
+
+    seed: int
+    problems: tuple[str, ...]
+    end: str
+    """How the job came to its end."""
+    emulated_s: float
+    causes: tuple[str, ...]
+    """Of all failures of the job, in their order."""
+    restarts: int
+    restored_bytes: int
+    """Of data in flight that restarts put back."""
+    checkpoints: Counter[str] = field(default_factory=Counter)
+    """How many have come to which end."""
+    fired: tuple[str, ...] = ()
+    records: int = 0
+    """Records that were committed."""
+    digest: str = ""
+    """Equal for equal runs."""
+    output: str = ""
+    """Equal for equal output, in whatever order."""
+    wall_s: float = field(default=0.0, compare=False)
+
+    @property
+    def replay(self) -> str:
+        """The command that runs this storm again."""
+        return f"netstack storm --seeds 1 --first-seed {self.seed} --verbose"
+
+    def lines(self) -> Iterator[str]:
+        """The outcome as text."""
+        yield f"{self.end} after {self.emulated_s:.3f} s, {self.records} records committed"
+        for cause in self.causes:
+            yield f"  failed: {cause}"
+        for fault in self.fired:
+            yield f"  fired: {fault}"
+        for status, number in sorted(self.checkpoints.items()):
+            yield f"  checkpoints {status}: {number}"
+        if self.restored_bytes:
+            yield f"  in flight and restored: {self.restored_bytes} bytes"
+        for problem in self.problems:
+            yield f"  WRONG: {problem}"
+
+
+def run_storm(seed: int) -> Outcome:
+    """Draw the case of a seed, run it and check it; some seeds are run again, to compare two runs."""
+    case = draw_case(seed)
+    outcome = run_case(case)
+    if outcome.problems or seed % LITERAL_EVERY:
+        return outcome
+    problems = [f"without faults: {problem}" for problem in run_case(replace(case, faults=())).problems]
+    if run_case(case).digest != outcome.digest:
+        problems.append("a second run gives another result")
+    return replace(outcome, problems=tuple(problems))
+
+
+def run_case(case: StormCase) -> Outcome:
+    """Run a case and check all there is to check of it."""
+    started = perf_counter()
+    log, storage = CommitLog(), MemoryStorage()
+    scenario = scenario_of(case, log.commit)
+    check_scenario(scenario)
+    job = Job(scenario, Agenda(), storage=storage)
+    problems: list[str] = []
+    ended = False
+    try:
+        trio.run(_run, job)
+        ended = job.failure is None and job.agenda.now < case.duration_s
+        problems += check_end(case, job, ended)
+        problems += check_output(case, log, ended, len(job.restarts))
+        problems += check_storage(job, storage)
+    except Exception as error:
+        problems.append(_told(error))
+    problems += check_memory(job)
+    return _outcome(case, job, log, tuple(problems), ended, perf_counter() - started)
+
+
+async def _run(job: Job) -> None:
+    for at in PROBES_S:
+        job.agenda.keep(at, check_credit, job)
+    await job.run()
+
+
+def _told(error: Exception) -> str:
+    """An exception in one line, with the two places nearest to it."""
+    places = [
+        f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    return f"{type(error).__name__}: {error} ({' < '.join(places[:-4:-1])})"
+
+
+def _outcome(
+    case: StormCase, job: Job, log: CommitLog, problems: tuple[str, ...], ended: bool, wall_s: float
+) -> Outcome:
+    heads = job.recorder.checkpoints
+    causes = [restart.cause for restart in job.restarts] + ([] if job.failure is None else [job.failure])
+    run = (
+        list(log.transactions.values()),
+        [vars(restart) for restart in job.restarts],
+        heads,
+        job.work,
+        job.agenda.now,
+        job.failure,
+    )
+    return Outcome(
+        seed=case.seed,
+        problems=problems,
+        end="failed" if job.failure is not None else "ended" if ended else "stopped",
+        emulated_s=job.agenda.now,
+        causes=tuple(causes),
+        restarts=len(job.restarts),
+        restored_bytes=sum(restart.persisted_bytes for restart in job.restarts),
+        checkpoints=Counter(head.failure or head.status for head in heads),
+        fired=tuple(f"{fault.what} at {fault.time:.4f} s" for fault in job.faults.fired),
+        records=log.output.total(),
+        digest=_digest(run),
+        output=_digest(sorted(log.output.items())),
+        wall_s=wall_s,
+    )
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]

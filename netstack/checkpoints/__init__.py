@@ -1,0 +1,1 @@
+"""Checkpoints: who triggers them, what a subtask does for them, where they are stored."""

@@ -1,0 +1,240 @@
+"""The inputs of a subtask as its checkpoints see them: barriers in, actions out.
+
+All channels of all gates stand in one line of numbers. Events go to the barrier handler of the checkpoint
+mode, and what it decides is done here. The rules are those of Flink's CheckpointedInputGate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from flowcontrol import (
+    Abort,
+    Action,
+    Alarm,
+    AlignmentEnd,
+    AlternatingAligner,
+    BarrierAligner,
+    BarrierHandler,
+    BarrierTracker,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfPartition,
+    Event,
+    EventAnnouncement,
+    Prioritize,
+    Resume,
+    Trigger,
+    decode_event,
+)
+
+from ..exchange.channel import InputChannel
+from ..exchange.gate import InputGate, Item
+from ..settings.config import CheckpointMode, NetworkConfig
+from ..trace import barrier_text, in_bytes
+
+if TYPE_CHECKING:
+    from ..tasks.operator_subtask import OperatorSubtask
+
+
+class Begun(NamedTuple):
+    """A snapshot that has begun: how long its synchronous part takes, and what is to be done after it."""
+
+    checkpoint_id: int
+    sync_s: float
+    rest: Sequence[Action]
+
+
+class CheckpointedInputs:
+    """All channels that `subtask` reads."""
+
+    def __init__(self, subtask: OperatorSubtask, gates: list[InputGate], config: NetworkConfig) -> None:
+        self.gates = gates
+        self.channels = [channel for gate in gates for channel in gate.channels]
+        self.open_channels = self.channels_with_data = len(self.channels)
+        self._subtask = subtask
+        self._numbers = {id(channel): number for number, channel in enumerate(self.channels)}
+        self._places = [
+            (number, channel.index) for number, gate in enumerate(gates) for channel in gate.channels
+        ]
+        self._turn = 0
+        self._recovering = len(gates)
+        self._waiting_upstream: set[int] = set()
+        self.handler = barrier_handler(config, self.open_channels)
+        self.bytes_processed = self.handler.bytes_processed
+        # With one gate there is no frame of ours around its poll, which runs once a buffer.
+        self.poll = gates[0].poll if len(gates) == 1 else self._poll_in_turns
+        for gate in gates:
+            gate.on_priority = self._priority_arrived
+        for channel in self.channels:
+            channel.persist = self._persist
+
+    def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
+        """The next item of the gate whose turn it is."""
+        gates = self.gates
+        for _ in gates:
+            gate = gates[self._turn]
+            self._turn = (self._turn + 1) % len(gates)
+            polled = gate.poll(now)
+            if polled is not None:
+                return polled
+        return None
+
+    def handle(self, channel: InputChannel, event: Event) -> Begun | None:
+        """Let the barrier handler see an event, and do what it decides up to a snapshot."""
+        number, now = self._numbers[id(channel)], self._subtask.agenda.now
+        handler = self.handler
+        match event:
+            case CheckpointBarrier():
+                actions = handler.barrier(number, event, now)
+                if self._subtask.traced:
+                    text = barrier_text(event, self._sender(number), number, actions)
+                    self._subtask.trace(text, event.checkpoint_id)
+            case EventAnnouncement():
+                identity = event.barrier.checkpoint_id
+                self._tell(f"barrier {identity} is announced by", number, identity)
+                actions = handler.announcement(number, event.barrier, event.sequence_number, now)
+            case CancelCheckpointMarker():
+                self._tell(f"checkpoint {event.checkpoint_id} is cancelled by", number, event.checkpoint_id)
+                actions = handler.cancel(number, event.checkpoint_id, now)
+            case EndOfPartition():
+                self.open_channels -= 1
+                actions = handler.end_of_partition(number, now)
+                if actions:
+                    self._tell("waits for no barrier any more from", number)
+            case _:
+                raise TypeError(f"a barrier handler has nothing to do with {event}")
+        return self._perform(actions)
+
+    def finish(self, begun: Begun) -> None:
+        """The synchronous part is over: do the rest, then let the upload begin."""
+        for action in begun.rest:
+            self._do(action)
+        self._subtask.checkpoints.upload(begun.checkpoint_id)
+
+    def _perform(self, actions: Sequence[Action]) -> Begun | None:
+        for place, action in enumerate(actions):
+            if isinstance(action, Trigger):
+                sync = self._subtask.begin_checkpoint(action.barrier, action.metrics)
+                return Begun(action.barrier.checkpoint_id, sync, actions[place + 1 :])
+            self._do(action)
+        return None
+
+    def _do(self, action: Action) -> None:
+        subtask = self._subtask
+        match action:
+            case Resume():
+                self._tell("resumes the channel from", action.channel, self.handler.current_checkpoint_id)
+                self.channels[action.channel].resume()
+            case Abort():
+                identity = action.checkpoint_id
+                subtask.trace(f"gives checkpoint {identity} up: {action.reason.value}", identity)
+                subtask.checkpoints.abort(action.checkpoint_id)
+                subtask.broadcast(CancelCheckpointMarker(action.checkpoint_id))
+                subtask.environment.coordinator.decline(subtask, action.checkpoint_id, action.reason.value)
+            case Prioritize():
+                identity = self.handler.current_checkpoint_id
+                self._tell(f"barrier {identity} overtakes what is queued here from", action.channel, identity)
+                self.channels[action.channel].prioritize(action.sequence_number)
+            case AlignmentEnd():
+                self.stop_persisting(action.checkpoint_id)
+                subtask.checkpoints.alignment_ended(action.checkpoint_id, action.metrics)
+            case Alarm():
+                alarm = partial(self._alarm, action.checkpoint_id)
+                subtask.agenda.after(action.delay_s, subtask.post, alarm)
+            case Trigger():
+                raise TypeError("two snapshots cannot begin at once")
+
+    def _alarm(self, checkpoint_id: int) -> None:
+        actions = self.handler.alarm(checkpoint_id, self._subtask.agenda.now)
+        if actions:
+            text = f"checkpoint {checkpoint_id} has been aligned for too long: it goes on unaligned"
+            self._subtask.trace(text, checkpoint_id)
+        self._in_mail(self._perform(actions))
+
+    def _priority_arrived(self) -> None:
+        self._subtask.post(self._handle_priority)
+
+    def _handle_priority(self) -> None:
+        """Handle all events that overtake data, between two records: mail."""
+        for gate in self.gates:
+            while (polled := gate.poll_priority(self._subtask.agenda.now)) is not None:
+                channel, item = polled
+                self._in_mail(self.handle(channel, decode_event(item.payload)))
+
+    def _in_mail(self, begun: Begun | None) -> None:
+        """What is done in mail cannot wait: the task stands still after it for the synchronous part."""
+        if begun is not None:
+            for action in begun.rest:
+                self._do(action)
+            subtask = self._subtask
+            subtask.stall(begun.sync_s)
+            subtask.agenda.after(begun.sync_s, subtask.checkpoints.upload, begun.checkpoint_id)
+
+    def start_persisting(self, checkpoint_id: int) -> Iterator[tuple[int, int, bytes]]:
+        """(gate, channel, data) of what is in flight on each channel; what arrives later is told."""
+        for number, channel in enumerate(self.channels):
+            parts = [self._subtask.unconsumed(channel), *channel.start_persisting(checkpoint_id)]
+            data = b"".join(parts)
+            if data:
+                self._tell(f"keeps {in_bytes(len(data))} in flight from", number, checkpoint_id)
+            yield (*self._places[number], data)
+
+    def stop_persisting(self, checkpoint_id: int) -> None:
+        """What arrives from now on belongs to no checkpoint."""
+        for channel in self.channels:
+            channel.stop_persisting(checkpoint_id)
+
+    def _persist(self, checkpoint_id: int, channel: InputChannel, data: bytes) -> None:
+        number = self._numbers[id(channel)]
+        gate, index = self._places[number]
+        if self._subtask.traced:
+            size = in_bytes(len(data))
+            self._tell(f"keeps {size} that come before the barrier from", number, checkpoint_id)
+        self._subtask.checkpoints.add_input(checkpoint_id, gate, index, data)
+
+    def restore(self, gate: int, channel: int, data: bytes) -> None:
+        """Queue recovered data on a channel."""
+        self.gates[gate].channels[channel].restore(data)
+
+    def recovered(self, channel: InputChannel) -> bool:
+        """The recovered data of `channel` has been read; returns whether that was the last of all channels.
+
+        A gate whose channels have all been read requests its partitions.
+        """
+        gate = self.gates[self._places[self._numbers[id(channel)]][0]]
+        if gate.recovered(channel):
+            gate.request_partitions()
+            self._recovering -= 1
+        return self._recovering == 0
+
+    def upstream_recovered(self, channel: InputChannel) -> None:
+        """What the producer of `channel` had recovered has been read; all wait for the last such channel."""
+        gate = self.gates[self._places[self._numbers[id(channel)]][0]]
+        waiting = self._waiting_upstream
+        waiting.add(self._numbers[id(channel)])
+        own = {self._numbers[id(other)] for other in gate.channels}
+        if own <= waiting:
+            waiting -= own
+            for other in gate.channels:
+                other.resume()
+
+    def _sender(self, channel: int) -> str:
+        """The subtask at the other end of a channel, for people to read."""
+        return str(self._subtask.upstream[channel])
+
+    def _tell(self, text: str, channel: int, checkpoint_id: int | None = None) -> None:
+        if self._subtask.traced:
+            self._subtask.trace(f"{text} {self._sender(channel)}", checkpoint_id)
+
+
+def barrier_handler(config: NetworkConfig, channels: int) -> BarrierHandler:
+    """The handler of the configured checkpoint mode (Flink's InputProcessorUtil)."""
+    after_finish = config.checkpoints_after_tasks_finish
+    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+        return BarrierTracker(channels, checkpoints_after_tasks_finish=after_finish)
+    if config.takes_unaligned_checkpoints:
+        return AlternatingAligner(channels, checkpoints_after_tasks_finish=after_finish)
+    return BarrierAligner(channels, checkpoints_after_tasks_finish=after_finish)

@@ -1,0 +1,73 @@
+"""What the checkpoint coordinator and the tasks tell each other, beside the network of the job.
+
+::
+
+    coordinator  -- trigger ------------------> source, or a task whose upstream has ended
+                 <- acknowledge, decline ------ any task
+                 -- completed, aborted -------> any task
+
+Each message takes a time that its sender says. Nothing is lost by itself; who wants to see messages delayed
+or lost adds an interference. In Flink these are RPCs between the job manager and the task managers
+(CheckpointCoordinatorGateway, TaskExecutorGateway).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from ..agenda import Agenda
+
+TaskKey = tuple[int, int]
+"""The number of a vertex and the index of a subtask in it."""
+
+
+class ControlMessage(StrEnum):
+    """Kinds of messages between coordinator and tasks."""
+
+    TRIGGER = "trigger"
+    ACKNOWLEDGE = "acknowledge"
+    DECLINE = "decline"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+
+
+Interference = Callable[[ControlMessage, TaskKey], float | None]
+"""Called once for each message when it is sent: seconds to add to its way, at least 0; None loses it."""
+
+
+class ControlPlane:
+    """Carries messages between the coordinator and the tasks.
+
+    All of `interference` are asked about each message, in order; their delays add up.
+    """
+
+    def __init__(self, agenda: Agenda) -> None:
+        self.interference: list[Interference] = []
+        self._agenda = agenda
+        self._attempt = 0
+
+    def send(
+        self,
+        kind: ControlMessage,
+        task: TaskKey,
+        delay_s: float,
+        deliver: Callable[..., None],
+        *args: Any,
+    ) -> None:
+        """Call ``deliver(*args)`` in `delay_s` seconds; `task` is the sender or the receiver."""
+        for interfere in self.interference:
+            more = interfere(kind, task)
+            if more is None:
+                return
+            delay_s += more
+        self._agenda.after(delay_s, self._deliver, self._attempt, deliver, args)
+
+    def _deliver(self, attempt: int, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if attempt == self._attempt:
+            deliver(*args)
+
+    def reset(self) -> None:
+        """Lose all that is under way: the tasks that it is from or for are gone."""
+        self._attempt += 1

@@ -1,0 +1,293 @@
+"""The checkpoint coordinator: triggers checkpoints, gathers the acknowledgements, keeps what is complete.
+
+::
+
+    scheduler -> trigger -> pending --- all have acknowledged, metadata stored ---> completed
+        ^                      \\--- declined, expired, subsumed, storage failed ---> failed
+        |                                                                              |
+        \\---------------------------------------------------- tasks are told <---------/
+
+The control plane takes its time: a trigger reaches the first source after milliseconds and each further one
+later still, an acknowledgement comes back after some more. A checkpoint waits for every subtask that ran
+when it was triggered. The rules are those of Flink's CheckpointCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
+
+from ..agenda import Agenda
+from ..randomness import Randomness
+from ..settings.config import CheckpointMode, CostModel, NetworkConfig
+from ..state.snapshots import CheckpointMetadata, StoredFile
+from ..trace import Trace, how, in_bytes, milliseconds
+from .acknowledgement import Acknowledgement
+from .completed_store import CompletedCheckpointStore
+from .control_plane import ControlMessage, ControlPlane, TaskKey
+from .failures import FailureCounter, FailureReason
+from .pending_checkpoint import Checkpoint, CheckpointedTask, key_of
+from .scheduler import CheckpointScheduler
+from .storage import CheckpointStorage, StorageError
+
+
+class CheckpointCoordinator:
+    """Takes the checkpoints of one job, over all its attempts; ids increase over them.
+
+    `parallelism` is by name of vertex, in their order. `on_end` is told of each checkpoint that has been
+    completed or has failed, `fail_job` (last, so it may call `stop`) why too many have failed in a row. The
+    first checkpoint is number `first_id`. `store` has those that are complete.
+    """
+
+    def __init__(
+        self,
+        *,
+        agenda: Agenda,
+        config: NetworkConfig,
+        costs: CostModel,
+        randomness: Randomness,
+        job: str,
+        parallelism: Mapping[str, int],
+        storage: CheckpointStorage,
+        control_plane: ControlPlane,
+        on_end: Callable[[Checkpoint], None],
+        fail_job: Callable[[str], None],
+        first_id: int = 1,
+        trace: Trace | None = None,
+    ) -> None:
+        self.control_plane = control_plane
+        self.store = CompletedCheckpointStore(storage, config.retained_checkpoints)
+        self._pending: dict[int, Checkpoint] = {}
+        self._agenda = agenda
+        self._config = config
+        self._costs = costs
+        self._randomness = randomness
+        self._job = job
+        self._parallelism = parallelism
+        self._on_end = on_end
+        self._fail_job = fail_job
+        self._trace = trace
+        self._options = options_of_barriers(config)
+        self._scheduler = CheckpointScheduler(
+            agenda, config, randomness, pending=lambda: len(self._pending), trigger=self._trigger
+        )
+        self._failures = FailureCounter(config.tolerable_failed_checkpoints)
+        self._subtasks: list[CheckpointedTask] = []
+        self._next_id = first_id
+        self._attempt = 0  # timers of an earlier one do nothing
+        self._watched = False  # whether a timer looks for expired checkpoints
+        self._late: set[tuple[TaskKey, int]] = set()  # acknowledge what had failed, and are under way
+
+    @property
+    def pending(self) -> list[Checkpoint]:
+        """The checkpoints that go on, oldest first."""
+        return list(self._pending.values())
+
+    @property
+    def latest_completed(self) -> CheckpointMetadata | None:
+        """The checkpoint to restart from; None before the first."""
+        return self.store.latest
+
+    def start(self, subtasks: Sequence[CheckpointedTask]) -> None:
+        """Begin an attempt, with a first trigger after a random part of the interval."""
+        self._subtasks = list(subtasks)
+        self._scheduler.start()
+
+    def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
+        """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`, without messages."""
+        for checkpoint in self._drop_all():
+            checkpoint.failure = reason
+            self._say(f"checkpoint {checkpoint.identity} failed: {reason}", checkpoint.identity)
+            self._on_end(checkpoint)
+
+    def release(self) -> None:
+        """End for good: delete what was stored for pending checkpoints, which stay IN_PROGRESS."""
+        self._drop_all()
+
+    def request_checkpoint(self) -> None:
+        """A user wants a checkpoint: it is triggered as soon as the number of pending ones allows.
+
+        Between two attempts, and among too many others, it is refused.
+        """
+        refused = self._scheduler.request()
+        if refused is not None:
+            self._say(f"a request for a checkpoint is refused: {refused}")
+
+    def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
+        """A subtask has taken its snapshot; the coordinator learns of it a little later."""
+        in_flight = report.unaligned or report.snapshot.persisted_bytes
+        costs = self._costs.ack_unaligned_s if in_flight else self._costs.ack_s
+        delay, send = self._randomness.uniform(*costs), self.control_plane.send
+        if report.checkpoint_id not in self._pending:
+            self._late.add((key_of(subtask), report.checkpoint_id))
+        send(ControlMessage.ACKNOWLEDGE, key_of(subtask), delay, self._acknowledged, subtask, report)
+
+    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str) -> None:
+        """A subtask has given a checkpoint up; the coordinator learns of it a little later and fails it.
+
+        Raises:
+            ValueError: if `reason` is no name of a FailureReason.
+        """
+        cause = FailureReason(reason)
+        delay, send = self._randomness.uniform(*self._costs.ack_s), self.control_plane.send
+        send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, subtask, checkpoint_id, cause)
+
+    def finished(self, subtask: CheckpointedTask) -> None:
+        """A subtask has ended. Checkpoints that it should have begun and did not cannot be completed.
+
+        One that it has begun goes on waiting for its acknowledgement, which is under way.
+        """
+        for checkpoint in self.pending:
+            never_began = subtask.last_checkpoint < checkpoint.identity
+            if never_began and key_of(subtask) in checkpoint.first:
+                self.decline(subtask, checkpoint.identity, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
+
+    def _trigger(self) -> None:
+        running = [subtask for subtask in self._subtasks if not subtask.ended]
+        complete = len(running) == len(self._subtasks)
+        if not running or not (complete or self._config.checkpoints_after_tasks_finish):
+            self._say(f"no checkpoint: {FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING}")
+            return
+        # The sources, and later whoever has no upstream task left that could send a barrier.
+        first = [subtask for subtask in running if all(task.ended for task in subtask.upstream)]
+        checkpoint = Checkpoint(
+            self._next_id,
+            self._agenda.now,
+            self._options,
+            awaited=map(key_of, running),
+            first=map(key_of, first),
+            finished=[key_of(subtask) for subtask in self._subtasks if subtask.ended],
+        )
+        self._next_id += 1
+        self._pending[checkpoint.identity] = checkpoint
+        self._say(
+            f"triggers checkpoint {checkpoint.identity}: {how(checkpoint.options)}", checkpoint.identity
+        )
+        self._send_triggers(checkpoint, first)
+        self._watch()
+
+    def _send_triggers(self, checkpoint: Checkpoint, first: Sequence[CheckpointedTask]) -> None:
+        barrier = CheckpointBarrier(checkpoint.identity, checkpoint.triggered_at, checkpoint.options)
+        delay, send = self._randomness.uniform(*self._costs.trigger_s), self.control_plane.send
+        for subtask in first:
+            send(ControlMessage.TRIGGER, key_of(subtask), delay, subtask.trigger_checkpoint, barrier)
+            delay += self._costs.trigger_per_source_s
+
+    def _watch(self) -> None:
+        """Have one timer for the checkpoint that expires first, if there is one."""
+        if self._pending and not self._watched:
+            self._watched = True
+            self._agenda.at(self._deadline(self.pending[0]), self._expire, self._attempt)
+
+    def _deadline(self, checkpoint: Checkpoint) -> float:
+        return checkpoint.triggered_at + self._config.checkpoint_timeout_s
+
+    def _expire(self, attempt: int) -> None:
+        if attempt != self._attempt:
+            return
+        self._watched = False
+        for checkpoint in self.pending:
+            if checkpoint.identity in self._pending and self._deadline(checkpoint) <= self._agenda.now:
+                missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
+                self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
+        self._watch()
+
+    def _acknowledged(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
+        number = report.checkpoint_id
+        checkpoint = self._pending.get(number)
+        if checkpoint is None:
+            late = f"checkpoint {number}: {self._name(subtask)} acknowledges too late, its files are deleted"
+            self._say(late, number)
+            files = [handle.file for handle in report.snapshot.handles if handle.file is not None]
+            self.store.delete_unused(files, self._files_in_use())
+            self._late.discard((key_of(subtask), number))
+        elif checkpoint.acknowledge(key_of(subtask), report, self._agenda.now) and not checkpoint.awaited:
+            self._complete(checkpoint)
+
+    def _complete(self, checkpoint: Checkpoint) -> None:
+        """Complete a checkpoint that all have acknowledged, and give up those that are older."""
+        now, number = self._agenda.now, checkpoint.identity
+        metadata = checkpoint.metadata(self._job, self._parallelism, now)
+        try:
+            self.store.add(metadata, self._files_in_use())
+        except StorageError as error:
+            self._fail(checkpoint, FailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
+            return
+        del self._pending[number]
+        checkpoint.completed_at = now
+        self._failures.succeeded(number)
+        took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
+        self._say(f"checkpoint {number} is complete after {took}: {size}", number)
+        self._on_end(checkpoint)
+        for older in [other for other in self._pending.values() if other.identity < number]:
+            self._fail(older, FailureReason.CHECKPOINT_SUBSUMED)
+        self._tell_tasks(ControlMessage.COMPLETED, number)
+        self._scheduler.ended()
+
+    def _declined(self, subtask: CheckpointedTask, checkpoint_id: int, reason: FailureReason) -> None:
+        checkpoint = self._pending.get(checkpoint_id)
+        if checkpoint is not None:
+            self._fail(checkpoint, reason, f"declined by {self._name(subtask)}")
+
+    def _fail(self, checkpoint: Checkpoint, reason: FailureReason, detail: str = "") -> None:
+        """Give a checkpoint up and delete what was stored for it; too many in a row fail the job."""
+        number = checkpoint.identity
+        del self._pending[number]
+        checkpoint.failure = reason
+        self.store.discard(number, checkpoint.files, self._files_in_use())
+        text = f"checkpoint {number} failed: {reason}" + (f", {detail}" if detail else "")
+        self._say(text, number)
+        self._on_end(checkpoint)
+        self._tell_tasks(ControlMessage.ABORTED, number)
+        self._scheduler.ended()
+        if self._failures.failed(number, reason):
+            self._fail_job(f"{text}; failures tolerated in a row: {self._failures.tolerable}")
+
+    def _tell_tasks(self, kind: ControlMessage, checkpoint_id: int) -> None:
+        for subtask in self._subtasks:
+            if not subtask.ended:
+                completed = kind is ControlMessage.COMPLETED
+                deliver = subtask.checkpoint_completed if completed else subtask.checkpoint_aborted
+                delay = self._randomness.notice(*self._costs.trigger_s)
+                self.control_plane.send(kind, key_of(subtask), delay, deliver, checkpoint_id)
+
+    def _files_in_use(self) -> Iterator[StoredFile]:
+        """The files of what pending checkpoints have so far."""
+        for checkpoint in self._pending.values():
+            yield from checkpoint.files
+
+    def _drop_all(self) -> list[Checkpoint]:
+        """Forget timers, messages, requests and pending checkpoints; returns the latter."""
+        self._attempt += 1
+        self._watched = False
+        self._subtasks = []
+        self._scheduler.stop()
+        self.control_plane.reset()
+        dropped = self.pending
+        self._pending.clear()
+        for checkpoint in dropped:
+            self.store.discard(checkpoint.identity, checkpoint.files)
+        # Whoever would delete the files of these does not hear of them any more.
+        for number in sorted({number for _, number in self._late}):
+            self.store.discard(number, ())
+        self._late.clear()
+        return dropped
+
+    def _name(self, subtask: CheckpointedTask) -> str:
+        return f"{list(self._parallelism)[subtask.vertex]}[{subtask.index}]"
+
+    def _say(self, text: str, checkpoint_id: int | None = None) -> None:
+        if self._trace is not None:
+            self._trace(self._agenda.now, "coordinator", text, checkpoint_id)
+
+
+def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
+    """How the checkpoints of a job are taken (Flink's CheckpointOptions.forConfig)."""
+    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+        return CheckpointOptions(Alignment.AT_LEAST_ONCE)
+    if not config.takes_unaligned_checkpoints:
+        return CheckpointOptions()
+    if not config.aligned_checkpoint_timeout_s:
+        return CheckpointOptions(Alignment.UNALIGNED)
+    return CheckpointOptions(Alignment.ALIGNED, config.aligned_checkpoint_timeout_s)

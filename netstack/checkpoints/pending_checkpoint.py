@@ -1,0 +1,176 @@
+"""One checkpoint, from its trigger to its end: who takes part in it and what has come of it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
+
+from ..state.snapshots import CheckpointMetadata, StoredFile, SubtaskSnapshot
+from ..statistics import SubtaskCheckpoint
+from .acknowledgement import Acknowledgement
+from .control_plane import TaskKey
+from .failures import FailureReason
+
+
+class CheckpointedTask(Protocol):
+    """A subtask as the coordinator sees it."""
+
+    @property
+    def vertex(self) -> int:
+        """The number of its vertex."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Which subtask of the vertex it is."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has nothing to do any more."""
+        ...
+
+    @property
+    def upstream(self) -> Sequence[CheckpointedTask]:
+        """The subtasks that it reads from."""
+        ...
+
+    @property
+    def last_checkpoint(self) -> int:
+        """The latest checkpoint that it has begun."""
+        ...
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """Begin a checkpoint."""
+        ...
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """A checkpoint is complete everywhere: what it has sealed may be made visible."""
+        ...
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """A checkpoint has failed: what is kept for it may go."""
+        ...
+
+
+class CheckpointType(StrEnum):
+    """What a checkpoint turned out to be."""
+
+    CHECKPOINT = "CHECKPOINT"
+    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
+    AT_LEAST_ONCE_CHECKPOINT = "AT_LEAST_ONCE_CHECKPOINT"
+
+
+def key_of(task: CheckpointedTask) -> TaskKey:
+    """Vertex and index of a subtask."""
+    return task.vertex, task.index
+
+
+class Checkpoint:
+    """A checkpoint and what has come of it so far (Flink's PendingCheckpoint).
+
+    `first` are told by the coordinator to begin it, the others by barriers; `awaited` still owe an
+    acknowledgement; `finished` had ended before and are no part of it. `parts` and `snapshots` are those of
+    the subtasks that have acknowledged. `failure` says why it has failed; None: it has not. Times are in
+    seconds of the run.
+    """
+
+    def __init__(
+        self,
+        identity: int,
+        triggered_at: float,
+        options: CheckpointOptions,
+        *,
+        awaited: Iterable[TaskKey],
+        first: Iterable[TaskKey],
+        finished: Iterable[TaskKey] = (),
+    ) -> None:
+        self.identity = identity
+        self.triggered_at = triggered_at
+        self.options = options
+        self.completed_at: float | None = None
+        self.failure: FailureReason | None = None
+        self.first = frozenset(first)
+        self.finished = frozenset(finished)
+        self.awaited = set(awaited)
+        self.parts: dict[TaskKey, SubtaskCheckpoint] = {}
+        self.snapshots: dict[TaskKey, SubtaskSnapshot] = {}
+
+    @property
+    def failed(self) -> bool:
+        """Whether it will never be complete."""
+        return self.failure is not None
+
+    @property
+    def status(self) -> str:
+        """COMPLETED, FAILED or IN_PROGRESS."""
+        if self.failed:
+            return "FAILED"
+        return "IN_PROGRESS" if self.completed_at is None else "COMPLETED"
+
+    @property
+    def duration_s(self) -> float | None:
+        """From the trigger to completion in seconds; None if it is not complete."""
+        return None if self.completed_at is None else self.completed_at - self.triggered_at
+
+    @property
+    def checkpoint_type(self) -> CheckpointType:
+        """Unaligned as soon as one subtask's part is, as an aligned one may turn unaligned on its way."""
+        if self.options.alignment is Alignment.AT_LEAST_ONCE:
+            return CheckpointType.AT_LEAST_ONCE_CHECKPOINT
+        unaligned = self.options.alignment is Alignment.UNALIGNED
+        if unaligned or any(part.unaligned for part in self.parts.values()):
+            return CheckpointType.UNALIGNED_CHECKPOINT
+        return CheckpointType.CHECKPOINT
+
+    @property
+    def size(self) -> int:
+        """Bytes of the state that has been acknowledged."""
+        return sum(snapshot.size for snapshot in self.snapshots.values())
+
+    @property
+    def files(self) -> Iterator[StoredFile]:
+        """The files of the state that has been acknowledged; one may come several times."""
+        for snapshot in self.snapshots.values():
+            for handle in snapshot.handles:
+                if handle.file is not None:
+                    yield handle.file
+
+    def acknowledge(self, task: TaskKey, report: Acknowledgement, now: float) -> bool:
+        """Take a subtask's part; False if none was expected of it."""
+        if task not in self.awaited:
+            return False
+        self.awaited.remove(task)
+        self.snapshots[task] = report.snapshot
+        self.parts[task] = SubtaskCheckpoint(
+            end_to_end_s=now - self.triggered_at,
+            start_delay_s=report.metrics.start_delay_s,
+            alignment_s=report.metrics.alignment_s,
+            sync_s=report.sync_s,
+            async_s=report.async_s,
+            alignment_processed_bytes=report.metrics.bytes_processed,
+            alignment_persisted_bytes=report.snapshot.persisted_bytes,
+            unaligned=report.unaligned,
+        )
+        return True
+
+    def metadata(self, job: str, parallelism: Mapping[str, int], now: float) -> CheckpointMetadata:
+        """All of it, for the storage; `parallelism` is by name of vertex, in their order."""
+        names = list(parallelism)
+        snapshots = dict(self.snapshots)
+        for vertex, index in self.finished:
+            snapshots[vertex, index] = SubtaskSnapshot(
+                vertex=names[vertex], subtask=index, data_ended=True, finished=True
+            )
+        return CheckpointMetadata(
+            checkpoint_id=self.identity,
+            job=job,
+            checkpoint_type=self.checkpoint_type.value,
+            triggered_at=self.triggered_at,
+            completed_at=now,
+            parallelism=dict(parallelism),
+            subtasks=tuple(snapshots[task] for task in sorted(snapshots)),
+        )

@@ -1,0 +1,56 @@
+"""Coming back from a checkpoint: finds the state of each subtask in its metadata and storage."""
+
+from __future__ import annotations
+
+from ..state.backend import HandleReader
+from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
+from .storage import CheckpointStorage
+
+
+class RecoveryError(Exception):
+    """The state of a checkpoint cannot be taken over."""
+
+
+class SubtaskRecovery:
+    """The state that one subtask had in a checkpoint; without `snapshot` it had none.
+
+    `bytes` is the size of all of it, `persisted_bytes` that of the data that was in flight.
+    """
+
+    def __init__(self, source: RecoverySource, snapshot: SubtaskSnapshot | None) -> None:
+        self.data_ended = snapshot is not None and (snapshot.data_ended or snapshot.finished)
+        self.finished = snapshot is not None and snapshot.finished
+        self.bytes = 0 if snapshot is None else snapshot.size
+        self.persisted_bytes = 0 if snapshot is None else snapshot.persisted_bytes
+        self.checkpoint_id = source.metadata.checkpoint_id
+        self._source = source
+        self._handles = () if snapshot is None else snapshot.handles
+
+    @property
+    def state_handles(self) -> list[StateHandle]:
+        """Handles of keyed and operator state."""
+        return [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
+
+    def of(self, kind: StateKind) -> list[StateHandle]:
+        """Handles of one kind, in the order in which they were stored."""
+        return [handle for handle in self._handles if handle.kind is kind]
+
+    def read(self, handle: StateHandle) -> bytes:
+        """The bytes of a handle.
+
+        Raises:
+            StorageError: if they cannot be read, or are not those that were written.
+        """
+        return self._source.read(handle)
+
+
+class RecoverySource:
+    """A checkpoint and the storage that holds its files."""
+
+    def __init__(self, metadata: CheckpointMetadata, storage: CheckpointStorage) -> None:
+        self.metadata = metadata
+        self.read = HandleReader(storage)
+
+    def of(self, vertex: str, subtask: int) -> SubtaskRecovery:
+        """The state of one subtask."""
+        return SubtaskRecovery(self, self.metadata.of(vertex, subtask))

@@ -1,0 +1,300 @@
+"""The checkpoints of one subtask, from the trigger to the acknowledgement.
+
+The synchronous part sends the barrier on and marks the state; the task does nothing else meanwhile. The
+asynchronous part runs beside it and ends when three things have come together::
+
+    begin --- sync ---> upload of the state -----------------------\\
+          \\-- unaligned: data of the inputs, until the last barrier -> upload of channel state -> acknowledge
+           \\- unaligned: data overtaken in the outputs ------------/
+
+The rules are those of Flink's SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable and
+ChannelStateWriter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarrier
+
+from ..state.snapshots import StateHandle, StateKind, StoredFile, SubtaskSnapshot
+from ..state.subtask_state import StateSnapshot
+from ..trace import acknowledgement_text, in_bytes, milliseconds
+from .acknowledgement import Acknowledgement
+from .channel_state import ChannelPlace, channel_handles
+from .storage import StorageError
+
+if TYPE_CHECKING:
+    from ..tasks.subtask import Subtask
+
+ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
+"""Flink's name of a failure in the asynchronous part."""
+
+
+class RunningCheckpoint:
+    """A checkpoint that this subtask has triggered and not acknowledged.
+
+    `timed_out`: the barrier was sent on to be aligned, and overtakes what is queued now after all.
+    `metrics` is None until the alignment is over. `uploading` from the end of the synchronous part on;
+    `uploads` counts those that are under way.
+    """
+
+    __slots__ = (
+        "barrier",
+        "channel_data",
+        "channels_stored",
+        "data_ended",
+        "handles",
+        "metrics",
+        "open_outputs",
+        "state",
+        "sync_s",
+        "timed_out",
+        "uploading",
+        "uploads",
+        "uploads_since",
+    )
+
+    def __init__(
+        self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, data_ended: bool
+    ) -> None:
+        self.barrier = barrier
+        self.metrics = metrics
+        self.data_ended = data_ended
+        self.sync_s = 0.0
+        self.timed_out = False
+        self.state: StateSnapshot | None = None
+        self.handles: list[StateHandle] = []
+        self.channel_data: dict[ChannelPlace, list[bytes]] = {}
+        self.channels_stored = False
+        self.open_outputs = 0
+        self.uploading = False
+        self.uploads = 0
+        self.uploads_since = 0.0
+
+    @property
+    def unaligned(self) -> bool:
+        """Whether the barrier overtakes data."""
+        return self.barrier.options.is_unaligned
+
+    @property
+    def channels_complete(self) -> bool:
+        """Whether all channel state is there and none has been stored yet."""
+        known = self.metrics is not None and self.open_outputs == 0
+        return self.uploading and known and not self.channels_stored
+
+
+class SubtaskCheckpoints:
+    """Takes the snapshots of `subtask` and reports them to the coordinator.
+
+    `final`: the first checkpoint taken after the last record, once there is one.
+    """
+
+    def __init__(self, subtask: Subtask) -> None:
+        self.last = 0
+        self.final: int | None = None
+        self._subtask = subtask
+        self._environment = subtask.environment
+        self._running: dict[int, RunningCheckpoint] = {}
+        self._aborted: set[int] = set()
+
+    def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
+        """Take the synchronous part; returns how long it takes, in seconds.
+
+        `metrics` is None while the alignment goes on, which an unaligned checkpoint does not wait for. A
+        checkpoint that the coordinator has given up is not taken; those downstream are told.
+        """
+        subtask, number = self._subtask, barrier.checkpoint_id
+        self.last = number
+        given_up = number in self._aborted
+        self._aborted = {aborted for aborted in self._aborted if aborted > number}
+        if given_up:
+            subtask.broadcast(CancelCheckpointMarker(number))
+            return 0.0
+        running = RunningCheckpoint(_supported(barrier), metrics, subtask.data_ended)
+        self._running[number] = running
+        if subtask.data_ended and self.final is None:
+            self.final = number
+        subtask.before_snapshot(number)
+        self._send_on(running)
+        running.state = subtask.state.snapshot(number)
+        running.sync_s = self._environment.randomness.uniform(*self._environment.costs.sync_s)
+        if running.unaligned:
+            self._collect_inputs(running)
+        return running.sync_s
+
+    def _send_on(self, running: RunningCheckpoint) -> None:
+        """Send the barrier to all outputs; it may overtake what is queued there, now or after a timeout."""
+        barrier = running.barrier
+        for number, output in enumerate(self._subtask.outputs):
+            running.open_outputs += len(output.partition.subpartitions)
+            settled = partial(self._output_settled, running, number)
+            if not output.partition.broadcast_barrier(barrier, settled):
+                running.open_outputs -= len(output.partition.subpartitions)
+        timeout = barrier.options.timeout_s
+        if barrier.options.timeoutable and timeout is not None and running.open_outputs:
+            environment = self._environment
+            delay = max(0.0, timeout - (environment.agenda.now - barrier.timestamp))
+            expired = partial(self._outputs_timed_out, running)
+            environment.agenda.after(delay, self._subtask.post, expired)
+
+    def _output_settled(
+        self, running: RunningCheckpoint, output: int, channel: int, data: list[bytes]
+    ) -> None:
+        running.open_outputs -= 1
+        if data:
+            place = ChannelPlace(StateKind.OUTPUT_CHANNEL, output, channel)
+            running.channel_data[place] = data
+            self._trace_overtaken(running, place, data)
+        self._upload_channels(running)
+
+    def _outputs_timed_out(self, running: RunningCheckpoint) -> None:
+        if running.open_outputs and running.barrier.checkpoint_id in self._running:
+            for output in self._subtask.outputs:
+                if output.partition.supports_unaligned:
+                    running.timed_out = True
+                    output.partition.alignment_timeout(running.barrier.as_unaligned())
+
+    def _collect_inputs(self, running: RunningCheckpoint) -> None:
+        for gate, channel, data in self._subtask.start_persisting(running.barrier.checkpoint_id):
+            if data:
+                running.channel_data[ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel)] = [data]
+
+    def add_input(self, checkpoint_id: int, gate: int, channel: int, data: bytes) -> None:
+        """Data arrived on a channel before the barrier of an unaligned checkpoint that has begun."""
+        running = self._running.get(checkpoint_id)
+        if running is not None:
+            place = ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel)
+            running.channel_data.setdefault(place, []).append(data)
+
+    def alignment_ended(self, checkpoint_id: int, metrics: AlignmentMetrics) -> None:
+        """The last barrier of an unaligned checkpoint is here."""
+        running = self._running.get(checkpoint_id)
+        if running is not None:
+            running.metrics = metrics
+            self._trace_aligned(running, metrics)
+            self._upload_channels(running)
+
+    def upload(self, checkpoint_id: int) -> None:
+        """Begin the asynchronous part: the synchronous one is over."""
+        running = self._running.get(checkpoint_id)
+        if running is None or running.state is None:
+            return
+        running.uploading = True
+        running.uploads_since = self._environment.agenda.now
+        state, running.state = running.state, None
+        self._store(running, partial(self._state_handles, running, state))
+        self._upload_channels(running)
+
+    def _state_handles(self, running: RunningCheckpoint, state: StateSnapshot) -> list[StateHandle]:
+        return state.handles(partial(self._write, running), self._inline_up_to)
+
+    def _upload_channels(self, running: RunningCheckpoint) -> None:
+        """Store the channel state as soon as it is complete."""
+        wanted = self._running.get(running.barrier.checkpoint_id) is running
+        if wanted and running.channels_complete:
+            running.channels_stored = True
+            self._store(running, partial(self._channel_handles, running))
+
+    def _channel_handles(self, running: RunningCheckpoint) -> list[StateHandle]:
+        data = {place: b"".join(parts) for place, parts in sorted(running.channel_data.items())}
+        running.channel_data = {}
+        return channel_handles(data, partial(self._write, running, "channels"), self._inline_up_to)
+
+    @property
+    def _inline_up_to(self) -> int:
+        return self._environment.config.state_memory_threshold_bytes
+
+    def _write(self, running: RunningCheckpoint, name: str, data: bytes) -> StoredFile:
+        full = f"{self._subtask.name}-{self._subtask.index}-{name}"
+        return self._environment.storage.write(running.barrier.checkpoint_id, full, data)
+
+    def _store(self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]]) -> None:
+        """Write bytes now and be done when the upload of them would be; what is inline takes no time."""
+        number = running.barrier.checkpoint_id
+        try:
+            handles = store()
+        except StorageError:
+            self.abort(number)
+            self._environment.coordinator.decline(self._subtask, number, ASYNC_FAILED)
+            return
+        size = sum(handle.size for handle in handles if handle.file is not None)
+        running.handles += handles
+        running.uploads += 1
+        if size:
+            duration = size / self._environment.costs.upload_rate_bytes_per_s
+            self._environment.agenda.after(duration, self._uploaded, running)
+        else:
+            self._uploaded(running)
+
+    def _uploaded(self, running: RunningCheckpoint) -> None:
+        running.uploads -= 1
+        if running.channels_stored and not running.uploads:
+            self._acknowledge(running)
+
+    def _acknowledge(self, running: RunningCheckpoint) -> None:
+        number = running.barrier.checkpoint_id
+        if self._running.pop(number, None) is None or running.metrics is None:
+            return  # given up meanwhile
+        subtask = self._subtask
+        snapshot = SubtaskSnapshot(
+            vertex=subtask.name,
+            subtask=subtask.index,
+            handles=tuple(running.handles),
+            data_ended=running.data_ended,
+        )
+        subtask.trace(acknowledgement_text(number, snapshot.size, snapshot.persisted_bytes), number)
+        report = Acknowledgement(
+            number,
+            running.metrics,
+            running.sync_s,
+            snapshot,
+            self._environment.agenda.now - running.uploads_since,
+            running.unaligned or running.timed_out,
+        )
+        self._environment.coordinator.acknowledge(subtask, report)
+
+    def _trace_overtaken(self, running: RunningCheckpoint, place: ChannelPlace, data: list[bytes]) -> None:
+        if self._subtask.traced:
+            number, size = running.barrier.checkpoint_id, in_bytes(sum(map(len, data)))
+            vertex, consumers = self._subtask.readers[place.exchange]
+            consumer = f"{vertex}[{consumers[place.channel]}]"
+            self._subtask.trace(f"barrier {number} overtakes {size} on the way to {consumer}", number)
+
+    def _trace_aligned(self, running: RunningCheckpoint, metrics: AlignmentMetrics) -> None:
+        if self._subtask.traced:
+            number, took = running.barrier.checkpoint_id, milliseconds(metrics.alignment_s)
+            came = f"the barriers of checkpoint {number} have come within {took}"
+            self._subtask.trace(f"{came}: its channel state is complete", number)
+
+    def abort(self, checkpoint_id: int) -> None:
+        """Give a checkpoint up: let go of all that it holds, or do not begin it later."""
+        running = self._running.pop(checkpoint_id, None)
+        self._subtask.state.checkpoint_aborted(checkpoint_id)
+        if running is not None:
+            self._subtask.stop_persisting(checkpoint_id)
+            self._let_go(running)
+        elif checkpoint_id > self.last:
+            self._aborted.add(checkpoint_id)
+
+    def _let_go(self, running: RunningCheckpoint) -> None:
+        if running.state is not None:
+            running.state.release()
+        stored = [handle.file for handle in running.handles if handle.file is not None]
+        with suppress(StorageError):  # nobody needs them; `netstack checkpoints --verify` shows them
+            self._environment.storage.delete(stored)
+
+    def release(self) -> None:
+        """Forget all that runs: the attempt is over, and whoever would be told of it too."""
+        while self._running:
+            self._let_go(self._running.popitem()[1])
+
+
+def _supported(barrier: CheckpointBarrier) -> CheckpointBarrier:
+    """The barrier as it is sent on: one that had to stay aligned so far may overtake again."""
+    return replace(barrier, options=barrier.options.with_unaligned_supported())

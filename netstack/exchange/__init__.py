@@ -1,0 +1,1 @@
+"""From a result partition to an input gate: what carries records between subtasks."""

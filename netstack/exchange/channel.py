@@ -1,0 +1,195 @@
+"""What the channels of an input gate have in common, over a connection or within one task manager.
+
+Both kinds take part in two things besides handing out what they receive::
+
+    persisting   the task has begun an unaligned checkpoint, and the barrier of this channel is not here:
+                 data that is queued, and data that comes until then, goes to the checkpoint as well
+    restoring    data that was in flight in a checkpoint is queued again and polled before the channel
+                 asks its producer for anything; an EndOfInputChannelState event stands behind it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from buffers import (
+    BufferSlice,
+    EventBuffer,
+    ReceivedBuffer,
+    RecordDecoder,
+    RecoveredBuffer,
+    recovered_buffers,
+)
+from flowcontrol import (
+    BLOCKING_TYPES,
+    PRIORITY_TYPES,
+    ChannelStatePersister,
+    CheckpointBarrier,
+    DataType,
+    EndOfInputChannelState,
+    data_type_of,
+    decode_event,
+    encode_event,
+)
+
+InputBuffer = ReceivedBuffer | BufferSlice | RecoveredBuffer
+"""A data buffer as a task reads it."""
+
+Item = InputBuffer | EventBuffer
+"""What a channel hands out."""
+
+
+class Reader(Protocol):
+    """What a channel tells of its data: its gate."""
+
+    def data_arrived(self, channel: InputChannel) -> None:
+        """`channel` has something to poll."""
+        ...
+
+    def priority_arrived(self, channel: InputChannel) -> None:
+        """`channel` has something to poll before the data of all channels."""
+        ...
+
+    def restoring(self, channel: InputChannel) -> None:
+        """Recovered data of `channel` is queued, with its end."""
+        ...
+
+    @property
+    def segment_bytes(self) -> int:
+        """The most bytes that a buffer can hold."""
+        ...
+
+
+class InputChannel:
+    """One channel of a gate (Flink's InputChannel).
+
+    `queued`: it stands in the gate's line, and if `urgent` in the front part of it; the gate sets both.
+    `persist` is called with a checkpoint's id, the channel and bytes: data that arrived after the task had
+    begun that checkpoint, and before its barrier. None: nobody wants it.
+    `poll` takes the next item, None if there is none after all, and tells whether more can follow.
+    """
+
+    __slots__ = (
+        "_persister",
+        "_persisting",
+        "decoder",
+        "gate",
+        "identity",
+        "index",
+        "persist",
+        "queued",
+        "urgent",
+    )
+
+    is_remote = False
+    poll: Callable[[], tuple[Item | None, bool]]
+
+    def __init__(self, gate: Reader, index: int, identity: int) -> None:
+        self.gate = gate
+        self.index = index
+        self.identity = identity
+        self.queued = False
+        self.urgent = False
+        self.decoder = RecordDecoder()
+        self.persist: Callable[[int, InputChannel, bytes], None] | None = None
+        self._persister = ChannelStatePersister()
+        self._persisting: int | None = None  # always what the persister says, and cheaper to look at
+
+    def request(self, subpartition: int) -> None:
+        """Ask the producer to send."""
+        raise NotImplementedError
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether the next item is a priority event."""
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        """Let the producer go on after a barrier."""
+        raise NotImplementedError
+
+    def prioritize(self, sequence_number: int) -> None:
+        """Let the announced barrier of that sequence number be polled next, before the data it is behind."""
+        raise NotImplementedError
+
+    def announce_buffer_size(self, size: int) -> None:
+        """Ask the producer for buffers of `size` bytes from now on."""
+        raise NotImplementedError
+
+    def acknowledge_all_records(self) -> None:
+        """Tell the producer that its last record has been processed."""
+        raise NotImplementedError
+
+    @property
+    def queue_length(self) -> int:
+        """Buffers and events that wait to be polled."""
+        raise NotImplementedError
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait to be polled."""
+        raise NotImplementedError
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Buffers that wait here or at the producer, as debloating counts them."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Give everything back."""
+        raise NotImplementedError
+
+    def restore(self, data: bytes) -> None:
+        """Queue data that was in flight in a checkpoint, before the partition is requested.
+
+        It takes neither credit nor segments. It may be empty; its end is marked in any case.
+        """
+        for buffer in recovered_buffers(data, self.gate.segment_bytes):
+            self._queue_recovered(buffer)
+        end = EndOfInputChannelState()
+        self._queue_recovered(EventBuffer(encode_event(end), data_type_of(end)))
+        self.gate.restoring(self)
+
+    def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
+        raise NotImplementedError
+
+    def start_persisting(self, checkpoint_id: int) -> list[bytes]:
+        """The task has begun a checkpoint: returns copies of the data in flight here, in order.
+
+        Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
+        that is over, or older than a barrier that has come.
+        """
+        raise NotImplementedError
+
+    def stop_persisting(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete or given up."""
+        self._persister.stop(checkpoint_id)
+        self._persisting = self._persister.pending
+
+    def _begin_persisting(self, checkpoint_id: int) -> bool:
+        """Note that the task has begun a checkpoint; returns whether its barrier has yet to come."""
+        waiting = self._persister.start(checkpoint_id)
+        self._persisting = self._persister.pending
+        return waiting
+
+    def _barrier_came(self, checkpoint_id: int) -> None:
+        self._persister.barrier(checkpoint_id)
+        self._persisting = self._persister.pending
+
+    def _persist(self, data: bytes) -> None:
+        if self.persist is not None and self._persisting is not None:
+            self.persist(self._persisting, self, data)
+
+
+def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBarrier | None:
+    """The barrier of an exactly-once checkpoint, if a buffer of that type holds one.
+
+    Raises:
+        MalformedEvent: if a type that only events have comes without one.
+    """
+    if data_type in BLOCKING_TYPES or data_type in PRIORITY_TYPES:
+        event = decode_event(payload)
+        if isinstance(event, CheckpointBarrier):
+            return event
+    return None

@@ -1,0 +1,219 @@
+"""An input gate: all channels of one exchange into one subtask, read in turns.
+
+Channels with data stand in one line, each at most once; a polled channel with more data goes to the
+tail. So the choice is fair by buffers, whatever their size. Channels with a priority event stand in a
+line of their own, which is served first::
+
+    urgent [ch2]   ready [ch0, ch3, ch1]   <- a channel that is polled and has more
+
+The rules are those of Flink's SingleInputGate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from buffers import LocalBufferPool
+from flowcontrol import BufferDebloater, ThroughputCalculator
+
+from .channel import InputChannel, Item
+from .remote_channel import RemoteInputChannel
+
+__all__ = ["InputGate", "Item"]
+
+
+class InputGate:
+    """The channels of one exchange, their floating buffers and their debloater.
+
+    `on_data` is called when the gate becomes readable, `on_priority` when the first channel with a priority
+    event comes. `debloater` is None where debloating is off. Invariant: a channel is `queued` while it stands
+    in one of the lines, and `urgent` while that is the priority one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        floating: LocalBufferPool,
+        debloater: BufferDebloater | None,
+        on_data: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.floating = floating
+        self.debloater = debloater
+        self.channels: list[InputChannel] = []
+        self.throughput = ThroughputCalculator()
+        self.on_priority: Callable[[], None] | None = None
+        self._requests: list[tuple[InputChannel, int]] = []
+        self._recovering: set[int] = set()
+        self._urgent: deque[InputChannel] = deque()
+        self._ready: deque[InputChannel] = deque()
+        self._on_data = on_data
+        self._paused = True
+
+    def add_channel(self, channel: InputChannel, subpartition: int) -> None:
+        """Read from `channel` too, which is to ask for `subpartition` of its producer."""
+        self.channels.append(channel)
+        self._requests.append((channel, subpartition))
+
+    def request_partitions(self) -> None:
+        """Let every channel that was added, and has not done so, ask for its subpartition."""
+        requests, self._requests = self._requests, []
+        for channel, subpartition in requests:
+            channel.request(subpartition)
+
+    def restoring(self, channel: InputChannel) -> None:
+        """Recovered data of `channel` waits to be polled, with its end.
+
+        Raises:
+            RuntimeError: if that is so already.
+        """
+        if channel.index in self._recovering:
+            raise RuntimeError(f"channel {channel.index} of {self.name} was restored twice")
+        self._recovering.add(channel.index)
+        self.data_arrived(channel)
+
+    def recovered(self, channel: InputChannel) -> bool:
+        """The end of the recovered data of `channel` was polled; returns whether it was the last one.
+
+        Raises:
+            KeyError: if it has none.
+        """
+        self._recovering.remove(channel.index)
+        return not self._recovering
+
+    def data_arrived(self, channel: InputChannel) -> None:
+        """Put `channel` into the line if it is in none."""
+        if not channel.queued:
+            channel.queued = True
+            self._ready.append(channel)
+            if len(self._ready) == 1:
+                self._on_data()
+
+    def priority_arrived(self, channel: InputChannel) -> None:
+        """Put `channel` into the priority line, out of the other one, if it is not there."""
+        if channel.urgent:
+            return
+        readable = self.readable
+        if channel.queued:
+            self._ready.remove(channel)
+        channel.queued = channel.urgent = True
+        self._urgent.append(channel)
+        if len(self._urgent) == 1 and self.on_priority is not None:
+            self.on_priority()
+        if not readable:
+            self._on_data()
+
+    def poll(self, now: float) -> tuple[InputChannel, Item] | None:
+        """Take the next buffer or event of the channel whose turn it is; None if there is none."""
+        if self._urgent and (polled := self.poll_priority(now)) is not None:
+            return polled
+        ready = self._ready
+        while ready:
+            channel = ready.popleft()
+            item, more = channel.poll()
+            if more:
+                ready.append(channel)
+            else:
+                channel.queued = False
+            if item is not None:
+                if self._paused:
+                    self._resume(now)
+                self.throughput.add(item.size, now)
+                return channel, item
+        if not self._paused:
+            self._paused = True
+            self.throughput.pause(now)
+        return None
+
+    def poll_priority(self, now: float) -> tuple[InputChannel, Item] | None:
+        """Take the next priority event; None if there is none."""
+        urgent = self._urgent
+        while urgent:
+            channel = urgent.popleft()
+            if not channel.has_priority:
+                channel.urgent = False
+                self._ready.append(channel)
+                continue
+            item, more = channel.poll()
+            channel.urgent = more and channel.has_priority
+            channel.queued = more
+            if more:
+                (urgent if channel.urgent else self._ready).append(channel)
+            if item is not None:
+                if self._paused:
+                    self._resume(now)
+                self.throughput.add(item.size, now)
+                return channel, item
+        return None
+
+    def _resume(self, now: float) -> None:
+        self._paused = False
+        self.throughput.resume(now)
+
+    @property
+    def readable(self) -> bool:
+        """Whether a poll may yield something."""
+        return bool(self._ready or self._urgent)
+
+    @property
+    def priority_readable(self) -> bool:
+        """Whether the next poll may yield a priority event."""
+        return bool(self._urgent)
+
+    @property
+    def recovering(self) -> bool:
+        """Whether a channel still has recovered data."""
+        return bool(self._recovering)
+
+    @property
+    def segment_bytes(self) -> int:
+        """The most bytes that a buffer of the gate can hold."""
+        return self.floating.network_pool.segment_size
+
+    def debloat(self, now: float) -> None:
+        """Recalculate the buffer size and announce it to all channels if it has changed enough."""
+        debloater = self.debloater
+        if debloater is None:
+            return
+        in_use = 0
+        for channel in self.channels:
+            in_use += channel.buffers_in_use
+        size = debloater.recalculate(self.throughput.calculate(now), in_use)
+        if size is not None:
+            for channel in self.channels:
+                channel.announce_buffer_size(size)
+
+    @property
+    def remote_channels(self) -> Iterator[RemoteInputChannel]:
+        """The channels that have buffers of their own."""
+        return (channel for channel in self.channels if isinstance(channel, RemoteInputChannel))
+
+    @property
+    def queue_length(self) -> int:
+        """Buffers and events queued over all channels."""
+        return sum(channel.queue_length for channel in self.channels)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes queued over all channels."""
+        return sum(channel.queued_bytes for channel in self.channels)
+
+    @property
+    def pool_usage(self) -> tuple[int, int]:
+        """Used and total buffers, exclusive and floating, of remote channels (Flink's inPoolUsage)."""
+        used = total = free_floating = 0
+        for channel in self.remote_channels:
+            total += channel.buffers.exclusive_total
+            used += channel.buffers.exclusive_total - channel.buffers.exclusive_available
+            free_floating += channel.buffers.floating_available
+        floating_used = max(0, self.floating.used - free_floating)
+        return used + floating_used, total + self.floating.size
+
+    def release(self) -> None:
+        """Drop what is queued and give all buffers back."""
+        self._ready.clear()
+        self._urgent.clear()
+        for channel in self.channels:
+            channel.release()
+        self.floating.lazy_destroy()

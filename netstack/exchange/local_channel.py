@@ -1,0 +1,115 @@
+"""The receiving end of a channel within one task manager."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from buffers import BufferSlice, EventBuffer, PipelinedSubpartition, RecoveredBuffer
+from flowcontrol import LocalProtocolError
+
+from .channel import InputChannel, Item, Reader, barrier_in
+
+
+class LocalInputChannel(InputChannel):
+    """A channel whose producer is in the same task manager: it reads the subpartition itself.
+
+    No credit and no buffers of its own, so what "arrives" is what is polled; what waits in the
+    subpartition is in flight at its producer. A barrier that may time out is not announced: the producer
+    lets it overtake. The rules are those of Flink's LocalInputChannel.
+    """
+
+    __slots__ = ("_recovered", "_subpartition")
+
+    def __init__(self, gate: Reader, index: int, identity: int, subpartition: PipelinedSubpartition) -> None:
+        super().__init__(gate, index, identity)
+        self._subpartition = subpartition
+        self._recovered: deque[RecoveredBuffer | EventBuffer] = deque()
+
+    def request(self, subpartition: int) -> None:
+        """Begin to listen."""
+        self._subpartition.on_data = self._look
+        self._subpartition.on_priority = self._look_at_front
+        self._look_at_front()
+        self._look()
+
+    def _look(self) -> None:
+        if not self.queued and self._subpartition.can_send(1):
+            self.gate.data_arrived(self)
+
+    def _look_at_front(self) -> None:
+        if self._subpartition.has_priority:
+            self.gate.priority_arrived(self)
+
+    def poll(self) -> tuple[Item | None, bool]:
+        """Take the next item, if there is one; also tells whether more can follow."""
+        recovered = self._recovered
+        if recovered:
+            return recovered.popleft(), bool(recovered)
+        polled = self._subpartition.poll()
+        if polled is None:
+            return None, False
+        buffer, _, more, _, _ = polled
+        if buffer.is_event or self._persisting is not None:
+            self._note(buffer)
+        return buffer, more
+
+    def _note(self, buffer: BufferSlice | EventBuffer) -> None:
+        if not buffer.is_event:
+            self._persist(bytes(buffer.payload))
+        elif (barrier := barrier_in(buffer.payload, buffer.data_type)) is not None:
+            self._barrier_came(barrier.checkpoint_id)
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether the next item is a priority event."""
+        return not self._recovered and self._subpartition.has_priority
+
+    def resume(self) -> None:
+        """Let the subpartition go on after a barrier."""
+        self._subpartition.resume()
+        self._look_at_front()
+        self._look()
+
+    def prioritize(self, sequence_number: int) -> None:
+        """Not for a local channel, which announces no barrier.
+
+        Raises:
+            LocalProtocolError: always.
+        """
+        raise LocalProtocolError(f"local channel {self.identity} has not announced {sequence_number}")
+
+    def start_persisting(self, checkpoint_id: int) -> list[bytes]:
+        """The task has begun a checkpoint; only recovered data can be in flight on this side."""
+        self._begin_persisting(checkpoint_id)
+        return [bytes(item.payload) for item in self._recovered if not item.is_event]
+
+    def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
+        self._recovered.append(item)
+
+    def announce_buffer_size(self, size: int) -> None:
+        """Cap the size of new buffers."""
+        self._subpartition.set_buffer_size(size)
+
+    def acknowledge_all_records(self) -> None:
+        """Tell the producer that its last record has been processed."""
+        self._subpartition.acknowledge_all_records()
+
+    @property
+    def queue_length(self) -> int:
+        """Buffers and events that wait in the subpartition, and recovered ones."""
+        return len(self._subpartition) + len(self._recovered)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait in the subpartition, and recovered ones."""
+        return self._subpartition.queued_bytes + sum(item.size for item in self._recovered)
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Data buffers that wait in the subpartition, and recovered ones, as debloating counts them."""
+        return self._subpartition.data_buffers + len(self._recovered)
+
+    def release(self) -> None:
+        """Listen no more; the producer drops what is queued."""
+        self._subpartition.on_data = self._subpartition.on_priority = None
+        self._recovered.clear()

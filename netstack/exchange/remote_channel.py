@@ -1,0 +1,245 @@
+"""The receiving end of a channel over a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from buffers import (
+    ChannelBuffers,
+    ChannelQueue,
+    EventBuffer,
+    LocalBufferPool,
+    MemorySegment,
+    ReceivedBuffer,
+    RecoveredBuffer,
+)
+from flowcontrol import (
+    ANNOUNCED_TYPES,
+    BLOCKING_TYPES,
+    EVENT_TYPES,
+    NO_CHECKPOINT,
+    PRIORITY_TYPES,
+    AckAllUserRecordsProcessed,
+    BufferResponse,
+    ChannelReceiver,
+    CheckpointBarrier,
+    DataType,
+    EventAnnouncement,
+    LocalProtocolError,
+    Message,
+    NewBufferSize,
+    PartitionRequest,
+    ReceiverState,
+    ResumeConsumption,
+    encode_event,
+)
+
+from .channel import InputChannel, Reader, barrier_in
+
+
+class Uplink(Protocol):
+    """What a channel asks its producer through: the consuming end of a connection."""
+
+    def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
+        """Request the subpartition of `channel`."""
+        ...
+
+    def credit_available(self, channel: RemoteInputChannel) -> None:
+        """`channel` has credit to announce."""
+        ...
+
+    def send(self, message: Message) -> None:
+        """Send anything else."""
+        ...
+
+
+class RemoteInputChannel(InputChannel):
+    """A channel whose producer is in another task manager.
+
+    Data that arrives takes a buffer of the channel; events take none. The latest barrier is noted when it
+    arrives, with its place in the queue. The rules are those of Flink's RemoteInputChannel.
+    """
+
+    __slots__ = ("_barrier_id", "_connection", "_queue", "buffers", "poll", "receiver")
+
+    is_remote = True
+
+    def __init__(
+        self,
+        gate: Reader,
+        index: int,
+        identity: int,
+        connection: Uplink,
+        exclusive: Sequence[MemorySegment],
+        floating: LocalBufferPool,
+    ) -> None:
+        super().__init__(gate, index, identity)
+        self.receiver = ChannelReceiver(len(exclusive))
+        self._connection = connection
+        self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self._credit_gained)
+        self._queue = ChannelQueue()
+        self.poll = self._queue.poll  # no frame of ours around it: it runs once a buffer
+        self._barrier_id = NO_CHECKPOINT
+
+    def request(self, subpartition: int) -> None:
+        """Ask the producer to send."""
+        request = PartitionRequest(
+            channel=self.identity,
+            first_subpartition=subpartition,
+            last_subpartition=subpartition,
+            initial_credit=self.receiver.credit.initial,
+        )
+        self._connection.open(self, request)
+
+    def on_message(self, message: BufferResponse) -> bool:
+        """Take an arrived buffer or event; returns whether it was an event.
+
+        Raises:
+            RemoteProtocolError: if the sender broke the rules; nothing was taken.
+        """
+        data_type = message.data_type
+        is_event = data_type in EVENT_TYPES
+        if is_event:
+            barrier = barrier_in(message.payload, data_type)
+            self.receiver.accept(message.sequence_number, message.backlog, data_type)
+            self._enqueue_event(message, barrier)
+        else:
+            self.receiver.accept(message.sequence_number, message.backlog, data_type)
+            self._enqueue_data(message)
+        self.buffers.report_backlog(message.backlog)
+        return is_event
+
+    def _enqueue_data(self, message: BufferResponse) -> None:
+        taken = self.buffers.take()
+        if taken is None:
+            raise RuntimeError(f"channel {self.identity} has no buffer for data that its credit allowed")
+        segment, recycler = taken
+        buffer = ReceivedBuffer(segment, recycler, message.payload)
+        if buffer.size == 0:
+            buffer.release()
+            return
+        if self._persisting is not None:
+            self._persist(bytes(buffer.payload))
+        self._queue.add(buffer)
+        if not self.queued:
+            self.gate.data_arrived(self)
+
+    def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
+        data_type = message.data_type
+        event = EventBuffer(bytes(message.payload), data_type)
+        first = False
+        if data_type in PRIORITY_TYPES:
+            first = self._queue.add_priority(event)
+        elif data_type in ANNOUNCED_TYPES and barrier is not None:
+            first = self._announce(event, barrier, message.sequence_number)
+        else:
+            self._queue.add(event)
+        if barrier is not None:
+            self._note_barrier(barrier.checkpoint_id)
+        if data_type in BLOCKING_TYPES:
+            self.buffers.block()
+        if first:
+            self.gate.priority_arrived(self)
+        self.gate.data_arrived(self)
+
+    def _announce(self, event: EventBuffer, barrier: CheckpointBarrier, sequence_number: int) -> bool:
+        payload = encode_event(EventAnnouncement(barrier, sequence_number))
+        announcement = EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER)
+        return self._queue.announce(event, sequence_number, announcement)
+
+    def _note_barrier(self, checkpoint_id: int) -> None:
+        if checkpoint_id > self._barrier_id:
+            self._barrier_id = checkpoint_id
+            self._queue.note_barrier()
+        self._barrier_came(checkpoint_id)
+
+    def on_backlog(self, backlog: int) -> None:
+        """The sender has told its backlog without a buffer."""
+        self.buffers.report_backlog(backlog)
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether the next item is a priority event."""
+        return self._queue.has_priority
+
+    def resume(self) -> None:
+        """Let the producer go on after a barrier.
+
+        Raises:
+            LocalProtocolError: if the channel is not blocked.
+        """
+        self.receiver.resume()
+        self._connection.send(ResumeConsumption(self.identity))
+
+    def prioritize(self, sequence_number: int) -> None:
+        """Let the announced barrier of that sequence number be polled next, unless it was polled already."""
+        if self._queue.prioritize(sequence_number):
+            self.gate.priority_arrived(self)
+
+    def start_persisting(self, checkpoint_id: int) -> list[bytes]:
+        """The task has begun a checkpoint: returns copies of the data queued before its barrier, in order.
+
+        Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
+        that is over, or older than a barrier that has come.
+        """
+        if checkpoint_id > self._barrier_id:
+            self._forget_barrier()
+        if not self._begin_persisting(checkpoint_id) and checkpoint_id != self._barrier_id:
+            return []
+        return [bytes(buffer.payload) for buffer in self._queue.in_flight()]
+
+    def stop_persisting(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete or given up."""
+        super().stop_persisting(checkpoint_id)
+        if checkpoint_id >= self._barrier_id:
+            self._forget_barrier()
+
+    def _forget_barrier(self) -> None:
+        self._barrier_id = NO_CHECKPOINT
+        self._queue.forget_barrier()
+
+    def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
+        self._queue.add(item)
+
+    def announce_buffer_size(self, size: int) -> None:
+        """Ask the producer for buffers of `size` bytes from now on.
+
+        Raises:
+            LocalProtocolError: if the channel is released.
+        """
+        if self.receiver.state is ReceiverState.RELEASED:
+            raise LocalProtocolError(f"channel {self.identity} is released and wants no buffers")
+        self._connection.send(NewBufferSize(self.identity, size))
+
+    def acknowledge_all_records(self) -> None:
+        """Tell the producer that its last record has been processed."""
+        self._connection.send(AckAllUserRecordsProcessed(self.identity))
+
+    def take_credit(self) -> int:
+        """All unannounced credit, which counts as announced from now on."""
+        return self.receiver.credit.take()
+
+    def _credit_gained(self) -> None:
+        self._connection.credit_available(self)
+
+    @property
+    def queue_length(self) -> int:
+        """Buffers and events that have arrived and were not polled."""
+        return len(self._queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that have arrived and were not polled."""
+        return self._queue.queued_bytes
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Queued buffers and those the producer still has waiting, as debloating counts them."""
+        return len(self._queue) + self.buffers.announced_backlog
+
+    def release(self) -> None:
+        """Drop what is queued and give all buffers back."""
+        self.receiver.release()
+        self._queue.clear()
+        self.buffers.release()

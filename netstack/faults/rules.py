@@ -1,0 +1,178 @@
+"""Which faults make sense in a scenario: what they name is there, and what they wait for can happen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from ..exchange.wiring import consumers_of_producers
+from ..settings.config_rules import Problem, did_you_mean, time_text
+from ..settings.scenario import SHIPS, Edge, Scenario
+from .fault import (
+    MESSAGES,
+    AtTime,
+    ChannelItem,
+    CutLink,
+    DelayMessages,
+    DropMessages,
+    FailUpload,
+    Fault,
+    FillStorage,
+    KillSubtask,
+    KillTaskManager,
+    OnAcknowledgement,
+    OnChannel,
+    SubtaskName,
+)
+
+_NO_CHECKPOINTS = "there are no checkpoints; give execution.checkpointing.interval or checkpoints_at"
+
+
+def fault_key(number: int, field: str = "") -> str:
+    """Return where a fault, or a field of one, is; faults are numbered from 0."""
+    return f"faults.{number}.{field}".removesuffix(".")
+
+
+def fault_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Yield what is wrong with the faults of a scenario and with the times of its manual checkpoints."""
+    for number, at in enumerate(scenario.manual_checkpoints_s):
+        if not 0 <= at < scenario.duration_s:
+            yield f"checkpoints_at[{number}]", f"is {time_text(at)}; {_within(scenario)}"
+    for number, fault in enumerate(scenario.faults):
+        for field, message in _about_fault(scenario, fault):
+            yield fault_key(number, field), message
+
+
+def _about_fault(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
+    yield from _about_moment(scenario, fault)
+    yield from _about_times(fault)
+    if isinstance(fault, KillSubtask):
+        yield from _about_subtask(scenario, fault.subtask, "vertex", "subtask")
+    elif isinstance(fault, KillTaskManager):
+        yield from _about_manager(scenario, "task_manager", fault.task_manager)
+    elif isinstance(fault, CutLink):
+        yield from _about_link(scenario, fault)
+    elif isinstance(fault, DelayMessages | DropMessages):
+        yield from _about_messages(scenario, fault)
+    needs_checkpoints = isinstance(fault, DelayMessages | DropMessages | FailUpload | FillStorage)
+    if needs_checkpoints and not scenario.takes_checkpoints:
+        yield "kind", f"is {fault.kind}, but {_NO_CHECKPOINTS}"
+
+
+def _about_moment(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
+    when = fault.when
+    if isinstance(when, AtTime):
+        if not 0 <= when.time_s < scenario.duration_s:
+            yield "at", f"is {time_text(when.time_s)}; {_within(scenario)}"
+        return
+    if when.number < 1:
+        yield "number", f"is {when.number}; the first is number 1"
+    if isinstance(when, OnAcknowledgement):
+        names = ("vertex", "subtask") if _is_target(fault, when.subtask) else ("from", "from_subtask")
+        if names[0] == "from":  # else that subtask is looked at as the target
+            yield from _about_subtask(scenario, when.subtask, *names)
+    else:
+        yield from _about_channel(scenario, when)
+    counts_checkpoints = isinstance(when, OnAcknowledgement) or when.item is ChannelItem.BARRIER
+    if counts_checkpoints and not scenario.takes_checkpoints:
+        what = "acknowledgement" if isinstance(when, OnAcknowledgement) else when.item
+        yield "on", f"is {what}, but {_NO_CHECKPOINTS}"
+
+
+def _is_target(fault: Fault, subtask: SubtaskName) -> bool:
+    return isinstance(fault, KillSubtask) and fault.subtask == subtask
+
+
+def _about_times(fault: Fault) -> Iterator[Problem]:
+    times = [("for", getattr(fault, "for_s", None)), ("delay", getattr(fault, "delay_s", None))]
+    for key, value in times:
+        if value is not None and not 0 < value < math.inf:
+            yield key, f"is {time_text(value)}; it must be more than 0 s"
+
+
+def _about_channel(scenario: Scenario, when: OnChannel) -> Iterator[Problem]:
+    source = list(_about_subtask(scenario, when.source, "from", "from_subtask"))
+    target = list(_about_subtask(scenario, when.target, "to", "to_subtask"))
+    yield from source + target
+    if source or target:
+        return
+    edges = [
+        edge
+        for edge in scenario.edges
+        if (edge.source, edge.target) == (when.source.vertex, when.target.vertex)
+    ]
+    if not edges:
+        reached = [edge.target for edge in scenario.edges if edge.source == when.source.vertex]
+        text = f"no edge leads there from {when.source.vertex}; {did_you_mean(when.target.vertex, reached)}"
+        yield "to", text if reached else f"no edge leads out of {when.source.vertex}; name another channel"
+    elif not any(_connects(scenario, edge, when) for edge in edges):
+        text = f"{edges[0].ship} has no channel from {when.source} to {when.target}; name one of another pair"
+        yield "to_subtask", text
+
+
+def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
+    producers = scenario.vertex(edge.source).parallelism
+    consumers = scenario.vertex(edge.target).parallelism
+    if edge.ship not in SHIPS or not producers or not consumers:
+        return True  # a mistake of the edge's own, or a path that has yet to be opened
+    reached = consumers_of_producers(edge.ship, producers, consumers)
+    return when.target.subtask in reached[when.source.subtask]
+
+
+def _about_subtask(scenario: Scenario, name: SubtaskName, vertex_key: str, key: str) -> Iterator[Problem]:
+    yield from (found := list(_about_vertex(scenario, name.vertex, vertex_key)))
+    if not found:
+        yield from _about_index(scenario, name.vertex, name.subtask, key)
+
+
+def _about_vertex(scenario: Scenario, name: str, key: str) -> Iterator[Problem]:
+    names = [vertex.name for vertex in scenario.vertices]
+    if name not in names:
+        yield key, f"no vertex is named {name!r}; {did_you_mean(name, names)}"
+
+
+def _about_index(scenario: Scenario, vertex: str, subtask: int, key: str) -> Iterator[Problem]:
+    count = scenario.vertex(vertex).parallelism
+    if subtask < 0 or 0 < count <= subtask:  # 0: how many there are is known when the path has been opened
+        there = f"{vertex} has the subtasks 0 to {count - 1}" if count else "the first is subtask 0"
+        yield key, f"is {subtask}; {there}"
+
+
+def _about_manager(scenario: Scenario, key: str, name: str) -> Iterator[Problem]:
+    managers = dict.fromkeys(vertex.manager for vertex in scenario.vertices)
+    if name not in managers:
+        yield key, f"no task manager is named {name!r}; {did_you_mean(name, managers)}"
+
+
+def _about_link(scenario: Scenario, fault: CutLink) -> Iterator[Problem]:
+    ends = (("from_task_manager", fault.from_task_manager), ("to_task_manager", fault.to_task_manager))
+    wrong = [problem for key, name in ends for problem in _about_manager(scenario, key, name)]
+    yield from wrong
+    if not wrong and (fault.from_task_manager, fault.to_task_manager) not in set(_links(scenario)):
+        links = ", ".join(f"{source} to {target}" for source, target in dict.fromkeys(_links(scenario)))
+        text = f"no records go there over a link from {fault.from_task_manager}"
+        yield "to_task_manager", f"{text}; the links are {links or 'none'}"
+
+
+def _links(scenario: Scenario) -> Iterable[tuple[str, str]]:
+    managers = {vertex.name: vertex.manager for vertex in scenario.vertices}
+    for edge in scenario.edges:
+        pair = managers.get(edge.source), managers.get(edge.target)
+        if pair[0] is not None and pair[1] is not None and pair[0] != pair[1]:
+            yield pair[0], pair[1]
+
+
+def _about_messages(scenario: Scenario, fault: DelayMessages | DropMessages) -> Iterator[Problem]:
+    if fault.messages not in MESSAGES:
+        yield "messages", f"{fault.messages!r} is unknown; {did_you_mean(fault.messages, MESSAGES)}"
+    if fault.vertex is None:
+        if fault.subtask is not None:
+            yield "subtask", "is given without a vertex; name the vertex too"
+    elif fault.subtask is None:
+        yield from _about_vertex(scenario, fault.vertex, "vertex")
+    else:
+        yield from _about_subtask(scenario, SubtaskName(fault.vertex, fault.subtask), "vertex", "subtask")
+
+
+def _within(scenario: Scenario) -> str:
+    return f"it must be from 0 s to before the end, {time_text(scenario.duration_s)}"

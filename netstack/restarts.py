@@ -1,0 +1,83 @@
+"""What is known of failures and restarts, and the counters that go on over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .result import Work
+from .state.snapshots import CheckpointMetadata
+from .statistics import SubtaskSample
+
+_COUNTERS = (
+    "records_in",
+    "bytes_in",
+    "buffers_in",
+    "records_out",
+    "bytes_out",
+    "buffers_out",
+    "busy_s",
+    "backpressured_s",
+    "idle_s",
+)
+
+
+class Restart:
+    """A failure and the restart after it; times in seconds, None for what has not come.
+
+    `checkpoint_id`: what was restored, None if the job began anew. `restored_bytes` is the size of all
+    state in it, `persisted_bytes` that of the data that was in flight.
+    """
+
+    def __init__(self, failed_at: float, cause: str) -> None:
+        self.failed_at = failed_at
+        self.cause = cause
+        self.restarted_at: float | None = None
+        self.running_at: float | None = None
+        self.checkpoint_id: int | None = None
+        self.restored_bytes = 0
+        self.persisted_bytes = 0
+
+    def restored(self, metadata: CheckpointMetadata) -> None:
+        """The job begins again with the state of this checkpoint."""
+        self.checkpoint_id = metadata.checkpoint_id
+        self.restored_bytes = metadata.size
+        self.persisted_bytes = sum(snapshot.persisted_bytes for snapshot in metadata.subtasks)
+
+
+_NOTHING_RUNS = SubtaskSample(input_queue_size=0, output_queue_size=0)
+
+
+class Totals:
+    """Counters of all attempts that have ended."""
+
+    def __init__(self, subtasks: int) -> None:
+        self._ended = [_NOTHING_RUNS] * subtasks
+        self.work = Work()
+
+    def add(self, samples: Sequence[SubtaskSample], work: Work) -> None:
+        """An attempt has ended with these figures; one that failed while it was built has fewer."""
+        missing = [_NOTHING_RUNS] * (len(self._ended) - len(samples))
+        self._ended = [
+            _NOTHING_RUNS._replace(**{name: getattr(sum_, name) for name in _COUNTERS})
+            for sum_ in self.plus([*samples, *missing])
+        ]
+        self.work = self.work_plus(work)
+
+    def plus(self, samples: Sequence[SubtaskSample]) -> list[SubtaskSample]:
+        """The samples of a running attempt with the counters of those before; none: nothing runs."""
+        if not samples:
+            return self._ended
+        return [
+            sample._replace(**{name: getattr(sample, name) + getattr(ended, name) for name in _COUNTERS})
+            for ended, sample in zip(self._ended, samples, strict=True)
+        ]
+
+    def work_plus(self, work: Work) -> Work:
+        """The work of a running attempt and of those before."""
+        before = self.work
+        return Work(
+            buffers=before.buffers + work.buffers,
+            records=before.records + work.records,
+            bytes=before.bytes + work.bytes,
+            messages=before.messages + work.messages,
+        )

@@ -1,0 +1,1 @@
+"""What a run is told: scenarios, options of Flink, costs, quantities."""

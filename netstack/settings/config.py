@@ -1,0 +1,256 @@
+"""Settings: Flink's options, the costs of a machine, and the network between machines.
+
+Nothing here acts. Names carry their units: ``_s`` is seconds, ``_bytes`` bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .options import (
+    BOOLEAN,
+    COUNT,
+    DURATION,
+    FRACTION,
+    SIZE,
+    TEXT,
+    WHOLE,
+    Option,
+    choice,
+    option,
+    options_of,
+)
+
+Range = tuple[float, float]
+"""Least and greatest value of something random, in the unit that the field's name says."""
+
+DEFAULT_PRESET = "flink-2.2"
+
+
+class CheckpointMode(StrEnum):
+    """What a checkpoint promises (Flink's CheckpointingMode)."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+
+
+class RestartStrategy(StrEnum):
+    """What follows the failure of a task: the end of the job, or a restart after a fixed delay."""
+
+    NONE = "none"
+    FIXED_DELAY = "fixed-delay"
+
+
+class CheckpointStorageType(StrEnum):
+    """Where completed checkpoints are kept: in the memory of the job manager, or in files."""
+
+    JOBMANAGER = "jobmanager"
+    FILESYSTEM = "filesystem"
+
+
+_MODE = choice(CheckpointMode)
+_RESTART_ALIASES = {"disable": "none", "off": "none", "fixeddelay": "fixed-delay"}
+_RESTART = choice(RestartStrategy, _RESTART_ALIASES)
+_STORAGE = choice(CheckpointStorageType)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """Flink's options of the network layer and of checkpoints, one field each.
+
+    The defaults are those of the preset ``flink-2.2``; `PRESETS` has the others. `OPTIONS` maps a field to
+    its option; one that is ``inert`` is read and kept, and changes nothing. `given` holds the fields that
+    were given rather than taken from the preset.
+    """
+
+    segment_bytes: int = option("taskmanager.memory.segment-size", SIZE, 32 << 10)
+    min_segment_bytes: int = option("taskmanager.memory.min-segment-size", SIZE, 256)
+    starting_segment_bytes: int = option("taskmanager.memory.starting-segment-size", SIZE, 1024)
+    network_memory_fraction: float = option("taskmanager.memory.network.fraction", FRACTION, 0.1, inert=True)
+    network_memory_min_bytes: int = option("taskmanager.memory.network.min", SIZE, 64 << 20, inert=True)
+    network_memory_max_bytes: int | None = option("taskmanager.memory.network.max", SIZE, None)
+    """Network memory of each task manager; None: just what its pools can use."""
+    exclusive_buffers_per_channel: int = option(
+        "taskmanager.network.memory.buffers-per-channel", WHOLE, 2, only_1x=True
+    )
+    floating_buffers_per_gate: int = option(
+        "taskmanager.network.memory.floating-buffers-per-gate", COUNT, 8, only_1x=True
+    )
+    max_buffers_per_channel: int = option(
+        "taskmanager.network.memory.max-buffers-per-channel", COUNT, 10, only_1x=True
+    )
+    max_overdraft_buffers_per_gate: int = option(
+        "taskmanager.network.memory.max-overdraft-buffers-per-gate", WHOLE, 20, only_1x=True
+    )
+    max_required_buffers_per_gate: int | None = option(
+        "taskmanager.network.memory.read-buffer.required-per-gate.max", COUNT, None
+    )
+    """Buffers of a gate that must be there for it to work; None: no limit, as in a streaming job."""
+    request_backoff_initial_s: float = option(
+        "taskmanager.network.request-backoff.initial", DURATION, 0.1, inert=True
+    )
+    request_backoff_max_s: float = option(
+        "taskmanager.network.request-backoff.max", DURATION, 10.0, inert=True
+    )
+    debloat_enabled: bool = option("taskmanager.network.memory.buffer-debloat.enabled", BOOLEAN, False)
+    debloat_period_s: float = option("taskmanager.network.memory.buffer-debloat.period", DURATION, 0.2)
+    debloat_target_s: float = option("taskmanager.network.memory.buffer-debloat.target", DURATION, 1.0)
+    debloat_samples: int = option("taskmanager.network.memory.buffer-debloat.samples", COUNT, 20)
+    debloat_threshold_percent: int = option(
+        "taskmanager.network.memory.buffer-debloat.threshold-percentages", WHOLE, 25
+    )
+    buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
+    buffer_timeout_interval_s: float = option(
+        "execution.buffer-timeout.interval", DURATION, 0.1, former=("execution.buffer-timeout",)
+    )
+    checkpoint_interval_s: float | None = option("execution.checkpointing.interval", DURATION, None)
+    """From one trigger to the next; None: no checkpoints."""
+    checkpoint_mode: CheckpointMode = option(  # noqa: RUF009 - the default is a constant
+        "execution.checkpointing.mode", _MODE, CheckpointMode.EXACTLY_ONCE
+    )
+    checkpoint_timeout_s: float = option("execution.checkpointing.timeout", DURATION, 600.0)
+    checkpoint_min_pause_s: float = option("execution.checkpointing.min-pause", DURATION, 0.0)
+    max_concurrent_checkpoints: int = option("execution.checkpointing.max-concurrent-checkpoints", COUNT, 1)
+    tolerable_failed_checkpoints: int = option(
+        "execution.checkpointing.tolerable-failed-checkpoints", WHOLE, 0
+    )
+    """How many may fail in a row before the job does."""
+    unaligned_enabled: bool = option("execution.checkpointing.unaligned.enabled", BOOLEAN, False)
+    unaligned_forced: bool = option("execution.checkpointing.unaligned.forced", BOOLEAN, False, inert=True)
+    aligned_checkpoint_timeout_s: float = option(
+        "execution.checkpointing.aligned-checkpoint-timeout", DURATION, 0.0
+    )
+    """How long an unaligned checkpoint stays aligned; 0: not at all."""
+    max_subtasks_per_channel_state_file: int = option(
+        "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", WHOLE, 5, inert=True
+    )
+    checkpoints_after_tasks_finish: bool = option(
+        "execution.checkpointing.checkpoints-after-tasks-finish.enabled", BOOLEAN, True
+    )
+    retained_checkpoints: int = option(
+        "execution.checkpointing.num-retained",
+        COUNT,
+        1,
+        former=("state.checkpoints.num-retained",),
+    )
+    state_memory_threshold_bytes: int = option("state.storage.fs.memory-threshold", SIZE, 20 << 10)
+    """State of at most this size stands in the metadata instead of in a file."""
+    checkpoint_dir: str | None = option(
+        "execution.checkpointing.dir", TEXT, None, former=("state.checkpoints.dir",)
+    )
+    """A path or URI; None: no checkpoint is written to files."""
+    checkpoint_storage: CheckpointStorageType | None = option(  # noqa: RUF009 - the default is a constant
+        "execution.checkpointing.storage", _STORAGE, None, former=("state.checkpoint-storage",)
+    )
+    """None: files where there is a directory for them, else the job manager's memory."""
+    restart_strategy: RestartStrategy | None = option(  # noqa: RUF009 - the default is a constant
+        "restart-strategy.type", _RESTART, None, former=("restart-strategy",)
+    )
+    """None: a fixed delay without limit where checkpoints are taken, else no restart."""
+    restart_attempts: int = option("restart-strategy.fixed-delay.attempts", COUNT, 1)
+    """How often a job restarts if its strategy is given as fixed-delay."""
+    restart_delay_s: float = option("restart-strategy.fixed-delay.delay", DURATION, 1.0)
+    heartbeat_timeout_s: float = option("heartbeat.timeout", DURATION, 50.0)
+    """How long a task manager may be out of reach before its tasks are given up."""
+    given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+
+    @property
+    def buffer_timeout_s(self) -> float | None:
+        """Time between two flushes of unfinished buffers, 0: after each record; None: none are flushed."""
+        return self.buffer_timeout_interval_s if self.buffer_timeout_enabled else None
+
+    @property
+    def takes_unaligned_checkpoints(self) -> bool:
+        """Whether barriers may overtake data; Flink ignores the option in the mode AT_LEAST_ONCE."""
+        return self.unaligned_enabled and self.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
+
+    @property
+    def stores_checkpoints_in_files(self) -> bool:
+        """Whether checkpoints are written below `checkpoint_dir`."""
+        if self.checkpoint_storage is None:
+            return self.checkpoint_dir is not None
+        return self.checkpoint_storage is CheckpointStorageType.FILESYSTEM
+
+    def restart_limit(self, takes_checkpoints: bool) -> int | None:
+        """How often a job may restart; None: without limit.
+
+        The rules are those of Flink's NoRestartBackoffTimeStrategy and of its fixed-delay one.
+        """
+        if self.restart_strategy is None:
+            return None if takes_checkpoints else 0
+        return self.restart_attempts if self.restart_strategy is RestartStrategy.FIXED_DELAY else 0
+
+
+OPTIONS: Mapping[str, Option] = options_of(NetworkConfig)
+"""The option of each field of `NetworkConfig`."""
+
+PRESETS: Mapping[str, NetworkConfig] = {
+    "flink-2.2": NetworkConfig(),
+    "flink-1.20": NetworkConfig(max_overdraft_buffers_per_gate=5),
+}
+"""The defaults of each version of Flink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModel:
+    """Small times of the machine that the protocol does not set, measured once for all scenarios.
+
+    A `Range` is drawn from uniformly; the times of threads and wires are medians of a log-normal distribution
+    whose sigma is `jitter_sigma`.
+    """
+
+    source_record_s: float = 3e-6
+    """Of each generated record."""
+    consumer_buffer_s: float = 25e-6
+    """Of each buffer read, times the subtask's factor."""
+    consumer_record_s: float = 0.8e-6
+    """Of each record read."""
+    after_sleep_s: float = 4e-6
+    """Added to each sleep."""
+    oversleep_s: float = 70e-6
+    """How much too long a sleep is, times 0.5 to 1.5; it is credited to the next one."""
+    subtask_factor: Range = (0.6, 1.4)
+    """Speed of a subtask, drawn once for each."""
+    wake_up_s: float = 40e-6
+    """From a notification until a waiting task runs (median)."""
+    notify_s: float = 30e-6
+    """From a subtask to the thread of the network (median)."""
+    wire_s: float = 30e-6
+    """Of a message on its way (median)."""
+    wire_message_s: float = 15e-6
+    """That a message occupies the wire for (median)."""
+    wire_rate_bytes_per_s: float = 2e9
+    """Of the loopback."""
+    jitter_sigma: float = 1.0
+    trigger_s: Range = (0.005, 0.010)
+    """From the trigger of a checkpoint to the first source."""
+    trigger_per_source_s: float = 0.003
+    """And to each further one."""
+    sync_s: Range = (0.0005, 0.002)
+    """Synchronous part of a snapshot."""
+    ack_s: Range = (0.003, 0.007)
+    """From a snapshot until the coordinator knows of it."""
+    ack_unaligned_s: Range = (0.008, 0.020)
+    """The same where channel state has to be written."""
+    upload_rate_bytes_per_s: float = 1e9
+    """Of state from a task to the checkpoint storage."""
+    download_rate_bytes_per_s: float = 1e9
+    """And back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkConditions:
+    """The network between two task managers, on top of the loopback's own costs."""
+
+    latency_s: float = 0.0
+    """Added to the way of each message."""
+    bandwidth_bytes_per_s: float | None = None
+    """Shared by all channels of a pair of task managers, in each direction; None: unlimited."""
+
+
+def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
+    """Return `base` with fields of those names replaced, which then count as given."""
+    return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]

@@ -1,0 +1,104 @@
+"""Which values of the settings make sense: options of Flink, costs, and the network between machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from .config import OPTIONS, CheckpointStorageType, CostModel, LinkConditions, NetworkConfig
+from .quantities import format_duration, format_size
+
+Problem = tuple[str, str]
+"""Where a mistake is, in the words of a scenario file; and what is wrong and would be right."""
+
+_SMALLEST_PAGE = 1024
+_SMALLEST_PAGE_OF_FLINK = 4096
+_LEAST_INTERVAL_S = 0.010
+_DIRECTORY = "file:///data/checkpoints"
+
+
+def option_key(field: str) -> str:
+    """Return where the option of a field is."""
+    return f"flink.{OPTIONS[field].name}"
+
+
+def option_problems(config: NetworkConfig) -> Iterator[Problem]:
+    """Yield what Flink would not accept of its options."""
+    page = config.segment_bytes
+    if page < _SMALLEST_PAGE or page & (page - 1):
+        text = f"is {format_size(page)}; it must be a power of two from {format_size(_SMALLEST_PAGE)}"
+        yield option_key("segment_bytes"), text
+    for field in ("min_segment_bytes", "starting_segment_bytes"):
+        size = getattr(config, field)
+        if not 0 < size <= page:
+            text = f"is {format_size(size)}; it must be from 1 b to the segment size, {format_size(page)}"
+            yield option_key(field), text
+    for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):
+        if getattr(config, field) <= 0:
+            yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
+    yield from _about_checkpoints(config)
+
+
+def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
+    interval = config.checkpoint_interval_s
+    if interval is not None and interval < _LEAST_INTERVAL_S:
+        yield option_key("checkpoint_interval_s"), f"is {time_text(interval)}; Flink wants at least 10 ms"
+    if config.takes_unaligned_checkpoints and config.max_concurrent_checkpoints > 1:
+        text = f"is {config.max_concurrent_checkpoints}; it must be 1 with unaligned checkpoints"
+        yield option_key("max_concurrent_checkpoints"), text
+    if config.stores_checkpoints_in_files and config.checkpoint_dir is None:
+        text = f"is missing, and the storage is filesystem; give one such as {_DIRECTORY!r}"
+        yield option_key("checkpoint_dir"), text
+
+
+def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
+    """Yield what is no mistake and still not what the given options seem to say."""
+    if config.segment_bytes < _SMALLEST_PAGE_OF_FLINK:
+        text = f"works here, but a real Flink wants at least {format_size(_SMALLEST_PAGE_OF_FLINK)}"
+        yield option_key("segment_bytes"), text
+    if config.max_buffers_per_channel == 1:
+        text = "lets no job run, here as in Flink: the one buffer of a channel is the one being written"
+        yield option_key("max_buffers_per_channel"), text
+    if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
+        text = f"is switched off, as in Flink: the mode is {config.checkpoint_mode}"
+        yield option_key("unaligned_enabled"), text
+    if config.checkpoint_dir is not None and config.checkpoint_storage is CheckpointStorageType.JOBMANAGER:
+        yield (
+            option_key("checkpoint_dir"),
+            "is not used: the storage is jobmanager, which keeps nothing in files",
+        )
+
+
+def cost_problems(costs: CostModel) -> Iterator[Problem]:
+    """Yield costs below 0 and ranges that fall."""
+    for field in costs.__dataclass_fields__:
+        value = getattr(costs, field)
+        low, high = value if isinstance(value, tuple) else (value, value)
+        key = f"costs.{field.removesuffix('_bytes_per_s').removesuffix('_s')}"
+        if not 0 <= low <= high < math.inf:
+            yield key, f"is {value}; it must be 0 or more, and a range must not fall"
+    for name in ("wire_rate", "upload_rate", "download_rate"):
+        if getattr(costs, f"{name}_bytes_per_s") == 0:
+            yield f"costs.{name}", "is 0; it must be more"
+
+
+def link_problems(link: LinkConditions) -> Iterator[Problem]:
+    """Yield a latency or a bandwidth that no network has."""
+    latency, bandwidth = link.latency_s, link.bandwidth_bytes_per_s
+    if not 0 <= latency < math.inf:
+        yield "link.latency", f"is {time_text(latency)}; it must be 0 or more"
+    if bandwidth is not None and bandwidth <= 0:
+        yield "link.bandwidth", f"is {bandwidth} B/s; it must be more than 0"
+
+
+def time_text(seconds: float) -> str:
+    """Return seconds as text, infinite ones too."""
+    return format_duration(seconds) if math.isfinite(seconds) else str(seconds)
+
+
+def did_you_mean(wrong: object, known: Iterable[str]) -> str:
+    """Return what was meant, or all that is known: the end of a message about a name that nobody knows."""
+    choices = list(known)
+    close = get_close_matches(str(wrong), choices, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(choices)}"

@@ -1,0 +1,122 @@
+"""How a field of a settings class is tied to an option of Flink: its name, its syntax, its versions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from .quantities import QuantityError, format_duration, format_size, parse_flink_duration, parse_flink_size
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The syntax of an option's values."""
+
+    parse: Callable[[object], object]
+    """Reads a value as TOML gives it; raises QuantityError."""
+    render: Callable[[Any], object]
+    """Writes a value so that `parse` reads it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of Flink."""
+
+    name: str
+    """As Flink spells it."""
+    kind: Kind
+    former: tuple[str, ...] = ()
+    """Names it had in older versions; they are read too."""
+    only_1x: bool = False
+    """Whether Flink 2 has a constant in its place."""
+    inert: bool = False
+    """Whether it changes nothing in the emulator."""
+
+
+def option(
+    name: str,
+    kind: Kind,
+    default: Any,
+    *,
+    former: tuple[str, ...] = (),
+    only_1x: bool = False,
+    inert: bool = False,
+) -> Any:
+    """Declare a dataclass field for an option (of type Any, so that the field's own type holds)."""
+    described = Option(name, kind, former, only_1x, inert)
+    return dataclasses.field(default=default, metadata={"option": described})
+
+
+def options_of(settings: type[Any]) -> Mapping[str, Option]:
+    """Return the option of each field that `option` declared."""
+    return {
+        field.name: field.metadata["option"]
+        for field in dataclasses.fields(settings)
+        if "option" in field.metadata
+    }
+
+
+def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType({})) -> Kind:
+    """Values that are names of an enumeration, or other names of these; case does not matter, as in Flink."""
+    by_name = {member.lower(): member for member in members}
+    by_name |= {alias: by_name[name] for alias, name in aliases.items()}
+
+    def parse(value: object) -> object:
+        member = by_name.get(str(value).strip().lower())
+        if member is None:
+            raise QuantityError(f"{value!r} is not one of its values", " or ".join(members))
+        return member
+
+    return Kind(parse, str)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise QuantityError(f"{value!r} is no text", "text in quotes that is not empty")
+    return value
+
+
+def _boolean(value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise QuantityError(f"{value!r} is neither true nor false", "true or false")
+    return text == "true"
+
+
+def _whole_from(least: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        text = str(value).strip()
+        if isinstance(value, bool) or not text.removeprefix("-").isdigit():
+            raise QuantityError(f"{value!r} is not a whole number", f"a whole number from {least}")
+        if int(text) < least:
+            raise QuantityError(f"{value!r} is too small", f"a whole number from {least}")
+        return int(text)
+
+    return parse
+
+
+def _fraction(value: object) -> float:
+    try:
+        number = -1.0 if isinstance(value, bool) else float(str(value))
+    except ValueError:
+        number = -1.0
+    if not 0 < number < 1:
+        raise QuantityError(f"{value!r} is not a fraction", "a number between 0 and 1, such as 0.1")
+    return number
+
+
+def _as_is(value: object) -> object:
+    return value
+
+
+TEXT = Kind(_text, _as_is)
+BOOLEAN = Kind(_boolean, _as_is)
+WHOLE = Kind(_whole_from(0), _as_is)
+COUNT = Kind(_whole_from(1), _as_is)
+FRACTION = Kind(_fraction, _as_is)
+DURATION = Kind(parse_flink_duration, format_duration)
+SIZE = Kind(parse_flink_size, format_size)

@@ -1,0 +1,244 @@
+"""Scenarios: a job, the settings it runs under, and what is measured of it.
+
+Everything is a value; `scenario_rules` says which values make sense. Seconds count from the opening of
+the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ..exchange.selectors import KeyHash
+from ..faults.fault import Fault
+from ..tasks.operators import OperatorFactory
+from ..tasks.source import GeneratedSource, Source
+from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig
+
+SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
+"""How the records of an edge are dealt out to the consumers."""
+
+SERVICE_MODES = ("throttle", "exact")
+"""How service time is spent: in sleeps of at least a millisecond, as a task would, or record by record."""
+
+FROM_SOURCE = 0
+"""Parallelism of a vertex whose path has yet to be opened."""
+
+Step = tuple[float, float]
+"""From a time on, in seconds, a record costs this many seconds."""
+
+
+class ScenarioError(ValueError):
+    """A scenario makes no sense, or is more than this version can run.
+
+    `problems` has one line for each mistake: where it is, what is wrong, and what would be right.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorSpec:
+    """Generated records: `record_bytes` after the length header, beginning with a random 64-bit key."""
+
+    record_bytes: int
+    rates: tuple[float, ...] = (0.0,)
+    """Records per second of each subtask, cyclic; 0: as fast as possible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSpec:
+    """Rows of files that Spark reads; whoever runs the scenario opens them and puts in a `SourceObject`."""
+
+    path: str
+    key: tuple[str, ...] = ()
+    """Columns that hash exchanges use."""
+    repeat: bool = False
+    """Whether a subtask begins again at the end of its rows."""
+    rates: tuple[float, ...] = (0.0,)
+    """Records per second of each subtask, cyclic; 0: as fast as possible."""
+    format: str | None = None
+    """Which of "parquet", "csv" or "json", where the name of the file does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceObject:
+    """A source that exists already: one of the user's, or an opened path."""
+
+    source: Source
+    rates: tuple[float, ...] = (0.0,)
+    """Records per second of each subtask, cyclic; 0: as fast as possible."""
+    spec: PathSpec | None = None
+    """The path that was opened."""
+
+
+SourceSpec = GeneratorSpec | PathSpec | SourceObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertex:
+    """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
+
+    name: str
+    parallelism: int = 1
+    """`FROM_SOURCE` stands for as many as a path has partitions, until it has been opened."""
+    task_manager: str | None = None
+    """The process it runs in; None: one of its own."""
+    source: SourceSpec | None = None
+    service: tuple[Step, ...] = ()
+    """Cost of a record over time, the first one from 0 on; empty: nothing."""
+    service_skew: tuple[float, ...] = (1.0,)
+    """Factor of the cost of each subtask, cyclic."""
+    service_mode: str = "throttle"
+    operator: OperatorFactory | None = None
+    """What it does with records; None: it hands them on as they are."""
+
+    @property
+    def manager(self) -> str:
+        """The task manager it runs in."""
+        return self.name if self.task_manager is None else self.task_manager
+
+    @property
+    def exact_service(self) -> bool:
+        """Whether each record is charged by itself."""
+        return self.service_mode == "exact"
+
+    def rate(self, subtask: int) -> float:
+        """Records per second that a source's subtask emits; 0: as fast as possible."""
+        if self.source is None or not self.source.rates:
+            return 0.0
+        return self.source.rates[subtask % len(self.source.rates)]
+
+    def service_steps(self, subtask: int) -> tuple[Step, ...]:
+        """The (time, cost) steps of a subtask, with its factor; at least one."""
+        factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
+        return tuple((at, cost * factor) for at, cost in self.service) or ((0.0, 0.0),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """An exchange: the records of one vertex go to the subtasks of another."""
+
+    source: str
+    target: str
+    ship: str = "rebalance"
+    key_hash: KeyHash | None = None
+    """Java's hashCode of each record's key, for ``hash``; None: the key that the source gave the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A job and the conditions it runs under.
+
+    A vertex's place in `vertices` is its number in every result, so sources come first by custom.
+    """
+
+    name: str
+    duration_s: float
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...] = ()
+    warmup_s: float = 0.0
+    seed: int = 1
+    preset: str = DEFAULT_PRESET
+    phases: tuple[tuple[float, float], ...] = ()
+    """Windows that `steady` summarises, (from, to) in seconds; empty: from warmup to the end."""
+    config: NetworkConfig = field(default_factory=NetworkConfig)
+    costs: CostModel = field(default_factory=CostModel)
+    link: LinkConditions = field(default_factory=LinkConditions)
+    manual_checkpoints_s: tuple[float, ...] = ()
+    """When a user asks for a checkpoint, besides those of the interval."""
+    faults: tuple[Fault, ...] = ()
+    """What goes wrong; a fault's place is its number."""
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Whether there is a checkpoint at all, by the interval or by a user."""
+        return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
+
+    @property
+    def restart_limit(self) -> int | None:
+        """How often the job restarts after a failure before it fails for good; None: always."""
+        return self.config.restart_limit(self.takes_checkpoints)
+
+    @property
+    def windows(self) -> tuple[tuple[float, float], ...]:
+        """The phases, or the one from warmup to the end."""
+        return self.phases or ((self.warmup_s, self.duration_s),)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Vertex]:
+        return {vertex.name: vertex for vertex in self.vertices}
+
+    def vertex(self, name: str) -> Vertex:
+        """Return the vertex of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self._by_name[name]
+
+    def inputs(self, vertex: Vertex) -> tuple[Edge, ...]:
+        """The edges into a vertex, in the scenario's order."""
+        return tuple(edge for edge in self.edges if edge.target == vertex.name)
+
+    def outputs(self, vertex: Vertex) -> tuple[Edge, ...]:
+        """The edges out of a vertex, in the scenario's order."""
+        return tuple(edge for edge in self.edges if edge.source == vertex.name)
+
+    def topological_order(self) -> tuple[Vertex, ...]:
+        """The vertices, each after all it reads from, else in their order; those of a cycle are left out."""
+        placed: list[Vertex] = []
+        names: set[str] = set()
+        while True:
+            ready = [
+                vertex
+                for vertex in self.vertices
+                if vertex.name not in names and all(edge.source in names for edge in self.inputs(vertex))
+            ]
+            if not ready:
+                return tuple(placed)
+            placed.append(ready[0])
+            names.add(ready[0].name)
+
+    def source_of(self, vertex: Vertex) -> Source:
+        """Return what a source vertex reads.
+
+        Raises:
+            ScenarioError: it is no source, or its path has not been opened.
+        """
+        spec = vertex.source
+        if isinstance(spec, SourceObject):
+            return spec.source
+        if isinstance(spec, GeneratorSpec):
+            return GeneratedSource(spec.record_bytes, self._source_seed(vertex))
+        what = "is no source" if spec is None else f"reads {spec.path!r}, which has not been opened"
+        raise ScenarioError([f"vertex {vertex.name!r} {what}; use integration.open_sources(scenario)"])
+
+    def key_hash(self, edge: Edge) -> KeyHash:
+        """Return the hash of a record's key that an edge uses: its own, or that of the sources before it.
+
+        Raises:
+            ScenarioError: a path has not been opened.
+        """
+        if edge.key_hash is not None:
+            return edge.key_hash
+        before = self.vertices_before(edge.source)
+        return self.source_of(next(vertex for vertex in before if vertex.source is not None)).key_hash
+
+    def vertices_before(self, name: str) -> tuple[Vertex, ...]:
+        """The vertices whose records reach a vertex, and that vertex; in topological order."""
+        reached = {name}
+        for vertex in reversed(self.topological_order()):
+            if vertex.name in reached:
+                reached.update(edge.source for edge in self.inputs(vertex))
+        return tuple(vertex for vertex in self.topological_order() if vertex.name in reached)
+
+    def _source_seed(self, vertex: Vertex) -> int:
+        """A seed of the vertex's own, from the scenario's."""
+        mixed = np.random.SeedSequence([self.seed, self.vertices.index(vertex)])
+        return int(mixed.generate_state(1, np.uint64)[0])

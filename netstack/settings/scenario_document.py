@@ -1,0 +1,138 @@
+"""A scenario as a document: what a scenario file would say, in types that JSON has."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ..faults.document import fault_document
+from .config import OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig
+from .quantities import format_duration, format_rate
+from .scenario import (
+    FROM_SOURCE,
+    Edge,
+    GeneratorSpec,
+    PathSpec,
+    Scenario,
+    SourceObject,
+    SourceSpec,
+    Vertex,
+)
+
+Document = dict[str, Any]
+
+
+def scenario_document(scenario: Scenario) -> Document:
+    """Return a scenario as a document that loads back to an equal one.
+
+    Options stand where they were given or differ from the preset; costs are all there, so that the document
+    means the same when defaults change. Functions and source objects of the Python API are named only, and
+    a document that has them does not load.
+    """
+    document: Document = {
+        "name": scenario.name,
+        "duration": format_duration(scenario.duration_s),
+        "warmup": format_duration(scenario.warmup_s),
+        "seed": scenario.seed,
+        "preset": scenario.preset,
+    }
+    if scenario.phases:
+        document["phases"] = [[format_duration(at) for at in window] for window in scenario.phases]
+    if scenario.manual_checkpoints_s:
+        document["checkpoints_at"] = [format_duration(at) for at in scenario.manual_checkpoints_s]
+    document["flink"] = _options(scenario.config, PRESETS[scenario.preset])
+    document["costs"] = _costs(scenario.costs)
+    document["link"] = _link(scenario.link)
+    document["vertices"] = [_vertex(vertex) for vertex in scenario.vertices]
+    document["edges"] = [_edge(edge) for edge in scenario.edges]
+    if scenario.faults:
+        document["faults"] = [fault_document(fault) for fault in scenario.faults]
+    return document
+
+
+def cost_key(field: str) -> str:
+    """Return the key of a field of `CostModel` or `LinkConditions` in a document: it has no unit."""
+    return field.removesuffix("_bytes_per_s").removesuffix("_s")
+
+
+def _options(config: NetworkConfig, preset: NetworkConfig) -> Document:
+    found = {}
+    for field, option in OPTIONS.items():
+        value = getattr(config, field)
+        if value is not None and (field in config.given or value != getattr(preset, field)):
+            found[option.name] = option.kind.render(value)
+    return found
+
+
+def _costs(costs: CostModel) -> Document:
+    return {cost_key(field.name): _cost(field.name, getattr(costs, field.name)) for field in fields(costs)}
+
+
+def _cost(field: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_cost(field, one) for one in value]
+    if field.endswith("_bytes_per_s"):
+        return format_rate(value)
+    return format_duration(value) if field.endswith("_s") else value
+
+
+def _link(link: LinkConditions) -> Document:
+    document = {"latency": format_duration(link.latency_s)}
+    if link.bandwidth_bytes_per_s is not None:
+        document["bandwidth"] = format_rate(link.bandwidth_bytes_per_s)
+    return document
+
+
+def _vertex(vertex: Vertex) -> Document:
+    document: Document = {"name": vertex.name}
+    if vertex.parallelism != FROM_SOURCE:
+        document["parallelism"] = vertex.parallelism
+    if vertex.task_manager is not None:
+        document["task_manager"] = vertex.task_manager
+    if vertex.source is not None:
+        document["source"] = _source(vertex.source)
+    if vertex.service:
+        document["service"] = _service(vertex.service)
+    if vertex.service_skew != (1.0,):
+        document["service_skew"] = [_number(factor) for factor in vertex.service_skew]
+    if vertex.service_mode != "throttle":
+        document["service_mode"] = vertex.service_mode
+    if vertex.operator is not None:
+        document["operator"] = getattr(vertex.operator, "__qualname__", type(vertex.operator).__name__)
+    return document
+
+
+def _source(source: SourceSpec) -> Document:
+    rate = [_number(rate) for rate in source.rates]
+    if isinstance(source, GeneratorSpec):
+        return {"record_bytes": source.record_bytes, "rate": rate}
+    spec = source.spec if isinstance(source, SourceObject) else source
+    if spec is None:
+        return {"object": type(getattr(source, "source", source)).__name__, "rate": rate}
+    return _path(spec) | {"rate": rate}
+
+
+def _path(spec: PathSpec) -> Document:
+    document: Document = {"path": spec.path, "repeat": spec.repeat}
+    if spec.key:
+        document["key"] = list(spec.key) if len(spec.key) > 1 else spec.key[0]
+    if spec.format is not None:
+        document["format"] = spec.format
+    return document
+
+
+def _service(steps: tuple[tuple[float, float], ...]) -> Any:
+    if len(steps) == 1 and steps[0][0] == 0:
+        return format_duration(steps[0][1])
+    return [{"at": format_duration(at), "cost": format_duration(cost)} for at, cost in steps]
+
+
+def _edge(edge: Edge) -> Document:
+    document: Document = {"from": edge.source, "to": edge.target, "ship": edge.ship}
+    if edge.key_hash is not None:
+        document["key_hash"] = getattr(edge.key_hash, "__qualname__", type(edge.key_hash).__name__)
+    return document
+
+
+def _number(value: float) -> float:
+    return int(value) if value == int(value) else value

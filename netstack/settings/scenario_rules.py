@@ -1,0 +1,224 @@
+"""What makes a scenario sensible: each rule is a pure function that names the mistakes it finds.
+
+A mistake is a pair: where it is, in the words of a scenario file; and what is wrong and would be right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+from buffers import DEFAULT_MAX_RECORD_BYTES
+
+from ..faults.rules import fault_problems
+from ..tasks.source import KEY_BYTES
+from .config import OPTIONS, PRESETS
+from .config_rules import (
+    Problem,
+    cost_problems,
+    did_you_mean,
+    link_problems,
+    option_key,
+    option_problems,
+    setting_notices,
+    time_text,
+)
+from .scenario import (
+    FROM_SOURCE,
+    SERVICE_MODES,
+    SHIPS,
+    Edge,
+    GeneratorSpec,
+    PathSpec,
+    Scenario,
+    ScenarioError,
+    SourceObject,
+    Vertex,
+)
+
+MAX_PARALLELISM = 32768
+"""Flink's upper bound (KeyGroupRangeAssignment)."""
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Refuse a scenario that makes no sense.
+
+    Raises:
+        ScenarioError: with a line for each mistake.
+    """
+    found = [f"{key}: {message}" for key, message in scenario_problems(scenario)]
+    if found:
+        raise ScenarioError(found)
+
+
+def scenario_problems(scenario: Scenario) -> list[Problem]:
+    """Return the mistakes of a scenario, in the order of a scenario file."""
+    rules: tuple[Callable[[Scenario], Iterable[Problem]], ...] = (
+        _about_time,
+        lambda scenario: option_problems(scenario.config),
+        lambda scenario: cost_problems(scenario.costs),
+        lambda scenario: link_problems(scenario.link),
+        _about_vertices,
+        _about_edges,
+        _about_cycles,
+        _about_keys,
+        _about_faults,
+    )
+    return [problem for rule in rules for problem in rule(scenario)]
+
+
+def option_notices(scenario: Scenario) -> list[Problem]:
+    """Return what a user should know of options that were given, though they are no mistakes."""
+    found = []
+    for field in sorted(scenario.config.given):
+        option = OPTIONS[field]
+        if option.only_1x and not scenario.preset.startswith("flink-1"):
+            found.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
+        elif option.inert:
+            found.append((option_key(field), "is accepted, but changes nothing in the emulator"))
+    return found + list(setting_notices(scenario.config))
+
+
+def vertex_key(name: str, field: str = "") -> str:
+    """Return where a vertex, or a field of one, is."""
+    return f"vertices.{name}.{field}".removesuffix(".")
+
+
+def edge_key(edge: Edge, field: str = "") -> str:
+    """Return where an edge, or a field of one, is."""
+    return f"edges.{edge.source}->{edge.target}.{field}".removesuffix(".")
+
+
+def _about_time(scenario: Scenario) -> Iterator[Problem]:
+    duration = scenario.duration_s
+    if not scenario.name:
+        yield "name", "is empty; give the scenario a name"
+    if not 0 < duration < math.inf:
+        yield "duration", f"is {time_text(duration)}; it must be more than 0 s"
+        return
+    if not 0 <= scenario.warmup_s < duration:
+        text = f"is {time_text(scenario.warmup_s)}; it must be less than the duration, {time_text(duration)}"
+        yield "warmup", text
+    if scenario.seed < 0:
+        yield "seed", f"is {scenario.seed}; it must be 0 or more"
+    if scenario.preset not in PRESETS:
+        yield "preset", f"{scenario.preset!r} is unknown; {did_you_mean(scenario.preset, PRESETS)}"
+    for number, (start, end) in enumerate(scenario.phases):
+        if not 0 <= start < end <= duration:
+            window = f"{time_text(start)} to {time_text(end)}"
+            yield (
+                f"phases[{number}]",
+                f"is {window}; it must lie within 0 s and {time_text(duration)}, forwards",
+            )
+
+
+def _about_vertices(scenario: Scenario) -> Iterator[Problem]:
+    if not scenario.vertices:
+        yield "vertices", "there are none; a job has at least a source"
+    for name, count in Counter(vertex.name for vertex in scenario.vertices).items():
+        if count > 1:
+            yield vertex_key(name), f"there are {count} vertices of this name; names must differ"
+    for vertex in scenario.vertices:
+        for field, message in _about_vertex(vertex, bool(scenario.inputs(vertex))):
+            yield vertex_key(vertex.name, field), message
+
+
+def _about_vertex(vertex: Vertex, has_input: bool) -> Iterator[Problem]:
+    if not vertex.name:
+        yield "name", "is empty; give the vertex a name"
+    least = FROM_SOURCE if isinstance(vertex.source, PathSpec) else 1
+    if not least <= vertex.parallelism <= MAX_PARALLELISM:
+        yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM}"
+    if vertex.source is None and not has_input:
+        yield "source", "is missing, and no edge leads to this vertex; give it a source or an edge"
+    if vertex.source is not None:
+        if has_input:
+            yield "source", "is given, but an edge leads to this vertex; drop one of the two"
+        if vertex.service or vertex.operator is not None:
+            yield "service", "a source does no work on records; pace it with its rate"
+        yield from _about_source(vertex.source)
+    yield from _about_service(vertex)
+
+
+def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[Problem]:
+    if any(not 0 <= rate < math.inf for rate in source.rates):
+        yield "source.rate", f"is {list(source.rates)}; a rate is 0 (as fast as possible) or more"
+    if not source.rates:
+        yield "source.rate", "is empty; leave it out, or give one rate for each subtask"
+    if isinstance(source, GeneratorSpec) and not KEY_BYTES <= source.record_bytes <= DEFAULT_MAX_RECORD_BYTES:
+        text = f"is {source.record_bytes}; it must be {KEY_BYTES} (the key) to {DEFAULT_MAX_RECORD_BYTES}"
+        yield "source.record_bytes", text
+    if isinstance(source, PathSpec) and not source.path:
+        yield "source.path", "is empty; name a file or a folder"
+
+
+def _about_service(vertex: Vertex) -> Iterator[Problem]:
+    times = [at for at, _ in vertex.service]
+    if any(not 0 <= cost < math.inf for _, cost in vertex.service):
+        yield "service", "has a cost below 0; a cost is 0 or more"
+    if times and (times[0] != 0 or any(later <= at for at, later in pairwise(times))):
+        shown = ", ".join(time_text(at) for at in times)
+        yield "service", f"has steps at {shown}; the first is at 0 s, and each later than the one before"
+    if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
+        yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
+    if vertex.service_mode not in SERVICE_MODES:
+        text = f"{vertex.service_mode!r} is unknown; {did_you_mean(vertex.service_mode, SERVICE_MODES)}"
+        yield "service_mode", text
+
+
+def _about_edges(scenario: Scenario) -> Iterator[Problem]:
+    names = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
+    for edge in scenario.edges:
+        for field, name in (("from", edge.source), ("to", edge.target)):
+            if name not in names:
+                yield edge_key(edge, field), f"no vertex is named {name!r}; {did_you_mean(name, names)}"
+        if edge.ship not in SHIPS:
+            yield edge_key(edge, "ship"), f"{edge.ship!r} is unknown; {did_you_mean(edge.ship, SHIPS)}"
+        producers, consumers = names.get(edge.source, 0), names.get(edge.target, 0)
+        if edge.ship == "forward" and producers != consumers and producers and consumers:
+            text = f"forward needs the same parallelism at both ends, not {producers} and {consumers}"
+            yield edge_key(edge, "ship"), f"{text}; make them equal, or use rescale or rebalance"
+
+
+def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
+    names = {vertex.name for vertex in scenario.vertices}
+    if len(names) < len(scenario.vertices) or any(edge.source not in names for edge in scenario.edges):
+        return
+    stuck = names - {vertex.name for vertex in scenario.topological_order()}
+    while leaves := stuck - {edge.source for edge in scenario.edges if edge.target in stuck}:
+        stuck -= leaves
+    if stuck:
+        through = ", ".join(vertex.name for vertex in scenario.vertices if vertex.name in stuck)
+        yield "edges", f"there is a cycle through {through}; records must flow one way, so drop an edge"
+
+
+def _about_keys(scenario: Scenario) -> Iterator[Problem]:
+    """Hash exchanges need a key that every record before them has, in one encoding."""
+    if any(True for rule in (_about_edges, _about_cycles) for _ in rule(scenario)):
+        return
+    for edge in scenario.edges:
+        if edge.ship == "hash" and edge.key_hash is None:
+            for message in _about_key(scenario, edge):
+                yield edge_key(edge, "ship"), message
+
+
+def _about_faults(scenario: Scenario) -> Iterator[Problem]:
+    """What faults name is looked up once vertices and edges are all right."""
+    if any(True for rule in (_about_vertices, _about_edges, _about_cycles) for _ in rule(scenario)):
+        return iter(())
+    return fault_problems(scenario)
+
+
+def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
+    before = list(scenario.vertices_before(edge.source))
+    sources = [vertex.source for vertex in before if vertex.source is not None]
+    for source in sources:
+        spec = source.spec if isinstance(source, SourceObject) else source
+        if isinstance(spec, PathSpec) and not spec.key:
+            yield f"hash needs a key, and the source of {spec.path!r} names none; give that source a key"
+    if len({type(source) for source in sources}) > 1:
+        yield "hash needs one kind of key, and sources of several kinds lead here; give each its own edge"
+    if any(vertex.operator is not None for vertex in before):
+        yield "hash needs a key, and a user's function made the records; give the edge its key_hash"

@@ -1,0 +1,1 @@
+"""The state of operators, and snapshots of it."""

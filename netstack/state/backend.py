@@ -1,0 +1,155 @@
+"""What a state backend is, and how pieces of state become files of a checkpoint.
+
+A snapshot is taken in two parts. The synchronous one, `StateBackend.snapshot`, runs between two records and
+only marks what belongs to it. The asynchronous one, `BackendSnapshot.handles`, turns that into bytes and
+stores them while the task goes on.
+
+The interface has room for backends that do not store everything anew each time. One that is incremental
+writes its files as shared ones, gives handles to files that earlier checkpoints have stored, and learns from
+`checkpoint_completed` which of them it may use again. One with a changelog gives handles to a base and to the
+changes since. (Flink: ``StateBackend``, ``SnapshotStrategy``, ``RunnableFuture<SnapshotResult>``.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from ..checkpoints.storage import CheckpointStorage, DamagedFileError
+from .snapshots import StateHandle, StateKind, StoredFile
+
+NO_CHECKPOINT_ID = -1
+"""The id of a snapshot that is not taken for a checkpoint."""
+
+ReadHandle = Callable[[StateHandle], bytes]
+"""Gives the bytes that a handle points to; a `HandleReader` is one."""
+
+
+class WriteFile(Protocol):
+    """Stores a file of the checkpoint that a snapshot is for."""
+
+    def __call__(self, name: str, data: bytes, /, *, shared: bool = False) -> StoredFile:
+        """Store ``data``; ``name`` is unique within the subtask and checkpoint, or the subtask if shared.
+
+        Raises:
+            StorageError: It could not be stored.
+        """
+        ...
+
+
+class BackendSnapshot(Protocol):
+    """State at one moment, not stored yet."""
+
+    def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        """Store the state, and release it however that ends; the sizes are known from here on.
+
+        State that comes to at most ``inline_up_to`` bytes stands in the handles themselves. The same state
+        gives the same bytes.
+
+        Raises:
+            StorageError: A file could not be stored.
+            StateError: A value is of a type that cannot be stored.
+        """
+        ...
+
+    def release(self) -> None:
+        """Give up what is kept for the snapshot; a second call does nothing."""
+        ...
+
+
+class StateBackend(Protocol):
+    """Keeps state and takes snapshots of it."""
+
+    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> BackendSnapshot:
+        """Mark the state as it is now for a checkpoint; takes time that does not depend on its size."""
+        ...
+
+    def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
+        """Add the state behind those of the handles that are for this backend.
+
+        Raises:
+            StorageError: A file could not be read.
+            StateError: The bytes are not those of such state.
+        """
+        ...
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """The files of this checkpoint may be used by later ones."""
+        ...
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The files of this checkpoint are gone, or will be."""
+        ...
+
+
+class StatePiece(NamedTuple):
+    """Bytes of state that get a handle of their own; the fields are those of `StateHandle`."""
+
+    kind: StateKind
+    data: bytes
+    name: str = ""
+    key_groups: tuple[int, int] | None = None
+
+
+def store_pieces(
+    pieces: Sequence[StatePiece], name: str, write: WriteFile, inline_up_to: int
+) -> list[StateHandle]:
+    """Return handles to the pieces, one after the other in one file, or in the handles if that is enough.
+
+    The limit is for all pieces together, as it is for a stream of Flink's ``FsCheckpointStreamFactory``.
+    Nothing is written for no pieces.
+
+    Raises:
+        StorageError: The file could not be stored.
+    """
+    if sum(len(piece.data) for piece in pieces) <= inline_up_to:
+        return [_handle(piece, None, 0) for piece in pieces]
+    file = write(name, b"".join(piece.data for piece in pieces))
+    handles, offset = [], 0
+    for piece in pieces:
+        handles.append(_handle(piece, file, offset))
+        offset += len(piece.data)
+    return handles
+
+
+def _handle(piece: StatePiece, file: StoredFile | None, offset: int) -> StateHandle:
+    return StateHandle(
+        kind=piece.kind,
+        name=piece.name,
+        size=len(piece.data),
+        inline=piece.data if file is None else None,
+        file=file,
+        offset=offset,
+        key_groups=piece.key_groups,
+    )
+
+
+class HandleReader:
+    """Reads what handles point to; of several handles to one file in a row, the file is read once."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self._storage = storage
+        self._file: StoredFile | None = None
+        self._data = b""
+
+    def __call__(self, handle: StateHandle) -> bytes:
+        """Return the bytes of a handle.
+
+        Raises:
+            MissingFileError: Its file is not there.
+            DamagedFileError: Its file is damaged, or the handle has not as many bytes as it says.
+            StorageError: Its file could not be read.
+        """
+        if handle.file is None:
+            data = handle.inline or b""
+        else:
+            if handle.file != self._file:
+                self._data = self._storage.read(handle.file)
+                self._file = handle.file
+            data = self._data[handle.offset : handle.offset + handle.size]
+        if len(data) != handle.size:
+            where = handle.file.path if handle.file else "the metadata"
+            raise DamagedFileError(
+                f"{where} has no {handle.size} bytes of {handle.kind} state {handle.name!r}"
+            )
+        return data

@@ -1,0 +1,129 @@
+"""A map whose snapshots cost nothing when they are taken.
+
+Each open snapshot keeps what has been overwritten since it was taken, and nothing else. A write saves the old
+entry in the newest snapshot, once; an older one finds it there::
+
+    snapshot 1    saved: a -> 1            a, as it was when snapshot 1 was taken: 1
+    snapshot 2    saved: b -> 2            b, at snapshot 1: not in its own, so that of snapshot 2
+    live          a -> 7, b -> 8, c -> 9   c, at both: the live one
+
+A value that could be changed in place is copied when it is first asked for after a snapshot, so that the
+snapshot keeps the original. That is the rule of Flink's ``CopyOnWriteStateMap``, which counts versions to the
+same end. As there, whoever holds a value from before a snapshot must not change it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from .values import CONTAINERS, copy_value
+
+
+class Ordered(Protocol):
+    """A key that can be hashed and sorted."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+
+K = TypeVar("K", bound=Ordered)
+V = TypeVar("V")
+
+_ABSENT: Any = object()
+
+
+class CopyOnWriteMap(Generic[K, V]):
+    """Entries by key, and any number of open snapshots of them. None cannot be a value."""
+
+    __slots__ = ("_entries", "_open", "_saved")
+
+    def __init__(self) -> None:
+        self._entries: dict[K, V] = {}
+        self._open: list[MapSnapshot[K, V]] = []
+        self._saved: dict[K, V] | None = None  # that of the newest open snapshot
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys, ascending; the map may be changed meanwhile."""
+        return iter(sorted(self._entries))
+
+    def get(self, key: K) -> V | None:
+        """Return the value, which the caller may change in place until the next snapshot, or None."""
+        value = self._entries.get(key)
+        saved = self._saved
+        if saved is not None and isinstance(value, CONTAINERS) and key not in saved:
+            saved[key] = value
+            value = self._entries[key] = copy_value(value)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a key."""
+        saved = self._saved
+        if saved is not None and key not in saved:
+            saved[key] = self._entries.get(key, _ABSENT)
+        self._entries[key] = value
+
+    def remove(self, key: K) -> None:
+        """Forget a key, if it is there."""
+        value = self._entries.pop(key, _ABSENT)
+        if value is not _ABSENT and self._saved is not None:
+            self._saved.setdefault(key, value)
+
+    def snapshot(self) -> MapSnapshot[K, V]:
+        """Return the entries as they are now, in constant time."""
+        snapshot = MapSnapshot(self)
+        self._open.append(snapshot)
+        self._saved = snapshot.saved
+        return snapshot
+
+    @property
+    def open_snapshots(self) -> int:
+        """Number of snapshots that have not been released."""
+        return len(self._open)
+
+    def _entries_of(self, snapshot: MapSnapshot[K, V]) -> Mapping[K, V]:
+        entries = dict(self._entries)
+        for newer in reversed(self._open[self._open.index(snapshot) :]):
+            entries.update(newer.saved)
+        return entries
+
+    def _release(self, snapshot: MapSnapshot[K, V]) -> None:
+        place = self._open.index(snapshot)
+        del self._open[place]
+        if place:  # the one before has relied on what this one saved
+            before = self._open[place - 1].saved
+            for key, value in snapshot.saved.items():
+                before.setdefault(key, value)
+        self._saved = self._open[-1].saved if self._open else None
+
+
+class MapSnapshot(Generic[K, V]):
+    """The entries of a map at one moment; it holds memory until it is released."""
+
+    __slots__ = ("_map", "saved")
+
+    def __init__(self, owner: CopyOnWriteMap[K, V]) -> None:
+        self._map: CopyOnWriteMap[K, V] | None = owner
+        self.saved: dict[K, V] = {}
+        """What was overwritten since; read by the map only."""
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return the entries as they were, ascending by key; the values must not be changed.
+
+        Raises:
+            RuntimeError: The snapshot has been released.
+        """
+        if self._map is None:
+            raise RuntimeError("a snapshot that has been released is read")
+        entries = self._map._entries_of(self)
+        return [(key, entries[key]) for key in sorted(entries) if entries[key] is not _ABSENT]
+
+    def release(self) -> None:
+        """Let go of what was kept; a second call does nothing."""
+        if self._map is not None:
+            owner, self._map = self._map, None
+            owner._release(self)
+            self.saved = {}

@@ -1,0 +1,72 @@
+"""Keyed state as bytes: one table for each state, its entries in the order of their keys.
+
+A table is a msgpack array ``[layout, kind, [key, value, key, value, ...]]``. A key is a byte string: two
+bytes of key group, big-endian, and the key as `state_values` encodes it. The same state has the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from .backend import StatePiece, WriteFile, store_pieces
+from .copy_on_write import MapSnapshot
+from .snapshots import StateHandle, StateKind
+from .values import StateError, decode_value, encode_value
+
+LAYOUT = 1
+"""Number of the layout of a table; another one is refused."""
+
+FILE_NAME = "keyed"
+
+
+class KeyedSnapshot:
+    """All keyed states of a subtask at one moment; a `BackendSnapshot`."""
+
+    def __init__(self, key_groups: range, tables: Mapping[str, tuple[str, MapSnapshot[bytes, Any]]]) -> None:
+        self._key_groups = (key_groups.start, key_groups.stop - 1)
+        self._tables = tables
+
+    def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        """Store the states that have entries, one handle for each, and release them."""
+        try:
+            return store_pieces(list(self._pieces()), FILE_NAME, write, inline_up_to)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give up what is kept for the snapshot."""
+        for _, table in self._tables.values():
+            table.release()
+
+    def _pieces(self) -> Iterator[StatePiece]:
+        for name, (kind, table) in sorted(self._tables.items(), key=lambda item: item[0]):
+            entries = table.items()
+            if entries:
+                data = _encode_table(name, kind, entries)
+                yield StatePiece(StateKind.KEYED, data, name, self._key_groups)
+
+
+def _encode_table(name: str, kind: str, entries: list[tuple[bytes, Any]]) -> bytes:
+    flat: list[bytes | msgspec.Raw] = []
+    try:
+        for key, value in entries:
+            flat += key, msgspec.Raw(encode_value(value))
+    except StateError as error:
+        raise StateError(f"state {name!r}: {error}") from error
+    return msgspec.msgpack.encode((LAYOUT, kind, flat))
+
+
+def decode_table(data: bytes) -> tuple[str, list[tuple[bytes, Any]]]:
+    """Return the kind of a state and its entries.
+
+    Raises:
+        StateError: The bytes are not those of a table, or of a layout that is not known.
+    """
+    match decode_value(data):
+        case [layout, str(kind), [*flat]] if layout == LAYOUT and len(flat) % 2 == 0:
+            return kind, list(zip(flat[::2], flat[1::2], strict=True))
+        case _:
+            raise StateError("keyed state is not laid out as it should be")

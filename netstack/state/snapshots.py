@@ -1,0 +1,120 @@
+"""What a checkpoint consists of: for each subtask, handles to the bytes of its state.
+
+A handle points to bytes in a file of the checkpoint storage, or holds them itself if they are few. A file
+may be *shared* with earlier checkpoints; whoever deletes a checkpoint leaves such files to those that
+still use them. The terms are those of Flink's state handles and OperatorSubtaskState.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+SCHEMA = "netstack.checkpoint/1"
+"""Names the layout of the metadata; a reader refuses another."""
+
+
+class StateKind(StrEnum):
+    """Whose state it is."""
+
+    KEYED = "keyed"
+    OPERATOR = "operator"
+    INPUT_CHANNEL = "input channel"
+    OUTPUT_CHANNEL = "output channel"
+
+
+CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
+"""Kinds that only unaligned checkpoints have: data that the barrier has overtaken."""
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the checkpoint storage; `path` is relative to the storage's root, `checksum` is SHA-256."""
+
+    path: str
+    size: int
+    checksum: str
+    shared: bool = False
+
+
+class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one piece of state is: `size` bytes from `offset` on in `file`, or `inline`.
+
+    `key_groups` are the first and the last key group of keyed state. `exchange` and `channel` say which
+    channel the data of a channel belongs to: the number of the gate (or of the output) within the subtask,
+    and that of the channel (or subpartition) within it.
+    """
+
+    kind: StateKind
+    name: str = ""
+    size: int
+    inline: bytes | None = None
+    file: StoredFile | None = None
+    offset: int = 0
+    key_groups: tuple[int, int] | None = None
+    exchange: int = 0
+    channel: int = 0
+
+
+class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one subtask in a checkpoint.
+
+    `data_ended`: its last record had been processed, and what its operator gives at the end was emitted.
+    `finished`: it had ended before the checkpoint and has no state any more.
+    """
+
+    vertex: str
+    subtask: int
+    handles: tuple[StateHandle, ...] = ()
+    data_ended: bool = False
+    finished: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its state."""
+        return sum(handle.size for handle in self.handles)
+
+    @property
+    def persisted_bytes(self) -> int:
+        """Bytes of overtaken data in it."""
+        return sum(handle.size for handle in self.handles if handle.kind in CHANNEL_STATE)
+
+
+class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a completed checkpoint; its bytes are written last and make it complete.
+
+    Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT or
+    AT_LEAST_ONCE_CHECKPOINT. `parallelism` is by vertex.
+    """
+
+    schema: str = SCHEMA
+    checkpoint_id: int
+    job: str
+    checkpoint_type: str
+    triggered_at: float
+    completed_at: float
+    parallelism: dict[str, int]
+    subtasks: tuple[SubtaskSnapshot, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all state."""
+        return sum(snapshot.size for snapshot in self.subtasks)
+
+    @property
+    def duration_s(self) -> float:
+        """Trigger to completion in seconds."""
+        return self.completed_at - self.triggered_at
+
+    @property
+    def files(self) -> dict[str, StoredFile]:
+        """The files it needs, by path."""
+        found = [handle.file for snapshot in self.subtasks for handle in snapshot.handles]
+        return {file.path: file for file in found if file is not None}
+
+    def of(self, vertex: str, subtask: int) -> SubtaskSnapshot | None:
+        """The snapshot of one subtask; None if it is not part of the checkpoint."""
+        for snapshot in self.subtasks:
+            if (snapshot.vertex, snapshot.subtask) == (vertex, subtask):
+                return snapshot
+        return None

@@ -1,0 +1,80 @@
+"""The state of one subtask: keyed and operator state together, with snapshots of both at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..exchange.key_groups import key_group_range
+from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, StateBackend, WriteFile
+from .keyed_state import KeyedStateBackend
+from .operator_state import OperatorStateBackend
+from .snapshots import StateHandle
+
+
+class StateSnapshot:
+    """The state of a subtask at one moment; a `BackendSnapshot` of several backends."""
+
+    def __init__(self, parts: Sequence[BackendSnapshot]) -> None:
+        self._parts = parts
+
+    def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        """Store the state and release it; each backend on its own stores or inlines what it has.
+
+        ``write`` is called with names that are unique within the subtask.
+
+        Raises:
+            StorageError: A file could not be stored; those that were stay, and go with the checkpoint.
+            StateError: A value is of a type that cannot be stored.
+        """
+        try:
+            return [handle for part in self._parts for handle in part.handles(write, inline_up_to)]
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give up what is kept for the snapshot; a second call does nothing."""
+        for part in self._parts:
+            part.release()
+
+
+class SubtaskState:
+    """The state of one of ``parallelism`` subtasks of a vertex (Flink: ``StreamOperatorStateHandler``).
+
+    Raises:
+        ValueError: The numbers do not fit together.
+    """
+
+    def __init__(self, vertex: str, subtask: int, parallelism: int, max_parallelism: int) -> None:
+        self.vertex = vertex
+        self.subtask = subtask
+        groups = key_group_range(max_parallelism, parallelism, subtask)
+        self.keyed = KeyedStateBackend(groups, max_parallelism)
+        self.operator = OperatorStateBackend()
+        self._backends: tuple[StateBackend, ...] = (self.keyed, self.operator)
+
+    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> StateSnapshot:
+        """Mark all state as it is now: the synchronous part, whose time does not depend on the size."""
+        return StateSnapshot([backend.snapshot(checkpoint_id) for backend in self._backends])
+
+    def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
+        """Add state that was stored, before the first record; handles of channel state are left alone.
+
+        Of keyed state only the own key groups are taken, so handles of other subtasks may be among them,
+        also from another parallelism. Operator state is taken as it comes.
+
+        Raises:
+            StorageError: A file could not be read.
+            StateError: The bytes are not those of such state.
+        """
+        for backend in self._backends:
+            backend.restore(handles, read)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """All subtasks have stored their part of this checkpoint."""
+        for backend in self._backends:
+            backend.checkpoint_completed(checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """This checkpoint has been given up."""
+        for backend in self._backends:
+            backend.checkpoint_aborted(checkpoint_id)

@@ -1,0 +1,91 @@
+"""Keys and values of state as bytes and back, and copies of them.
+
+They may be made of None, bool, int (64 bits), float, str, bytes, list, tuple and dict, of exactly these
+types; anything else is refused, so that what is restored equals what was stored. The bytes are msgpack. A
+tuple, and a dict with keys that msgpack knows no scalar for, stand in extensions of their own. A dict keeps
+its order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.msgpack import Decoder, Encoder, Ext
+
+SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+"""Types of values that cannot be changed."""
+
+CONTAINERS = (list, tuple, dict)
+"""Types of values that hold others, and so may change in place."""
+
+_TUPLE, _DICT = 1, 2
+
+
+class StateError(Exception):
+    """State cannot be stored or restored; the message is one line."""
+
+
+def encode_value(value: Any) -> bytes:
+    """Return the bytes of a value; equal values of equal types, in the same order, have the same bytes.
+
+    Raises:
+        StateError: Something in it is of another type than those above, or an int of more than 64 bits.
+    """
+    try:
+        return _ENCODER.encode(value if type(value) in SCALARS else _plain(value))
+    except (OverflowError, UnicodeEncodeError, RecursionError) as error:
+        raise StateError(f"a value cannot be stored: {error}") from error
+
+
+def decode_value(data: bytes) -> Any:
+    """Return the value with these bytes.
+
+    Raises:
+        StateError: They are not those of a value.
+    """
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StateError(f"a stored value cannot be read: {error}") from error
+
+
+def copy_value(value: Any) -> Any:
+    """Return a value that shares nothing that could be changed with this one."""
+    kind = type(value)
+    if kind is list:
+        return [copy_value(each) if type(each) in CONTAINERS else each for each in value]
+    if kind is tuple:
+        return tuple(copy_value(each) if type(each) in CONTAINERS else each for each in value)
+    if kind is dict:
+        return {key: copy_value(each) for key, each in value.items()}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with what msgpack does not have as extensions."""
+    kind = type(value)
+    if kind in SCALARS:
+        return value
+    if kind is list:
+        return [_plain(each) for each in value]
+    if kind is tuple:
+        return Ext(_TUPLE, _ENCODER.encode([_plain(each) for each in value]))
+    if kind is not dict:
+        raise StateError(f"a value of type {kind.__qualname__} cannot be kept in state")
+    if all(type(key) in SCALARS for key in value):
+        return {key: _plain(each) for key, each in value.items()}
+    return Ext(_DICT, _ENCODER.encode([_plain(each) for pair in value.items() for each in pair]))
+
+
+def _from_extension(code: int, data: memoryview) -> Any:
+    values = _DECODER.decode(data)
+    if code == _TUPLE:
+        return tuple(values)
+    if code == _DICT:
+        return dict(zip(values[::2], values[1::2], strict=True))
+    raise msgspec.DecodeError(f"extension {code} is not known")
+
+
+_ENCODER = Encoder()
+_DECODER = Decoder(ext_hook=_from_extension)

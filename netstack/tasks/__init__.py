@@ -1,0 +1,1 @@
+"""Subtasks: what they run, and what that costs."""

@@ -1,0 +1,52 @@
+"""What a subtask is given: its outputs, the coordinator, and what it shares with all others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ..agenda import Agenda
+from ..checkpoints.acknowledgement import Acknowledgement
+from ..checkpoints.storage import CheckpointStorage
+from ..exchange.partition import ResultPartition
+from ..exchange.selectors import ChannelSelector
+from ..randomness import Randomness
+from ..settings.config import CostModel, NetworkConfig
+from ..trace import Trace
+
+if TYPE_CHECKING:
+    from .subtask import Subtask
+
+
+class Coordinator(Protocol):
+    """The part of the checkpoint coordinator that subtasks see."""
+
+    def acknowledge(self, subtask: Subtask, report: Acknowledgement) -> None:
+        """A subtask has taken its snapshot."""
+        ...
+
+    def decline(self, subtask: Subtask, checkpoint_id: int, reason: str) -> None:
+        """A subtask has given a checkpoint up."""
+        ...
+
+    def finished(self, subtask: Subtask) -> None:
+        """A subtask has ended; no acknowledgement will come from it any more."""
+        ...
+
+
+class Output(NamedTuple):
+    """One exchange out of a subtask; without a selector each record goes to all subpartitions."""
+
+    partition: ResultPartition
+    selector: ChannelSelector | None
+
+
+class Environment(NamedTuple):
+    """What every subtask of a job is given."""
+
+    agenda: Agenda
+    costs: CostModel
+    config: NetworkConfig
+    randomness: Randomness
+    coordinator: Coordinator
+    storage: CheckpointStorage
+    trace: Trace | None = None

@@ -1,0 +1,300 @@
+"""Sources: the interface between a job and whatever feeds it, and two that need nothing else.
+
+A job asks a `Source` for one `SourceReader` per subtask and reads blocks of records from it until the input
+ends. Readers are synchronous and never wait: what is slow to prepare is prepared before the job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from buffers import HEADER_BYTES, RecordBlock
+
+from ..exchange.java_hash import hash_binary, hash_longs, hash_utf8
+from ..exchange.selectors import KeyHash
+
+KEY_BYTES = 8
+"""Bytes of the key that begins a generated record: a 64-bit big-endian integer."""
+
+BLOCK_BYTES = 1 << 18
+"""Bytes that a generated source makes at a time, but at least one record."""
+
+BLOCK_RECORDS = 512
+"""Records that a generated source makes at most at a time."""
+
+FILLER = 0x2E
+"""Every byte of a generated record after its key."""
+
+
+class SourceError(Exception):
+    """A source cannot deliver its records; the message is one line that a user can act on."""
+
+
+class SourceReader(Protocol):
+    """The records of one subtask, in order."""
+
+    def read(self, max_records: int) -> RecordBlock | None:
+        """Return the next records: at least one and at most ``max_records`` (>= 1), or None at the end of
+        input.
+
+        The block stays valid, and unchanged, for as long as it is referenced. Once None, always None.
+
+        Raises:
+            SourceError: The records cannot be read.
+        """
+        ...
+
+    def seek(self, position: int) -> None:
+        """Make the next record the one that ``position`` (>= 0) records precede in the whole input.
+
+        Reading on then gives what it would give had that many records been read; a position at or beyond
+        the end of input is its end. A reader without this method works too: see `skip`.
+
+        Raises:
+            ValueError: ``position`` is negative.
+            SourceError: The records cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the reader holds (files, memory); a second call does nothing."""
+        ...
+
+
+class _Readable(Protocol):
+    def read(self, max_records: int) -> RecordBlock | None: ...
+
+
+def skip(reader: SourceReader | _Readable, position: int) -> None:
+    """Make the next record of a reader that nothing was read from the one after ``position`` records.
+
+    A reader that cannot `seek` is read up to there, and what it gives is dropped: the same records come
+    next, but it takes as long as reading them.
+
+    Raises:
+        ValueError: ``position`` is negative.
+        SourceError: The records cannot be read.
+    """
+    seek: Callable[[int], None] | None = getattr(reader, "seek", None)
+    if seek is not None:
+        seek(position)
+        return
+    check_position(position)
+    while position:
+        block = reader.read(min(position, BLOCK_RECORDS))
+        if block is None:
+            return
+        position -= len(block)
+
+
+def check_position(position: int) -> None:
+    """Refuse what is no position in an input.
+
+    Raises:
+        ValueError: It is negative.
+    """
+    if position < 0:
+        raise ValueError(f"position is {position}, but the first record is at 0")
+
+
+class Source(Protocol):
+    """Where the records of a source vertex come from."""
+
+    @property
+    def parallelism_hint(self) -> int | None:
+        """Number of subtasks that fits the source's own partitions; None where any number does."""
+        ...
+
+    def open(self, subtask: int, parallelism: int) -> SourceReader:
+        """Return the reader of subtask ``subtask`` of ``parallelism``; together they read every record once.
+
+        Raises:
+            SourceError: The source cannot be read.
+        """
+        ...
+
+    def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
+        """Return Java's hash code of each record's key, read from the record's bytes."""
+        ...
+
+
+class GeneratedSource:
+    """Endless records of one length, each beginning with a uniformly random 64-bit key.
+
+    Args:
+        record_bytes: Length of a record in bytes, without its length header; at least 8.
+        seed: Whatever has the same seed, subtask and length generates the same records.
+
+    Raises:
+        ValueError: ``record_bytes`` is too small for the key.
+    """
+
+    def __init__(self, record_bytes: int, seed: int) -> None:
+        if record_bytes < KEY_BYTES:
+            raise ValueError(f"record_bytes is {record_bytes}, less than the {KEY_BYTES} of the key")
+        self._record_bytes = record_bytes
+        self._seed = seed
+
+    @property
+    def parallelism_hint(self) -> None:
+        """Any number of subtasks will do."""
+        return None
+
+    def open(self, subtask: int, parallelism: int) -> GeneratedReader:
+        """Return the endless reader of one subtask; its records do not depend on ``parallelism``."""
+        return GeneratedReader(self._record_bytes, self._seed, subtask)
+
+    def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
+        """Return Java's Long hash code of each record's key."""
+        return hash_longs(leading_bytes(block, KEY_BYTES).view(">i8").ravel())
+
+
+class GeneratedReader:
+    """Generates the records of one subtask, a block at a time; a read is a slice of the block."""
+
+    __slots__ = ("_block", "_generator", "_position", "_seed", "_template")
+
+    def __init__(self, record_bytes: int, seed: int, subtask: int) -> None:
+        count = max(1, min(BLOCK_RECORDS, BLOCK_BYTES // (record_bytes + HEADER_BYTES)))
+        self._template = RecordBlock.from_matrix(np.full((count, record_bytes), FILLER, dtype=np.uint8))
+        self._seed = [seed, subtask]
+        self._generator = np.random.Generator(np.random.PCG64(self._seed))
+        self._position = count
+        self._block: RecordBlock | None = None
+
+    def read(self, max_records: int) -> RecordBlock:
+        """Return the next 1 .. ``max_records`` records; there is no end."""
+        if self._block is None or self._position == len(self._block):
+            self._block, self._position = self._generate(), 0
+        start = self._position
+        self._position = min(start + max_records, len(self._block))
+        return self._block[start : self._position]
+
+    def seek(self, position: int) -> None:
+        """Go to a record; takes as long for a far one as for a near one.
+
+        Raises:
+            ValueError: ``position`` is negative.
+        """
+        check_position(position)
+        count = len(self._template)
+        blocks, within = divmod(position, count)
+        # A key of 8 bytes takes one step of the bit generator.
+        self._generator = np.random.Generator(np.random.PCG64(self._seed).advance(blocks * count))
+        self._block, self._position = self._generate(), within
+
+    def close(self) -> None:
+        """Let go of the block."""
+        self._block = None
+
+    def _generate(self) -> RecordBlock:
+        # A new array each time: slices of the previous one may still be on their way.
+        template = self._template
+        count, stride = len(template), template.stride
+        data = template.data.copy()
+        keys = np.frombuffer(self._generator.bytes(count * KEY_BYTES), dtype=np.uint8)
+        key_columns = slice(HEADER_BYTES, HEADER_BYTES + KEY_BYTES)
+        data.reshape(count, stride)[:, key_columns] = keys.reshape(count, KEY_BYTES)
+        return RecordBlock(data.data.toreadonly(), len(data), count, stride)
+
+
+class CollectionSource:
+    """Records that are in memory, for examples and tests.
+
+    Args:
+        partitions: The payloads of each partition; a subtask takes partitions ``subtask``,
+            ``subtask + parallelism``, and so on.
+        key_hash: Java's hash code of the key of each record; by default the whole payload is the key, as a
+            byte array (`payload_hash`). For text, `text_hash`.
+    """
+
+    def __init__(self, partitions: Sequence[Sequence[bytes]], key_hash: KeyHash | None = None) -> None:
+        self._partitions = [tuple(payloads) for payloads in partitions]
+        self._key_hash = key_hash or payload_hash
+
+    @property
+    def parallelism_hint(self) -> int:
+        """One subtask per partition, but at least one."""
+        return max(1, len(self._partitions))
+
+    def open(self, subtask: int, parallelism: int) -> CollectionReader:
+        """Return the reader of one subtask's partitions, one after the other."""
+        own = self._partitions[subtask::parallelism]
+        return CollectionReader([payload for payloads in own for payload in payloads])
+
+    def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
+        """Return Java's hash code of each record's key."""
+        return self._key_hash(block)
+
+
+class CollectionReader:
+    """Reads payloads that are in memory."""
+
+    __slots__ = ("_block", "_position")
+
+    def __init__(self, payloads: Sequence[bytes]) -> None:
+        self._block = RecordBlock.from_payloads(payloads)
+        self._position = 0
+
+    def read(self, max_records: int) -> RecordBlock | None:
+        """Return the next records, or None at the end."""
+        start = self._position
+        if start == len(self._block):
+            return None
+        self._position = min(start + max_records, len(self._block))
+        return self._block[start : self._position]
+
+    def seek(self, position: int) -> None:
+        """Go to a record.
+
+        Raises:
+            ValueError: ``position`` is negative.
+        """
+        check_position(position)
+        self._position = min(position, len(self._block))
+
+    def close(self) -> None:
+        """Drop what has not been read."""
+        self._position = len(self._block)
+
+
+def payload_hash(block: RecordBlock) -> NDArray[np.int32]:
+    """Return the hash code of each whole payload as a byte array (Java's ``Arrays.hashCode``)."""
+    return hash_binary(*_joined(block))
+
+
+def text_hash(block: RecordBlock) -> NDArray[np.int32]:
+    """Return the hash code of each whole payload as a String, which it is in UTF-8.
+
+    Raises:
+        UnicodeDecodeError: A payload is not UTF-8.
+    """
+    return hash_utf8(*_joined(block))
+
+
+def leading_bytes(block: RecordBlock, count: int) -> NDArray[np.uint8]:
+    """Return the first ``count`` bytes of each payload: one contiguous row per record, a copy.
+
+    Raises:
+        ValueError: A payload is shorter.
+    """
+    shortest = block.stride or int(block.sizes().min(initial=HEADER_BYTES + count))
+    if shortest < HEADER_BYTES + count:
+        raise ValueError(f"a record of {shortest - HEADER_BYTES} bytes has no key of {count} bytes")
+    if block.stride:
+        own = block.data.reshape(-1, block.stride)[:, HEADER_BYTES : HEADER_BYTES + count]
+        return np.ascontiguousarray(own)
+    leading: NDArray[np.uint8] = block.data[
+        block.starts[:, None] + np.arange(HEADER_BYTES, HEADER_BYTES + count)
+    ]
+    return leading
+
+
+def _joined(block: RecordBlock) -> tuple[bytes, NDArray[np.int64]]:
+    """Return all payloads back to back, and where each begins."""
+    sizes = block.sizes() - HEADER_BYTES
+    return b"".join(block.payloads()), np.concatenate(([0], np.cumsum(sizes)))

@@ -1,0 +1,166 @@
+"""Subtasks that read a source and write records."""
+
+from __future__ import annotations
+
+from buffers import RecordBlock
+from flowcontrol import EndOfData
+
+from ..checkpoints.recovery import SubtaskRecovery
+from ..state.subtask_state import SubtaskState
+from .environment import Environment
+from .operators import NOTHING
+from .source import SourceReader, skip
+from .subtask import Subtask
+from .time_account import Waiting
+
+BATCH_RECORDS = 20
+"""Records that a source emits before it looks for mail."""
+
+READ_RECORDS = 512
+"""Records that are taken from a reader at once."""
+
+MAX_CATCH_UP_S = 1.0
+"""How far a paced source may lag before it forgets the records that were due."""
+
+MIN_PACE_S = 0.001
+"""A paced source wakes up at most this often."""
+
+POSITION = "source position"
+"""Name of the operator state that holds how many records were emitted."""
+
+
+class SourceSubtask(Subtask):
+    """Emits the records of a reader while its outputs are available, or at a given rate.
+
+    `rate` is in records a second, 0 for as fast as possible. The rules are those of Flink's
+    SourceOperator in a StreamTask.
+    """
+
+    __slots__ = (
+        "_block",
+        "_channels",
+        "_index",
+        "_next_due",
+        "_period",
+        "_read_records",
+        "_reader",
+        "_record_cost",
+        "_timer",
+        "_working_until",
+    )
+
+    def __init__(
+        self,
+        environment: Environment,
+        vertex: int,
+        index: int,
+        name: str,
+        state: SubtaskState,
+        reader: SourceReader,
+        rate: float,
+    ) -> None:
+        super().__init__(environment, vertex, index, name, state)
+        self._reader = reader
+        self._period = 1 / rate if rate > 0 else 0.0
+        self._next_due = environment.agenda.now
+        self._read_records = 0
+        self._timer = 0.0  # when the latest alarm goes off; mail must not set one more for the same record
+        self._block: RecordBlock = NOTHING
+        self._channels: list[list[int]] = []
+        self._index = 0
+        self._working_until = 0.0
+        self._record_cost = environment.costs.source_record_s
+
+    async def run(self) -> None:
+        """Emit until the reader has no more records."""
+        agenda = self.agenda
+        self._next_due = agenda.now
+        if self.on_running is not None:
+            self.on_running()
+        while True:
+            if self._mail:
+                await self._handle_mail()
+            if self._working_until > agenda.now:
+                await agenda.sleep_until(self._working_until)
+            elif not self.available:
+                await self._wait(Waiting.OUTPUT)
+            elif self._index == len(self._block) and not self._read():
+                break
+            else:
+                await self._emit_batch()
+        self.data_ended = True
+        self.broadcast(EndOfData())
+        await self._end()
+
+    def _read(self) -> bool:
+        """Fetch the next block; False at the end of the input."""
+        if self._recovery is not None and self._recovery.data_ended:
+            return False
+        block = self._reader.read(READ_RECORDS)
+        if block is None:
+            return False
+        self._read_records += len(block)
+        self._block = block
+        self._index = 0
+        self._channels = self.select_channels(block)
+        return True
+
+    async def _emit_batch(self) -> None:
+        agenda = self.agenda
+        start = self._index
+        stop = min(start + BATCH_RECORDS, len(self._block))
+        if self._period:
+            stop = min(stop, start + self._due_records())
+            if stop == start:
+                await self._pace()
+                return
+        self._working_until = agenda.now
+        self._index = await self.emit(self._block, self._channels, start, stop)
+        emitted = self._index - start
+        self._working_until += emitted * self._record_cost
+        self._next_due += emitted * self._period
+
+    def _due_records(self) -> int:
+        lag = self.agenda.now - self._next_due
+        if lag > MAX_CATCH_UP_S:
+            self._next_due += lag - MAX_CATCH_UP_S
+            lag = MAX_CATCH_UP_S
+        return int(lag / self._period + 1e-9) + 1 if lag >= -1e-12 else 0
+
+    async def _pace(self) -> None:
+        """Wait until the next record is due, or for mail."""
+        agenda = self.agenda
+        due = self._next_due
+        if self._period < MIN_PACE_S:
+            due = max(due, agenda.now + MIN_PACE_S)
+        if self._timer <= agenda.now or due < self._timer:
+            self._timer = due
+            agenda.at(due, self._waiter.wake)
+        await self._wait(Waiting.TIME)
+
+    def stall(self, duration: float) -> None:
+        """Emit nothing during the synchronous part of a snapshot."""
+        self._working_until = max(self._working_until, self.agenda.now) + duration
+
+    @property
+    def position(self) -> int:
+        """Records emitted, counted from the beginning of the input."""
+        return self._read_records - (len(self._block) - self._index)
+
+    def before_snapshot(self, checkpoint_id: int) -> None:
+        """Note the position, which is the state of a source."""
+        self.state.operator.put(POSITION, [self.position])
+        self.trace(f"notes its position: {self.position} records sent", checkpoint_id)
+
+    def recover(self, recovery: SubtaskRecovery) -> None:
+        """Take the state of a checkpoint over, and go on reading where it was taken."""
+        super().recover(recovery)
+        for position in self.state.operator.get(POSITION):
+            skip(self._reader, position)
+            self._read_records = position
+            self.trace(f"goes on behind record {position}")
+
+    def release(self) -> None:
+        """Give all memory back and close the reader."""
+        super().release()
+        self._reader.close()

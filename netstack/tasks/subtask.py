@@ -1,0 +1,311 @@
+"""What all subtasks share: one thread of control, its mailbox, its outputs and its time account.
+
+A subtask does one thing at a time. It reads only while it can write, and it handles mail (timers, the
+coordinator's requests) between two records, never during a sleep. The rules are those of Flink's
+StreamTask and its mailbox.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from buffers import RecordBlock
+from flowcontrol import AlignmentMetrics, CheckpointBarrier, EndOfPartition, Event
+
+from ..agenda import Waiter
+from ..checkpoints.recovery import SubtaskRecovery
+from ..checkpoints.subtask_checkpoints import SubtaskCheckpoints
+from ..exchange.partition import ResultPartition
+from ..state.snapshots import StateKind
+from ..state.subtask_state import SubtaskState
+from ..statistics import SubtaskSample
+from ..trace import restored_text, snapshot_text
+from .environment import Environment, Output
+from .time_account import TimeAccount, Waiting
+
+Mail = Callable[[], None]
+
+
+class Subtask:
+    """One parallel instance of a vertex.
+
+    `vertex`, `name` and `index` say which. `outputs` are written in order; a record goes to each of them.
+    `upstream` are the subtasks it reads from; `readers` has, for each output, the vertex that reads it and
+    the index of its subtask by subpartition. `data_ended`: the last record has been processed.
+    """
+
+    __slots__ = (
+        "_final_checkpoint_completed",
+        "_jitter",
+        "_mail",
+        "_recovery",
+        "_stalled_s",
+        "_waiter",
+        "_waiting",
+        "_wake_up",
+        "agenda",
+        "checkpoints",
+        "data_ended",
+        "ended",
+        "environment",
+        "index",
+        "name",
+        "on_running",
+        "outputs",
+        "readers",
+        "state",
+        "times",
+        "upstream",
+        "vertex",
+    )
+
+    def __init__(
+        self, environment: Environment, vertex: int, index: int, name: str, state: SubtaskState
+    ) -> None:
+        self.environment = environment
+        self.agenda = environment.agenda
+        self.vertex = vertex
+        self.index = index
+        self.name = name
+        self.state = state
+        self.outputs: list[Output] = []
+        self.upstream: list[Subtask] = []
+        self.readers: list[tuple[str, Sequence[int]]] = []
+        self.times = TimeAccount(environment.agenda.now)
+        self.data_ended = False
+        self.ended = False
+        self.checkpoints = SubtaskCheckpoints(self)
+        self.on_running: Callable[[], None] | None = None
+        self._recovery: SubtaskRecovery | None = None
+        self._mail: deque[Mail] = deque()
+        self._waiter = Waiter(self.agenda)
+        self._waiting = Waiting.NOTHING
+        self._stalled_s = 0.0
+        self._final_checkpoint_completed = False
+        self._wake_up = environment.costs.wake_up_s
+        self._jitter = environment.randomness.jitter
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.index}]"
+
+    @property
+    def last_checkpoint(self) -> int:
+        """The latest checkpoint whose barrier it has sent on."""
+        return self.checkpoints.last
+
+    async def run(self) -> None:
+        """Work until the input has ended or the job is cancelled."""
+        raise NotImplementedError
+
+    def post(self, mail: Mail) -> None:
+        """Have `mail` handled between two records, as soon as that is possible."""
+        self._mail.append(mail)
+        self._waiter.wake(self._wake_up * self._jitter())
+
+    def output_available(self) -> None:
+        """A pool has buffers again: go on if that is what is waited for."""
+        if self._waiting is Waiting.OUTPUT:
+            self._waiter.wake(self._wake_up * self._jitter())
+
+    @property
+    def available(self) -> bool:
+        """Whether all outputs can take another record."""
+        for output in self.outputs:  # noqa: SIM110 - a generator costs twice as much, once a record
+            if not output.partition.pool.available:
+                return False
+        return True
+
+    async def _handle_mail(self) -> None:
+        """Handle all mail; then the time that a snapshot took while doing so has to pass."""
+        while self._mail:
+            self._mail.popleft()()
+        while self._stalled_s:
+            stalled, self._stalled_s = self._stalled_s, 0.0
+            await self.agenda.sleep(stalled)
+
+    def stall(self, duration: float) -> None:
+        """Do nothing for `duration` seconds, once the mail has been handled."""
+        self._stalled_s += duration
+
+    async def _wait(self, reason: Waiting) -> None:
+        """Wait once, for `reason` or for mail."""
+        agenda = self.agenda
+        self._waiting = reason
+        self.times.enter(reason, agenda.now)
+        await self._waiter.wait()
+        self.times.enter(Waiting.NOTHING, agenda.now)
+        self._waiting = Waiting.NOTHING
+
+    async def wait_for_output(self) -> None:
+        """Wait until the next record may be begun; mail is handled meanwhile."""
+        while not self.available:
+            await self._wait(Waiting.OUTPUT)
+            if self._mail:
+                await self._handle_mail()
+
+    async def _complete_record(self, partition: ResultPartition) -> None:
+        """Wait, within a record, until it is written whole; mail has to wait too."""
+        while not partition.go_on():
+            await self._wait(Waiting.OUTPUT)
+
+    async def emit(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> int:
+        """Write records until the outputs become unavailable; returns the first one not written."""
+        if len(self.outputs) == 1:
+            return await self._emit_to(0, block, channels[0], start, stop)
+        while start < stop:
+            for number in range(len(self.outputs)):
+                await self._emit_to(number, block, channels[number], start, start + 1)
+            start += 1
+            if not self.available:
+                break
+        return start
+
+    async def emit_all(self, block: RecordBlock) -> None:
+        """Emit a block whose records count as one: outputs are not waited for in between."""
+        if len(block):
+            channels = self.select_channels(block)
+            start = 0
+            while start < len(block):
+                start = await self.emit(block, channels, start, len(block))
+
+    async def _emit_to(
+        self, number: int, block: RecordBlock, channels: list[int], start: int, stop: int
+    ) -> int:
+        partition, selector = self.outputs[number]
+        if selector is None:
+            index = partition.broadcast(block, start, stop)
+        else:
+            index = partition.write(block, channels, start, stop)
+        if partition.blocked:
+            await self._complete_record(partition)
+        return index
+
+    def select_channels(self, block: RecordBlock) -> list[list[int]]:
+        """The channels of all records of `block`, for each output."""
+        return [[] if output.selector is None else output.selector.select(block) for output in self.outputs]
+
+    def broadcast(self, event: Event) -> None:
+        """Send `event` to all consumers, behind all that has been written."""
+        for output in self.outputs:
+            output.partition.broadcast_event(event)
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """Start checkpoint `barrier`: a request of the coordinator, handled as mail."""
+        self.post(partial(self._start_checkpoint, barrier))
+
+    def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        now = self.agenda.now
+        metrics = AlignmentMetrics(max(0.0, now - barrier.timestamp), 0.0, 0)
+        sync = self.begin_checkpoint(barrier, metrics)
+        self.stall(sync)
+        self.agenda.after(sync, self.checkpoints.upload, barrier.checkpoint_id)
+
+    def begin_checkpoint(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
+        """Take the synchronous part of a checkpoint, and its duration in seconds."""
+        if self.traced:
+            text = snapshot_text(barrier, metrics, sends=bool(self.outputs))
+            self.trace(text, barrier.checkpoint_id)
+        return self.checkpoints.begin(barrier, metrics)
+
+    def before_snapshot(self, checkpoint_id: int) -> None:
+        """Complete the state: it is about to be snapshotted."""
+
+    def start_persisting(self, checkpoint_id: int) -> Iterable[tuple[int, int, bytes]]:
+        """Begin to keep what is in flight on the inputs; (gate, channel, data) of what is there."""
+        return []
+
+    def stop_persisting(self, checkpoint_id: int) -> None:
+        """Keep no more of what is in flight on the inputs."""
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """All subtasks have acknowledged: news of the coordinator, and mail if there is anything to do."""
+        self.state.checkpoint_completed(checkpoint_id)
+        if self._awaits_completion:
+            self.post(partial(self._checkpoint_completed, checkpoint_id))
+
+    @property
+    def _awaits_completion(self) -> bool:
+        """Whether a completed checkpoint changes anything here."""
+        return self.checkpoints.final is not None
+
+    def _checkpoint_completed(self, checkpoint_id: int) -> None:
+        final = self.checkpoints.final
+        if final is not None and checkpoint_id >= final:
+            self._final_checkpoint_completed = True
+            self.consumer_acknowledged()
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The coordinator has given a checkpoint up."""
+        self.checkpoints.abort(checkpoint_id)
+
+    def recover(self, recovery: SubtaskRecovery) -> None:
+        """Take over the state of a checkpoint, before anything else happens."""
+        self._recovery = recovery
+        self.state.restore(recovery.state_handles, recovery.read)
+        for handle in recovery.of(StateKind.OUTPUT_CHANNEL):
+            self.outputs[handle.exchange].partition.restore(handle.channel, recovery.read(handle))
+        for output in self.outputs:
+            output.partition.finish_restore()
+        if self.traced:
+            self.trace(restored_text(recovery.bytes, recovery.persisted_bytes), recovery.checkpoint_id)
+
+    @property
+    def traced(self) -> bool:
+        """Whether somebody wants to know what happens."""
+        return self.environment.trace is not None
+
+    def trace(self, text: str, checkpoint_id: int | None = None) -> None:
+        """Tell the trace of this job, if there is one, what happens here."""
+        if self.environment.trace is not None:
+            self.environment.trace(self.agenda.now, str(self), text, checkpoint_id)
+
+    async def _end(self) -> None:
+        """Wait until all consumers have processed all records and the final checkpoint is complete.
+
+        Checkpoints go on meanwhile, so what this subtask has done is part of one (FLIP-147).
+        """
+        if self.environment.config.checkpoints_after_tasks_finish:
+            while not self._may_end:
+                if not self._mail:  # it may have come while the last events were handled
+                    await self._wait(Waiting.CONSUMERS)
+                await self._handle_mail()
+        self.broadcast(EndOfPartition())
+        for output in self.outputs:
+            output.partition.finish()
+
+    @property
+    def _may_end(self) -> bool:
+        checkpoints = self.environment.config.checkpoint_interval_s is not None
+        if checkpoints and not self._final_checkpoint_completed:
+            return False
+        return all(output.partition.acknowledged for output in self.outputs)
+
+    def consumer_acknowledged(self) -> None:
+        """A consumer has processed all records: go on if that was the last thing to wait for."""
+        if self._waiting is Waiting.CONSUMERS and self._may_end:
+            self._waiter.wake(self._wake_up * self._jitter())
+
+    def sample(self) -> SubtaskSample:
+        """The counters and gauges of this moment."""
+        self.times.settle(self.agenda.now)
+        partitions = [output.partition for output in self.outputs]
+        size = sum(partition.pool.size for partition in partitions)
+        return SubtaskSample(
+            records_out=sum(partition.records_out for partition in partitions),
+            bytes_out=sum(partition.bytes_out for partition in partitions),
+            buffers_out=sum(partition.buffers_out for partition in partitions),
+            busy_s=self.agenda.now - self.times.opened_at - self.times.idle - self.times.backpressured,
+            backpressured_s=self.times.backpressured,
+            idle_s=self.times.idle,
+            output_queue_length=sum(partition.queue_length for partition in partitions),
+            output_queue_size=sum(partition.queued_bytes for partition in partitions),
+            out_pool_usage=sum(partition.pool.used for partition in partitions) / size if size else 0.0,
+        )
+
+    def release(self) -> None:
+        """Give all memory back."""
+        self.checkpoints.release()
+        for output in self.outputs:
+            output.partition.release()

@@ -1,0 +1,119 @@
+"""The service time of records: how a task that does work of a given cost spends its time.
+
+Costs add to a debt. When it reaches a millisecond the task sleeps for the whole of it; the operating
+system wakes it a little late, and that over-sleep is credited to the next debt::
+
+    cost 0.4 ms:   record 1   record 2   record 3 | sleep 1.2 ms + over-sleep | record 4 ...
+    debt           0.4        0.8        1.2      | -over-sleep               | 0.4 - over-sleep
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import ceil
+
+from ..randomness import Randomness
+from ..settings.config import CostModel
+
+SLEEP_THRESHOLD_S = 0.001
+"""A shorter debt than this, in seconds, is carried on."""
+
+_ROUNDING = 1e-9
+
+
+class Throttle:
+    """The debt of one subtask, in seconds.
+
+    `steps` are (time, cost) pairs in ascending order, costs in seconds a record; the first one holds
+    from the start. `exact` makes every record sleep for just its own cost.
+    """
+
+    def __init__(
+        self,
+        steps: tuple[tuple[float, float], ...],
+        costs: CostModel,
+        randomness: Randomness,
+        *,
+        exact: bool = False,
+    ) -> None:
+        self._times = [time for time, _ in steps]
+        self._costs = [cost for _, cost in steps]
+        self._oversleep = costs.oversleep_s
+        self._after_sleep = costs.after_sleep_s
+        self._chance = randomness.chance
+        self._exact = exact
+        self._debt = 0.0
+
+    def charge(self, records: int, now: float) -> tuple[int, float]:
+        """Charge up to `records` records at time `now`, until one of them has to sleep.
+
+        Returns how many are paid for and how long the last of them slept, in seconds (0: nobody slept).
+        """
+        cost = self._cost(now)
+        return (1, cost) if self._exact and cost > 0 else self._charge(records, cost)
+
+    def charge_all(self, records: int, start: float, overhead: float) -> tuple[list[float], list[int]]:
+        """Charge `records` records one after the other, each with `overhead` seconds of its own.
+
+        Returns the times at which a record's sleep, or the last record, ended, and how many records were
+        done by then.
+        """
+        if not self._exact and len(self._costs) == 1 and self._costs[0] > 0:
+            return self._charge_evenly(records, start, overhead, self._costs[0])
+        ends: list[float] = []
+        counts: list[int] = []
+        now, done = start, 0
+        while done < records:
+            count, pause = self.charge(records - done, now)
+            done += count
+            now += count * overhead + pause
+            ends.append(now)
+            counts.append(done)
+        return ends, counts
+
+    def _charge_evenly(
+        self, records: int, now: float, overhead: float, cost: float
+    ) -> tuple[list[float], list[int]]:
+        """`charge_all` at one cost: the same arithmetic as `_charge`, without a call for each sleep."""
+        ends: list[float] = []
+        counts: list[int] = []
+        chance, oversleep, after_sleep = self._chance, self._oversleep, self._after_sleep
+        debt, done = self._debt, 0
+        while True:
+            due = ceil((SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING)
+            if due < 1:
+                due = 1
+            if due > records - done:
+                break
+            late = oversleep * (0.5 + next(chance))
+            done += due
+            now += debt + due * (cost + overhead) + late + after_sleep
+            debt = -late
+            ends.append(now)
+            counts.append(done)
+        left = records - done
+        self._debt = debt + left * cost
+        if left:
+            ends.append(now + left * overhead)
+            counts.append(records)
+        return ends, counts
+
+    def _charge(self, records: int, cost: float) -> tuple[int, float]:
+        if cost <= 0:
+            return records, 0.0
+        debt = self._debt
+        due = ceil((SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING)
+        if due < 1:
+            due = 1
+        if due > records:
+            self._debt = debt + records * cost
+            return records, 0.0
+        late = self._oversleep * (0.5 + next(self._chance))
+        self._debt = -late
+        return due, debt + due * cost + late + self._after_sleep
+
+    def _cost(self, now: float) -> float:
+        costs = self._costs
+        if len(costs) == 1:
+            return costs[0]
+        return costs[max(0, bisect_right(self._times, now) - 1)]

@@ -1,0 +1,106 @@
+"""Traces: what happens to checkpoints, step by step, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from flowcontrol import (
+    Action,
+    AlignmentEnd,
+    AlignmentMetrics,
+    CheckpointBarrier,
+    CheckpointOptions,
+    Resume,
+    Trigger,
+)
+
+
+class Trace(Protocol):
+    """Whoever wants to know; called with the emulated time in seconds, where, and what happens.
+
+    `checkpoint_id`: the checkpoint it is about; None where it is about none in particular.
+    """
+
+    def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
+        """Take note of one step."""
+        ...
+
+
+class TraceEvent(NamedTuple):
+    """One step: when in seconds, at which subtask (or the coordinator, or the job), and what."""
+
+    at: float
+    place: str
+    text: str
+    checkpoint_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.at * 1000:10.1f} ms  {self.place:<14} {self.text}"
+
+
+class TraceLog(list[TraceEvent]):
+    """Keeps all steps, in order."""
+
+    def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
+        """Take note of one step."""
+        self.append(TraceEvent(at, place, text, checkpoint_id))
+
+
+def how(options: CheckpointOptions) -> str:
+    """How a checkpoint is taken, in a few words."""
+    words = options.alignment.name.lower().replace("_", " ")
+    if options.timeoutable and options.timeout_s is not None:
+        return f"{words}, but for at most {milliseconds(options.timeout_s)}"
+    return words
+
+
+def snapshot_text(barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, sends: bool) -> str:
+    """What a subtask does that begins a checkpoint; `sends`: there are others to send the barrier to."""
+    missing = ", before the last barrier is here" if metrics is None else ""
+    sent = "; barrier sent on" if sends else ""
+    return f"snapshot for checkpoint {barrier.checkpoint_id}{missing}{sent}"
+
+
+def barrier_text(barrier: CheckpointBarrier, sender: str, channel: int, actions: Sequence[Action]) -> str:
+    """That a barrier has come on a channel, and what it means for that channel."""
+    text = f"barrier {barrier.checkpoint_id} from {sender}"
+    if any(_ends_alignment(action) for action in actions):
+        return f"{text}: the last one"
+    if barrier.options.is_unaligned:
+        return f"{text}, ahead of its data"
+    if not barrier.options.needs_alignment:
+        return f"{text}: its channel goes on"
+    if Resume(channel) in actions:
+        return f"{text}: too late"
+    turns = any(isinstance(action, Trigger) for action in actions)
+    return f"{text}: its channel is blocked" + (", the checkpoint goes on unaligned" if turns else "")
+
+
+def _ends_alignment(action: Action) -> bool:
+    return isinstance(action, AlignmentEnd) or (isinstance(action, Trigger) and action.metrics is not None)
+
+
+def acknowledgement_text(checkpoint_id: int, total: int, in_flight: int) -> str:
+    """That a subtask has stored `total` bytes, `in_flight` of which were on their way."""
+    return f"acknowledges checkpoint {checkpoint_id}: {_sizes(total, in_flight)}"
+
+
+def restored_text(total: int, in_flight: int) -> str:
+    """That a subtask takes over `total` bytes, `in_flight` of which were on their way."""
+    return f"restores {_sizes(total, in_flight)}"
+
+
+def _sizes(total: int, in_flight: int) -> str:
+    state = f"{in_bytes(total - in_flight)} of state"
+    return f"{state}, {in_bytes(in_flight)} in flight" if in_flight else state
+
+
+def milliseconds(seconds: float) -> str:
+    """A time in milliseconds, with one decimal."""
+    return f"{seconds * 1000:.1f} ms"
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes."""
+    return "1 byte" if count == 1 else f"{count:,} bytes"

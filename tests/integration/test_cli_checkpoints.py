@@ -1,0 +1,160 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from integration.checkpoints.directory import DirectoryStorage
+from integration.cli import MISTAKE, main
+from integration.commands.checkpoints import WRONG
+from netstack import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
+
+
+def complete(
+    storage: DirectoryStorage, checkpoint_id: int, *files: StoredFile, kind: str = "CHECKPOINT"
+) -> None:
+    handles = [StateHandle(kind=StateKind.KEYED, name="k", size=file.size, file=file) for file in files]
+    metadata = CheckpointMetadata(
+        checkpoint_id=checkpoint_id,
+        job="demo",
+        checkpoint_type=kind,
+        triggered_at=3.0 * checkpoint_id,
+        completed_at=3.0 * checkpoint_id + 0.25,
+        parallelism={"count": 1},
+        subtasks=(SubtaskSnapshot(vertex="count", subtask=0, handles=tuple(handles)),),
+    )
+    storage.complete(metadata)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> DirectoryStorage:
+    """Two complete checkpoints that share a file."""
+    storage = DirectoryStorage(tmp_path)
+    shared = storage.write(9, "table", b"s" * 2000, shared=True)
+    complete(storage, 9, storage.write(9, "a", b"a" * 1000), shared)
+    complete(storage, 10, storage.write(10, "a", b"a"), shared, kind="AT_LEAST_ONCE_CHECKPOINT")
+    return storage
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
+    status = main(["checkpoints", *arguments])
+    return status, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_table_of_what_is_there(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    storage.write(11, "a", b"half of it")
+    status, lines = run(capsys, storage.root)
+    assert status == 0
+    assert [lines[0], *lines[2:]] == [
+        "id type triggered took size files",
+        "9 complete checkpoint 27.0 s 250 ms 2.93 KiB 3",
+        "10 complete at least once checkpoint 30.0 s 250 ms 1.95 KiB 3",
+        "11 incomplete - - - 10 B 1",
+    ]
+
+
+def test_the_table_has_80_columns(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", storage.root]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_good_files_are_verified(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    status, lines = run(capsys, storage.root, "--verify")
+    assert (status, lines[-1]) == (0, "all files are as they were written")
+
+
+def test_everything_wrong_is_named(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(storage.root)
+    (root / "chk-9/a").unlink()
+    (root / "chk-10/a").write_bytes(b"b")
+    (root / "shared/table").write_bytes(b"")
+    (root / "chk-10/extra").write_bytes(b"")
+    storage.write(11, "a", b"half of it")
+    storage.write(11, "old", b"", shared=True)
+    status, lines = run(capsys, storage.root, "--verify")
+    assert status == WRONG
+    assert lines[-6:] == [
+        "missing: chk-9/a: it is not there",
+        "corrupt: shared/table: has 0 bytes instead of 2000",
+        "corrupt: chk-10/a: has another checksum than it was written with",
+        "left over: chk-10/extra: checkpoint 10 does not name it",
+        "left over: chk-11/a: checkpoint 11 was never completed",
+        "left over: shared/old: no complete checkpoint names it",
+    ]
+    status, lines = run(capsys, storage.root)
+    assert (status, len(lines)) == (0, 5)
+
+
+def test_broken_metadata(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(storage.root, "chk-10/_metadata")
+    path.write_bytes(path.read_bytes()[:-5])
+    assert re.fullmatch(r"10 broken - - - \d+ B 2", run(capsys, storage.root)[1][-1])
+    status, lines = run(capsys, storage.root, "--verify")
+    assert status == WRONG
+    assert re.fullmatch(r"corrupt: chk-10/_metadata: it has \d+ bytes after its first .*", lines[-1])
+    assert not any("left over" in line for line in lines)
+
+
+def test_metadata_that_contradicts_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    storage = DirectoryStorage(tmp_path)
+    file = storage.write(1, "a", b"abc")
+    handles = (
+        StateHandle(kind=StateKind.KEYED, name="k", size=2, file=file, offset=2),
+        StateHandle(kind=StateKind.OPERATOR, name="o", size=1, inline=b"ab"),
+        StateHandle(kind=StateKind.OPERATOR, name="fine", size=1, inline=b"a"),
+    )
+    storage.complete(
+        CheckpointMetadata(
+            checkpoint_id=1,
+            job="demo",
+            checkpoint_type="CHECKPOINT",
+            triggered_at=0.0,
+            completed_at=1.0,
+            parallelism={},
+            subtasks=(SubtaskSnapshot(vertex="count", subtask=3, handles=handles),),
+        )
+    )
+    status, lines = run(capsys, storage.root, "--verify")
+    assert status == WRONG
+    assert lines[-2:] == [
+        "corrupt: chk-1/_metadata: keyed state 'k' of count 3 has 1 bytes, not 2",
+        "corrupt: chk-1/_metadata: operator state 'o' of count 3 has 2 bytes, not 1",
+    ]
+
+
+def test_as_json(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(storage.root, "chk-9/a").unlink()
+    assert main(["checkpoints", storage.root, "--json", "--verify"]) == WRONG
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "netstack.checkpoints/1"
+    assert document["checkpoints"][0] == {
+        "checkpoint_id": 9,
+        "status": "complete",
+        "size": 3000,
+        "files": 3,
+        "job": "demo",
+        "checkpoint_type": "CHECKPOINT",
+        "triggered_at": 27.0,
+        "duration_s": 0.25,
+    }
+    assert document["problems"] == [{"wrong": "missing", "path": "chk-9/a", "why": "it is not there"}]
+
+
+def test_a_directory_without_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == f"{tmp_path}: holds no checkpoints\n"
+
+
+@pytest.mark.parametrize(
+    ("directory", "message"),
+    [
+        ("/no/such/place", "/no/such/place: no such directory"),
+        (__file__, f"{__file__}: no such directory"),
+        ("nosuch://x/y", "netstack checkpoints: nosuch://x/y: Unrecognized filesystem type in URI: nosuch"),
+    ],
+)
+def test_mistakes_are_one_line(directory: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", directory]) == MISTAKE
+    err = capsys.readouterr().err
+    assert err.startswith(message)
+    assert err.count("\n") == 1

@@ -1,0 +1,327 @@
+"""Storms: that none goes wrong, that each is its seed, and that a defect would be found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from buffers import ChannelBuffers, PipelinedSubpartition
+from integration.cli import main
+from integration.commands import storm as storm_command
+from integration.storm.case import Guarantee, StormCase, StormVertex, Work
+from integration.storm.checks import CommitLog, check_output
+from integration.storm.draw import DURATION_S, LONGEST_S, draw_case
+from integration.storm.estimate import estimate_s
+from integration.storm.runs import run_on_spark, run_storms
+from integration.storm.storm import LITERAL_EVERY, Outcome, run_case, run_storm
+from integration.storm.work import expected_output, is_sum, parse_sum, records_of, value_of
+from netstack import (
+    CheckpointMode,
+    CollectionReader,
+    ListState,
+    NetworkConfig,
+    Transaction,
+    TransactionalSink,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEEDS = 300
+CHUNK = 50
+
+
+@cache
+def storms(first: int) -> list[Outcome]:
+    return [run_storm(seed) for seed in range(first, first + CHUNK)]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_storm_goes_wrong(first: int) -> None:
+    assert [(storm.replay, storm.problems) for storm in storms(first) if storm.problems] == []
+
+
+def test_storms_go_through_all_that_can_happen() -> None:
+    outcomes = [storm for first in range(0, SEEDS, CHUNK) for storm in storms(first)]
+    cases = [draw_case(seed) for seed in range(SEEDS)]
+    checkpoints = sum((storm.checkpoints for storm in outcomes), Counter[str]())
+    fired = {fault.partition(" at ")[0].split()[0] for storm in outcomes for fault in storm.fired}
+
+    assert {storm.end for storm in outcomes} == {"ended", "failed", "stopped"}
+    assert sum(storm.restarts > 0 for storm in outcomes) > SEEDS // 4
+    assert sum(storm.restarts > 1 for storm in outcomes) > SEEDS // 20
+    assert sum(storm.restored_bytes > 0 for storm in outcomes) > SEEDS // 20
+    assert checkpoints["COMPLETED"] > 3 * SEEDS
+    assert checkpoints["CHECKPOINT_EXPIRED"] > 0
+    assert checkpoints["CHECKPOINT_SUBSUMED"] > 0
+    assert checkpoints["FINALIZE_CHECKPOINT_FAILURE"] > 0
+    assert fired == {"subtask", "task", "the", "messages", "uploads"}
+    assert {vertex.work for case in cases for vertex in case.vertices} == set(Work)
+    assert {ship for case in cases for _, _, ship in case.edges} == {
+        "forward",
+        "rescale",
+        "rebalance",
+        "hash",
+        "broadcast",
+    }
+    assert {case.guarantee(1) for case in cases} == set(Guarantee)
+
+
+def test_the_seed_is_the_case_and_its_outcome() -> None:
+    assert draw_case(3) == draw_case(3)
+    assert len({repr(replace(draw_case(seed), seed=0)) for seed in range(100)}) == 100
+    assert run_case(draw_case(3)) == run_case(draw_case(3))
+
+
+def test_some_storms_are_compared_with_themselves_and_with_fair_weather(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[StormCase] = []
+    digests = iter("abc")
+
+    def run(case: StormCase) -> Outcome:
+        seen.append(case)
+        return replace(run_case(case), digest=next(digests))
+
+    monkeypatch.setattr("integration.storm.storm.run_case", run)
+    outcome = run_storm(LITERAL_EVERY)
+    assert outcome.problems == ("a second run gives another result",)
+    assert [case.faults for case in seen] == [
+        draw_case(LITERAL_EVERY).faults,
+        (),
+        draw_case(LITERAL_EVERY).faults,
+    ]
+
+
+def test_a_job_left_alone_takes_no_longer_than_estimated() -> None:
+    for seed in range(40):
+        case = draw_case(seed)
+        assert estimate_s(case) <= LONGEST_S
+        alone = replace(
+            case, faults=(), manual_checkpoints_s=(), config=replace(case.config, checkpoint_interval_s=None)
+        )
+        assert run_case(alone).emulated_s < 1.5 * estimate_s(case)
+
+
+def a_case(*vertices: StormVertex, edges: tuple[tuple[str, str, str], ...], **config: object) -> StormCase:
+    return StormCase(
+        seed=1,
+        vertices=vertices,
+        edges=edges,
+        config=NetworkConfig(**config),  # type: ignore[arg-type]
+        duration_s=DURATION_S,
+    )
+
+
+def vertex(name: str, work: Work, parallelism: int = 1, **more: object) -> StormVertex:
+    return StormVertex(
+        name=name,
+        work=work,
+        parallelism=parallelism,
+        task_manager=name,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+SOURCE = vertex("source", Work.SOURCE, 2, records=(3, 1), keys=5)
+
+
+def test_what_is_expected_follows_from_records_and_operators() -> None:
+    records = [
+        record for subtask in range(2) for record in records_of(a_case(SOURCE, edges=()), SOURCE, subtask)
+    ]
+    assert len(set(records)) == 4
+    case = a_case(
+        SOURCE,
+        vertex("copy", Work.COPY, 3, copies=2),
+        vertex("sum", Work.SUM),
+        vertex("sink", Work.SINK, 2),
+        edges=(
+            ("source", "copy", "rebalance"),
+            ("copy", "sink", "hash"),
+            ("source", "sum", "hash"),
+            ("sum", "sink", "broadcast"),
+        ),
+    )
+    expected = expected_output(case)
+    copies = [record[:2] + digit + record[2:] for record in records for digit in (b"0", b"1")]
+    assert Counter({record: n for record, n in expected.items() if not is_sum(record)}) == Counter(copies)
+    sums: Counter[bytes] = Counter()
+    for record in records:
+        sums[record[:2]] += value_of(record)
+    told = Counter({parse_sum(record): n for record, n in expected.items() if is_sum(record)})
+    assert told == Counter(dict.fromkeys(sums.items(), 2))
+
+
+def test_a_broadcast_is_seen_by_every_subtask() -> None:
+    case = a_case(SOURCE, vertex("sink", Work.SINK, 3), edges=(("source", "sink", "broadcast"),))
+    assert set(expected_output(case).values()) == {3}
+    assert expected_output(case).total() == 12
+
+
+def problems_of(case: StormCase, records: list[bytes], *, restarts: int, ended: bool = True) -> list[str]:
+    log = CommitLog()
+    log.commit(Transaction("sink", 0, 1, tuple(records)))
+    return [problem.partition(":")[0] for problem in check_output(case, log, ended, restarts)]
+
+
+TO_SINK = (("source", "sink", "rebalance"),)
+PLAIN = a_case(SOURCE, vertex("sink", Work.SINK), edges=TO_SINK, checkpoint_interval_s=1.0)
+TWICE = replace(PLAIN, config=replace(PLAIN.config, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE))
+WITHOUT = replace(PLAIN, config=replace(PLAIN.config, checkpoint_interval_s=None))
+
+
+def test_each_promise_is_held_to_its_own_word() -> None:
+    wanted = list(expected_output(PLAIN))
+    for case in (PLAIN, TWICE, WITHOUT):
+        assert problems_of(case, wanted, restarts=1) == []
+        assert problems_of(case, [*wanted, b"other"], restarts=0) == ["put out too often"]
+        assert problems_of(case, wanted[1:], restarts=0) == ["missing"]
+        assert problems_of(case, wanted[1:], restarts=0, ended=False) == []
+    assert problems_of(PLAIN, [*wanted, wanted[0]], restarts=1) == ["put out too often"]
+    assert problems_of(TWICE, [*wanted, wanted[0]], restarts=1) == []
+    assert problems_of(TWICE, [*wanted, b"other"], restarts=1) == ["invented"]
+    assert problems_of(TWICE, wanted[1:], restarts=1) == ["missing"]
+    assert problems_of(WITHOUT, wanted[1:] * 2, restarts=1) == []
+    assert problems_of(WITHOUT, [b"other"], restarts=1) == ["invented"]
+
+
+def test_a_sum_may_be_too_large_only_where_records_may_come_twice() -> None:
+    edges = (("source", "sum", "hash"), ("sum", "sink", "rebalance"))
+    vertices = (SOURCE, vertex("sum", Work.SUM), vertex("sink", Work.SINK))
+    exact = a_case(*vertices, edges=edges, checkpoint_interval_s=1.0)
+    loose = replace(exact, config=replace(exact.config, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE))
+    first, *others = expected_output(exact)
+    key, total = parse_sum(first)
+    larger, smaller = b"%b %d" % (key, total + 1), b"%b %d" % (key, total - 1)
+    assert problems_of(exact, [larger, *others], restarts=1) == ["put out too often", "missing"]
+    assert problems_of(loose, [larger, *others], restarts=1) == []
+    assert problems_of(loose, [smaller, *others], restarts=1) == ["invented"]
+    assert problems_of(loose, others, restarts=1) == ["missing"]
+
+
+def test_a_transaction_must_not_change() -> None:
+    log = CommitLog()
+    for record in expected_output(PLAIN):
+        log.commit(Transaction("sink", 0, 1, (record,)))
+    problems = list(check_output(PLAIN, log, False, 0))
+    assert problems[0] == "sink[0] committed transaction 1 twice, with other records"
+
+
+def first_wrong(change: Callable[[StormCase], StormCase | None], seeds: int = 300) -> str:
+    """The first problem of the first storm that goes wrong; nothing if none does. None leaves a case out."""
+    cases = (change(draw_case(seed)) for seed in range(seeds))
+    outcomes = (run_case(case) for case in cases if case is not None)
+    return next((outcome.problems[0] for outcome in outcomes if outcome.problems), "")
+
+
+def test_a_sink_without_transactions_is_found_out() -> None:
+    assert "put out too often" in first_wrong(lambda case: replace(case, transactional=False))
+
+
+def test_at_least_once_is_not_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StormCase, "guarantee", lambda case, restarts: Guarantee.EXACTLY_ONCE)
+
+    def only(case: StormCase) -> StormCase | None:
+        return case if case.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE and case.faults else None
+
+    assert "put out too often" in first_wrong(only)
+
+
+def test_a_job_that_does_not_end_needs_a_reason() -> None:
+    cut_short = first_wrong(lambda case: replace(case, faults=(), manual_checkpoints_s=(), duration_s=0.001))
+    assert cut_short == "did not end within 0.001 s, and nothing keeps it from that"
+
+
+def test_a_job_that_fails_needs_a_reason() -> None:
+    hasty = replace(PLAIN, config=replace(PLAIN.config, checkpoint_timeout_s=0.001, restart_attempts=1))
+    problems = run_case(replace(hasty, duration_s=3.0)).problems
+    assert "failed for no good reason: checkpoint 1 failed: CHECKPOINT_EXPIRED" in problems[1]
+    assert run_case(replace(hasty, duration_s=3.0, patient=False)).problems == problems[:1]
+
+
+def nothing(*args: object, **more: object) -> None:
+    """Does not do what it should."""
+
+
+def no_data(*args: object) -> list[bytes]:
+    return []
+
+
+def one_too_far(seek: Callable[[CollectionReader, int], None]) -> Callable[[CollectionReader, int], None]:
+    return lambda reader, position: seek(reader, position + 1)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "defect"),
+    [
+        pytest.param(CollectionReader, "seek", one_too_far(CollectionReader.seek), id="a position is off"),
+        pytest.param(PipelinedSubpartition, "overtake", None, id="overtaken data is forgotten"),
+        pytest.param(TransactionalSink, "before_snapshot", nothing, id="nothing is sealed"),
+        pytest.param(ChannelBuffers, "_return_floating", nothing, id="floating buffers leak"),
+        pytest.param(ListState, "add", nothing, id="state is not kept"),
+    ],
+)
+def test_a_planted_defect_is_found(
+    where: type, name: str, defect: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = getattr(where, name)
+    monkeypatch.setattr(where, name, defect or (lambda *args: no_data(original(*args))))
+    assert first_wrong(lambda case: case)
+
+
+def test_processes_give_the_same_outcomes() -> None:
+    assert list(run_storms(range(300, 332), processes=2)) == [run_storm(seed) for seed in range(300, 332)]
+
+
+@pytest.mark.spark
+def test_spark_gives_the_same_outcomes(spark: SparkSession) -> None:
+    assert list(run_on_spark(range(40, 45), spark)) == [run_storm(seed) for seed in range(40, 45)]
+
+
+def test_the_command_says_how_many_went_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["storm", "--seeds", "3", "--first-seed", "5"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("3 storms: ")
+    assert told[-1] == "wrong: none"
+
+
+def test_the_command_names_each_storm_that_went_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = replace(run_storm(7), problems=("missing: 3 records",))
+    monkeypatch.setattr(storm_command, "run_storms", lambda seeds: iter([run_storm(6), bad]))
+    assert main(["storm", "--seeds", "2", "--first-seed", "6"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[:2] == ["seed 7: missing: 3 records", "  netstack storm --seeds 1 --first-seed 7 --verbose"]
+    assert told[-1] == "wrong: 1"
+
+
+def test_verbose_shows_the_case_and_the_outcome(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["storm", "--seeds", "1", "--first-seed", "11", "--verbose"]) == 0
+    told = capsys.readouterr().out
+    for line in [*draw_case(11).lines(), *run_storm(11).lines()]:
+        assert line in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mistake"),
+    [
+        (["--seeds", "0"], "--seeds is 0"),
+        (["--seeds", "many"], "--seeds"),
+        (["--first-seed", "-1"], "--first-seed is -1"),
+        (["--spark", "--verbose"], "leave --spark out"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(
+    arguments: list[str], mistake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["storm", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert mistake in told
+    assert told.count("\n") == 1

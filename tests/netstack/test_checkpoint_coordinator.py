@@ -1,0 +1,475 @@
+"""The checkpoint coordinator: what becomes of checkpoints when all goes well, and when something does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+
+from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
+from netstack.agenda import Agenda
+from netstack.checkpoints.acknowledgement import Acknowledgement
+from netstack.checkpoints.control_plane import ControlMessage, ControlPlane
+from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
+from netstack.checkpoints.failures import FailureReason
+from netstack.checkpoints.pending_checkpoint import Checkpoint
+from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.randomness import Randomness
+from netstack.settings.config import CheckpointMode, CostModel, NetworkConfig
+from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
+from netstack.statistics import SubtaskCheckpoint
+from netstack.trace import TraceLog
+
+COSTS = CostModel(
+    trigger_s=(0.010, 0.010), trigger_per_source_s=0.003, ack_s=(0.005, 0.005), ack_unaligned_s=(0.02, 0.02)
+)
+WORK_S = 0.1
+"""From the trigger of a task to its acknowledgement."""
+
+END_TO_END_S = 0.010 + WORK_S + 0.005
+"""Of a checkpoint of one source when nothing is in its way."""
+
+
+class FullStorage(MemoryStorage):
+    """A storage that takes metadata only while there is `room`."""
+
+    room = True
+
+    def complete(self, metadata: CheckpointMetadata) -> None:
+        if not self.room:
+            raise StorageError(f"no room for checkpoint {metadata.checkpoint_id}")
+        super().complete(metadata)
+
+
+@dataclass
+class Task:
+    """Answers each trigger with a file of state; a source has no `upstream`.
+
+    `silent` checkpoints are not acknowledged, `declined` ones are given up.
+    """
+
+    job: Job
+    vertex: int
+    index: int
+    upstream: list[Task] = field(default_factory=list)
+    last_checkpoint: int = 0
+    ended: bool = False
+    unaligned: bool = False
+    kind: StateKind = StateKind.KEYED
+    work_s: float = WORK_S
+    silent: set[int] = field(default_factory=set)
+    declined: dict[int, str] = field(default_factory=dict)
+    told: list[tuple[float, str, int]] = field(default_factory=list)
+    barriers: list[CheckpointBarrier] = field(default_factory=list)
+
+    def _told(self, what: str, checkpoint_id: int) -> None:
+        self.told.append((round(self.job.agenda.now, 6), what, checkpoint_id))
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        number = self.last_checkpoint = barrier.checkpoint_id
+        self.barriers.append(barrier)
+        self._told("trigger", number)
+        if number in self.declined:
+            self.job.coordinator.decline(self, number, self.declined[number])
+        elif number not in self.silent:
+            self.job.agenda.after(self.work_s, self.acknowledge, number)
+
+    def acknowledge(self, number: int) -> None:
+        file = self.job.storage.write(number, f"{self.vertex}-{self.index}", b"state")
+        handle = StateHandle(kind=self.kind, size=file.size, file=file)
+        name = list(self.job.parallelism)[self.vertex]
+        snapshot = SubtaskSnapshot(vertex=name, subtask=self.index, handles=(handle,))
+        metrics = AlignmentMetrics(0.25, 0.5, 42)
+        report = Acknowledgement(number, metrics, 0.001, snapshot, 0.002, self.unaligned)
+        self.job.coordinator.acknowledge(self, report)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        self._told("completed", checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._told("aborted", checkpoint_id)
+
+    def end(self) -> None:
+        self.ended = True
+        self.job.coordinator.finished(self)
+
+
+class Job:
+    """Tasks under a coordinator, for as many seconds as `run` says; requests are made at given times."""
+
+    def __init__(self, *, sources: int = 1, first_id: int = 1, **options: Any) -> None:
+        self.agenda = Agenda()
+        self.storage = FullStorage()
+        self.ended: list[Checkpoint] = []
+        self.causes: list[str] = []
+        self.trace = TraceLog()
+        self.parallelism = {"source": sources}
+        self.tasks = [Task(self, 0, index) for index in range(sources)]
+        self.coordinator = CheckpointCoordinator(
+            agenda=self.agenda,
+            config=NetworkConfig(**options),
+            costs=COSTS,
+            randomness=Randomness(1, 1.0),
+            job="job",
+            parallelism=self.parallelism,
+            storage=self.storage,
+            control_plane=ControlPlane(self.agenda),
+            on_end=self.ended.append,
+            fail_job=self.fail,
+            first_id=first_id,
+            trace=self.trace,
+        )
+
+    def fail(self, cause: str) -> None:
+        self.causes.append(cause)
+
+    def run(self, seconds: float, requests: Sequence[float] = ()) -> None:
+        self.agenda.at(0.0, self.coordinator.start, self.tasks)
+        for at in requests:
+            self.agenda.at(at, self.coordinator.request_checkpoint)
+        self.agenda.at(seconds, self.agenda.stop)
+        trio.run(self.agenda.run)
+
+    @property
+    def outcomes(self) -> list[tuple[int, str, str | None]]:
+        return [(checkpoint.identity, checkpoint.status, checkpoint.failure) for checkpoint in self.ended]
+
+    def lose(self, kind: ControlMessage, index: int = 0) -> None:
+        """From now on messages of a kind from or for a source are lost."""
+        self.delay(kind, None, index)
+
+    def delay(self, kind: ControlMessage, seconds: float | None, index: int = 0) -> None:
+        self.coordinator.control_plane.interference.append(
+            lambda sent, task: seconds if (sent, task) == (kind, (0, index)) else 0.0
+        )
+
+
+def test_all_acknowledge_and_the_checkpoint_is_stored_and_all_are_told() -> None:
+    job = Job(sources=2)
+    job.run(2.0, [1.0])
+    (checkpoint,) = job.ended
+    assert (checkpoint.status, checkpoint.checkpoint_type, checkpoint.size) == ("COMPLETED", "CHECKPOINT", 10)
+    assert checkpoint.duration_s == pytest.approx(END_TO_END_S + 0.003)
+    assert [task.told for task in job.tasks] == [
+        [(1.01, "trigger", 1), (1.128, "completed", 1)],
+        [(1.013, "trigger", 1), (1.128, "completed", 1)],
+    ]
+    assert job.storage.checkpoints() == [1]
+    assert job.storage.load(1) == job.coordinator.latest_completed
+    assert sorted(job.storage.contents(1)) == ["chk-1/0-0", "chk-1/0-1", "chk-1/_metadata"]
+
+
+def test_what_a_subtask_reports_is_kept() -> None:
+    job = Job()
+    job.tasks[0].unaligned, job.tasks[0].kind = True, StateKind.INPUT_CHANNEL
+    job.run(2.0, [1.0])
+    (checkpoint,) = job.ended
+    part = checkpoint.parts[0, 0]
+    assert part._replace(end_to_end_s=round(part.end_to_end_s, 6)) == SubtaskCheckpoint(
+        end_to_end_s=0.13,
+        start_delay_s=0.25,
+        alignment_s=0.5,
+        sync_s=0.001,
+        async_s=0.002,
+        alignment_processed_bytes=42,
+        alignment_persisted_bytes=5,
+        unaligned=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("unaligned", "kind", "way"),
+    [
+        (False, StateKind.KEYED, 0.005),
+        (False, StateKind.OUTPUT_CHANNEL, 0.02),
+        (True, StateKind.KEYED, 0.02),
+    ],
+)
+def test_an_acknowledgement_with_data_in_flight_takes_longer(
+    unaligned: bool, kind: StateKind, way: float
+) -> None:
+    job = Job()
+    job.tasks[0].unaligned, job.tasks[0].kind = unaligned, kind
+    job.run(2.0, [1.0])
+    assert job.ended[0].duration_s == pytest.approx(0.010 + WORK_S + way)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "kind"),
+    [
+        ({}, CheckpointOptions(), "CHECKPOINT"),
+        ({"unaligned_enabled": True}, CheckpointOptions(Alignment.UNALIGNED), "UNALIGNED_CHECKPOINT"),
+        (
+            {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.5},
+            CheckpointOptions(Alignment.ALIGNED, 0.5),
+            "CHECKPOINT",
+        ),
+        ({"aligned_checkpoint_timeout_s": 0.5}, CheckpointOptions(), "CHECKPOINT"),
+        (
+            {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE, "unaligned_enabled": True},
+            CheckpointOptions(Alignment.AT_LEAST_ONCE),
+            "AT_LEAST_ONCE_CHECKPOINT",
+        ),
+    ],
+)
+def test_barriers_have_the_options_of_the_job(
+    options: dict[str, Any], expected: CheckpointOptions, kind: str
+) -> None:
+    assert options_of_barriers(NetworkConfig(**options)) == expected
+    job = Job(**options)
+    job.run(2.0, [1.0])
+    assert job.tasks[0].barriers == [CheckpointBarrier(1, 1.0, expected)]
+    metadata = job.coordinator.latest_completed
+    assert metadata is not None
+    assert metadata.checkpoint_type == job.ended[0].checkpoint_type == kind
+
+
+def test_one_subtask_that_turned_unaligned_makes_an_unaligned_checkpoint() -> None:
+    job = Job(sources=2, unaligned_enabled=True, aligned_checkpoint_timeout_s=1.0)
+    job.tasks[1].unaligned = True
+    job.run(2.0, [1.0])
+    assert job.ended[0].checkpoint_type == "UNALIGNED_CHECKPOINT"
+
+
+def test_the_newest_checkpoints_are_retained() -> None:
+    job = Job(retained_checkpoints=2, first_id=7)
+    job.run(4.0, [1.0, 2.0, 3.0])
+    assert [checkpoint.identity for checkpoint in job.ended] == [7, 8, 9]
+    assert job.storage.checkpoints() == [8, 9]
+
+
+def test_a_checkpoint_expires_and_what_comes_later_is_deleted() -> None:
+    job = Job(sources=2, checkpoint_timeout_s=0.5, tolerable_failed_checkpoints=1)
+    job.tasks[1].work_s = 0.9
+    job.run(3.0, [1.0])
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
+    assert sorted(job.ended[0].parts) == [(0, 0)]
+    assert [task.told[-1] for task in job.tasks] == [(1.51, "aborted", 1)] * 2
+    assert (job.storage.files, job.causes) == ({}, [])
+    assert [event.text for event in job.trace] == [
+        "triggers checkpoint 1: aligned",
+        "checkpoint 1 failed: CHECKPOINT_EXPIRED, acknowledgements missing: 1",
+        "checkpoint 1: source[1] acknowledges too late, its files are deleted",
+    ]
+
+
+def test_each_checkpoint_has_its_own_deadline() -> None:
+    job = Job(checkpoint_timeout_s=0.5, max_concurrent_checkpoints=3, tolerable_failed_checkpoints=9)
+    job.tasks[0].silent = {2, 3}
+    job.run(3.0, [1.0, 1.2, 1.3])
+    assert job.outcomes == [(1, "COMPLETED", None), *((n, "FAILED", "CHECKPOINT_EXPIRED") for n in (2, 3))]
+    assert [time for time, what, _ in job.tasks[0].told if what == "aborted"] == [1.71, 1.81]
+
+
+def test_more_failures_in_a_row_than_tolerable_fail_the_job() -> None:
+    job = Job(checkpoint_timeout_s=0.2, tolerable_failed_checkpoints=1)
+    job.tasks[0].silent = {1, 3, 4, 5}
+    job.run(9.0, [1.0, 2.0, 3.0, 4.0, 5.0])
+    assert job.causes == [
+        "checkpoint 4 failed: CHECKPOINT_EXPIRED, acknowledgements missing: 1; failures tolerated in a row: 1"
+    ]
+
+
+@pytest.mark.parametrize("kind", [ControlMessage.TRIGGER, ControlMessage.ACKNOWLEDGE])
+def test_a_lost_message_lets_the_checkpoint_expire(kind: ControlMessage) -> None:
+    job = Job(sources=2, checkpoint_timeout_s=0.5)
+    job.lose(kind)
+    job.run(2.0, [1.0])
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
+    assert len(job.causes) == 1
+    assert job.storage.files == {}
+
+
+def test_a_declined_checkpoint_fails_and_the_job_goes_on() -> None:
+    job = Job(sources=2)
+    job.tasks[1].declined[1] = "CHECKPOINT_DECLINED_SUBSUMED"
+    job.run(2.0, [1.0])
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_DECLINED_SUBSUMED")]
+    assert job.tasks[0].told == [(1.01, "trigger", 1), (1.028, "aborted", 1)]
+    assert job.trace[1].text.endswith("declined by source[1]")
+    assert (job.causes, job.storage.files) == ([], {})
+
+
+def test_a_failed_upload_counts_as_a_failure() -> None:
+    job = Job()
+    job.tasks[0].declined[1] = "CHECKPOINT_ASYNC_EXCEPTION"
+    job.run(2.0, [1.0])
+    assert len(job.causes) == 1
+
+
+def test_a_reason_that_flink_does_not_know_is_refused() -> None:
+    job = Job()
+    with pytest.raises(ValueError, match="bad mood"):
+        job.coordinator.decline(job.tasks[0], 1, "bad mood")
+
+
+def test_a_checkpoint_whose_metadata_cannot_be_stored_fails() -> None:
+    job = Job()
+    job.agenda.at(1.5, setattr, job.storage, "room", False)
+    job.run(3.0, [1.0, 2.0])
+    assert job.outcomes == [(1, "COMPLETED", None), (2, "FAILED", "FINALIZE_CHECKPOINT_FAILURE")]
+    assert job.ended[1].completed_at is None
+    assert job.storage.checkpoints() == job.storage.present() == [1]
+    assert "no room for checkpoint 2" in job.causes[0]
+
+
+def test_a_completed_checkpoint_subsumes_the_older_ones() -> None:
+    job = Job(max_concurrent_checkpoints=2)
+    job.tasks[0].silent = {1}
+    job.run(2.0, [1.0, 1.05, 1.06])
+    assert job.outcomes == [
+        (2, "COMPLETED", None),
+        (1, "FAILED", "CHECKPOINT_SUBSUMED"),
+        (3, "COMPLETED", None),
+    ]
+    assert job.causes == []
+    assert job.storage.checkpoints() == [3]
+
+
+def test_a_request_waits_for_the_checkpoint_that_goes_on() -> None:
+    job = Job()
+    job.run(3.0, [1.0, 1.01, 1.02])
+    _, second, third = job.ended
+    assert second.triggered_at == pytest.approx(1.0 + END_TO_END_S + 0.002)
+    assert third.triggered_at == pytest.approx(1.0 + 2 * (END_TO_END_S + 0.002))
+
+
+def test_the_timer_keeps_its_rate_and_leaves_the_pause() -> None:
+    job = Job(checkpoint_interval_s=0.15)
+    job.run(5.0)
+    times = [checkpoint.triggered_at for checkpoint in job.ended]
+    assert 0.0 <= times[0] <= 0.15
+    assert times == pytest.approx([times[0] + 0.15 * number for number in range(len(times))])
+    assert len(times) > 30
+    paused = Job(checkpoint_interval_s=0.15, checkpoint_min_pause_s=0.1)
+    paused.run(5.0)
+    times = [checkpoint.triggered_at for checkpoint in paused.ended]
+    assert 0.1 <= times[0] <= 0.15
+    step = END_TO_END_S + 0.1
+    assert times == pytest.approx([times[0] + step * number for number in range(len(times))])
+    assert len(times) > 20
+
+
+def test_a_pause_longer_than_the_interval_becomes_the_interval() -> None:
+    job = Job(checkpoint_interval_s=0.1, checkpoint_min_pause_s=1.0)
+    job.run(9.0)
+    gaps = [
+        later.triggered_at - one.triggered_at for one, later in zip(job.ended, job.ended[1:], strict=False)
+    ]
+    assert gaps == pytest.approx([1.0 + END_TO_END_S] * 7)
+
+
+def test_a_user_need_not_wait_for_the_pause() -> None:
+    job = Job(checkpoint_min_pause_s=5.0)
+    job.run(3.0, [1.0, 1.5])
+    assert [checkpoint.triggered_at for checkpoint in job.ended] == [1.0, 1.5]
+
+
+def test_a_stop_fails_what_is_pending_without_a_word_and_ids_go_on() -> None:
+    job = Job(sources=2)
+    job.tasks[1].work_s = 0.3
+    job.agenda.at(2.2, job.coordinator.stop)
+    job.agenda.at(2.5, job.coordinator.request_checkpoint)
+    job.agenda.at(3.0, job.coordinator.start, job.tasks)
+    job.run(5.0, [1.0, 2.0, 2.1, 4.0])
+    assert job.outcomes == [
+        (1, "COMPLETED", None),
+        (2, "FAILED", "CHECKPOINT_COORDINATOR_SUSPEND"),
+        (3, "COMPLETED", None),
+    ]
+    heard = [what for _, what, _ in job.tasks[0].told]
+    assert heard == ["trigger", "completed", "trigger", "trigger", "completed"]
+    refused = "a request for a checkpoint is refused: NOT_ALL_REQUIRED_TASKS_RUNNING"
+    assert refused in [event.text for event in job.trace]
+    assert job.storage.present() == [3]
+
+
+def test_messages_and_timers_of_an_attempt_end_with_it() -> None:
+    job = Job(sources=2, checkpoint_interval_s=1.0, checkpoint_timeout_s=3.0)
+    job.tasks[0].silent = {1}
+    job.agenda.at(1.2, job.coordinator.stop)
+    job.run(9.0)
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_COORDINATOR_SUSPEND")]
+    assert [what for _, what, _ in job.tasks[0].told] == ["trigger"]
+    assert job.causes == []
+
+
+def test_the_latest_completed_checkpoint_outlives_a_stop() -> None:
+    job = Job()
+    job.agenda.at(1.5, job.coordinator.stop)
+    job.run(2.0, [1.0])
+    metadata = job.coordinator.latest_completed
+    assert metadata is not None
+    assert metadata == job.storage.load(1)
+
+
+def test_the_job_may_stop_the_coordinator_when_it_is_failed() -> None:
+    job = Job(checkpoint_timeout_s=0.5, max_concurrent_checkpoints=2)
+    job.tasks[0].silent = {1, 2}
+    job.coordinator._fail_job = lambda cause: job.coordinator.stop(FailureReason.TASK_FAILURE)
+    job.run(3.0, [1.0, 1.0])
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_EXPIRED"), (2, "FAILED", "TASK_FAILURE")]
+
+
+def test_at_the_end_nothing_is_left_of_what_is_pending() -> None:
+    job = Job(sources=2)
+    job.tasks[1].silent = {1}
+    job.run(1.5, [1.0])
+    (checkpoint,) = job.coordinator.pending
+    assert job.storage.present() == [1]
+    job.coordinator.release()
+    assert (checkpoint.status, job.ended, job.storage.present()) == ("IN_PROGRESS", [], [])
+
+
+def test_subtasks_that_have_ended_are_part_of_the_checkpoint_as_finished() -> None:
+    job = Job(sources=2)
+    job.agenda.at(0.5, job.tasks[0].end)
+    job.run(2.0, [1.0])
+    metadata = job.coordinator.latest_completed
+    assert metadata is not None
+    assert metadata.of("source", 0) == SubtaskSnapshot(
+        vertex="source", subtask=0, data_ended=True, finished=True
+    )
+    assert job.tasks[0].told == []
+
+
+def test_without_checkpoints_after_tasks_finish_the_first_end_is_the_last_checkpoint() -> None:
+    job = Job(sources=2, checkpoints_after_tasks_finish=False)
+    job.agenda.at(1.5, job.tasks[0].end)
+    job.run(3.0, [1.0, 2.0])
+    assert job.outcomes == [(1, "COMPLETED", None)]
+    assert job.trace[-1].text == "no checkpoint: NOT_ALL_REQUIRED_TASKS_RUNNING"
+
+
+@pytest.mark.parametrize(("source_ends", "triggered"), [(1.5, [1]), (2.5, [])])
+def test_whoever_has_no_upstream_task_left_is_triggered(source_ends: float, triggered: list[int]) -> None:
+    job = Job()
+    job.parallelism["stage"] = 1
+    stage = Task(job, 1, 0, [job.tasks[0]])
+    job.tasks.append(stage)
+    job.agenda.at(source_ends, job.tasks[0].end)
+    job.run(3.0, [2.0])
+    assert [barrier.checkpoint_id for barrier in stage.barriers] == triggered
+    assert job.outcomes == [(number, "COMPLETED", None) for number in triggered]
+
+
+def test_a_source_that_ends_before_its_trigger_fails_the_checkpoint() -> None:
+    job = Job(sources=2)
+    job.agenda.at(1.005, job.tasks[1].end)
+    job.run(2.0, [1.0])
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_DECLINED_TASK_CLOSING")]
+    assert job.causes == []
+
+
+@pytest.mark.parametrize(("delay", "outcome"), [(0.3, "COMPLETED"), (None, "FAILED")])
+def test_the_acknowledgement_of_a_subtask_that_has_ended_is_waited_for(
+    delay: float | None, outcome: str
+) -> None:
+    job = Job(sources=2, checkpoint_timeout_s=0.6)
+    job.delay(ControlMessage.ACKNOWLEDGE, delay)
+    job.agenda.at(1.15, job.tasks[0].end)
+    job.run(2.0, [1.0])
+    assert [checkpoint.status for checkpoint in job.ended] == [outcome]

@@ -1,0 +1,201 @@
+import base64
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from integration.checkpoints.directory import DirectoryStorage
+from netstack import (
+    CheckpointMetadata,
+    CheckpointStorage,
+    DamagedFileError,
+    FileLayout,
+    MemoryStorage,
+    MissingFileError,
+    StateHandle,
+    StateKind,
+    StorageError,
+    StoredFile,
+    SubtaskSnapshot,
+)
+from netstack.checkpoints.metadata import checksum, decode_metadata, encode_metadata
+from netstack.checkpoints.paths import LONGEST_NAME, checkpoint_id_of, file_name
+
+
+def metadata_of(checkpoint_id: int, *files: StoredFile) -> CheckpointMetadata:
+    stored = [StateHandle(kind=StateKind.KEYED, name="k", size=file.size, file=file) for file in files]
+    inline = StateHandle(kind=StateKind.OPERATOR, name="o", size=3, inline=b"\x00\xffz", key_groups=(0, 7))
+    return CheckpointMetadata(
+        checkpoint_id=checkpoint_id,
+        job="job",
+        checkpoint_type="CHECKPOINT",
+        triggered_at=1.5,
+        completed_at=1.75,
+        parallelism={"zulu": 2, "alpha": 1},
+        subtasks=(SubtaskSnapshot(vertex="zulu", subtask=0, handles=(inline, *stored)),),
+    )
+
+
+@pytest.fixture(params=["memory", "directory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> FileLayout:
+    return MemoryStorage() if request.param == "memory" else DirectoryStorage(tmp_path / "new" / "root")
+
+
+def change(storage: FileLayout, path: str, data: bytes) -> None:
+    if isinstance(storage, MemoryStorage):
+        storage.files[path] = data
+    elif isinstance(storage, DirectoryStorage):
+        (Path(storage.root) / path).write_bytes(data)
+
+
+def test_what_is_written_is_read(storage: FileLayout) -> None:
+    interface: CheckpointStorage = storage
+    own = interface.write(17, "source-0-keyed", b"abc")
+    shared = interface.write(17, "table", b"", shared=True)
+    assert own == StoredFile(path="chk-17/source-0-keyed", size=3, checksum=checksum(b"abc"))
+    assert shared == StoredFile(path="shared/table", size=0, checksum=checksum(b""), shared=True)
+    assert (interface.read(own), interface.read(shared)) == (b"abc", b"")
+    assert (storage.contents(17), storage.shared_files()) == ({own.path: 3}, {shared.path: 0})
+
+
+def test_a_checkpoint_is_complete_with_its_metadata_and_not_before(storage: FileLayout) -> None:
+    assert (storage.checkpoints(), storage.present()) == ([], [])
+    for number in (10, 9):
+        file = storage.write(number, "a", b"x")
+        assert storage.checkpoints() == ([] if number == 10 else [10])
+        with pytest.raises(MissingFileError, match=f"chk-{number}/_metadata is not there"):
+            storage.load(number)
+        storage.complete(metadata_of(number, file))
+    storage.write(11, "a", b"x")
+    assert (storage.checkpoints(), storage.present()) == ([9, 10], [9, 10, 11])
+    assert storage.load(9) == metadata_of(9, StoredFile(path="chk-9/a", size=1, checksum=checksum(b"x")))
+    assert storage.contents(9).keys() == {"chk-9/_metadata", "chk-9/a"}
+
+
+def test_a_complete_checkpoint_is_not_changed(storage: FileLayout) -> None:
+    file = storage.write(1, "a", b"x")
+    storage.complete(metadata_of(1, file))
+    with pytest.raises(StorageError, match="chk-1/a cannot be written, since chk-1/_metadata exists"):
+        storage.write(1, "a", b"y")
+    with pytest.raises(StorageError, match="chk-1/_metadata exists already"):
+        storage.complete(metadata_of(1))
+    assert storage.read(file) == b"x"
+
+
+def test_leftovers_of_an_attempt_are_replaced_but_shared_files_never_are(storage: FileLayout) -> None:
+    storage.write(1, "a", b"half")
+    assert storage.read(storage.write(1, "a", b"whole")) == b"whole"
+    storage.write(1, "a", b"x", shared=True)
+    with pytest.raises(StorageError, match="shared/a cannot be written, since shared/a exists"):
+        storage.write(2, "a", b"y", shared=True)
+
+
+def test_discarding_takes_all_but_shared_files(storage: FileLayout) -> None:
+    for number in (1, 2):
+        own = storage.write(number, "a", b"x")
+        shared = storage.write(number, f"s{number}", b"x", shared=True)
+        storage.complete(metadata_of(number, own, shared))
+    storage.write(12, "a", b"x")
+    storage.discard(1)
+    storage.discard(12)
+    storage.discard(99)
+    assert (storage.checkpoints(), storage.present()) == ([2], [2])
+    assert storage.shared_files().keys() == {"shared/s1", "shared/s2"}
+    storage.delete([shared, shared])
+    assert storage.shared_files().keys() == {"shared/s1"}
+
+
+def test_damage_is_found(storage: FileLayout) -> None:
+    file = storage.write(1, "a", b"abc")
+    change(storage, "chk-1/a", b"abd")
+    with pytest.raises(DamagedFileError, match="chk-1/a has another checksum than it was written with"):
+        storage.read(file)
+    change(storage, "chk-1/a", b"ab")
+    with pytest.raises(DamagedFileError, match="chk-1/a has 2 bytes instead of 3"):
+        storage.read(file)
+    storage.delete([file])
+    with pytest.raises(MissingFileError, match="chk-1/a is not there"):
+        storage.read(file)
+
+
+def test_broken_metadata_is_not_complete(storage: FileLayout) -> None:
+    storage.complete(metadata_of(1))
+    good = encode_metadata(metadata_of(1))
+    for cut in range(0, len(good), 11):
+        change(storage, "chk-1/_metadata", good[:cut])
+        assert storage.checkpoints() == []
+    with pytest.raises(DamagedFileError, match=r"chk-1/_metadata: it has \d+ bytes after its first line"):
+        storage.load(1)
+    storage.complete(metadata_of(2))
+    change(storage, "chk-2/_metadata", good)
+    with pytest.raises(DamagedFileError, match="is the metadata of checkpoint 1"):
+        storage.load(2)
+
+
+@pytest.mark.parametrize("path", ["../secret", "chk-1/../../secret", "/etc/passwd", "other/a", "chk-1/a/b"])
+def test_paths_that_lead_elsewhere_are_refused(storage: FileLayout, path: str) -> None:
+    file = StoredFile(path=path, size=0, checksum="")
+    with pytest.raises(DamagedFileError, match="is no path of a file of a checkpoint"):
+        storage.read(file)
+    with pytest.raises(DamagedFileError, match="is no path of a file of a checkpoint"):
+        storage.delete([file])
+
+
+@pytest.mark.parametrize("name", ["", "_metadata"])
+def test_names_that_no_file_may_have(storage: FileLayout, name: str) -> None:
+    with pytest.raises(ValueError, match="is no name for a file of a checkpoint"):
+        storage.write(1, name, b"")
+    with pytest.raises(ValueError, match="-1 is no checkpoint id"):
+        storage.write(-1, "a", b"")
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "word count-0-keyed", "größe", "a%2Fb", "\ud800", "x" * 1000])
+def test_any_other_name_will_do(storage: FileLayout, name: str) -> None:
+    file = storage.write(1, name, b"x")
+    assert storage.read(file) == b"x"
+    assert storage.present() == [1]
+
+
+def test_names_stay_apart() -> None:
+    names = ["a b", "a%20b", "a/b", "a-b", "a_b", "x" * LONGEST_NAME + "1", "x" * LONGEST_NAME + "2"]
+    assert len({file_name(name) for name in names}) == len(names)
+    assert max(len(file_name(name)) for name in [*names, "é" * 300]) == LONGEST_NAME
+    assert [checkpoint_id_of(name) for name in ("chk-0", "chk-17", "chk-017", "chk-", "shared")] == [
+        0,
+        17,
+        None,
+        None,
+        None,
+    ]
+
+
+def test_metadata_is_two_lines_of_json_and_always_the_same_bytes() -> None:
+    metadata = metadata_of(3, StoredFile(path="chk-3/a", size=1, checksum="c"))
+    data = encode_metadata(metadata)
+    assert data == encode_metadata(decode_metadata(data))
+    first, second, rest = data.split(b"\n")
+    assert rest == b""
+    assert json.loads(first)["schema"] == json.loads(second)["schema"] == "netstack.checkpoint/1"
+    inline = json.loads(second)["subtasks"][0]["handles"][0]["inline"]
+    assert base64.b64decode(inline) == b"\x00\xffz"
+    assert list(json.loads(second)["parallelism"]) == ["alpha", "zulu"]
+
+
+def test_no_changed_byte_of_metadata_goes_unnoticed() -> None:
+    metadata = metadata_of(3)
+    data = encode_metadata(metadata)
+    for place in range(len(data)):
+        changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        with pytest.raises(ValueError, match=r"^it"):
+            decode_metadata(changed)
+
+
+def test_metadata_of_another_layout_is_refused() -> None:
+    other = encode_metadata(msgspec.structs.replace(metadata_of(3), schema="netstack.checkpoint/2"))
+    with pytest.raises(ValueError, match=r"its layout is 'netstack.checkpoint/2', and only .*/1'"):
+        decode_metadata(other)
+    body = b'{"schema":"netstack.checkpoint/1"}\n'
+    header = {"schema": "netstack.checkpoint/1", "size": len(body), "sha256": checksum(body)}
+    with pytest.raises(ValueError, match=r"it is no checkpoint metadata: .*checkpoint_id"):
+        decode_metadata(msgspec.json.encode(header) + b"\n" + body)

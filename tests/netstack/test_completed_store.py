@@ -1,0 +1,99 @@
+"""Which completed checkpoints are kept, and when files go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from netstack.checkpoints.completed_store import CompletedCheckpointStore
+from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
+
+
+class FailingStorage(MemoryStorage):
+    """A storage that may be told to fail; `calls` has what completed and deleted checkpoints."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: set[str] = set()
+        self.calls: list[str] = []
+
+    def complete(self, metadata: CheckpointMetadata) -> None:
+        self._called("complete", metadata.checkpoint_id)
+        super().complete(metadata)
+
+    def discard(self, checkpoint_id: int) -> None:
+        self._called("discard", checkpoint_id)
+        super().discard(checkpoint_id)
+
+    def _called(self, what: str, checkpoint_id: int) -> None:
+        if what in self.broken:
+            raise StorageError(f"cannot {what} {checkpoint_id}")
+        self.calls.append(f"{what} {checkpoint_id}")
+
+
+def metadata_of(checkpoint_id: int, files: Iterable[StoredFile] = ()) -> CheckpointMetadata:
+    handles = tuple(StateHandle(kind=StateKind.KEYED, size=file.size, file=file) for file in files)
+    snapshot = SubtaskSnapshot(vertex="count", subtask=0, handles=handles)
+    return CheckpointMetadata(
+        checkpoint_id=checkpoint_id,
+        job="test",
+        checkpoint_type="CHECKPOINT",
+        triggered_at=0.0,
+        completed_at=1.0,
+        parallelism={"count": 1},
+        subtasks=(snapshot,),
+    )
+
+
+def test_the_newest_are_kept_and_an_older_one_goes_after_the_newer_one_is_complete() -> None:
+    storage = FailingStorage()
+    store = CompletedCheckpointStore(storage, 2)
+    assert store.latest is None
+    for number in (1, 2, 3, 5):
+        store.add(metadata_of(number))
+    assert [kept.checkpoint_id for kept in store.checkpoints] == [3, 5] == storage.checkpoints()
+    assert store.latest == metadata_of(5)
+    assert storage.calls == ["complete 1", "complete 2", "complete 3", "discard 1", "complete 5", "discard 2"]
+
+
+def test_one_that_cannot_be_completed_changes_nothing() -> None:
+    storage = FailingStorage()
+    store = CompletedCheckpointStore(storage, 1)
+    store.add(metadata_of(1))
+    storage.broken = {"complete"}
+    with pytest.raises(StorageError, match="cannot complete 2"):
+        store.add(metadata_of(2))
+    assert store.latest == metadata_of(1)
+    assert storage.checkpoints() == [1]
+
+
+def test_one_that_cannot_be_deleted_is_left_where_it_is() -> None:
+    storage = FailingStorage()
+    store = CompletedCheckpointStore(storage, 1)
+    store.add(metadata_of(1))
+    storage.broken = {"discard"}
+    store.add(metadata_of(2))
+    assert [kept.checkpoint_id for kept in store.checkpoints] == [2]
+    assert storage.checkpoints() == [1, 2]
+
+
+def test_shared_files_stay_as_long_as_a_checkpoint_needs_them() -> None:
+    storage = MemoryStorage()
+    store = CompletedCheckpointStore(storage, 1)
+    old, both, pending = (storage.write(1, name, b"x", shared=True) for name in ("old", "both", "pending"))
+    store.add(metadata_of(1, [old, both, pending]))
+    store.add(metadata_of(2, [both]), [pending])
+    assert sorted(storage.shared_files()) == ["shared/both", "shared/pending"]
+    store.discard(3, [both, pending])
+    assert sorted(storage.shared_files()) == ["shared/both"]
+
+
+def test_files_that_came_too_late_are_deleted_unless_a_checkpoint_has_them() -> None:
+    storage = MemoryStorage()
+    store = CompletedCheckpointStore(storage, 1)
+    mine, late = storage.write(1, "mine", b"m"), storage.write(1, "late", b"l")
+    store.add(metadata_of(1, [mine]))
+    store.delete_unused([mine, late])
+    assert sorted(storage.contents(1)) == ["chk-1/_metadata", "chk-1/mine"]

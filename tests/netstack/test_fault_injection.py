@@ -1,0 +1,327 @@
+"""Faults happen once, when they should, and what they change outlives a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from netstack import (
+    MESSAGES,
+    AtTime,
+    ChannelItem,
+    CutLink,
+    DelayMessages,
+    DropMessages,
+    Edge,
+    FailUpload,
+    Fault,
+    FillStorage,
+    GeneratorSpec,
+    KillSubtask,
+    KillTaskManager,
+    Moment,
+    NetworkConfig,
+    OnAcknowledgement,
+    OnChannel,
+    Scenario,
+    SubtaskName,
+    Vertex,
+    check_scenario,
+)
+from netstack.agenda import Agenda
+from netstack.checkpoints.control_plane import ControlMessage
+from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.faults.injection import FaultInjector
+
+STAGE = SubtaskName("stage1", 1)
+
+
+class FakeLink:
+    """Notes when it was cut, and until when."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self.agenda = agenda
+        self.cuts: list[tuple[float, float | None]] = []
+
+    def cut(self, until: float | None) -> None:
+        self.cuts.append((self.agenda.now, until))
+
+
+class FakeJob:
+    """Notes what fails; `restart` begins the next attempt after each failure."""
+
+    def __init__(self, *faults: Fault, heartbeat_s: float = 50.0) -> None:
+        scenario = Scenario(
+            name="job",
+            duration_s=100.0,
+            vertices=(
+                Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100)),
+                Vertex(name="stage1", parallelism=2),
+            ),
+            edges=(Edge(source="source", target="stage1"),),
+            config=NetworkConfig(checkpoint_interval_s=1.0, heartbeat_timeout_s=heartbeat_s),
+            faults=faults,
+        )
+        check_scenario(scenario)
+        self.agenda = Agenda()
+        self.failures: list[tuple[float, str, object]] = []
+        self.links: list[FakeLink] = []
+        self.restart = False
+        self.injector = FaultInjector(scenario, self.agenda, self)
+        self.injector.start()
+        self.begin()
+
+    def begin(self) -> None:
+        self.links.append(FakeLink(self.agenda))
+        self.injector.attempt_started({("source", "stage1"): self.links[-1]})
+
+    def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
+        self._failed((vertex, index), cause)
+
+    def fail_task_manager(self, name: str, cause: str) -> None:
+        self._failed(name, cause)
+
+    def fail(self, cause: str) -> None:
+        self._failed(None, cause)
+
+    def _failed(self, what: object, cause: str) -> None:
+        self.failures.append((self.agenda.now, cause, what))
+        if self.restart:
+            self.agenda.clear()
+            self.agenda.keep(self.agenda.now + 1.0, self.begin)
+
+    def at(self, time: float, do: Callable[..., object], *args: object) -> None:
+        self.agenda.keep(time, do, *args)
+
+    def run(self, until: float = 100.0) -> None:
+        self.agenda.keep(until, self.agenda.stop)
+        trio.run(self.agenda.run)
+
+    @property
+    def fired(self) -> list[tuple[float, str]]:
+        return [(fault.time, fault.kind) for fault in self.injector.fired]
+
+
+def kill(when: Moment) -> Fault:
+    return KillSubtask(when=when, subtask=STAGE)
+
+
+def on(item: str, number: int) -> Moment:
+    return OnChannel(item=ChannelItem(item), number=number, source=SubtaskName("source", 0), target=STAGE)
+
+
+def acknowledgement(number: int) -> Moment:
+    return OnAcknowledgement(number=number, subtask=STAGE)
+
+
+def test_a_fault_at_a_time_fires_then() -> None:
+    job = FakeJob(kill(AtTime(12.0)), KillTaskManager(when=AtTime(3.0), task_manager="source"))
+    job.run()
+    assert job.failures == [
+        (3.0, "task manager source is killed", "source"),
+        (12.0, "subtask stage1[1] is killed", (1, 1)),
+    ]
+    assert job.fired == [(3.0, "kill_task_manager"), (12.0, "kill_subtask")]
+    assert job.injector.fired[1].what == "subtask stage1[1] is killed"
+
+
+def test_a_fault_at_a_time_outlives_a_restart() -> None:
+    job = FakeJob(kill(AtTime(12.0)))
+    job.at(5.0, job.agenda.clear)
+    job.run()
+    assert job.fired == [(12.0, "kill_subtask")]
+
+
+def test_only_the_channels_that_a_fault_names_are_watched() -> None:
+    injector = FakeJob(kill(on("buffer", 2)), kill(on("barrier", 1))).injector
+    assert list(injector.watched("source", "stage1", 1)) == [0]
+    assert injector.watched("source", "stage1", 0) == {}
+    assert injector.watched("stage1", "source", 1) == {}
+
+
+def test_the_nth_item_of_a_channel_fires_a_fault_and_buffers_are_no_barriers() -> None:
+    job = FakeJob(kill(on("buffer", 3)), KillTaskManager(when=on("barrier", 1), task_manager="stage1"))
+    tap = job.injector.watched("source", "stage1", 1)[0]
+    for time, item in enumerate(["buffer", "buffer", "barrier", "buffer", "buffer", "barrier"]):
+        job.at(float(time), tap, ChannelItem(item))
+    job.run()
+    assert job.fired == [(2.0, "kill_task_manager"), (3.0, "kill_subtask")]
+
+
+def test_items_are_counted_over_restarts() -> None:
+    job = FakeJob(kill(on("buffer", 3)))
+    job.injector.watched("source", "stage1", 1)[0](ChannelItem.BUFFER)
+    job.injector.watched("source", "stage1", 1)[0](ChannelItem.BUFFER)
+    job.begin()
+    job.at(7.0, job.injector.watched("source", "stage1", 1)[0], ChannelItem.BUFFER)
+    job.at(8.0, job.injector.watched("source", "stage1", 1)[0], ChannelItem.BUFFER)
+    job.run()
+    assert job.fired == [(7.0, "kill_subtask")]
+
+
+def test_a_subtask_is_not_killed_while_it_polls() -> None:
+    job = FakeJob(kill(on("buffer", 1)))
+    tap = job.injector.watched("source", "stage1", 1)[0]
+
+    def poll() -> None:
+        tap(ChannelItem.BUFFER)
+        assert job.failures == []
+
+    job.at(2.0, poll)
+    job.run()
+    assert [time for time, _, _ in job.failures] == [2.0]
+
+
+def test_the_nth_acknowledgement_of_a_subtask_fires_a_fault() -> None:
+    job = FakeJob(kill(acknowledgement(2)))
+    assert job.injector.interferes
+    sent = [(1, 1), (1, 0), (0, 1), (1, 1), (1, 1)]
+    for time, subtask in enumerate(sent):
+        job.at(float(time), job.injector.interfere, ControlMessage.ACKNOWLEDGE, subtask)
+        job.at(float(time), job.injector.interfere, ControlMessage.DECLINE, subtask)
+    job.run()
+    assert job.fired == [(3.0, "kill_subtask")]
+
+
+def test_an_acknowledgement_may_fire_the_fault_that_drops_it() -> None:
+    job = FakeJob(DropMessages(when=acknowledgement(2), messages="acknowledge", for_s=0.001))
+    answers = [job.injector.interfere(ControlMessage.ACKNOWLEDGE, (1, 1)) for _ in range(2)]
+    job.agenda.now = 1.0
+    answers.append(job.injector.interfere(ControlMessage.ACKNOWLEDGE, (1, 1)))
+    assert answers == [0.0, None, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("vertex", "subtask", "concerned"),
+    [
+        (None, None, [True, True, True]),
+        ("stage1", None, [False, True, True]),
+        ("stage1", 1, [False, False, True]),
+    ],
+)
+def test_messages_are_dropped_for_a_while(
+    vertex: str | None, subtask: int | None, concerned: list[bool]
+) -> None:
+    fault = DropMessages(when=AtTime(2.0), messages="trigger", for_s=3.0, vertex=vertex, subtask=subtask)
+    job = FakeJob(fault)
+    dropped: list[list[bool]] = []
+
+    def send(kind: ControlMessage) -> None:
+        subtasks = [(0, 1), (1, 0), (1, 1)]
+        dropped.append([job.injector.interfere(kind, subtask) is None for subtask in subtasks])
+
+    for time in (1.0, 2.5, 4.9, 5.0):
+        job.at(time, send, ControlMessage.TRIGGER)
+    job.at(2.5, send, ControlMessage.COMPLETED)
+    job.run()
+    nothing = [False, False, False]
+    assert dropped == [nothing, concerned, nothing, concerned, nothing]
+
+
+def test_delays_add_up() -> None:
+    def delay(at: float, by: float) -> Fault:
+        return DelayMessages(when=AtTime(at), messages="completed", delay_s=by, for_s=2.0)
+
+    job = FakeJob(delay(1.0, 0.5), delay(2.0, 0.25))
+    delays: list[float | None] = []
+    for time in (0.5, 1.5, 2.5, 3.5, 4.5):
+        job.at(time, lambda: delays.append(job.injector.interfere(ControlMessage.COMPLETED, (0, 0))))
+    job.run()
+    assert delays == [0.0, 0.5, 0.75, 0.25, 0.0]
+
+
+def test_every_message_that_a_file_can_name_is_one() -> None:
+    assert tuple(ControlMessage) == MESSAGES
+
+
+def test_a_job_without_faults_of_messages_asks_nobody() -> None:
+    assert not FakeJob(kill(AtTime(1.0)), kill(on("barrier", 1))).injector.interferes
+
+
+def test_a_short_cut_ends_and_nothing_fails() -> None:
+    job = FakeJob(CutLink(when=AtTime(3.0), from_task_manager="source", to_task_manager="stage1", for_s=50.0))
+    job.run()
+    assert job.links[0].cuts == [(3.0, 53.0)]
+    assert job.failures == []
+
+
+def test_a_cut_for_longer_than_the_heartbeat_fails_the_job_and_names_the_link() -> None:
+    cut = CutLink(when=AtTime(3.0), from_task_manager="source", to_task_manager="stage1", for_s=25.0)
+    job = FakeJob(cut, heartbeat_s=10.0)
+    job.restart = True
+    job.run()
+    cause = "the link from source to stage1 is cut, and no heartbeat came for 10 s"
+    assert job.failures == [(13.0, cause, None), (24.0, cause, None)]
+    assert [link.cuts for link in job.links] == [[(3.0, 28.0)], [(14.0, 28.0)], [(25.0, 28.0)]]
+    assert job.fired == [(3.0, "cut_link")]
+
+
+def test_a_link_cut_for_good_stays_cut_in_each_attempt() -> None:
+    cut = CutLink(when=AtTime(3.0), from_task_manager="source", to_task_manager="stage1")
+    job = FakeJob(cut, heartbeat_s=30.0)
+    job.restart = True
+    job.run()
+    assert [time for time, _, _ in job.failures] == [33.0, 64.0, 95.0]
+    assert [link.cuts for link in job.links] == [
+        [(3.0, None)],
+        [(34.0, None)],
+        [(65.0, None)],
+        [(96.0, None)],
+    ]
+
+
+def test_a_heartbeat_of_an_attempt_that_is_over_is_not_missed() -> None:
+    cut = CutLink(when=AtTime(3.0), from_task_manager="source", to_task_manager="stage1")
+    job = FakeJob(cut, heartbeat_s=10.0)
+    job.at(8.0, job.begin)  # restarted for another reason
+    job.run(until=20.0)
+    assert [time for time, _, _ in job.failures] == [18.0]
+
+
+def test_both_directions_between_two_task_managers_are_cut() -> None:
+    job = FakeJob(CutLink(when=AtTime(3.0), from_task_manager="source", to_task_manager="stage1"))
+    there, back, other = (FakeLink(job.agenda) for _ in range(3))
+    job.injector.attempt_started(
+        {("source", "stage1"): there, ("stage1", "source"): back, ("stage1", "stage2"): other}
+    )
+    job.run(until=4.0)
+    assert (there.cuts, back.cuts, other.cuts) == ([(3.0, None)], [(3.0, None)], [])
+
+
+def test_a_storage_without_faults_is_left_as_it_is() -> None:
+    storage = MemoryStorage()
+    assert FakeJob(kill(AtTime(1.0))).injector.storage(storage) is storage
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (FailUpload(when=AtTime(3.0), for_s=2.0), "the upload failed"),
+        (FillStorage(when=AtTime(3.0), for_s=2.0), "no space is left"),
+    ],
+)
+def test_the_storage_refuses_files_for_a_while(fault: Fault, message: str) -> None:
+    job = FakeJob(fault)
+    storage = job.injector.storage(MemoryStorage())
+    refused: list[str] = []
+
+    def write(name: str) -> None:
+        try:
+            storage.write(1, name, b"abc")
+        except StorageError as error:
+            refused.append(str(error))
+
+    for time in (2, 4, 6):
+        job.at(float(time), write, str(time))
+    job.run()
+    assert refused == [f"chk-1/4 cannot be written: {message}"]
+
+
+def test_a_storage_stays_full_where_no_end_is_given() -> None:
+    job = FakeJob(FillStorage(when=AtTime(3.0)))
+    storage = job.injector.storage(MemoryStorage())
+    job.run()
+    with pytest.raises(StorageError, match="no space is left"):
+        storage.write(1, "state", b"abc")

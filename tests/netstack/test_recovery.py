@@ -1,0 +1,332 @@
+"""Whole jobs that fail and come back: nothing lost, and in the exactly-once modes nothing counted twice."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import trio
+from numpy.typing import NDArray
+
+from buffers import RecordBlock
+from netstack import (
+    Agenda,
+    AtTime,
+    ChannelItem,
+    CheckpointMode,
+    CollectionSource,
+    CutLink,
+    DropMessages,
+    Edge,
+    FailUpload,
+    Fault,
+    FillStorage,
+    Job,
+    JobFailedError,
+    KillSubtask,
+    KillTaskManager,
+    MemoryStorage,
+    NetworkConfig,
+    OnAcknowledgement,
+    OnChannel,
+    RestartStrategy,
+    Scenario,
+    SourceObject,
+    SubtaskName,
+    TransactionLog,
+    Vertex,
+    emulate,
+    key_sum,
+    transactional_sink,
+)
+
+KEYS = 7
+COUNT = 600
+MODES: dict[str, dict[str, Any]] = {
+    "aligned": {},
+    "at least once": {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE},
+    "unaligned": {"unaligned_enabled": True},
+    "aligned with timeout": {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.03},
+}
+EXACTLY_ONCE = [mode for mode in MODES if mode != "at least once"]
+
+
+def number_of(payload: bytes | memoryview) -> int:
+    return int(bytes(payload).split(b":")[0])
+
+
+def parse(payload: bytes) -> tuple[bytes, int]:
+    number = number_of(payload)
+    return b"k%d" % (number % KEYS), number
+
+
+def key_hash(block: RecordBlock) -> NDArray[np.int32]:
+    return np.array([number_of(payload) % KEYS for payload in block.payloads()], dtype=np.int32)
+
+
+def expected(count: int = COUNT) -> list[bytes]:
+    sums: Counter[int] = Counter()
+    for number in range(count):
+        sums[number % KEYS] += 2 * number
+    return sorted(b"k%d %d" % item for item in sums.items())
+
+
+def sums_job(
+    log: TransactionLog, faults: Sequence[Fault] = (), *, rate: float = 300.0, **settings: Any
+) -> Scenario:
+    """Two sources -> 3 subtasks that pass on -> 2 that sum by key -> 2 that commit the sums.
+
+    At the default `rate` it takes 2 s, and one of the sums can barely follow; at 0 all queues are full.
+    """
+    numbers = [b"%d:%s" % (number, b"x" * (number % 300)) for number in range(COUNT)]
+    config: dict[str, Any] = {
+        "checkpoint_interval_s": 0.05,
+        "checkpoint_timeout_s": 5.0,
+        "tolerable_failed_checkpoints": 1000,
+        "segment_bytes": 1024,
+        "exclusive_buffers_per_channel": 1,
+        "floating_buffers_per_gate": 2,
+        "restart_delay_s": 0.05,
+        "heartbeat_timeout_s": 0.3,
+        "state_memory_threshold_bytes": 0,
+    }
+    service = ((0.0, 0.001),)
+    return Scenario(
+        name="sums",
+        duration_s=60.0,
+        config=NetworkConfig(**(config | settings)),
+        vertices=(
+            Vertex(
+                name="numbers",
+                parallelism=2,
+                source=SourceObject(
+                    source=CollectionSource([numbers, numbers], key_hash=key_hash), rates=(rate,)
+                ),
+            ),
+            Vertex(name="middle", parallelism=3, service=service),
+            Vertex(
+                name="sums",
+                parallelism=2,
+                service=service,
+                service_skew=(1.0, 2.9),
+                operator=key_sum(parse),
+            ),
+            Vertex(name="out", parallelism=2, operator=transactional_sink(log.commit)),
+        ),
+        edges=(
+            Edge(source="numbers", target="middle", ship="rebalance"),
+            Edge(source="middle", target="sums", ship="hash", key_hash=key_hash),
+            Edge(source="sums", target="out", ship="rebalance"),
+        ),
+        faults=tuple(faults),
+    )
+
+
+def run(scenario: Scenario, storage: MemoryStorage | None = None) -> Job:
+    job = Job(scenario, Agenda(), storage=storage)
+    trio.run(job.run)
+    assert job.leaked_segments == 0
+    return job
+
+
+def kill(vertex: str, index: int, at: float) -> KillSubtask:
+    return KillSubtask(when=AtTime(at), subtask=SubtaskName(vertex, index))
+
+
+def on_channel(item: ChannelItem, number: int) -> OnChannel:
+    source, target = SubtaskName("middle", 1), SubtaskName("sums", 1)
+    return OnChannel(item=item, number=number, source=source, target=target)
+
+
+SCHEDULES: dict[str, list[Fault]] = {
+    "none": [],
+    "one subtask": [kill("middle", 1, 0.41)],
+    "sums, twice": [kill("sums", 1, 0.33), kill("sums", 0, 0.92)],
+    "task managers": [
+        KillTaskManager(when=AtTime(0.5), task_manager="numbers"),
+        KillTaskManager(when=AtTime(1.1), task_manager="sums"),
+    ],
+    "sink, while the sums are out": [kill("out", 0, at) for at in (1.3, 1.6, 1.9, 2.2)],
+    "between barriers": [
+        KillSubtask(when=on_channel(ChannelItem.BARRIER, 3), subtask=SubtaskName("sums", 0))
+    ],
+    "in a buffer": [KillSubtask(when=on_channel(ChannelItem.BUFFER, 20), subtask=SubtaskName("sums", 1))],
+    "after an acknowledgement": [
+        KillSubtask(
+            when=OnAcknowledgement(number=3, subtask=SubtaskName("numbers", 0)),
+            subtask=SubtaskName("middle", 0),
+        )
+    ],
+    "a cut that is survived": [
+        CutLink(when=AtTime(0.4), from_task_manager="middle", to_task_manager="sums", for_s=0.2)
+    ],
+    "a cut that is not": [
+        CutLink(when=AtTime(0.4), from_task_manager="middle", to_task_manager="sums", for_s=0.5)
+    ],
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_exactly_once_whatever_fails(mode: str, schedule: str) -> None:
+    log = TransactionLog()
+    job = run(sums_job(log, SCHEDULES[schedule], **MODES[mode]))
+    assert sorted(log.records) == expected()
+    if schedule not in ("none", "a cut that is survived", "sink, while the sums are out"):
+        assert any(restart.checkpoint_id is not None for restart in job.restarts)
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_the_output_is_that_of_a_run_without_faults_byte_for_byte(mode: str) -> None:
+    calm, stormy = TransactionLog(), TransactionLog()
+    run(sums_job(calm, **MODES[mode]))
+    job = run(sums_job(stormy, SCHEDULES["task managers"], **MODES[mode]))
+    assert len(job.restarts) == 2
+    assert b"\n".join(sorted(stormy.records)) == b"\n".join(sorted(calm.records))
+
+
+def test_at_least_once_counts_nothing_too_little_and_something_twice() -> None:
+    log, faults = TransactionLog(), [kill("sums", 1, at) for at in (1.4, 2.4)]
+    job = run(sums_job(log, faults, **MODES["at least once"]))
+    assert all(restart.checkpoint_id is not None for restart in job.restarts)
+    sums = dict(record.split() for record in log.records)
+    exact = dict(record.split() for record in expected())
+    assert sums.keys() == exact.keys()
+    assert all(int(sums[key]) >= int(exact[key]) for key in exact)
+    assert sums != exact
+
+
+def test_without_a_checkpoint_the_job_begins_anew() -> None:
+    log = TransactionLog()
+    settings = {"checkpoint_interval_s": 50.0, "restart_strategy": RestartStrategy.FIXED_DELAY}
+    job = run(sums_job(log, [kill("middle", 0, 0.5)], **settings))
+    assert [restart.checkpoint_id for restart in job.restarts] == [None]
+    assert sorted(log.records) == expected()
+
+
+@pytest.mark.parametrize("mode", ["unaligned", "aligned with timeout"])
+def test_what_was_in_flight_comes_back(mode: str) -> None:
+    log = TransactionLog()
+    job = run(sums_job(log, [kill("sums", 0, 0.6)], rate=0.0, **MODES[mode]))
+    (restart,) = job.restarts
+    assert restart.persisted_bytes > 1000
+    assert restart.restored_bytes > restart.persisted_bytes
+    assert restart.running_at is not None
+    assert restart.restarted_at is not None
+    # The recovered data has to be worked through before checkpoints go on.
+    assert restart.running_at > restart.restarted_at
+    assert sorted(log.records) == expected()
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_counters_and_samples_go_on_over_a_restart(mode: str) -> None:
+    result = emulate(sums_job(TransactionLog(), SCHEDULES["sums, twice"], restart_delay_s=1.2, **MODES[mode]))
+    for series in result.series:
+        assert series.inputQueueSize or series.vertex == "numbers"
+        assert series.outputQueueSize
+        for counter in (*series.numRecordsIn, *series.numRecordsOut, *series.busy_ms, *series.idle_ms):
+            assert all(earlier <= later for earlier, later in pairwise(counter))
+    down = [restart.failed_at + 1.1 for restart in result.restarts]
+    assert all(restart.restarted_at is not None for restart in result.restarts)
+    sums = result.series[2]
+    assert any(
+        sums.inputQueueLength[0][place] == 0
+        for place, at in enumerate(sums.t)
+        if any(moment - 1.1 < at <= moment for moment in down)
+    )
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_local_channels_and_all_ships(mode: str) -> None:
+    log = TransactionLog()
+    scenario = sums_job(log, SCHEDULES["sums, twice"], **MODES[mode])
+    vertices = list(scenario.vertices)
+    vertices[1] = replace(vertices[1], parallelism=2, task_manager="both")
+    vertices[2] = replace(vertices[2], task_manager="both")
+    vertices[3] = replace(vertices[3], task_manager="sums")
+    edges = (
+        replace(scenario.edges[0], ship="forward"),
+        scenario.edges[1],
+        replace(scenario.edges[2], ship="rescale"),
+    )
+    job = run(replace(scenario, vertices=tuple(vertices), edges=edges))
+    assert sorted(log.records) == expected()
+    assert len(job.restarts) == 2
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_a_failure_after_the_sources_have_ended(mode: str) -> None:
+    log = TransactionLog()
+    # The slow sums work on for long after the sources have read everything.
+    job = run(sums_job(log, [kill("sums", 1, 1.4), kill("out", 1, 1.75)], rate=0.0, **MODES[mode]))
+    assert len(job.restarts) == 2
+    assert sorted(log.records) == expected()
+
+
+def test_a_job_that_may_not_restart_fails_with_the_cause() -> None:
+    log = TransactionLog()
+    settings = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 2}
+    faults = [kill("sums", 0, at) for at in (0.3, 0.6, 0.9)]
+    with pytest.raises(JobFailedError, match=r"subtask sums\[0\] is killed \(after 2 restarts") as caught:
+        emulate(sums_job(log, faults, **settings))
+    result = caught.value.result
+    assert len(result.restarts) == 2
+    assert result.failure == str(caught.value)
+    assert len(result.faults) == 3
+    assert pickle.loads(pickle.dumps(caught.value)).result == result
+    assert 0.9 <= result.emulated_seconds < 1.0
+
+
+def test_a_link_that_is_cut_for_good_fails_the_job_again_and_again() -> None:
+    cut = CutLink(when=AtTime(0.4), from_task_manager="middle", to_task_manager="sums")
+    settings = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 3}
+    with pytest.raises(JobFailedError, match="the link from middle to sums is cut") as caught:
+        emulate(sums_job(TransactionLog(), [cut], **settings))
+    failed = [restart.failed_at for restart in caught.value.result.restarts]
+    assert failed == pytest.approx([0.7, 1.05, 1.4])  # heartbeat timeout 0.3 s, restart delay 0.05 s
+
+
+def test_checkpoints_whose_upload_fails_are_declined_and_leave_nothing() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    fault = FailUpload(when=AtTime(0.2), for_s=0.4)
+    job = run(sums_job(log, [fault]), storage)
+    failures = {head.failure for head in job.recorder.checkpoints if head.status == "FAILED"}
+    assert "CHECKPOINT_ASYNC_EXCEPTION" in {str(failure) for failure in failures}
+    assert sorted(log.records) == expected()
+    (retained,) = storage.checkpoints()
+    assert {path.split("/")[0] for path in storage.files} == {f"chk-{retained}"}
+
+
+def test_a_full_storage_completes_nothing_until_there_is_room() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    fault = FillStorage(when=AtTime(0.3), for_s=0.5)
+    job = run(sums_job(log, [fault, kill("sums", 0, 0.75)], **MODES["unaligned"]), storage)
+    (restart,) = job.restarts
+    before = [head for head in job.recorder.checkpoints if head.triggered_at < 0.3]
+    assert restart.checkpoint_id in {head.identity for head in before if head.status == "COMPLETED"}
+    assert sorted(log.records) == expected()
+
+
+def test_a_lost_acknowledgement_lets_the_checkpoint_expire_and_frees_it() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    fault = DropMessages(when=AtTime(0.2), messages="acknowledge", for_s=0.4, vertex="sums")
+    job = run(sums_job(log, [fault], checkpoint_timeout_s=0.6), storage)
+    expired = [head for head in job.recorder.checkpoints if str(head.failure) == "CHECKPOINT_EXPIRED"]
+    assert expired
+    assert all(f"chk-{head.identity}/" not in path for head in expired for path in storage.files)
+    assert sorted(log.records) == expected()
+
+
+def test_more_failed_checkpoints_than_tolerable_fail_the_job() -> None:
+    log = TransactionLog()
+    fault = FailUpload(when=AtTime(0.2), for_s=0.5)
+    job = run(sums_job(log, [fault], tolerable_failed_checkpoints=0, **MODES["unaligned"]))
+    assert job.restarts
+    assert "CHECKPOINT_ASYNC_EXCEPTION" in job.restarts[0].cause
+    assert sorted(log.records) == expected()
