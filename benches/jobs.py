@@ -37,10 +37,15 @@ def job(
     service_s: float = 0.001,
     ship: str = "rebalance",
     target_s: float | None = None,
+    interval_s: float | None = 2.0,
+    unaligned: bool = False,
 ) -> Scenario:
     """Sources as fast as possible into as many consumers, at about 1 MB/s each with the default service."""
     config = NetworkConfig(
-        checkpoint_interval_s=2.0, debloat_enabled=target_s is not None, debloat_target_s=target_s or 1.0
+        checkpoint_interval_s=interval_s,
+        unaligned_enabled=unaligned,
+        debloat_enabled=target_s is not None,
+        debloat_target_s=target_s or 1.0,
     )
     return Scenario(
         name=f"{parallelism}x{parallelism}",
@@ -64,6 +69,8 @@ class Case:
 
 CASES = (
     Case("4x4, 1 MB/s, debloating off", job(4, 46.0)),
+    Case("4x4, 1 MB/s, no checkpoints", job(4, 46.0, interval_s=None)),
+    Case("4x4, 1 MB/s, unaligned", job(4, 46.0, unaligned=True)),
     Case("4x4, 1 MB/s, 100 ms", job(4, 23.0, target_s=0.1)),
     Case("4x4, 1 MB/s, hash, 100 ms", job(4, 23.0, ship="hash", target_s=0.1)),
     Case("2x2, 5 MB/s, debloating off", job(2, 20.0, service_s=0.0002)),

@@ -1,4 +1,4 @@
-"""The sum of odd and of even numbers: two sources count, records are routed by parity, two subtasks sum.
+"""The sum of odd and of even numbers: two sources count, one subtask sums odd ones, one even ones.
 
 Run it with ``python docs/examples/odd_and_even.py``.
 """
@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buffers import RecordBlock
-from netstack import CollectionSource, Edge, Scenario, SourceObject, Vertex, emulate, key_sum, sink
+from netstack import (
+    CollectionSource,
+    Edge,
+    Scenario,
+    SourceObject,
+    Vertex,
+    emulate,
+    key_sum,
+    payload_hash,
+    sink,
+)
 
 
 def parity(payload: bytes) -> tuple[bytes, int]:
@@ -19,8 +29,9 @@ def parity(payload: bytes) -> tuple[bytes, int]:
 
 
 def parity_hash(block: RecordBlock) -> NDArray[np.int32]:
-    """Java's hashCode of the integers 0 and 1: themselves."""
-    return np.array([int(bytes(payload)) % 2 for payload in block.payloads()], dtype=np.int32)
+    """Java's hashCode of the key of each record, as a byte array."""
+    keys = [parity(bytes(payload))[0] for payload in block.payloads()]
+    return payload_hash(RecordBlock.from_payloads(keys))
 
 
 def odd_and_even(numbers: int) -> dict[str, int]:
