@@ -61,7 +61,7 @@ class ChannelQueue:
 
     def __init__(self) -> None:
         self._items: deque[Queued] = deque()
-        self._priority: deque[EventBuffer] = deque()
+        self._priority: list[EventBuffer] = []  # an empty deque takes more memory than all the rest here
         self._barrier_known = False
         self._last_before_barrier: Queued | None = None
         self._announced: tuple[int, EventBuffer, EventBuffer] | None = None
@@ -142,7 +142,7 @@ class ChannelQueue:
         """
         items = self._items
         if self._priority:
-            event = self._priority.popleft()
+            event = self._priority.pop(0)
             return event, bool(self._priority or items)
         return items.popleft(), bool(items)
 
@@ -150,6 +150,6 @@ class ChannelQueue:
         """Release all that is queued."""
         self.forget_barrier()
         self._announced = None
-        for queue in (self._priority, self._items):
-            while queue:
-                queue.popleft().release()
+        self._priority.clear()  # events hold no memory
+        while self._items:
+            self._items.popleft().release()

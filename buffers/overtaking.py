@@ -95,3 +95,7 @@ class PriorityPart:
         if waiting is not None and checkpoint_id in (None, waiting.checkpoint_id):
             self._timeoutable = None
             waiting.settled([])
+
+
+NOTHING_IN_FRONT = PriorityPart(deque())
+"""Stands for the priority part of every queue that has had none so far; nothing may be added to it."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from flowcontrol import BLOCKING_TYPES
 
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
-from .overtaking import PriorityPart, Settled
+from .overtaking import NOTHING_IN_FRONT, PriorityPart, Settled
 
 UNLIMITED_SIZE = 2**31 - 1
 """The wanted buffer size before anybody has announced one, in bytes."""
@@ -91,7 +91,7 @@ class PipelinedSubpartition:
         self.total_buffers = 0
         self.total_bytes = 0
         self._queue: deque[BufferConsumer | EventConsumer] = deque()
-        self._front = PriorityPart(self._queue)
+        self._front = NOTHING_IN_FRONT  # until something comes to the front: most queues never see it
         self._flush_requested = False
         self._sequence = 0
 
@@ -124,7 +124,7 @@ class PipelinedSubpartition:
         if self.finished or self.released:
             barrier.close()
             return []
-        self._front.add(barrier)
+        self._priority_part().add(barrier)
         self.total_buffers += 1
         overtaken = self._front.data_behind()
         data_due = not self._flush_requested and not self.blocked and self._finished_buffers() == 1
@@ -140,7 +140,7 @@ class PipelinedSubpartition:
         nothing as soon as the barrier has been polled, was refused or dropped, is given up, or another one
         is added.
         """
-        self._front.expect(checkpoint_id, consumer, settled)
+        self._priority_part().expect(checkpoint_id, consumer, settled)
         wanted = self.add(consumer)
         if wanted == ADD_REFUSED:
             self._front.settle()
@@ -277,8 +277,9 @@ class PipelinedSubpartition:
         self.released = True
         while self._queue:
             self._queue.popleft().close()
-        self.data_buffers = self._front.count = 0
-        self._front.settle()
+        self.data_buffers = 0
+        self._front, front = NOTHING_IN_FRONT, self._front
+        front.settle()
 
     def _finished_buffers(self) -> int:
         queue = self._queue
@@ -290,6 +291,11 @@ class PipelinedSubpartition:
     def _notify(self) -> None:
         if self.on_data is not None:
             self.on_data()
+
+    def _priority_part(self) -> PriorityPart:
+        if self._front is NOTHING_IN_FRONT:
+            self._front = PriorityPart(self._queue)
+        return self._front
 
     def _notify_priority(self) -> None:
         """Tell of the first priority event; of later ones the reader finds out when it polls."""

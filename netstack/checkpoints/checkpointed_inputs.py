@@ -56,9 +56,7 @@ class CheckpointedInputs:
         self.open_channels = self.channels_with_data = len(self.channels)
         self._subtask = subtask
         self._numbers = {id(channel): number for number, channel in enumerate(self.channels)}
-        self._places = [
-            (number, channel.index) for number, gate in enumerate(gates) for channel in gate.channels
-        ]
+        self._gate_numbers = {id(gate): number for number, gate in enumerate(gates)}
         self._turn = 0
         self._recovering = len(gates)
         self._waiting_upstream: set[int] = set()
@@ -68,8 +66,9 @@ class CheckpointedInputs:
         self.poll = gates[0].poll if len(gates) == 1 else self._poll_in_turns
         for gate in gates:
             gate.on_priority = self._priority_arrived
+        persist = self._persist  # one object for all channels
         for channel in self.channels:
-            channel.persist = self._persist
+            channel.persist = persist
 
     def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
         """The next item of the gate whose turn it is."""
@@ -180,7 +179,7 @@ class CheckpointedInputs:
             data = b"".join(parts)
             if data:
                 self._tell(f"keeps {in_bytes(len(data))} in flight from", number, checkpoint_id)
-            yield (*self._places[number], data)
+            yield (*self._place_of(self.channels[number]), data)
 
     def stop_persisting(self, checkpoint_id: int) -> None:
         """What arrives from now on belongs to no checkpoint."""
@@ -189,11 +188,15 @@ class CheckpointedInputs:
 
     def _persist(self, checkpoint_id: int, channel: InputChannel, data: bytes) -> None:
         number = self._numbers[id(channel)]
-        gate, index = self._places[number]
+        gate, index = self._place_of(channel)
         if self._subtask.traced:
             size = in_bytes(len(data))
             self._tell(f"keeps {size} that come before the barrier from", number, checkpoint_id)
         self._subtask.checkpoints.add_input(checkpoint_id, gate, index, data)
+
+    def _place_of(self, channel: InputChannel) -> tuple[int, int]:
+        """Number of the gate, and of the channel within it."""
+        return self._gate_numbers[id(channel.gate)], channel.index
 
     def restore(self, gate: int, channel: int, data: bytes) -> None:
         """Queue recovered data on a channel."""
@@ -204,7 +207,7 @@ class CheckpointedInputs:
 
         A gate whose channels have all been read requests its partitions.
         """
-        gate = self.gates[self._places[self._numbers[id(channel)]][0]]
+        gate = self.gates[self._place_of(channel)[0]]
         if gate.recovered(channel):
             gate.request_partitions()
             self._recovering -= 1
@@ -212,7 +215,7 @@ class CheckpointedInputs:
 
     def upstream_recovered(self, channel: InputChannel) -> None:
         """What the producer of `channel` had recovered has been read; all wait for the last such channel."""
-        gate = self.gates[self._places[self._numbers[id(channel)]][0]]
+        gate = self.gates[self._place_of(channel)[0]]
         waiting = self._waiting_upstream
         waiting.add(self._numbers[id(channel)])
         own = {self._numbers[id(other)] for other in gate.channels}

@@ -93,7 +93,7 @@ class InputChannel:
         self.urgent = False
         self.decoder = RecordDecoder()
         self.persist: Callable[[int, InputChannel, bytes], None] | None = None
-        self._persister = ChannelStatePersister()
+        self._persister: ChannelStatePersister | None = None  # until there is a checkpoint
         self._persisting: int | None = None  # always what the persister says, and cheaper to look at
 
     def request(self, subpartition: int) -> None:
@@ -164,18 +164,24 @@ class InputChannel:
 
     def stop_persisting(self, checkpoint_id: int) -> None:
         """The checkpoint is complete or given up."""
-        self._persister.stop(checkpoint_id)
-        self._persisting = self._persister.pending
+        self._tell_persister(ChannelStatePersister.stop, checkpoint_id)
 
     def _begin_persisting(self, checkpoint_id: int) -> bool:
         """Note that the task has begun a checkpoint; returns whether its barrier has yet to come."""
-        waiting = self._persister.start(checkpoint_id)
-        self._persisting = self._persister.pending
-        return waiting
+        return bool(self._tell_persister(ChannelStatePersister.start, checkpoint_id))
 
     def _barrier_came(self, checkpoint_id: int) -> None:
-        self._persister.barrier(checkpoint_id)
-        self._persisting = self._persister.pending
+        self._tell_persister(ChannelStatePersister.barrier, checkpoint_id)
+
+    def _tell_persister(
+        self, what: Callable[[ChannelStatePersister, int], bool | None], checkpoint_id: int
+    ) -> bool | None:
+        persister = self._persister
+        if persister is None:
+            self._persister = persister = ChannelStatePersister()
+        answer = what(persister, checkpoint_id)
+        self._persisting = persister.pending
+        return answer
 
     def _persist(self, data: bytes) -> None:
         if self.persist is not None and self._persisting is not None:
