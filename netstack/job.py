@@ -173,7 +173,7 @@ class Job:
         self._end_attempt(attempt)
         self.agenda.clear()  # of what the release has set off
         if limit is not None and len(self.restarts) >= limit:
-            self.failure = cause if not limit else f"{cause} (after {limit} restarts, which is the limit)"
+            self.failure = cause if not limit else f"{cause} (restarted {limit} times, which is the limit)"
             self._stop()
             return
         self.restarts.append(Restart(now, cause))

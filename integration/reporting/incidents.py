@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from netstack import CheckpointResult, CostModel, RestartResult, Result, parse_rate
+from netstack import CheckpointResult, CostModel, FaultResult, RestartResult, Result, parse_rate
 
 from .checkpoint_phases import COMPLETED, FAILED, PLAIN_TYPE, of_status
 from .wording import milliseconds, percent, size
@@ -25,7 +25,10 @@ class Incident:
 
 def incidents(result: Result) -> list[Incident]:
     """Return the faults that fired and the restarts after failures, in the order in which they came."""
-    found = [Incident(fault.t, fault.kind.replace("_", " "), fault.what) for fault in result.faults]
+    found = [
+        Incident(fault.t, fault.kind.replace("_", " "), fault.what + _lost(fault, result))
+        for fault in result.faults
+    ]
     faults = {(fault.t, fault.what) for fault in result.faults}
     for restart in result.restarts:
         known = (restart.failed_at, restart.cause) in faults
@@ -45,8 +48,17 @@ def down_times(result: Result) -> list[tuple[float, float]]:
     ]
 
 
+def never_fired(result: Result) -> str | None:
+    """Return how many faults of the scenario did not come to fire, and of which kinds; None if all did."""
+    given = Counter(str(fault["kind"]) for fault in result.scenario.get("faults", ()))
+    left = given - Counter(fault.kind for fault in result.faults)
+    return f"{left.total()} of {given.total()} faults never fired: {_list(left)}" if left else None
+
+
 def are_plain(result: Result) -> bool:
-    """Whether no checkpoint failed, and all are of Flink's ordinary type."""
+    """Whether no checkpoint failed, all are of Flink's ordinary type, and none may hang on a fault."""
+    if result.faults and any(checkpoint.status != COMPLETED for checkpoint in result.checkpoints):
+        return False
     return all(
         checkpoint.status != FAILED and checkpoint.checkpoint_type == PLAIN_TYPE
         for checkpoint in result.checkpoints
@@ -79,6 +91,9 @@ def what_went_wrong(result: Result) -> Iterator[str]:
     failed = of_status(result, FAILED)
     if failed:
         yield f"{len(failed)} of {len(result.checkpoints)} checkpoints failed: {_list(_reasons(failed))}."
+    unfired = never_fired(result)
+    if unfired is not None:
+        yield f"{unfired}."
 
 
 def price(result: Result) -> str | None:
@@ -122,6 +137,19 @@ def _restoring(result: Result) -> str:
         f"After a failure it would take {milliseconds(ms)} to read it back (an estimate: bytes by the "
         "download rate), and longer to work it off."
     )
+
+
+def _lost(fault: FaultResult, result: Result) -> str:
+    """What to say of a kill that met nobody, because the job was waiting for its restart."""
+    failures = {(restart.failed_at, restart.cause) for restart in result.restarts}
+    ended = result.failure is not None and fault.t >= result.emulated_seconds
+    if not fault.kind.startswith("kill") or (fault.t, fault.what) in failures or ended:
+        return ""
+    down = any(
+        restart.failed_at < fault.t and (restart.restarted_at is None or fault.t <= restart.restarted_at)
+        for restart in result.restarts
+    )
+    return ", without effect: the job is down" if down else ""
 
 
 def _recovery(restart: RestartResult) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from netstack import Result, Steady, VertexSteady
 
 from ..comparison.text import figure
-from .incidents import are_plain, checkpoints_by_end, incidents, price
+from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
 
 MOST_INCIDENTS = 20
 """Faults and failures that are printed; the first ones of more."""
@@ -31,7 +31,7 @@ def print_result(result: Result, console: Console) -> None:
     print_incidents(result, console)
     for steady in result.steady:
         console.print()
-        console.print(_window_line(steady), highlight=False)
+        console.print(_window_line(steady, result.emulated_seconds), highlight=False)
         console.print(_table(steady))
     paid = price(result)
     if paid is not None:
@@ -54,8 +54,14 @@ def print_head(result: Result, console: Console) -> None:
 
 
 def print_incidents(result: Result, console: Console) -> None:
-    """Print the faults that fired, and the restarts of the job; nothing where all went well."""
-    found = incidents(result)
+    """Print the faults that fired, how many did not, and the restarts; nothing where all went well."""
+    _print_found(incidents(result), console)
+    unfired = never_fired(result)
+    if unfired is not None:
+        console.print(unfired, highlight=False)
+
+
+def _print_found(found: Sequence[Incident], console: Console) -> None:
     if not found:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -70,8 +76,11 @@ def print_incidents(result: Result, console: Console) -> None:
         console.print(f"... and {len(found) - MOST_INCIDENTS} more of such events", highlight=False)
 
 
-def _window_line(steady: Steady) -> str:
-    window = f"[bold]{steady.from_s:g}-{steady.to_s:g} s[/]: "
+def _window_line(steady: Steady, end_s: float) -> str:
+    """The window, as far as the job came, and its checkpoints."""
+    if steady.from_s >= end_s:
+        return f"[bold]{steady.from_s:g}-{steady.to_s:g} s[/]: the job ended before, after {end_s:.4g} s"
+    window = f"[bold]{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s[/]: "
     if steady.end_to_end_ms is None:
         return window + "no checkpoint"
     low, high = steady.end_to_end_ms_min or 0, steady.end_to_end_ms_max or 0

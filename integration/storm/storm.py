@@ -137,7 +137,7 @@ def _outcome(
     return Outcome(
         seed=case.seed,
         problems=problems,
-        end="failed" if job.failure is not None else "ended" if ended else "stopped",
+        end="gave up" if job.failure is not None else "ended" if ended else "stopped",
         emulated_s=job.agenda.now,
         causes=tuple(causes),
         restarts=len(job.restarts),

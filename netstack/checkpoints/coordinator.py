@@ -123,7 +123,7 @@ class CheckpointCoordinator:
             self._late.add((key_of(subtask), report.checkpoint_id))
         send(ControlMessage.ACKNOWLEDGE, key_of(subtask), delay, self._acknowledged, subtask, report)
 
-    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str) -> None:
+    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """A subtask has given a checkpoint up; the coordinator learns of it a little later and fails it.
 
         Raises:
@@ -131,7 +131,8 @@ class CheckpointCoordinator:
         """
         cause = FailureReason(reason)
         delay, send = self._randomness.uniform(*self._costs.ack_s), self.control_plane.send
-        send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, subtask, checkpoint_id, cause)
+        who = f"declined by {self._name(subtask)}" + (f" ({detail})" if detail else "")
+        send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who)
 
     def finished(self, subtask: CheckpointedTask) -> None:
         """A subtask has ended. Checkpoints that it should have begun and did not cannot be completed.
@@ -225,10 +226,10 @@ class CheckpointCoordinator:
         self._tell_tasks(ControlMessage.COMPLETED, number)
         self._scheduler.ended()
 
-    def _declined(self, subtask: CheckpointedTask, checkpoint_id: int, reason: FailureReason) -> None:
+    def _declined(self, checkpoint_id: int, reason: FailureReason, who: str) -> None:
         checkpoint = self._pending.get(checkpoint_id)
         if checkpoint is not None:
-            self._fail(checkpoint, reason, f"declined by {self._name(subtask)}")
+            self._fail(checkpoint, reason, who)
 
     def _fail(self, checkpoint: Checkpoint, reason: FailureReason, detail: str = "") -> None:
         """Give a checkpoint up and delete what was stored for it; too many in a row fail the job."""

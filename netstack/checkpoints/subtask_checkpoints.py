@@ -219,9 +219,9 @@ class SubtaskCheckpoints:
         number = running.barrier.checkpoint_id
         try:
             handles = store()
-        except StorageError:
+        except StorageError as error:
             self.abort(number)
-            self._environment.coordinator.decline(self._subtask, number, ASYNC_FAILED)
+            self._environment.coordinator.decline(self._subtask, number, ASYNC_FAILED, str(error))
             return
         size = sum(handle.size for handle in handles if handle.file is not None)
         running.handles += handles

@@ -57,6 +57,9 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
     if config.segment_bytes < _SMALLEST_PAGE_OF_FLINK:
         text = f"works here, but a real Flink wants at least {format_size(_SMALLEST_PAGE_OF_FLINK)}"
         yield option_key("segment_bytes"), text
+    if "restart_attempts" in config.given and config.restart_strategy is None:
+        text = f"changes nothing without {OPTIONS['restart_strategy'].name} = 'fixed-delay'"
+        yield option_key("restart_attempts"), text
     if config.max_buffers_per_channel == 1:
         text = "lets no job run, here as in Flink: the one buffer of a channel is the one being written"
         yield option_key("max_buffers_per_channel"), text

@@ -136,6 +136,8 @@ def format_rate(bytes_per_s: float) -> str:
 def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(f"{value!r} is not a number with a unit", hint)
+    if str(value).strip().startswith("-"):
+        raise QuantityError(f"{value!r} is negative", hint)
     match = _QUANTITY.fullmatch(str(value))
     if match is None:
         raise QuantityError(f"{value!r} is not a number with a unit", hint)

@@ -24,7 +24,7 @@ class Coordinator(Protocol):
         """A subtask has taken its snapshot."""
         ...
 
-    def decline(self, subtask: Subtask, checkpoint_id: int, reason: str) -> None:
+    def decline(self, subtask: Subtask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """A subtask has given a checkpoint up."""
         ...
 

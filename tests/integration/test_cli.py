@@ -166,6 +166,19 @@ def test_run_prints_faults_restarts_and_what_became_of_checkpoints(scenario, cap
         assert text in flat
 
 
+def test_faults_that_never_fired_and_a_job_that_ended_early_are_told(scenario, capsys):
+    never = '[[faults]]\nkind = "fill_storage"\nat = "7 s"\n'
+    scenario.write_text(FAILING_FOR_GOOD + never)
+    assert main(["run", str(scenario)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "1 of 2 faults never fired: fill_storage" in lines
+    assert any(line.startswith("2-4.6 s: ") for line in lines)
+
+    scenario.write_text(FAILING_FOR_GOOD.replace('at = "4.6 s"', 'at = "1.5 s"'))
+    assert main(["run", str(scenario)]) == 1
+    assert any(": the job ended before, after 1.5 s" in line for line in capsys.readouterr().out.splitlines())
+
+
 def test_many_incidents_are_printed_in_part(capsys):
     result = unaligned_result()
     many = [msgspec.structs.replace(result.faults[0], t=float(t)) for t in range(30)]

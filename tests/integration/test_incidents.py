@@ -6,11 +6,12 @@ from integration.reporting.incidents import (
     checkpoints_by_end,
     down_times,
     incidents,
+    never_fired,
     price,
     restore_ms,
     what_went_wrong,
 )
-from netstack import RestartResult
+from netstack import FaultResult, RestartResult
 from tests.integration.sample_results import MIB, sample_result, unaligned_result
 
 
@@ -46,6 +47,54 @@ def test_a_failure_that_no_fault_explains_has_its_cause(restart, text):
     (incident,) = incidents(changed(unaligned_result(), faults=[], restarts=[restart]))
 
     assert (incident.what, incident.text) == ("failure", text)
+
+
+def killed(t):
+    return FaultResult(t=t, kind="kill_subtask", what="s[0] is killed")
+
+
+def test_a_kill_while_the_job_is_down_is_said_to_have_met_nobody():
+    restarts = [
+        RestartResult(failed_at=2.0, cause="s[0] is killed", restarted_at=3.0, running_at=3.5),
+        RestartResult(failed_at=3.25, cause="s[0] is killed", restarted_at=4.0),
+        RestartResult(failed_at=8.0, cause="s[0] is killed"),
+    ]
+    faults = [killed(t) for t in (2.0, 2.5, 3.0, 3.25, 5.0, 8.0, 9.0)]
+    told = incidents(changed(unaligned_result(), faults=faults, restarts=restarts))
+
+    lost = {each.t for each in told if each.text == "s[0] is killed, without effect: the job is down"}
+    assert lost == {2.5, 3.0, 9.0}
+    assert sum(each.text == "s[0] is killed" for each in told) == 4
+
+
+def test_the_kill_that_ends_a_job_has_its_effect():
+    restart = RestartResult(failed_at=2.0, cause="s[0] is killed", restarted_at=3.0)
+    result = changed(unaligned_result(), faults=[killed(2.0), killed(3.0)], restarts=[restart])
+
+    first, _, last, _ = incidents(changed(result, failure="no more", emulated_seconds=3.0))
+    assert (first.text, last.text) == ("s[0] is killed", "s[0] is killed")
+
+
+def test_faults_that_never_fired_are_counted():
+    result = unaligned_result()
+    given = [{"kind": "kill_subtask"}, {"kind": "fill_storage"}, {"kind": "kill_subtask"}]
+    some = changed(result, scenario=result.scenario | {"faults": given})
+
+    assert never_fired(result) is None
+    assert never_fired(some) == "1 of 3 faults never fired: kill_subtask"
+    assert list(what_went_wrong(some))[-1] == "1 of 3 faults never fired: kill_subtask."
+    none = changed(some, faults=[])
+    assert never_fired(none) == "3 of 3 faults never fired: 2 kill_subtask, 1 fill_storage"
+
+
+def test_a_checkpoint_that_does_not_end_is_worth_a_line_where_a_fault_fired():
+    plain = sample_result(debloated=True)
+    *ended, last = plain.checkpoints
+    pending = changed(plain, checkpoints=[*ended, changed(last, status="IN_PROGRESS")])
+
+    assert are_plain(pending)
+    assert are_plain(changed(plain, faults=[killed(1.0)]))
+    assert not are_plain(changed(pending, faults=[killed(1.0)]))
 
 
 def test_the_end_of_a_job_is_the_last_incident():

@@ -273,7 +273,7 @@ def test_a_job_that_may_not_restart_fails_with_the_cause() -> None:
     log = TransactionLog()
     settings = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 2}
     faults = [kill("sums", 0, at) for at in (0.3, 0.6, 0.9)]
-    with pytest.raises(JobFailedError, match=r"subtask sums\[0\] is killed \(after 2 restarts") as caught:
+    with pytest.raises(JobFailedError, match=r"subtask sums\[0\] is killed \(restarted 2 times") as caught:
         emulate(sums_job(log, faults, **settings))
     result = caught.value.result
     assert len(result.restarts) == 2

@@ -65,7 +65,8 @@ function show() {
   const cut = select.value.lastIndexOf("#"), id = Number(select.value.slice(cut + 1));
   const run = detail.runs.find(({ name }) => name === select.value.slice(0, cut));
   const checkpoint = run.checkpoints.find((each) => each.id === id);
-  document.getElementById("checkpoint-text").textContent = `Checkpoint ${id}: ${checkpoint.text}`;
+  const whose = detail.runs.length > 1 ? `${run.name}, checkpoint` : "Checkpoint";
+  document.getElementById("checkpoint-text").textContent = `${whose} ${id}: ${checkpoint.text}`;
   const place = document.getElementById(detail.name);
   place.hidden = checkpoint.parts.length === 0;
   if (!place.hidden) {
