@@ -27,6 +27,7 @@ from netstack import (
     FailUpload,
     Fault,
     FillStorage,
+    HandleReader,
     Job,
     JobFailedError,
     KillSubtask,
@@ -38,6 +39,7 @@ from netstack import (
     RestartStrategy,
     Scenario,
     SourceObject,
+    StateKind,
     SubtaskName,
     TransactionLog,
     Vertex,
@@ -182,13 +184,30 @@ def test_exactly_once_whatever_fails(mode: str, schedule: str) -> None:
         assert any(restart.checkpoint_id is not None for restart in job.restarts)
 
 
+def final_state(storage: MemoryStorage) -> dict[tuple[str, int, str], bytes]:
+    """The bytes of all state that the sources and the sums had after their last record."""
+    read = HandleReader(storage)
+    return {
+        (snapshot.vertex, snapshot.subtask, handle.name): read(handle)
+        for number in storage.checkpoints()
+        for snapshot in storage.load(number).subtasks
+        if snapshot.vertex in ("numbers", "sums") and snapshot.data_ended
+        for handle in snapshot.handles
+        if handle.kind in (StateKind.KEYED, StateKind.OPERATOR)
+    }
+
+
 @pytest.mark.parametrize("mode", EXACTLY_ONCE)
-def test_the_output_is_that_of_a_run_without_faults_byte_for_byte(mode: str) -> None:
-    calm, stormy = TransactionLog(), TransactionLog()
-    run(sums_job(calm, **MODES[mode]))
-    job = run(sums_job(stormy, SCHEDULES["task managers"], **MODES[mode]))
+def test_output_and_state_are_those_of_a_run_without_faults_byte_for_byte(mode: str) -> None:
+    logs, storages = [TransactionLog(), TransactionLog()], [MemoryStorage(), MemoryStorage()]
+    settings = MODES[mode] | {"retained_checkpoints": 1000}
+    run(sums_job(logs[0], **settings), storages[0])
+    job = run(sums_job(logs[1], SCHEDULES["task managers"], **settings), storages[1])
     assert len(job.restarts) == 2
-    assert b"\n".join(sorted(stormy.records)) == b"\n".join(sorted(calm.records))
+    calm, stormy = (b"\n".join(sorted(log.records)) for log in logs)
+    assert stormy == calm
+    assert final_state(storages[1]) == final_state(storages[0])
+    assert len(final_state(storages[0])) == 4
 
 
 def test_at_least_once_counts_nothing_too_little_and_something_twice() -> None:
@@ -204,7 +223,10 @@ def test_at_least_once_counts_nothing_too_little_and_something_twice() -> None:
 
 def test_without_a_checkpoint_the_job_begins_anew() -> None:
     log = TransactionLog()
-    settings = {"checkpoint_interval_s": 50.0, "restart_strategy": RestartStrategy.FIXED_DELAY}
+    settings: dict[str, Any] = {
+        "checkpoint_interval_s": 50.0,
+        "restart_strategy": RestartStrategy.FIXED_DELAY,
+    }
     job = run(sums_job(log, [kill("middle", 0, 0.5)], **settings))
     assert [restart.checkpoint_id for restart in job.restarts] == [None]
     assert sorted(log.records) == expected()
@@ -271,7 +293,7 @@ def test_a_failure_after_the_sources_have_ended(mode: str) -> None:
 
 def test_a_job_that_may_not_restart_fails_with_the_cause() -> None:
     log = TransactionLog()
-    settings = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 2}
+    settings: dict[str, Any] = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 2}
     faults = [kill("sums", 0, at) for at in (0.3, 0.6, 0.9)]
     with pytest.raises(JobFailedError, match=r"subtask sums\[0\] is killed \(restarted 2 times") as caught:
         emulate(sums_job(log, faults, **settings))
@@ -285,7 +307,7 @@ def test_a_job_that_may_not_restart_fails_with_the_cause() -> None:
 
 def test_a_link_that_is_cut_for_good_fails_the_job_again_and_again() -> None:
     cut = CutLink(when=AtTime(0.4), from_task_manager="middle", to_task_manager="sums")
-    settings = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 3}
+    settings: dict[str, Any] = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 3}
     with pytest.raises(JobFailedError, match="the link from middle to sums is cut") as caught:
         emulate(sums_job(TransactionLog(), [cut], **settings))
     failed = [restart.failed_at for restart in caught.value.result.restarts]
