@@ -66,9 +66,10 @@ class CheckpointedInputs:
         self.poll = gates[0].poll if len(gates) == 1 else self._poll_in_turns
         for gate in gates:
             gate.on_priority = self._priority_arrived
-        persist = self._persist  # one object for all channels
-        for channel in self.channels:
-            channel.persist = persist
+        if config.takes_unaligned_checkpoints:
+            persist = self._persist  # one object for all channels
+            for channel in self.channels:
+                channel.persist = persist
 
     def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
         """The next item of the gate whose turn it is."""

@@ -101,7 +101,9 @@ class RemoteInputChannel(InputChannel):
         data_type = message.data_type
         is_event = data_type in EVENT_TYPES
         if is_event:
-            barrier = barrier_in(message.payload, data_type)
+            # A plain aligned barrier is of interest only where some other barrier may overtake.
+            plain = self.persist is None and data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
+            barrier = None if plain else barrier_in(message.payload, data_type)
             self.receiver.accept(message.sequence_number, message.backlog, data_type)
             self._enqueue_event(message, barrier)
         else:
