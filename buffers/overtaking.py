@@ -89,10 +89,10 @@ class PriorityPart:
         if self._timeoutable is not None and self._timeoutable.consumer.build() is event:
             self.settle()
 
-    def settle(self, checkpoint_id: int | None = None) -> None:
-        """Nothing was overtaken by the barrier that could time out, if there is one (of that checkpoint)."""
+    def settle(self) -> None:
+        """Nothing was overtaken by the barrier that could time out, if there is one."""
         waiting = self._timeoutable
-        if waiting is not None and checkpoint_id in (None, waiting.checkpoint_id):
+        if waiting is not None:
             self._timeoutable = None
             waiting.settled([])
 

@@ -137,8 +137,7 @@ class PipelinedSubpartition:
         """Append an aligned barrier that `alignment_timeout` may let overtake; returns what `add` does.
 
         `settled` is called once: with the data that was overtaken, as `overtake` returns it, or with
-        nothing as soon as the barrier has been polled, was refused or dropped, is given up, or another one
-        is added.
+        nothing as soon as the barrier has been polled, was refused or dropped, or another one is added.
         """
         self._priority_part().expect(checkpoint_id, consumer, settled)
         wanted = self.add(consumer)
@@ -156,10 +155,6 @@ class PipelinedSubpartition:
         if moved:
             self._notify_priority()
         return moved
-
-    def abort_timeoutable(self, checkpoint_id: int) -> None:
-        """Give a checkpoint up: its barrier, if it is queued, stays an ordinary aligned one."""
-        self._front.settle(checkpoint_id)
 
     def finish(self) -> None:
         """Add nothing more; whatever is queued counts as finished."""

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from buffers import BufferBuilder, LocalBufferPool, PipelinedSubpartition
+from flowcontrol import EndOfOutputChannelState
+
+from ..exchange.partition import ResultPartition
 from ..state.backend import HandleReader
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from .storage import CheckpointStorage
@@ -54,3 +60,37 @@ class RecoverySource:
     def of(self, vertex: str, subtask: int) -> SubtaskRecovery:
         """The state of one subtask."""
         return SubtaskRecovery(self, self.metadata.of(vertex, subtask))
+
+
+def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskRecovery) -> None:
+    """Put the data that was in flight in the outputs of a subtask back; what it writes later comes behind.
+
+    Each subpartition waits behind its recovered data, also where there is none, until its reader resumes.
+
+    Raises:
+        StorageError: if it cannot be read.
+        RecoveryError: if the memory of a partition is too small for it.
+    """
+    for handle in recovery.of(StateKind.OUTPUT_CHANNEL):
+        partition = partitions[handle.exchange]
+        subpartition = partition.subpartitions[handle.channel]
+        restore_subpartition(partition.pool, subpartition, recovery.read(handle))
+    for partition in partitions:
+        partition.broadcast_event(EndOfOutputChannelState())
+
+
+def restore_subpartition(pool: LocalBufferPool, subpartition: PipelinedSubpartition, data: bytes) -> None:
+    """Put recovered data back into a subpartition, before anything else is written.
+
+    Raises:
+        RecoveryError: if the memory of its partition, `pool`, is too small for it.
+    """
+    rest = memoryview(data)
+    while len(rest):
+        segment = pool.request(subpartition.index)
+        if segment is None:
+            raise RecoveryError(f"{len(rest)} bytes of recovered data do not fit into the network memory")
+        builder = BufferBuilder(segment, pool, subpartition.index)
+        rest = rest[builder.append(rest) :]
+        subpartition.add(builder.consumer())
+        builder.finish()

@@ -29,13 +29,10 @@ from buffers import (
 )
 from flowcontrol import (
     CheckpointBarrier,
-    EndOfOutputChannelState,
     Event,
     data_type_of,
     encode_event,
 )
-
-from ..checkpoints.recovery import RecoveryError
 
 ALL = -1
 """The channel of a record that goes to every subpartition."""
@@ -246,26 +243,6 @@ class ResultPartition:
         buffer = _event_buffer(barrier)
         for subpartition in self.subpartitions:
             subpartition.alignment_timeout(barrier.checkpoint_id, EventConsumer(buffer))
-
-    def restore(self, channel: int, data: bytes) -> None:
-        """Put recovered data back into a subpartition, before anything else is written.
-
-        Raises:
-            RecoveryError: if the partition's memory is too small for it.
-        """
-        rest = memoryview(data)
-        while len(rest):
-            segment = self.pool.request(channel)
-            if segment is None:
-                raise RecoveryError(f"{len(rest)} bytes of recovered data do not fit into the network memory")
-            builder = BufferBuilder(segment, self.pool, channel)
-            rest = rest[builder.append(rest) :]
-            self.subpartitions[channel].add(builder.consumer())
-            builder.finish()
-
-    def finish_restore(self) -> None:
-        """Mark the end of recovered data: each subpartition waits behind it until its reader resumes."""
-        self.broadcast_event(EndOfOutputChannelState())
 
     def flush(self) -> None:
         """Make all that is written available to the readers."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from math import nan
 
 from buffers import RecordBlock
 from flowcontrol import (
@@ -27,6 +26,7 @@ from .block_in_progress import BlockBeingServed, BlockInProgress
 from .environment import Environment
 from .operators import NOTHING, Operator, OperatorContext
 from .outbox import Outbox
+from .samples import with_inputs
 from .subtask import Mail, Subtask
 from .throttle import Throttle
 from .time_account import Waiting
@@ -275,25 +275,12 @@ class OperatorSubtask(Subtask):
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
-        usage = [gate.pool_usage for gate in self.gates]
-        total = sum(total for _, total in usage)
-        debloaters = [gate.debloater for gate in self.gates if gate.debloater is not None]
-        return (
+        sample = (
             super()
             .sample()
-            ._replace(
-                records_in=self.records_in,
-                bytes_in=self.bytes_in,
-                buffers_in=self.buffers_in,
-                debloated_buffer_size=min([d.last_announced for d in debloaters], default=nan),
-                estimated_time_to_consume_ms=max(
-                    [d.estimated_time_s * 1000 for d in debloaters], default=nan
-                ),
-                input_queue_length=sum(gate.queue_length for gate in self.gates),
-                input_queue_size=sum(gate.queued_bytes for gate in self.gates),
-                in_pool_usage=sum(used for used, _ in usage) / total if total else 0.0,
-            )
+            ._replace(records_in=self.records_in, bytes_in=self.bytes_in, buffers_in=self.buffers_in)
         )
+        return with_inputs(sample, self.gates)
 
     def debloat(self) -> None:
         """Recalculate the buffer sizes of all gates: a timer's mail."""

@@ -12,17 +12,22 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from buffers import RecordBlock
-from flowcontrol import AlignmentMetrics, CheckpointBarrier, EndOfPartition, Event
+from flowcontrol import (
+    AlignmentMetrics,
+    CheckpointBarrier,
+    EndOfPartition,
+    Event,
+)
 
 from ..agenda import Waiter
-from ..checkpoints.recovery import SubtaskRecovery
+from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..checkpoints.subtask_checkpoints import SubtaskCheckpoints
 from ..exchange.partition import ResultPartition
-from ..state.snapshots import StateKind
 from ..state.subtask_state import SubtaskState
 from ..statistics import SubtaskSample
 from ..trace import restored_text, snapshot_text
 from .environment import Environment, Output
+from .samples import output_sample
 from .time_account import TimeAccount, Waiting
 
 Mail = Callable[[], None]
@@ -241,13 +246,10 @@ class Subtask:
         self.checkpoints.abort(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Take over the state of a checkpoint, before anything else happens."""
+        """Take over the state of a checkpoint, before all else."""
         self._recovery = recovery
         self.state.restore(recovery.state_handles, recovery.read)
-        for handle in recovery.of(StateKind.OUTPUT_CHANNEL):
-            self.outputs[handle.exchange].partition.restore(handle.channel, recovery.read(handle))
-        for output in self.outputs:
-            output.partition.finish_restore()
+        restore_partitions([output.partition for output in self.outputs], recovery)
         if self.traced:
             self.trace(restored_text(recovery.bytes, recovery.persisted_bytes), recovery.checkpoint_id)
 
@@ -290,19 +292,7 @@ class Subtask:
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
         self.times.settle(self.agenda.now)
-        partitions = [output.partition for output in self.outputs]
-        size = sum(partition.pool.size for partition in partitions)
-        return SubtaskSample(
-            records_out=sum(partition.records_out for partition in partitions),
-            bytes_out=sum(partition.bytes_out for partition in partitions),
-            buffers_out=sum(partition.buffers_out for partition in partitions),
-            busy_s=self.agenda.now - self.times.opened_at - self.times.idle - self.times.backpressured,
-            backpressured_s=self.times.backpressured,
-            idle_s=self.times.idle,
-            output_queue_length=sum(partition.queue_length for partition in partitions),
-            output_queue_size=sum(partition.queued_bytes for partition in partitions),
-            out_pool_usage=sum(partition.pool.used for partition in partitions) / size if size else 0.0,
-        )
+        return output_sample([output.partition for output in self.outputs], self.times, self.agenda.now)
 
     def release(self) -> None:
         """Give all memory back."""

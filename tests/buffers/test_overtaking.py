@@ -187,19 +187,6 @@ def test_a_second_barrier_with_a_timeout_settles_the_first() -> None:
     assert queue.read() == [b"unaligned", b"one", b"first"]  # which still blocks
 
 
-def test_a_barrier_that_is_given_up_stays_an_aligned_one() -> None:
-    queue = Queue()
-    queue.add(b"data")
-    queue.add_timeoutable()
-    queue.subpartition.abort_timeoutable(2)
-    assert queue.settled == []
-    queue.subpartition.abort_timeoutable(1)
-    assert queue.settled == [[]]
-    assert not queue.time_out()
-    assert queue.read() == [b"data", b"barrier"]
-    assert queue.settled == [[]]
-
-
 def test_release_settles_what_is_open_and_gives_memory_back() -> None:
     queue = Queue()
     queue.add(b"data")

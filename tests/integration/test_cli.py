@@ -382,9 +382,13 @@ def interrupted(arguments: list[str], when_stderr_has: bytes = b"") -> subproces
         assert process.stderr is not None
         first = process.stderr.readline()
         assert when_stderr_has in first
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        while True:
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                out, err = process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                continue  # on a busy machine the first one, while the run is being set up, may go unheard
+            return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
 NOTICED = ENDLESS.replace("[flink]", '[flink]\n"taskmanager.network.memory.buffers-per-channel" = 3')

@@ -23,7 +23,7 @@ from flowcontrol import (
     SendQueue,
     decode_event,
 )
-from netstack.checkpoints.recovery import RecoveryError
+from netstack.checkpoints.recovery import RecoveryError, restore_subpartition
 from netstack.exchange.partition import ResultPartition
 
 SENDER_VECTORS = json.loads(
@@ -422,8 +422,8 @@ def test_records_come_back_equal_and_in_order(
 
 def test_recovered_data_comes_first_and_waits_for_its_reader() -> None:
     exchange = Exchange()
-    exchange.partition.restore(0, bytes(range(40)))
-    exchange.partition.finish_restore()
+    restore_subpartition(exchange.pool, exchange.subpartitions[0], bytes(range(40)))
+    exchange.partition.broadcast_event(EndOfOutputChannelState())
     exchange.write(records(8))
     exchange.partition.flush()
     *data, end = exchange.read()
@@ -436,4 +436,4 @@ def test_recovered_data_comes_first_and_waits_for_its_reader() -> None:
 def test_recovered_data_that_does_not_fit_is_refused() -> None:
     exchange = Exchange(segments=2)
     with pytest.raises(RecoveryError, match="8 bytes of recovered data do not fit"):
-        exchange.partition.restore(0, bytes(40))
+        restore_subpartition(exchange.pool, exchange.subpartitions[0], bytes(40))
