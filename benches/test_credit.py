@@ -53,7 +53,8 @@ def round_trip() -> Callable[[], int]:
         taken = channel.take()
         assert taken is not None
         segment, recycler = taken
-        received = ReceivedBuffer(segment, recycler, message.payload)
+        received = ReceivedBuffer(segment, recycler, len(message.payload))
+        received.payload[:] = message.payload
         buffer.release()
         channel.report_backlog(message.backlog)
         received.release()

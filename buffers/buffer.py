@@ -262,18 +262,17 @@ class EventConsumer:
 
 
 class ReceivedBuffer:
-    """A buffer that has arrived, in a segment of the receiver."""
+    """A buffer of `size` bytes that arrive, or have arrived, in a segment of the receiver."""
 
     __slots__ = ("_recycler", "segment", "size")
 
     data_type = DataType.DATA_BUFFER
     is_event = False
 
-    def __init__(self, segment: MemorySegment, recycler: Recycler, payload: memoryview | bytes) -> None:
+    def __init__(self, segment: MemorySegment, recycler: Recycler, size: int) -> None:
         self.segment = segment
         self._recycler = recycler
-        self.size = len(payload)
-        segment.memory[: self.size] = payload
+        self.size = size
 
     @property
     def payload(self) -> memoryview:

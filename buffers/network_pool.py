@@ -59,6 +59,11 @@ class NetworkBufferPool:
         return self._made - len(self._returned)
 
     @property
+    def peak_used(self) -> int:
+        """The most segments that somebody had at one time."""
+        return self._made
+
+    @property
     def available(self) -> bool:
         """Whether a segment is free."""
         return bool(self._returned) or self._made < self.total

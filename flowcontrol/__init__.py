@@ -1,8 +1,8 @@
 """The protocol of the network layer as pure state machines: no I/O, no clock, no randomness.
 
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
-`messages`, `frames`, `data_type`, `events`, `credit`, `sender`, `receiver`, `barrier_handler`, `alignment`,
-`alternating`, `tracker`, `channel_state`, `debloat`.
+`messages`, `frames`, `frame_reader`, `handshake`, `data_type`, `events`, `credit`, `sender`, `receiver`,
+`barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`.
 """
 
 from .alignment import BarrierAligner
@@ -29,6 +29,7 @@ from .errors import (
     BadMagic,
     CreditExceeded,
     FrameTooLong,
+    HandshakeRefused,
     LocalProtocolError,
     MalformedEvent,
     MalformedFrame,
@@ -52,6 +53,7 @@ from .events import (
     decode_event,
     encode_event,
 )
+from .frame_reader import FrameReader, FrameSink
 from .frames import (
     DEFAULT_MAX_FRAME_BYTES,
     NEED_DATA,
@@ -61,14 +63,18 @@ from .frames import (
     encode_header,
     wire_size,
 )
+from .handshake import NONCE_BYTES, ClientHandshake, Handshake, Identity, Secret, ServerHandshake
 from .messages import (
     AckAllUserRecordsProcessed,
     AddCredit,
     BacklogAnnouncement,
+    BufferHeader,
     BufferResponse,
     CancelPartitionRequest,
     CloseRequest,
+    ControlPayload,
     ErrorResponse,
+    KeepAlive,
     Message,
     NewBufferSize,
     PartitionRequest,
@@ -84,6 +90,7 @@ __all__ = [
     "DEFAULT_MAX_FRAME_BYTES",
     "EVENT_TYPES",
     "NEED_DATA",
+    "NONCE_BYTES",
     "NO_CHECKPOINT",
     "PRIORITY_TYPES",
     "TRANSITIONS",
@@ -105,6 +112,7 @@ __all__ = [
     "BarrierHandler",
     "BarrierTracker",
     "BufferDebloater",
+    "BufferHeader",
     "BufferResponse",
     "BufferSizeEMA",
     "CancelCheckpointMarker",
@@ -114,7 +122,9 @@ __all__ = [
     "ChannelStatePersister",
     "CheckpointBarrier",
     "CheckpointOptions",
+    "ClientHandshake",
     "CloseRequest",
+    "ControlPayload",
     "CreditAnnouncer",
     "CreditExceeded",
     "CreditLedger",
@@ -127,8 +137,14 @@ __all__ = [
     "Event",
     "EventAnnouncement",
     "FrameDecoder",
+    "FrameReader",
+    "FrameSink",
     "FrameTooLong",
+    "Handshake",
+    "HandshakeRefused",
+    "Identity",
     "Input",
+    "KeepAlive",
     "LocalProtocolError",
     "MalformedEvent",
     "MalformedFrame",
@@ -143,9 +159,11 @@ __all__ = [
     "RemoteProtocolError",
     "Resume",
     "ResumeConsumption",
+    "Secret",
     "SendBuffer",
     "SendQueue",
     "SequenceGap",
+    "ServerHandshake",
     "SubpartitionView",
     "ThroughputCalculator",
     "Trigger",

@@ -48,3 +48,7 @@ class SequenceGap(RemoteProtocolError):
 
 class CreditExceeded(RemoteProtocolError):
     """The peer sent a data buffer without credit for it."""
+
+
+class HandshakeRefused(RemoteProtocolError):
+    """The peer did not prove that it belongs here, or said something else before it did."""

@@ -4,8 +4,9 @@ Every frame is a header of 9 bytes and a body whose layout is a row of `_LAYOUTS
 
     | total length 4 (itself included) | magic 0xBADC0FFE 4 | message id 1 | body ... |
 
-A BufferResponse ends with its payload, as many bytes as its last field says. An ErrorResponse is the
-only other one whose length varies: the cause as text, a flag, and the channel if the flag is set.
+A BufferResponse ends with its payload, as many bytes as its last field says. The only others whose length
+varies are ErrorResponse (the cause as text, a flag, and the channel if the flag is set) and ControlPayload.
+Ids above 100 are ours, the others Flink's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from enum import Enum, auto
 from typing import Any, Final, Literal
 
 from .errors import BadMagic, FrameTooLong, MalformedFrame, UnknownMessage
-from .layouts import CHANNEL, HEADER, MAGIC, ErrorLayout, Layout, ResponseLayout, identity, int32
+from .layouts import (
+    CHANNEL,
+    HEADER,
+    MAGIC,
+    ControlLayout,
+    ErrorLayout,
+    Layout,
+    ResponseLayout,
+    identity,
+    int32,
+)
 from .messages import (
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -23,7 +34,9 @@ from .messages import (
     BufferResponse,
     CancelPartitionRequest,
     CloseRequest,
+    ControlPayload,
     ErrorResponse,
+    KeepAlive,
     Message,
     NewBufferSize,
     PartitionRequest,
@@ -44,7 +57,10 @@ NEED_DATA: Final = NeedData.NEED_DATA
 """Says that no whole frame has been fed yet."""
 
 
-_LAYOUTS: tuple[Layout | ResponseLayout | ErrorLayout, ...] = (
+AnyLayout = Layout | ResponseLayout | ErrorLayout | ControlLayout
+"""How one kind of message becomes bytes."""
+
+_LAYOUTS: tuple[AnyLayout, ...] = (
     ResponseLayout(),
     ErrorLayout(),
     Layout(
@@ -64,6 +80,8 @@ _LAYOUTS: tuple[Layout | ResponseLayout | ErrorLayout, ...] = (
     Layout(8, AckAllUserRecordsProcessed, CHANNEL),
     Layout(9, BacklogAnnouncement, int32("backlog", 1), CHANNEL),
     Layout(10, NewBufferSize, int32("size", 1), CHANNEL),
+    Layout(112, KeepAlive),
+    ControlLayout(),
 )
 _BY_TYPE: dict[type, Any] = {layout.message_type: layout for layout in _LAYOUTS}
 _BY_ID: dict[int, Any] = {layout.message_id: layout for layout in _LAYOUTS}
@@ -75,7 +93,7 @@ def wire_size(message: Message) -> int:
     """Bytes of the frame of `message`, header and payload included; does not encode it."""
     if type(message) is BufferResponse:
         return _RESPONSE_BYTES + len(message.payload)
-    if type(message) is ErrorResponse:
+    if type(message) is ErrorResponse or type(message) is ControlPayload:
         return len(encode_header(message))
     return _FRAME_BYTES[type(message)]
 
@@ -98,6 +116,27 @@ def encode_header(message: Message) -> bytes:
     """
     packed: bytes = _BY_TYPE[type(message)].pack(message)
     return packed
+
+
+def check_header(length: int, magic: int, message_id: int, max_frame_bytes: int) -> AnyLayout:
+    """The layout of a frame that begins so.
+
+    Raises:
+        BadMagic: if the peer lost its place.
+        FrameTooLong: if the peer wants to send more than `max_frame_bytes` at once.
+        UnknownMessage: if the peer sends a message that does not exist.
+        MalformedFrame: if the message cannot have that length.
+    """
+    if magic != MAGIC:
+        raise BadMagic(f"the peer sent a frame with magic {magic:#010x}, not {MAGIC:#010x}")
+    if length > max_frame_bytes:
+        raise FrameTooLong(f"the peer sent a frame of {length} bytes, allowed are {max_frame_bytes}")
+    layout: AnyLayout | None = _BY_ID.get(message_id)
+    if layout is None:
+        raise UnknownMessage(f"the peer sent a message with id {message_id}, which is not known")
+    if not layout.accepts_length(length):
+        raise MalformedFrame(f"the peer sent a {layout.message_type.__name__} in a frame of {length} bytes")
+    return layout
 
 
 class FrameDecoder:
@@ -136,7 +175,7 @@ class FrameDecoder:
         if self.buffered_bytes < self._frame_bytes:
             return NEED_DATA
         length, magic, message_id = HEADER.unpack_from(self._gather(HEADER.size))
-        layout = self._check_header(length, magic, message_id)
+        layout: Any = check_header(length, magic, message_id, self.max_frame_bytes)
         self._frame_bytes = length
         if self.buffered_bytes < length:
             return NEED_DATA
@@ -146,20 +185,6 @@ class FrameDecoder:
         self.buffered_bytes -= length
         self._frame_bytes = HEADER.size
         return message
-
-    def _check_header(self, length: int, magic: int, message_id: int) -> Any:
-        if magic != MAGIC:
-            raise BadMagic(f"the peer sent a frame with magic {magic:#010x}, not {MAGIC:#010x}")
-        if length > self.max_frame_bytes:
-            raise FrameTooLong(f"the peer sent a frame of {length} bytes, allowed are {self.max_frame_bytes}")
-        layout = _BY_ID.get(message_id)
-        if layout is None:
-            raise UnknownMessage(f"the peer sent a message with id {message_id}, which is not known")
-        if not layout.accepts_length(length):
-            raise MalformedFrame(
-                f"the peer sent a {layout.message_type.__name__} in a frame of {length} bytes"
-            )
-        return layout
 
     def _gather(self, count: int) -> memoryview:
         """The unread bytes from the first one on, at least `count` of them in one piece."""

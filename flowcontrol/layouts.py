@@ -1,8 +1,8 @@
 """How the fields of a message become bytes and are checked on the way, in either direction.
 
-A row of the table in `frames` is a `Layout` of `Field`s. The two messages of varying length have a
-class of their own: BufferResponse, which is also the only one worth writing out for speed, and
-ErrorResponse. All numbers are big-endian.
+A row of the table in `frames` is a `Layout` of `Field`s. The messages of varying length have a class of their
+own: BufferResponse, which is also the only one worth writing out for speed, ErrorResponse and ControlPayload.
+All numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from .data_type import DataType
 from .errors import LocalProtocolError, MalformedFrame
-from .messages import BufferResponse, ErrorResponse, Message
+from .messages import BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
 
 MAGIC = 0xBADC0FFE
 """What the second four bytes of every frame are."""
@@ -158,19 +158,34 @@ class ResponseLayout:
         Raises:
             MalformedFrame: if a value is not legal.
         """
-        values = self._struct.unpack_from(frame)
-        _, _, _, channel, subpartition, sequence_number, backlog, type_byte, compressed, size = values
+        head = self.unpack_header(frame)
+        return BufferResponse(
+            head.channel,
+            head.subpartition,
+            head.sequence_number,
+            head.backlog,
+            head.data_type,
+            head.compressed,
+            frame[self.frame_bytes :],
+        )
+
+    def unpack_header(self, data: memoryview, start: int = 0) -> BufferHeader:
+        """All but the payload, from the first `frame_bytes` bytes of a frame that begins at `start`.
+
+        Raises:
+            MalformedFrame: if a value is not legal.
+        """
+        values = self._struct.unpack_from(data, start)
+        length, _, _, channel, subpartition, sequence_number, backlog, type_byte, compressed, size = values
         data_type = _DATA_TYPES.get(type_byte)
-        payload = frame[self.frame_bytes :]
-        if subpartition < 0 or backlog < 0 or data_type is None or compressed > 1 or size != len(payload):
+        expected = length - self.frame_bytes
+        if subpartition < 0 or backlog < 0 or data_type is None or compressed > 1 or size != expected:
             raise MalformedFrame(
                 f"the peer sent a BufferResponse with subpartition {subpartition}, backlog {backlog}, "
-                f"data type {type_byte}, compressed {compressed}, size {size} of {len(payload)}"
+                f"data type {type_byte}, compressed {compressed}, size {size} of {expected}"
             )
         number = int.from_bytes(channel)
-        return BufferResponse(
-            number, subpartition, sequence_number, backlog, data_type, compressed == 1, payload
-        )
+        return BufferHeader(number, subpartition, sequence_number, backlog, data_type, compressed == 1, size)
 
     def accepts_length(self, length: int) -> bool:
         """Whether a frame of this message can have that many bytes."""
@@ -217,6 +232,34 @@ class ErrorLayout:
         except UnicodeDecodeError as error:
             raise MalformedFrame(f"the peer sent an ErrorResponse whose cause is no text: {error}") from None
         return ErrorResponse(cause, int.from_bytes(channel) if channel else None)
+
+    def accepts_length(self, length: int) -> bool:
+        """Whether a frame of this message can have that many bytes."""
+        return length >= self.frame_bytes
+
+
+class ControlLayout:
+    """How a ControlPayload is packed and unpacked: all of the body is its payload."""
+
+    message_id = 113
+    message_type = ControlPayload
+    frame_bytes = HEADER.size
+
+    def pack(self, message: ControlPayload) -> bytes:
+        """The whole frame of `message`.
+
+        Raises:
+            LocalProtocolError: if it is too long.
+        """
+        try:
+            head = HEADER.pack(self.frame_bytes + len(message.payload), MAGIC, self.message_id)
+        except struct.error as error:
+            raise LocalProtocolError(f"a ControlPayload cannot be sent: {error}") from None
+        return head + message.payload
+
+    def unpack(self, frame: memoryview) -> ControlPayload:
+        """The message of a whole frame whose header has been checked."""
+        return ControlPayload(bytes(frame[self.frame_bytes :]))
 
     def accepts_length(self, length: int) -> bool:
         """Whether a frame of this message can have that many bytes."""

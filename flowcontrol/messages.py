@@ -1,8 +1,9 @@
 """The messages of the credit protocol, as values; how they look as bytes is the business of `frames`.
 
-Towards the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. Towards the producer: the
-others. A channel is a number below 2**128 that both ends agree on. Names and meaning are those of
-Flink's NettyMessage; its TaskEventRequest and SegmentId are not part of this protocol.
+Towards the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. Both ways: KeepAlive,
+ControlPayload. Towards the producer: the others. A channel is a number below 2**128 that both ends agree on.
+Names and meaning are those of Flink's NettyMessage; its TaskEventRequest and SegmentId are not part of this
+protocol, and Flink has other connections for what KeepAlive and ControlPayload do here.
 """
 
 from __future__ import annotations
@@ -26,6 +27,18 @@ class BufferResponse(msgspec.Struct, frozen=True, gc=False):
     data_type: DataType
     compressed: bool
     payload: bytes | memoryview
+
+
+class BufferHeader(msgspec.Struct, frozen=True, gc=False):
+    """A BufferResponse whose payload of `size` bytes has yet to arrive."""
+
+    channel: int
+    subpartition: int
+    sequence_number: int
+    backlog: int
+    data_type: DataType
+    compressed: bool
+    size: int
 
 
 class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +106,16 @@ class NewBufferSize(msgspec.Struct, frozen=True, gc=False):
     size: int
 
 
+class KeepAlive(msgspec.Struct, frozen=True, gc=False):
+    """Says that this end is alive when it has nothing else to say."""
+
+
+class ControlPayload(msgspec.Struct, frozen=True, gc=False):
+    """Carries a message of the control plane, which the network layer does not look into."""
+
+    payload: bytes
+
+
 Message = (
     BufferResponse
     | ErrorResponse
@@ -104,5 +127,7 @@ Message = (
     | AckAllUserRecordsProcessed
     | BacklogAnnouncement
     | NewBufferSize
+    | KeepAlive
+    | ControlPayload
 )
 """Any message of the protocol."""

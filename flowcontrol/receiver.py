@@ -20,6 +20,7 @@ from .errors import LocalProtocolError, RemoteProtocolError, SequenceGap
 
 _INT_RANGE = 1 << 32
 _INT_MIDDLE = 1 << 31
+_INT_MAX = _INT_MIDDLE - 1
 
 
 class ReceiverState(Enum):
@@ -88,6 +89,15 @@ class ChannelReceiver:
             CreditExceeded: if it is data and the sender had no credit.
             RemoteProtocolError: if the channel is blocked, or a blocking event reports a backlog.
         """
+        if (
+            data_type is DataType.DATA_BUFFER
+            and self.state is ReceiverState.OPEN
+            and sequence_number == self.expected_sequence
+            and sequence_number != _INT_MAX
+        ):  # the same as below, for what nearly every message is
+            self.credit.receive()
+            self.expected_sequence = sequence_number + 1
+            return
         what = _INPUT_OF_TYPE[data_type]
         state = TRANSITIONS[self.state].get(what)
         if state is None:

@@ -10,9 +10,17 @@ from .checkpoints.storage import (
     MissingFileError,
     StorageError,
 )
+from .cluster.report import Report, decode_report, encode_report
+from .cluster.run import Launch, LaunchError, run_distributed
+from .cluster.task_manager import run_task_manager
+from .cluster.terms import Assignment, distribution_notices, distribution_problems, task_managers
 from .emulation import JobFailedError, emulate, run_job
 from .exchange import java_hash
+from .exchange.connection import ConsumerEnd, ProducerEnd
+from .exchange.gate import InputGate
 from .exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
+from .exchange.remote_channel import RemoteInputChannel
+from .exchange.tcp_link import TcpLink
 from .faults.document import ACKNOWLEDGEMENT
 from .faults.fault import (
     FAULTS,
@@ -60,7 +68,7 @@ from .settings.config import (
     RestartStrategy,
     with_options,
 )
-from .settings.config_rules import did_you_mean
+from .settings.config_rules import did_you_mean, option_problems
 from .settings.options import Option
 from .settings.quantities import (
     QuantityError,
@@ -132,10 +140,26 @@ from .tasks.source import (
     text_hash,
 )
 from .tasks.transactions import Transaction, TransactionalSink, TransactionLog, transactional_sink
+from .tcp.errors import (
+    ConnectionLostError,
+    HandshakeError,
+    LinkClosedError,
+    PeerFailedError,
+    PeerSilentError,
+    TransportError,
+)
+from .tcp.handshaking import TlsContexts, fresh_secret
+from .tcp.limits import ConnectionLimits
+from .tcp.mesh import Mesh
 from .trace import Trace, TraceEvent, TraceLog
+from .transport.config import TransportConfig
+from .transport.endpoint import ALL_TARGETS
+from .transport.statistics import TransportStatistics
+from .transport.transport import Transport
 
 __all__ = [
     "ACKNOWLEDGEMENT",
+    "ALL_TARGETS",
     "DEFAULT_PRESET",
     "FAULTS",
     "FROM_SOURCE",
@@ -147,6 +171,7 @@ __all__ = [
     "SHIPS",
     "Agenda",
     "AggregatingState",
+    "Assignment",
     "AtTime",
     "BackendSnapshot",
     "ChannelItem",
@@ -157,6 +182,9 @@ __all__ = [
     "CheckpointStorageType",
     "CollectionReader",
     "CollectionSource",
+    "ConnectionLimits",
+    "ConnectionLostError",
+    "ConsumerEnd",
     "CostModel",
     "CutLink",
     "DamagedFileError",
@@ -175,6 +203,8 @@ __all__ = [
     "GeneratedSource",
     "GeneratorSpec",
     "HandleReader",
+    "HandshakeError",
+    "InputGate",
     "Job",
     "JobFailedError",
     "KeySum",
@@ -182,11 +212,15 @@ __all__ = [
     "KeyedStateBackend",
     "KillSubtask",
     "KillTaskManager",
+    "Launch",
+    "LaunchError",
+    "LinkClosedError",
     "LinkConditions",
     "ListState",
     "Map",
     "MapBlocks",
     "MemoryStorage",
+    "Mesh",
     "MissingFileError",
     "Moment",
     "NetworkConfig",
@@ -198,9 +232,14 @@ __all__ = [
     "OperatorStateBackend",
     "Option",
     "PathSpec",
+    "PeerFailedError",
+    "PeerSilentError",
+    "ProducerEnd",
     "QuantityError",
     "Recorder",
     "ReducingState",
+    "RemoteInputChannel",
+    "Report",
     "RestartResult",
     "RestartStrategy",
     "Result",
@@ -225,12 +264,18 @@ __all__ = [
     "SubtaskSample",
     "SubtaskSnapshot",
     "SubtaskState",
+    "TcpLink",
+    "TlsContexts",
     "Trace",
     "TraceEvent",
     "TraceLog",
     "Transaction",
     "TransactionLog",
     "TransactionalSink",
+    "Transport",
+    "TransportConfig",
+    "TransportError",
+    "TransportStatistics",
     "ValueState",
     "Vertex",
     "VertexCheckpoint",
@@ -241,14 +286,19 @@ __all__ = [
     "check_scenario",
     "checkpoint_results",
     "cost_key",
+    "decode_report",
     "default_max_parallelism",
     "did_you_mean",
+    "distribution_notices",
+    "distribution_problems",
     "edge_key",
     "emulate",
+    "encode_report",
     "flat_map",
     "format_duration",
     "format_rate",
     "format_size",
+    "fresh_secret",
     "from_json",
     "java_hash",
     "key_group_range",
@@ -258,19 +308,23 @@ __all__ = [
     "map_records",
     "metadata_path",
     "option_notices",
+    "option_problems",
     "parse_duration",
     "parse_flink_duration",
     "parse_flink_size",
     "parse_rate",
     "payload_hash",
     "result_order",
+    "run_distributed",
     "run_job",
+    "run_task_manager",
     "scenario_document",
     "scenario_problems",
     "series_results",
     "sink",
     "skip",
     "steady_results",
+    "task_managers",
     "text_hash",
     "to_json",
     "transactional_sink",

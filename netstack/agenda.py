@@ -12,6 +12,9 @@ Routines are coroutines that wait on the agenda and on nothing else. They are no
 one costs about 1 microsecond here, switching trio tasks 6 to 9. All routines of an emulation share the one
 trio task that runs the agenda; on the real clock it sleeps until the next entry is due, on the virtual
 clock time jumps there.
+
+An agenda with a `clock` of its own lives beside other trio tasks, which receive what comes from other
+processes and hand it over with `external`: that tells `now`, and wakes the agenda from its sleep.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from __future__ import annotations
 import heapq
 import types
 from collections.abc import Callable, Coroutine, Generator
+from math import inf
 from typing import Any
 
 import trio
@@ -28,6 +32,9 @@ Routine = Coroutine[Any, None, None]
 
 _ENTRIES_PER_CHECKPOINT = 1000
 """How many entries run before trio gets to look for a cancellation or Ctrl-C."""
+
+_ENTRIES_PER_TURN = 50
+"""How many entries run, where there are other trio tasks, before those have their turn."""
 
 
 class AgendaStuckError(RuntimeError):
@@ -81,12 +88,15 @@ class Agenda:
 
     `now` is the time in seconds since the tasks opened, `current` the routine that is being stepped.
     `real_time` makes the agenda keep pace with the clock on the wall; what is late then runs as soon as
-    possible.
+    possible, and `now` is when it was due. With a `clock`, which says how many seconds the run has lasted,
+    `now` is what that says when an entry runs, never less than before.
     """
 
-    def __init__(self, *, real_time: bool = False) -> None:
+    def __init__(self, *, real_time: bool = False, clock: Callable[[], float] | None = None) -> None:
         self.now = 0.0
-        self.real_time = real_time
+        self.real_time = real_time or clock is not None
+        self._clock = clock
+        self._asleep: trio.Event | None = None
         self.current: Routine | None = None
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
         self._serial = 0
@@ -148,16 +158,31 @@ class Agenda:
         heapq.heappush(self._heap, (time, serial, None, self.current))
         await _suspend()
 
+    def external(self, callback: Callable[..., Any], *args: Any) -> None:
+        """Do ``callback(*args)`` at once, on behalf of a trio task beside this agenda's, which has a clock.
+
+        What it puts on the agenda is seen to in time, also if the agenda sleeps.
+        """
+        self._look_at_clock()
+        callback(*args)
+        if self._asleep is not None:
+            self._asleep.set()
+
     # Ctrl-C is not to hit a routine in the middle of its bookkeeping, but this task where it waits.
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Work until stopped or cancelled, or until all routines have ended; routines are closed then.
 
+        With a clock it works until stopped or cancelled: more may always come from outside.
+
         Raises:
             AgendaStuckError: if routines wait and nothing is left to happen.
         """
-        started_at = trio.current_time() - self.now
         try:
+            if self._clock is not None:
+                await self._follow(self._clock)
+                return
+            started_at = trio.current_time() - self.now
             while self._heap and not self._stopped:
                 if self.real_time:
                     await trio.sleep_until(started_at + self._heap[0][0])
@@ -167,6 +192,38 @@ class Agenda:
                 raise AgendaStuckError(f"{len(self._routines)} routines wait and nothing is left to happen")
         finally:
             self.clear()
+
+    async def _follow(self, clock: Callable[[], float]) -> None:
+        """Run each entry when it is due by `clock`, and let other trio tasks have their turn in between."""
+        heap = self._heap
+        while not self._stopped:
+            pause = heap[0][0] - clock() if heap else inf
+            if pause > 0:
+                self._asleep = trio.Event()
+                with trio.move_on_after(pause):
+                    await self._asleep.wait()
+                self._asleep = None
+            else:
+                await trio.lowlevel.checkpoint()
+            self._run_due()
+
+    def _run_due(self) -> None:
+        heap = self._heap
+        for _ in range(_ENTRIES_PER_TURN):
+            self._look_at_clock()
+            if self._stopped or not heap or heap[0][0] > self.now:
+                break
+            _, _, callback, argument = heapq.heappop(heap)
+            if callback is None:
+                self._step(argument)
+            else:
+                callback(*argument)
+
+    def _look_at_clock(self) -> None:
+        assert self._clock is not None, "only an agenda with a clock of its own has others beside it"
+        now = self._clock()
+        if now > self.now:
+            self.now = now
 
     def _run_entries(self, count: int) -> None:
         heap = self._heap

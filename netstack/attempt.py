@@ -13,6 +13,7 @@ from functools import partial
 from .agenda import Agenda
 from .build import JobBuilder, Watched
 from .checkpoints.recovery import RecoverySource
+from .connections import Site
 from .exchange.emulated_link import EmulatedLink
 from .randomness import Randomness
 from .result import Work
@@ -20,10 +21,11 @@ from .settings.scenario import Scenario
 from .tasks.environment import Environment
 from .tasks.operator_subtask import OperatorSubtask
 from .tasks.subtask import Subtask
+from .tasks.time_account import TimeAccount
 
 
 class Attempt:
-    """The subtasks of one attempt, with their memory and connections.
+    """The subtasks of one attempt, with their memory and connections: all, or those at a `site`.
 
     `on_running` is called when all tasks run, `on_end` with each subtask that has ended.
     """
@@ -35,9 +37,10 @@ class Attempt:
         watched: Watched,
         on_running: Callable[[], None],
         on_end: Callable[[Subtask], None],
+        site: Site | None = None,
     ) -> None:
         self.scenario = scenario
-        self.builder = JobBuilder(scenario, environment, watched)
+        self.builder = JobBuilder(scenario, environment, watched, site)
         self.running = 0
         self._agenda: Agenda = environment.agenda
         self._randomness: Randomness = environment.randomness
@@ -58,7 +61,7 @@ class Attempt:
     @property
     def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
         """The links, by the producer's and the consumer's task manager."""
-        return self.builder.links
+        return self.builder.connections.links
 
     def open(self) -> None:
         """Begin with nothing."""
@@ -93,6 +96,7 @@ class Attempt:
         subtasks = self.subtasks
         self.running = len(subtasks)
         for number, subtask in enumerate(subtasks):
+            subtask.times = TimeAccount(self._agenda.now)  # they may have waited for others to be built
             if delays is None:
                 self._start(subtask)
             else:
@@ -102,7 +106,11 @@ class Attempt:
         self._agenda.start(self._run(subtask))
 
     async def _run(self, subtask: Subtask) -> None:
-        await subtask.run()
+        try:
+            await subtask.run()
+        except Exception as error:
+            error.add_note(f"in subtask {subtask}")
+            raise
         subtask.ended = True
         self.running -= 1
         self._on_end(subtask)
@@ -137,12 +145,12 @@ class Attempt:
     @property
     def work(self) -> Work:
         """What has moved over all links so far; records are those whose service is over."""
-        ends = [ends for tm in self.builder.task_managers.values() for ends in tm.connections.values()]
+        consumers, producers = self.builder.connections.consumers, self.builder.connections.producers
         return Work(
-            buffers=sum(consumer.buffers for _, consumer in ends),
+            buffers=sum(consumer.buffers for consumer in consumers),
             records=sum(s.records_in for s in self.subtasks if isinstance(s, OperatorSubtask)),
-            bytes=sum(consumer.bytes for _, consumer in ends),
-            messages=sum(producer.messages + consumer.messages for producer, consumer in ends),
+            bytes=sum(consumer.bytes for consumer in consumers),
+            messages=sum(end.messages for ends in (producers, consumers) for end in ends),
         )
 
     def release(self) -> None:
@@ -150,9 +158,8 @@ class Attempt:
         with ExitStack() as stack:
             for subtask in self.subtasks:
                 stack.callback(subtask.release)
-            for manager in self.builder.task_managers.values():
-                for producer, _ in manager.connections.values():
-                    stack.callback(producer.close)
+            for producer in self.builder.connections.producers:
+                stack.callback(producer.close)
 
     @property
     def leaked_segments(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from buffers import (
     UNLIMITED_SIZE,
@@ -15,8 +15,8 @@ from buffers import (
 )
 from flowcontrol import BufferDebloater
 
-from .exchange.connection import ConsumerEnd, ProducerEnd, connect
-from .exchange.emulated_link import EmulatedLink
+from .checkpoints.pending_checkpoint import UpstreamTask
+from .connections import Connections, EmulatedConnections, Site
 from .exchange.gate import InputGate
 from .exchange.key_groups import default_max_parallelism
 from .exchange.local_channel import LocalInputChannel
@@ -28,7 +28,7 @@ from .faults.tapped_gate import Tap, TappedGate
 from .memory_plan import plan_segments
 from .settings.scenario import Edge, Scenario, Vertex
 from .state.subtask_state import SubtaskState
-from .tasks.environment import Environment, Output
+from .tasks.environment import Environment, Output, RemoteSubtask
 from .tasks.operator_subtask import OperatorSubtask
 from .tasks.operators import Forward, OperatorContext
 from .tasks.source import SourceReader
@@ -45,47 +45,54 @@ ALIGNED_SHIPS = POINTWISE | {"broadcast"}
 
 @dataclass
 class TaskManager:
-    """One process: its network memory and its connections to other task managers."""
+    """One process: its network memory."""
 
     name: str
     pool: NetworkBufferPool
-    connections: dict[str, tuple[ProducerEnd, ConsumerEnd]] = field(default_factory=dict)
-    """Connections to consumers, by the consumer's task manager."""
 
 
 class JobBuilder:
-    """Turns a scenario into subtasks that are ready to run.
+    """Turns a scenario into subtasks that are ready to run: all, or those of the task manager of a `site`.
 
     `watched` gives the taps of a gate. After `build`: `subtasks[v][i]` is subtask i of vertex v, in the
-    scenario's order, `task_managers` holds all memory and connections, and `links` has the links by the
-    producer's and the consumer's task manager.
+    scenario's order (a vertex that runs elsewhere has none), `task_managers` holds all memory, `connections`
+    what leads to other task managers. Channels are numbered alike whatever part of a job is built.
     """
 
-    def __init__(self, scenario: Scenario, environment: Environment, watched: Watched) -> None:
+    def __init__(
+        self, scenario: Scenario, environment: Environment, watched: Watched, site: Site | None = None
+    ) -> None:
         self.subtasks: list[list[Subtask]] = []
         self.task_managers: dict[str, TaskManager] = {}
-        self.links: dict[tuple[str, str], EmulatedLink] = {}
         self._watched = watched
         self._scenario = scenario
         self._config = scenario.config
         self._environment = environment
-        self._subpartitions: list[PipelinedSubpartition] = []
+        self._site = site
+        self._channels = 0
+        self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self._gates: list[InputGate] = []
+        find = self._subpartitions.__getitem__
+        self.connections: Connections = (
+            EmulatedConnections(environment, scenario.link, find) if site is None else site.connect(find)
+        )
 
     def build(self) -> None:
         """Make everything; channels are opened by `open_channels`."""
         scenario = self._scenario
         for name, segments in plan_segments(scenario).items():
-            self.task_managers[name] = TaskManager(
-                name, NetworkBufferPool(segments, self._config.segment_bytes)
-            )
+            if self._site is None or self._site.task_manager == name:
+                pool = NetworkBufferPool(segments, self._config.segment_bytes)
+                self.task_managers[name] = TaskManager(name, pool)
         for number, vertex in enumerate(scenario.vertices):
-            make = self._sources(vertex) if vertex.source is not None else self._operators(vertex)
             self.subtasks.append([])  # filled one by one: if one fails, the others can be released
-            for index in range(vertex.parallelism):
-                self.subtasks[number].append(make(number, index))
+            if self._hosts(vertex):
+                make = self._sources(vertex) if vertex.source is not None else self._operators(vertex)
+                for index in range(vertex.parallelism):
+                    self.subtasks[number].append(make(number, index))
         gates: dict[str, list[list[InputGate]]] = {
-            vertex.name: [[] for _ in range(vertex.parallelism)] for vertex in scenario.vertices
+            vertex.name: [[] for _ in own]
+            for vertex, own in zip(scenario.vertices, self.subtasks, strict=True)
         }
         for edge in scenario.edges:
             self._connect(edge, gates[edge.target])
@@ -93,6 +100,12 @@ class JobBuilder:
             for subtask, own in zip(self.subtasks[number], gates[vertex.name], strict=True):
                 if isinstance(subtask, OperatorSubtask):
                     subtask.connect(own)
+
+    def _hosts(self, vertex: Vertex) -> bool:
+        return self._site is None or self._site.task_manager == vertex.manager
+
+    def _subtasks_of(self, vertex: Vertex) -> list[Subtask]:
+        return self.subtasks[self._scenario.vertices.index(vertex)]
 
     def open_channels(self) -> None:
         """Let every channel ask for its subpartition."""
@@ -154,16 +167,31 @@ class JobBuilder:
         exclusive = [self._gate_spec(len(own)).exclusive_per_channel for own in channels]
         partitions = [
             self._partition(producer, index, edge, own, [exclusive[target] for target in own])
-            for index, own in enumerate(reached)
+            for index, own in enumerate(reached if self._hosts(producer) else ())
         ]
         for index, own in enumerate(channels):
-            gates[index].append(self._gate(edge, producer, consumer, index, own, partitions))
+            first = self._channels
+            self._channels += len(own)
+            if partitions:
+                self._offer(producer, partitions, own, first)
+            if gates:
+                gates[index].append(self._gate(edge, index, own, first))
+
+    def _offer(
+        self, producer: Vertex, partitions: list[ResultPartition], own: list[tuple[int, int]], first: int
+    ) -> None:
+        """Let the subpartitions `own` be found by the numbers of their channels, from `first` on."""
+        subtasks = self._subtasks_of(producer)
+        for identity, (source, subpartition) in enumerate(own, first):
+            queue = partitions[source].subpartitions[subpartition]
+            queue.on_acknowledged = subtasks[source].consumer_acknowledged
+            self._subpartitions[identity] = queue
 
     def _partition(
         self, vertex: Vertex, index: int, edge: Edge, consumers: list[int], exclusive: list[int]
     ) -> ResultPartition:
         config = self._config
-        subtask = self.subtasks[self._scenario.vertices.index(vertex)][index]
+        subtask = self._subtasks_of(vertex)[index]
         starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
         subpartitions = [
             PipelinedSubpartition(number, starting_size=starting_size, receiver_exclusive=credit)
@@ -211,20 +239,16 @@ class JobBuilder:
             config.max_required_buffers_per_gate,
         )
 
-    def _gate(
-        self,
-        edge: Edge,
-        producer: Vertex,
-        consumer: Vertex,
-        index: int,
-        own: list[tuple[int, int]],
-        partitions: list[ResultPartition],
-    ) -> InputGate:
-        """A gate of subtask `index` of `consumer`; `own` has (producer, subpartition) of each channel."""
+    def _gate(self, edge: Edge, index: int, own: list[tuple[int, int]], first: int) -> InputGate:
+        """The gate of the edge's consumer `index`, whose channels are numbered from `first` on.
+
+        `own` has (producer, subpartition) of each channel.
+        """
+        producer, consumer = self._scenario.vertex(edge.source), self._scenario.vertex(edge.target)
         memory = self._memory_of(consumer)
         spec = self._gate_spec(len(own))
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
-        subtask = self.subtasks[self._scenario.vertices.index(consumer)][index]
+        subtask = self._subtasks_of(consumer)[index]
         assert isinstance(subtask, OperatorSubtask)
         taps = self._watched(edge.source, consumer.name, index)
         kind = TappedGate if taps else InputGate
@@ -232,18 +256,14 @@ class JobBuilder:
         each = spec.exclusive_per_channel
         local = producer.manager == consumer.manager
         segments = [] if local else memory.request_unpooled(each * len(own))
-        producers = self.subtasks[self._scenario.vertices.index(producer)]
         for number, (source, subpartition) in enumerate(own):
-            subtask.upstream.append(producers[source])
-            queue = partitions[source].subpartitions[subpartition]
-            queue.on_acknowledged = producers[source].consumer_acknowledged
-            identity = len(self._subpartitions)
-            self._subpartitions.append(queue)
+            subtask.upstream.append(self._upstream(producer, source))
+            identity = first + number
             channel: RemoteInputChannel | LocalInputChannel
             if local:
-                channel = LocalInputChannel(gate, number, identity, queue)
+                channel = LocalInputChannel(gate, number, identity, self._subpartitions[identity])
             else:
-                end = self._connection(producer.manager, consumer.manager)
+                end = self.connections.reading(consumer.manager, producer.manager)
                 exclusive = segments[number * each : (number + 1) * each]
                 channel = RemoteInputChannel(gate, number, identity, end, exclusive, floating)
             gate.add_channel(channel, subpartition)
@@ -251,6 +271,9 @@ class JobBuilder:
                 gate.watch(channel, taps[source])
         self._gates.append(gate)
         return gate
+
+    def _upstream(self, vertex: Vertex, index: int) -> UpstreamTask:
+        return self._subtasks_of(vertex)[index] if self._hosts(vertex) else RemoteSubtask(vertex.name, index)
 
     def _debloater(self) -> BufferDebloater | None:
         config = self._config
@@ -264,22 +287,6 @@ class JobBuilder:
             config.debloat_threshold_percent,
             config.debloat_samples,
         )
-
-    def _connection(self, producer: str, consumer: str) -> ConsumerEnd:
-        connections = self.task_managers[producer].connections
-        if consumer not in connections:
-            environment = self._environment
-            link = self.links[producer, consumer] = EmulatedLink(
-                environment.agenda, environment.costs, self._scenario.link, environment.randomness
-            )
-            connections[consumer] = connect(
-                environment.agenda,
-                link,
-                environment.costs,
-                environment.randomness,
-                self._subpartitions.__getitem__,
-            )
-        return connections[consumer][1]
 
     def _memory_of(self, vertex: Vertex) -> NetworkBufferPool:
         return self.task_managers[vertex.manager].pool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -13,11 +14,14 @@ import trio
 
 from .agenda import Agenda
 from .checkpoints.storage import CheckpointStorage
+from .faults.fault import FiredFault
 from .job import Job, Progress
-from .result import Result
+from .restarts import Restart
+from .result import Result, Work
 from .settings.scenario import Scenario
 from .settings.scenario_document import scenario_document
 from .settings.scenario_rules import check_scenario
+from .statistics import Recorder
 from .summary import (
     checkpoint_results,
     fault_results,
@@ -97,25 +101,53 @@ async def run_job(
     agenda = Agenda(real_time=real_time)
     job = Job(scenario, agenda, storage=storage, progress=progress, trace=trace)
     await job.run()
-    result = Result(
-        scenario=scenario_document(scenario),
-        preset=scenario.preset,
+    result = result_of(
+        scenario,
+        job.recorder,
         clock="real" if real_time else "virtual",
-        seed=scenario.seed,
         emulated_seconds=agenda.now,
         wall_seconds=perf_counter() - started,
-        versions=_versions(),
         work=job.work,
-        checkpoints=checkpoint_results(scenario, job.recorder),
-        restarts=restart_results(job.restarts),
-        faults=fault_results(job.faults.fired),
+        restarts=job.restarts,
+        fired=job.faults.fired,
         failure=job.failure,
-        steady=steady_results(scenario, job.recorder),
-        series=series_results(scenario, job.recorder),
     )
     if job.failure is not None:
         raise JobFailedError(result)
     return result
+
+
+def result_of(
+    scenario: Scenario,
+    recorder: Recorder,
+    *,
+    clock: str,
+    link: str = "emulated",
+    emulated_seconds: float,
+    wall_seconds: float,
+    work: Work,
+    restarts: Sequence[Restart],
+    fired: Sequence[FiredFault],
+    failure: str | None,
+) -> Result:
+    """Return the result of a run from what was recorded of it."""
+    return Result(
+        scenario=scenario_document(scenario),
+        preset=scenario.preset,
+        clock=clock,
+        link=link,
+        seed=scenario.seed,
+        emulated_seconds=emulated_seconds,
+        wall_seconds=wall_seconds,
+        versions=_versions(),
+        work=work,
+        checkpoints=checkpoint_results(scenario, recorder),
+        restarts=restart_results(restarts),
+        faults=fault_results(fired),
+        failure=failure,
+        steady=steady_results(scenario, recorder),
+        series=series_results(scenario, recorder),
+    )
 
 
 def _versions() -> dict[str, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
+# Named, so that it is imported with this module and not by the first use, which is after a run has begun: its
+# compiled modules take a Ctrl-C that comes meanwhile for a failure that does not matter, and it is lost.
+from numpy.random import Generator, SeedSequence, default_rng
 
 _BLOCK = 4096
 
@@ -17,13 +19,13 @@ class Randomness:
     """
 
     def __init__(self, seed: int, jitter_sigma: float) -> None:
-        jitter, uniform, setup, notices = np.random.SeedSequence(seed).spawn(4)
-        self.jitter: Callable[[], float] = _lognormal(np.random.default_rng(jitter), jitter_sigma).__next__
+        jitter, uniform, setup, notices = SeedSequence(seed).spawn(4)
+        self.jitter: Callable[[], float] = _lognormal(default_rng(jitter), jitter_sigma).__next__
         """A factor for a small time: log-normal with median 1."""
-        self.chance = _uniform(np.random.default_rng(uniform))
+        self.chance = _uniform(default_rng(uniform))
         """Numbers between 0 and 1, each as likely."""
-        self._setup = np.random.default_rng(setup)
-        self._notices = _uniform(np.random.default_rng(notices))
+        self._setup = default_rng(setup)
+        self._notices = _uniform(default_rng(notices))
 
     def uniform(self, low: float, high: float) -> float:
         """A number between `low` and `high`, each as likely."""
@@ -42,11 +44,11 @@ class Randomness:
         return int(self._setup.integers(below))
 
 
-def _lognormal(generator: np.random.Generator, sigma: float) -> Iterator[float]:
+def _lognormal(generator: Generator, sigma: float) -> Iterator[float]:
     while True:
         yield from generator.lognormal(0.0, sigma, _BLOCK).tolist()
 
 
-def _uniform(generator: np.random.Generator) -> Iterator[float]:
+def _uniform(generator: Generator) -> Iterator[float]:
     while True:
         yield from generator.random(_BLOCK).tolist()

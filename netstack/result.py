@@ -182,6 +182,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     clock: str
     """Which of "virtual" and "real"."""
     link: str = "emulated"
+    """Which of "emulated" and "tcp"; over TCP, costs other than the service time of records are real."""
     seed: int
     emulated_seconds: float
     wall_seconds: float

@@ -117,7 +117,9 @@ class Input:
             self.data_received += 1
             taken = self.buffers.take()
             assert taken is not None, "data arrived and there is no buffer for it"
-            self.queue.append(ReceivedBuffer(*taken, message.payload))
+            buffer = ReceivedBuffer(*taken, len(message.payload))
+            buffer.payload[:] = message.payload
+            self.queue.append(buffer)
         self.buffers.report_backlog(message.backlog)
 
     @property

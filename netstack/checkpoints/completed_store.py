@@ -17,13 +17,16 @@ from .storage import CheckpointStorage, StorageError
 class CompletedCheckpointStore:
     """Keeps the newest `retained` completed checkpoints in `storage`; outlives restarts of the job.
 
-    What cannot be deleted is left where it is: it belongs to no checkpoint any more and harms none.
+    It begins with `found`, what is there already, oldest first. What cannot be deleted is left where it is:
+    it belongs to no checkpoint any more and harms none.
     """
 
-    def __init__(self, storage: CheckpointStorage, retained: int) -> None:
+    def __init__(
+        self, storage: CheckpointStorage, retained: int, found: Iterable[CheckpointMetadata] = ()
+    ) -> None:
         self.storage = storage
         self._retained = retained
-        self._checkpoints: list[CheckpointMetadata] = []
+        self._checkpoints = list(found)
 
     @property
     def checkpoints(self) -> tuple[CheckpointMetadata, ...]:

@@ -14,7 +14,7 @@ when it was triggered. The rules are those of Flink's CheckpointCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
@@ -37,7 +37,8 @@ class CheckpointCoordinator:
 
     `parallelism` is by name of vertex, in their order. `on_end` is told of each checkpoint that has been
     completed or has failed, `fail_job` (last, so it may call `stop`) why too many have failed in a row. The
-    first checkpoint is number `first_id`. `store` has those that are complete.
+    first checkpoint is number `first_id`. `store` has those that are complete, `found` those of them that an
+    earlier coordinator of the job has left.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class CheckpointCoordinator:
         on_end: Callable[[Checkpoint], None],
         fail_job: Callable[[str], None],
         first_id: int = 1,
+        found: Iterable[CheckpointMetadata] = (),
         trace: Trace | None = None,
     ) -> None:
         self.control_plane = control_plane
-        self.store = CompletedCheckpointStore(storage, config.retained_checkpoints)
+        self.store = CompletedCheckpointStore(storage, config.retained_checkpoints, found)
         self._pending: dict[int, Checkpoint] = {}
         self._agenda = agenda
         self._config = config

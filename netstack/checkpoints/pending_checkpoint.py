@@ -15,6 +15,15 @@ from .control_plane import TaskKey
 from .failures import FailureReason
 
 
+class UpstreamTask(Protocol):
+    """A subtask as those see it that read from it; as text, its name and index."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has nothing to do any more."""
+        ...
+
+
 class CheckpointedTask(Protocol):
     """A subtask as the coordinator sees it."""
 
@@ -34,7 +43,7 @@ class CheckpointedTask(Protocol):
         ...
 
     @property
-    def upstream(self) -> Sequence[CheckpointedTask]:
+    def upstream(self) -> Sequence[UpstreamTask]:
         """The subtasks that it reads from."""
         ...
 

@@ -85,12 +85,13 @@ class CheckpointScheduler:
     def _start_timer(self, at: float) -> None:
         """Tick at a time and from then on periodically, and not as before."""
         self._timer += 1
-        self._agenda.at(at, self._tick, self._timer)
+        self._agenda.at(at, self._tick, self._timer, at)
 
-    def _tick(self, timer: int) -> None:
+    def _tick(self, timer: int, due: float) -> None:
         if timer == self._timer:
             assert self._interval is not None
-            self._agenda.after(self._interval, self._tick, timer)
+            due += self._interval  # at a fixed rate, however late a real clock makes this
+            self._agenda.at(due, self._tick, timer, due)
             self.request(periodic=True)
 
     def _grant_queued(self, attempt: int) -> None:

@@ -83,6 +83,7 @@ class InputChannel:
     )
 
     is_remote = False
+    released = False
     poll: Callable[[], tuple[Item | None, bool]]
 
     def __init__(self, gate: Reader, index: int, identity: int) -> None:

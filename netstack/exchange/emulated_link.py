@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from flowcontrol import Message
+from flowcontrol import BufferResponse, Message
 
 from ..agenda import Agenda
 from ..randomness import Randomness
 from ..settings.config import CostModel, LinkConditions
+from ..tcp.errors import LinkClosedError
+from .link import Receiver
 
 _NEVER = math.inf
 
 
 class EmulatedWire:
-    """One direction of an emulated link, as `netstack.exchange.link.Wire` demands.
+    """One direction of an emulated link; `arrive` is called with each message at its other end.
 
     A message occupies the wire for ``wire_message * jitter + size / wire_rate + size / bandwidth`` and
     arrives ``wire * jitter + latency`` after it has left, but never before an earlier one: jitter
@@ -24,6 +26,7 @@ class EmulatedWire:
 
     __slots__ = (
         "_agenda",
+        "_finished",
         "_free_at",
         "_jitter",
         "_last_arrival",
@@ -31,7 +34,10 @@ class EmulatedWire:
         "_message",
         "_seconds_per_byte",
         "_wire",
+        "arrive",
     )
+
+    arrive: Callable[[Message], None]
 
     def __init__(
         self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, randomness: Randomness
@@ -46,15 +52,12 @@ class EmulatedWire:
             self._seconds_per_byte += 1 / conditions.bandwidth_bytes_per_s
         self._free_at = 0.0
         self._last_arrival = 0.0
+        self._finished = False
 
-    def write(
-        self,
-        size: int,
-        written: Callable[[], None] | None,
-        message: Message,
-        arrive: Callable[[Message], None],
-    ) -> None:
-        """Send `message` of `size` encoded bytes; see `netstack.exchange.link.Wire`."""
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+        """Send `message` of `size` encoded bytes; see `netstack.exchange.link.LinkEnd`."""
+        if self._finished:
+            raise LinkClosedError("emulated link", f"{type(message).__name__} after the last message")
         jitter = self._jitter
         agenda = self._agenda
         start = self._free_at if self._free_at > agenda.now else agenda.now
@@ -67,7 +70,13 @@ class EmulatedWire:
         self._last_arrival = arrival
         if written is not None:
             agenda.at(left, written)
-        agenda.at(arrival, arrive, message)
+        if type(message) is BufferResponse:
+            message = _detached(message)
+        agenda.at(arrival, self.arrive, message)
+
+    def finish(self) -> None:
+        """Let nothing more be written."""
+        self._finished = True
 
     def cut(self, until: float | None) -> None:
         """Let nothing leave before `until`, in seconds of the run; None: never again.
@@ -77,16 +86,48 @@ class EmulatedWire:
         self._free_at = _NEVER if until is None else max(self._free_at, until)
 
 
+class EmulatedEnd:
+    """Writes to one direction of an emulated link and hears the other; one message leaves at a time."""
+
+    __slots__ = ("_incoming", "finish", "write")
+
+    ready = False
+
+    def __init__(self, outgoing: EmulatedWire, incoming: EmulatedWire) -> None:
+        self._incoming = incoming
+        self.write = outgoing.write  # no frame of ours around it: it runs for each message
+        self.finish = outgoing.finish
+
+    def listen(self, receiver: Receiver) -> None:
+        """Hand what arrives here to `receiver`."""
+        self._incoming.arrive = receiver.receive
+
+
 class EmulatedLink:
-    """Both directions of an emulated connection between two task managers."""
+    """Both directions of an emulated connection between two task managers, with all its ends."""
 
     def __init__(
         self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, randomness: Randomness
     ) -> None:
         self.to_consumer = EmulatedWire(agenda, costs, conditions, randomness)
         self.to_producer = EmulatedWire(agenda, costs, conditions, randomness)
+        self.producing = EmulatedEnd(self.to_consumer, self.to_producer)
+        self.consuming = EmulatedEnd(self.to_producer, self.to_consumer)
 
     def cut(self, until: float | None) -> None:
         """Let nothing leave in either direction before `until`, in seconds of the run; None: never again."""
         self.to_consumer.cut(until)
         self.to_producer.cut(until)
+
+
+def _detached(message: BufferResponse) -> BufferResponse:
+    """The same message with bytes of its own, since the segment may be written again once they left."""
+    return BufferResponse(
+        message.channel,
+        message.subpartition,
+        message.sequence_number,
+        message.backlog,
+        message.data_type,
+        message.compressed,
+        bytes(message.payload),
+    )

@@ -182,7 +182,8 @@ class InputGate:
         size = debloater.recalculate(self.throughput.calculate(now), in_use)
         if size is not None:
             for channel in self.channels:
-                channel.announce_buffer_size(size)
+                if not channel.released:
+                    channel.announce_buffer_size(size)
 
     @property
     def remote_channels(self) -> Iterator[RemoteInputChannel]:

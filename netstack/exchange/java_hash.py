@@ -30,6 +30,7 @@ _TRUE, _FALSE = np.int32(1231), np.int32(1237)
 _FLOAT_NAN, _DOUBLE_NAN = np.uint32(0x7FC00000), np.uint64(0x7FF8000000000000)
 _HIGH_HALF = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
+_INVERSE_OF_31 = pow(31, -1, 1 << 32)
 
 
 def hash_ints(values: NDArray[np.signedinteger[Any]]) -> Hashes:
@@ -69,10 +70,10 @@ def hash_utf8(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:
     Raises:
         UnicodeDecodeError: ``data`` is not UTF-8.
     """
-    units = np.frombuffer(data.decode("utf-8").encode("utf-16-le"), dtype="<u2")
-    if len(units) == len(data):  # ASCII: positions of bytes are positions of units
-        return _polynomial(units, offsets, 0)
     lead = np.frombuffer(data, dtype=np.uint8)
+    if data.isascii():  # bytes are units
+        return _polynomial(lead, offsets, 0)
+    units = np.frombuffer(data.decode("utf-8").encode("utf-16-le"), dtype="<u2")
     # A lead byte opens one unit, that of a 4-byte sequence two; a continuation byte none.
     opened = ((lead & 0xC0) != 0x80).astype(np.int64) + (lead >= 0xF0)
     before = np.concatenate(([0], np.cumsum(opened)))
@@ -138,26 +139,36 @@ def combine(columns: Sequence[Hashes]) -> Hashes:
 
 
 def _fold(bits: NDArray[np.uint64]) -> Hashes:
-    return (bits ^ (bits >> _HIGH_HALF)).astype(np.uint32).view(np.int32)
+    halves = bits.view(np.int32).reshape(-1, 2)
+    return halves[:, 0] ^ halves[:, 1]
 
 
 def _polynomial(units: NDArray[np.integer[Any]], offsets: NDArray[np.integer[Any]], start: int) -> Hashes:
-    """Evaluate ``h = 31*h + unit`` from ``start`` over each slice of ``units``, all in one pass."""
-    starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
-    lengths = ends - starts
-    powers = _powers_of_31(int(lengths.max(initial=0)))
-    hashes: NDArray[np.uint32] = powers[lengths] * np.uint32(start)
-    filled = lengths > 0
-    if filled.any():
-        first, last = int(starts[0]), int(ends[-1])
-        left = np.repeat(ends, lengths) - np.arange(first + 1, last + 1)  # units that follow in the slice
-        terms = units[first:last].astype(np.uint32) * powers[left]
-        hashes[filled] += np.add.reduceat(terms, starts[filled] - first, dtype=np.uint32)
+    """Evaluate ``h = 31*h + unit`` from ``start`` over each slice of ``units``, all in one pass.
+
+    31 is odd, so it has an inverse modulo 2^32. With ``before[p]``, the sum of ``unit / 31^(i+1)`` over all
+    positions i before p, the value of a slice is ``(before[end] - before[begin]) * 31^end``.
+    """
+    first, last = int(offsets[0]), int(offsets[-1])
+    ends = offsets.astype(np.int64) - first
+    powers = _powers(31, last - first + 1)
+    before = _powers(_INVERSE_OF_31, last - first + 1)
+    before[1:] *= units[first:last].astype(np.uint32)
+    before[0] = 0
+    np.cumsum(before, out=before)
+    sums = before[ends]
+    hashes: NDArray[np.uint32] = (sums[1:] - sums[:-1]) * powers[ends[1:]]
+    if start:
+        hashes += powers[np.diff(ends)] * np.uint32(start)
     return hashes.view(np.int32)
 
 
-def _powers_of_31(highest: int) -> NDArray[np.uint32]:
-    factors = np.full(highest + 1, 31, dtype=np.uint32)
-    factors[0] = 1
-    powers: NDArray[np.uint32] = np.multiply.accumulate(factors, dtype=np.uint32)
+def _powers(base: int, count: int) -> NDArray[np.uint32]:
+    """Return the first powers of ``base`` modulo 2^32, from the zeroth on."""
+    powers = np.ones(count, dtype=np.uint32)
+    filled = 1
+    while filled < count:
+        more = min(filled, count - filled)  # those there are, times a power, are as many more
+        np.multiply(powers[:more], np.uint32(pow(base, filled, 1 << 32)), out=powers[filled : filled + more])
+        filled += more
     return powers

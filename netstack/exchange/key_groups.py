@@ -17,6 +17,7 @@ DEFAULT_LOWER_BOUND = 1 << 7
 """Smallest maximum parallelism that Flink derives by itself."""
 
 _SIZE_OF_INT = np.uint32(4)
+_LARGEST_INT = np.uint32(0x7FFFFFFF)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _MULTIPLIER, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
 _FINAL1, _FINAL2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
@@ -34,26 +35,33 @@ def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
     Flink: ``MathUtils.murmurHash``.
     """
     code = np.array(hash_codes, dtype=np.int32, ndmin=1).view(np.uint32)
+    shifted = np.empty_like(code)  # one array for all steps
     code *= _C1
-    _rotate_left(code, 15)
+    _rotate_left(code, 15, shifted)
     code *= _C2
-    _rotate_left(code, 13)
+    _rotate_left(code, 13, shifted)
     code *= _MULTIPLIER
     code += _ADDEND
     code ^= _SIZE_OF_INT
-    code ^= code >> np.uint32(16)
+    _fold_right(code, 16, shifted)
     code *= _FINAL1
-    code ^= code >> np.uint32(13)
+    _fold_right(code, 13, shifted)
     code *= _FINAL2
-    code ^= code >> np.uint32(16)
-    mixed = np.abs(code.view(np.int32))
-    return np.maximum(mixed, 0, out=mixed).reshape(np.shape(hash_codes))  # abs(-2^31) stays negative
+    _fold_right(code, 16, shifted)
+    mixed = code.view(np.int32)
+    np.abs(mixed, out=mixed)
+    code &= _LARGEST_INT  # abs(-2^31) stays -2^31
+    return mixed.reshape(np.shape(hash_codes))
 
 
-def _rotate_left(code: NDArray[np.uint32], bits: int) -> None:
-    high = code >> np.uint32(32 - bits)
+def _rotate_left(code: NDArray[np.uint32], bits: int, shifted: NDArray[np.uint32]) -> None:
+    np.right_shift(code, np.uint32(32 - bits), out=shifted)
     code <<= np.uint32(bits)
-    code |= high
+    code |= shifted
+
+
+def _fold_right(code: NDArray[np.uint32], bits: int, shifted: NDArray[np.uint32]) -> None:
+    code ^= np.right_shift(code, np.uint32(bits), out=shifted)
 
 
 def key_groups(hash_codes: NDArray[np.int32], max_parallelism: int) -> NDArray[np.int32]:
@@ -63,7 +71,12 @@ def key_groups(hash_codes: NDArray[np.int32], max_parallelism: int) -> NDArray[n
         ValueError: ``max_parallelism`` is outside 1 .. 32768.
     """
     _check_max_parallelism(max_parallelism)
-    return murmur(hash_codes) % np.int32(max_parallelism)
+    groups = murmur(hash_codes)
+    if max_parallelism & (max_parallelism - 1) == 0:
+        groups &= np.int32(max_parallelism - 1)  # none is negative, and this is several times faster
+    else:
+        groups %= np.int32(max_parallelism)
+    return groups
 
 
 def assign_to_operators(
@@ -82,10 +95,13 @@ def assign_to_operators(
     Flink: ``KeyGroupRangeAssignment.assignKeyToParallelOperator``.
     """
     _check_parallelism(max_parallelism, parallelism)
-    groups = key_groups(hash_codes, max_parallelism).astype(np.int64)
-    groups *= parallelism
-    groups //= max_parallelism
-    return groups
+    groups = key_groups(hash_codes, max_parallelism)
+    groups *= np.int32(parallelism)  # at most 2^30
+    if max_parallelism & (max_parallelism - 1) == 0:
+        groups >>= np.int32(log2_floor(max_parallelism))
+    else:
+        groups //= np.int32(max_parallelism)
+    return groups.astype(np.int64)
 
 
 def operator_index(key_group: int, max_parallelism: int, parallelism: int) -> int:

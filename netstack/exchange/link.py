@@ -1,7 +1,13 @@
 """The contract of a link: one connection between two task managers, shared by all their channels.
 
-A link carries messages in order, in each direction. It tells the writer when a message has left, which
-is when its buffer may be used again, and hands it to the other end when it has arrived.
+A link has two pairs of ends. What is written at a *producing* end, where partitions are, arrives at the
+*consuming* end of the other task manager, where gates are, and the other way round::
+
+    producing  -- buffers, backlog ------------>  consuming
+               <- requests, credit, sizes -------
+
+Each direction keeps its order. A writer learns when a message has left, which is when its buffer may be used
+again. `emulated_link` has both ends in one process, `tcp_link` one of each in each of two.
 """
 
 from __future__ import annotations
@@ -9,39 +15,71 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from flowcontrol import Message
+from flowcontrol import FrameSink, Message
 
 
-class Wire(Protocol):
-    """One direction of a link.
+class Receiver(Protocol):
+    """Whoever hears what has arrived."""
+
+    def receive(self, message: Message) -> None:
+        """Take a message."""
+        ...
+
+
+class LinkEnd(Protocol):
+    """Where one side writes.
 
     Messages leave one after the other and arrive in the order in which they were written, each once.
     """
 
-    def write(
-        self,
-        size: int,
-        written: Callable[[], None] | None,
-        message: Message,
-        arrive: Callable[[Message], None],
-    ) -> None:
+    @property
+    def ready(self) -> bool:
+        """Whether it is of use to write a message before an earlier one has left."""
+        ...
+
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message` of `size` encoded bytes.
 
-        `written`, if there is one, is called when its bytes have left, then `arrive` with the message
-        at the other end.
+        `written`, if there is one, is called later, when its bytes have left; never if the link ends before.
+
+        Raises:
+            LinkClosedError: if this end has finished.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Write nothing more; what has been written leaves and arrives, and so does what the other writes."""
+        ...
+
+
+class ProducingEnd(LinkEnd, Protocol):
+    """Sends buffers."""
+
+    def listen(self, receiver: Receiver) -> None:
+        """Hand what arrives here to `receiver`; to be called once, before anything arrives."""
+        ...
+
+
+class ConsumingEnd(LinkEnd, Protocol):
+    """Sends credit, sizes and requests."""
+
+    def listen(self, receiver: FrameSink) -> None:
+        """Hand what arrives here to `receiver`; to be called once, before anything arrives.
+
+        A link that has whole messages calls its `receive` with buffers, too.
         """
         ...
 
 
 class Link(Protocol):
-    """Both directions of a connection."""
+    """What connects the partitions of one task manager with the gates of another."""
 
     @property
-    def to_consumer(self) -> Wire:
-        """Carries buffers."""
+    def producing(self) -> ProducingEnd:
+        """The end of the partitions."""
         ...
 
     @property
-    def to_producer(self) -> Wire:
-        """Carries credit, sizes and requests."""
+    def consuming(self) -> ConsumingEnd:
+        """The end of the gates."""
         ...

@@ -121,6 +121,18 @@ class ResultPartition:
             self.flush()
         return index
 
+    def write_record(self, channel: int, record: memoryview) -> bool:
+        """Write one encoded record to a subpartition, or to `ALL`; returns whether the next may be begun.
+
+        If it is then `blocked`, call `go_on` until it is not.
+        """
+        self.records_out += 1
+        self.bytes_out += len(record)
+        written = self._write_record(channel, record)
+        if self._flush_always:
+            self.flush()
+        return written and self.pool.available
+
     def go_on(self) -> bool:
         """Try to write the rest of a half-written record; returns whether it is complete."""
         if self._unwritten is None:

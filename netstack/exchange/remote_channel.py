@@ -31,6 +31,7 @@ from flowcontrol import (
     NewBufferSize,
     PartitionRequest,
     ReceiverState,
+    RemoteProtocolError,
     ResumeConsumption,
     encode_event,
 )
@@ -61,7 +62,7 @@ class RemoteInputChannel(InputChannel):
     arrives, with its place in the queue. The rules are those of Flink's RemoteInputChannel.
     """
 
-    __slots__ = ("_barrier_id", "_connection", "_queue", "buffers", "poll", "receiver")
+    __slots__ = ("_barrier_id", "_connection", "_landing", "_queue", "buffers", "poll", "receiver")
 
     is_remote = True
 
@@ -81,6 +82,7 @@ class RemoteInputChannel(InputChannel):
         self._queue = ChannelQueue()
         self.poll = self._queue.poll  # no frame of ours around it: it runs once a buffer
         self._barrier_id = NO_CHECKPOINT
+        self._landing: ReceivedBuffer | None = None
 
     def request(self, subpartition: int) -> None:
         """Ask the producer to send."""
@@ -99,33 +101,51 @@ class RemoteInputChannel(InputChannel):
             RemoteProtocolError: if the sender broke the rules; nothing was taken.
         """
         data_type = message.data_type
-        is_event = data_type in EVENT_TYPES
-        if is_event:
+        if data_type in EVENT_TYPES:
             # A plain aligned barrier is of interest only where some other barrier may overtake.
             plain = self.persist is None and data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
             barrier = None if plain else barrier_in(message.payload, data_type)
             self.receiver.accept(message.sequence_number, message.backlog, data_type)
             self._enqueue_event(message, barrier)
-        else:
-            self.receiver.accept(message.sequence_number, message.backlog, data_type)
-            self._enqueue_data(message)
-        self.buffers.report_backlog(message.backlog)
-        return is_event
+            self.buffers.report_backlog(message.backlog)
+            return True
+        payload = message.payload
+        self.land(message.sequence_number, message.backlog, len(payload))[:] = payload
+        self.landed(message.backlog)
+        return False
 
-    def _enqueue_data(self, message: BufferResponse) -> None:
+    def land(self, sequence_number: int, backlog: int, size: int) -> memoryview:
+        """Where the data of an arriving buffer goes: `size` bytes of a segment of this channel.
+
+        `landed` has to follow when they are there, before anything else arrives on the channel.
+
+        Raises:
+            RemoteProtocolError: if the sender broke the rules; nothing was taken.
+        """
+        if size > self.gate.segment_bytes:
+            raise RemoteProtocolError(
+                f"a buffer of {size} bytes arrived where the largest has {self.gate.segment_bytes}"
+            )
+        self.receiver.accept(sequence_number, backlog, DataType.DATA_BUFFER)
         taken = self.buffers.take()
         if taken is None:
             raise RuntimeError(f"channel {self.identity} has no buffer for data that its credit allowed")
-        segment, recycler = taken
-        buffer = ReceivedBuffer(segment, recycler, message.payload)
+        self._landing = buffer = ReceivedBuffer(*taken, size)
+        return buffer.payload
+
+    def landed(self, backlog: int) -> None:
+        """The buffer that `land` made room for is complete; `backlog` buffers wait behind it."""
+        buffer, self._landing = self._landing, None
+        assert buffer is not None
         if buffer.size == 0:
             buffer.release()
-            return
-        if self._persisting is not None:
-            self._persist(bytes(buffer.payload))
-        self._queue.add(buffer)
-        if not self.queued:
-            self.gate.data_arrived(self)
+        else:
+            if self._persisting is not None:
+                self._persist(bytes(buffer.payload))
+            self._queue.add(buffer)
+            if not self.queued:
+                self.gate.data_arrived(self)
+        self.buffers.report_backlog(backlog)
 
     def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
         data_type = message.data_type
@@ -218,6 +238,11 @@ class RemoteInputChannel(InputChannel):
         """Tell the producer that its last record has been processed."""
         self._connection.send(AckAllUserRecordsProcessed(self.identity))
 
+    @property
+    def released(self) -> bool:  # type: ignore[override]
+        """Whether everything has been given back."""
+        return self.receiver.state is ReceiverState.RELEASED
+
     def take_credit(self) -> int:
         """All unannounced credit, which counts as announced from now on."""
         return self.receiver.credit.take()
@@ -243,5 +268,8 @@ class RemoteInputChannel(InputChannel):
     def release(self) -> None:
         """Drop what is queued and give all buffers back."""
         self.receiver.release()
+        if self._landing is not None:
+            self._landing.release()
+            self._landing = None
         self._queue.clear()
         self.buffers.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..agenda import Agenda
@@ -31,6 +32,18 @@ class Coordinator(Protocol):
     def finished(self, subtask: Subtask) -> None:
         """A subtask has ended; no acknowledgement will come from it any more."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSubtask:
+    """A subtask that runs in another process; here only its name is known."""
+
+    name: str
+    index: int
+    ended: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.index}]"
 
 
 class Output(NamedTuple):

@@ -161,6 +161,8 @@ class OperatorSubtask(Subtask):
         await agenda.sleep_until(ends[-1] if ends else start)
         while self._pause_ends and self._pause_ends[-1] > agenda.now:  # a snapshot took its time
             await agenda.sleep_until(self._pause_ends[-1])
+        if ends and ends[0] > start:
+            self._throttle.overslept(agenda.now - ends[-1])
         served.catch_up(len(block))
         served.channel, served.block = None, NOTHING  # so that its memory is free for the next one
         self._records_in += len(block)
@@ -179,7 +181,9 @@ class OperatorSubtask(Subtask):
             spent += count * self._record_cost
             if pause:
                 await outbox.emit(served - 1)
+                due = agenda.now + (spent + pause)
                 await agenda.sleep(spent + pause)
+                self._throttle.overslept(agenda.now - due)
                 spent = 0.0
                 if self._mail:
                     await self._handle_mail()

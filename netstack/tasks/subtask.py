@@ -12,14 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from buffers import RecordBlock
-from flowcontrol import (
-    AlignmentMetrics,
-    CheckpointBarrier,
-    EndOfPartition,
-    Event,
-)
+from flowcontrol import AlignmentMetrics, CheckpointBarrier, EndOfPartition, Event
 
 from ..agenda import Waiter
+from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..checkpoints.subtask_checkpoints import SubtaskCheckpoints
 from ..exchange.partition import ResultPartition
@@ -76,7 +72,7 @@ class Subtask:
         self.name = name
         self.state = state
         self.outputs: list[Output] = []
-        self.upstream: list[Subtask] = []
+        self.upstream: list[UpstreamTask] = []
         self.readers: list[tuple[str, Sequence[int]]] = []
         self.times = TimeAccount(environment.agenda.now)
         self.data_ended = False

@@ -52,6 +52,11 @@ class Throttle:
         cost = self._cost(now)
         return (1, cost) if self._exact and cost > 0 else self._charge(records, cost)
 
+    def overslept(self, late: float) -> None:
+        """Credit that the last sleep took `late` seconds longer than was charged, as only a real one does."""
+        if late > 0 and not self._exact:
+            self._debt -= late
+
     def charge_all(self, records: int, start: float, overhead: float) -> tuple[list[float], list[int]]:
         """Charge `records` records one after the other, each with `overhead` seconds of its own.
 

@@ -30,9 +30,8 @@ from flowcontrol import (
 )
 from netstack.agenda import Agenda
 from netstack.exchange.connection import Notifier, connect
-from netstack.exchange.emulated_link import EmulatedLink
+from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
-from netstack.exchange.link import Wire
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.randomness import Randomness
 from netstack.settings.config import CostModel, LinkConditions
@@ -41,26 +40,24 @@ SEGMENT_SIZE = 32
 
 
 class Tap:
-    """A wire that keeps what is written to it: (time, message)."""
+    """An end that keeps what is written to it: (time, message)."""
 
-    def __init__(self, agenda: Agenda, wire: Wire) -> None:
+    ready = False
+
+    def __init__(self, agenda: Agenda, end: EmulatedEnd) -> None:
         self.written: list[tuple[float, Message]] = []
         self.sizes: list[int] = []
         self.on_write: Callable[[], None] = lambda: None
         self._agenda = agenda
-        self._wire = wire
+        self._end = end
+        self.listen = end.listen
+        self.finish = end.finish
 
-    def write(
-        self,
-        size: int,
-        written: Callable[[], None] | None,
-        message: Message,
-        arrive: Callable[[Message], None],
-    ) -> None:
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         self.written.append((self._agenda.now, message))
         self.sizes.append(size)
         self.on_write()
-        self._wire.write(size, written, message, arrive)
+        self._end.write(size, written, message)
 
     def sent(self, kind: type[Message]) -> list[Message]:
         return [message for _, message in self.written if type(message) is kind]
@@ -71,8 +68,8 @@ class TappedLink:
 
     def __init__(self, agenda: Agenda, costs: CostModel, randomness: Randomness) -> None:
         link = EmulatedLink(agenda, costs, LinkConditions(), randomness)
-        self.to_consumer = Tap(agenda, link.to_consumer)
-        self.to_producer = Tap(agenda, link.to_producer)
+        self.producing = Tap(agenda, link.producing)
+        self.consuming = Tap(agenda, link.consuming)
 
 
 class Connected:
@@ -165,7 +162,7 @@ def test_buffers_travel_and_credit_comes_back() -> None:
     assert read == payloads
     consumer = connected.consumer
     assert (consumer.buffers, consumer.bytes, consumer.messages) == (10, 240, 10)
-    assert connected.producer.messages == len(connected.link.to_producer.written)
+    assert connected.producer.messages == len(connected.link.consuming.written)
     assert connected.output.used == 0
     connected.close()
 
@@ -184,7 +181,7 @@ def test_messages_take_their_encoded_size_on_the_wire() -> None:
     connected.agenda.at(0.0, connected.add_and_flush, b"one", b"two")
     connected.agenda.at(1.0, connected.read_all)
     connected.run()
-    for wire in (connected.link.to_consumer, connected.link.to_producer):
+    for wire in (connected.link.producing, connected.link.consuming):
         assert wire.sizes == [wire_size(message) for _, message in wire.written]
         assert wire.sizes
 
@@ -193,11 +190,11 @@ def test_a_segment_is_given_back_when_its_bytes_have_left_and_before_the_next_le
     connected = Connected()
     connected.agenda.at(0.0, connected.add_and_flush, b"one", b"two")
     in_use: list[int] = []
-    connected.link.to_consumer.on_write = lambda: in_use.append(connected.output.used)
+    connected.link.producing.on_write = lambda: in_use.append(connected.output.used)
     connected.run()
     assert in_use == [2, 1]
     assert connected.output.used == 0
-    (first, _), (second, _) = connected.link.to_consumer.written
+    (first, _), (second, _) = connected.link.producing.written
     assert second > first
 
 
@@ -238,7 +235,7 @@ def test_a_blocked_channel_is_silent_until_its_resume_has_arrived() -> None:
         connected.agenda.at(time, lambda: read.append(connected.read_all()))
     connected.run()
     assert read == [[b"before"], [b"behind"]]
-    assert connected.link.to_producer.sent(ResumeConsumption) == [ResumeConsumption(0)]
+    assert connected.link.consuming.sent(ResumeConsumption) == [ResumeConsumption(0)]
 
 
 def test_gains_before_the_network_thread_gets_there_make_one_message() -> None:
@@ -246,7 +243,7 @@ def test_gains_before_the_network_thread_gets_there_make_one_message() -> None:
     connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 3)
     connected.agenda.at(1.0, connected.read_all)
     connected.run()
-    late = [message for time, message in connected.link.to_producer.written if time > 1.0]
+    late = [message for time, message in connected.link.consuming.written if time > 1.0]
     assert late == [AddCredit(0, 2)]
 
 
@@ -255,14 +252,14 @@ def test_a_size_reaches_the_subpartition() -> None:
     connected.agenda.at(1.0, connected.channel.announce_buffer_size, 8)
     connected.run()
     assert connected.subpartition.buffer_size == 8
-    assert connected.link.to_producer.sent(NewBufferSize) == [NewBufferSize(0, 8)]
+    assert connected.link.consuming.sent(NewBufferSize) == [NewBufferSize(0, 8)]
 
 
 def test_messages_of_the_wrong_direction_are_refused() -> None:
     connected = Connected()
     with pytest.raises(RemoteProtocolError, match="CloseRequest"):
         connected.producer.receive(CloseRequest())
-    with pytest.raises(TypeError, match="PartitionRequest"):
+    with pytest.raises(RemoteProtocolError, match="PartitionRequest"):
         connected.consumer.receive(PartitionRequest(0, 2))
 
 
@@ -271,5 +268,5 @@ def test_closing_in_the_middle_of_a_message_gives_all_memory_back() -> None:
     connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 5)
     connected.agenda.at(100e-6, connected.agenda.stop)
     connected.run()
-    assert connected.link.to_consumer.written
+    assert connected.link.producing.written
     connected.close()

@@ -40,6 +40,7 @@ class Traffic:
     ) -> None:
         self.agenda = Agenda()
         self.link = EmulatedLink(self.agenda, costs, conditions, Randomness(seed, costs.jitter_sigma))
+        self.link.to_consumer.arrive = self.link.to_producer.arrive = self._arrive
         self.arrived: list[Delivery] = []
         self._left: dict[int, float] = {}
         self._serial = 0
@@ -52,7 +53,7 @@ class Traffic:
             assert serial not in self._left
             self._left[serial] = self.agenda.now
 
-        (wire or self.link.to_consumer).write(size, written, AddCredit(0, serial), self._arrive)
+        (wire or self.link.to_consumer).write(size, written, AddCredit(0, serial))
 
     def _arrive(self, message: Message) -> None:
         assert isinstance(message, AddCredit)

@@ -1,0 +1,170 @@
+"""Frames from a socket, with the payload of a buffer put straight where it belongs.
+
+Before each read, `buffers` says where the next bytes go: the rest of the payload that is arriving, then the
+*lookahead*, which collects headers and short messages::
+
+    socket --> [ rest of the payload, in the segment that the credit stands for ][ lookahead ]
+                                                                                  header of the next frame
+
+So a stream of full buffers is received with one read each, and never copied but for the few bytes that reach
+the lookahead together with their header. The frames are those of `frames`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .frames import DEFAULT_MAX_FRAME_BYTES, AnyLayout, check_header
+from .layouts import HEADER, ResponseLayout
+from .messages import BufferHeader, Message
+
+LOOKAHEAD_BYTES = 1024
+"""Room for headers and short messages; what of a payload lands there has to be copied."""
+
+
+_RESPONSE = ResponseLayout()
+
+
+class FrameSink(Protocol):
+    """Whoever gets what has arrived, in its order."""
+
+    def place(self, header: BufferHeader) -> memoryview:
+        """Where the payload of an arriving buffer is to go: writable, ``header.size`` single bytes.
+
+        Raises:
+            RemoteProtocolError: if the peer may not send this buffer.
+        """
+        ...
+
+    def landed(self, header: BufferHeader) -> None:
+        """The payload that was placed last is complete."""
+        ...
+
+    def receive(self, message: Message) -> None:
+        """Take any other message.
+
+        Raises:
+            RemoteProtocolError: if the peer may not send it.
+        """
+        ...
+
+
+class FrameReader:
+    """Tells where to read the next bytes to, and hands on the messages in them.
+
+    Invariant: what has been read = what was handed on, plus the begun payload or frame, plus the
+    lookahead. After an error the stream means nothing any more, and the reader must not be used again.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_end",
+        "_header",
+        "_lookahead",
+        "_max_frame_bytes",
+        "_rest",
+        "_sink",
+        "_start",
+    )
+
+    def __init__(self, sink: FrameSink, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self._sink = sink
+        self._max_frame_bytes = max_frame_bytes
+        self._lookahead = memoryview(bytearray(LOOKAHEAD_BYTES))
+        self._start = self._end = 0
+        self._rest: memoryview | None = None
+        self._header: BufferHeader | None = None
+        self._begun: tuple[AnyLayout, memoryview] | None = None
+
+    @property
+    def between_frames(self) -> bool:
+        """Whether the stream may end here."""
+        return self._rest is None and self._start == self._end
+
+    def buffers(self) -> list[memoryview]:
+        """Where the next bytes go, in this order."""
+        free = self._lookahead[self._end :]
+        return [free] if self._rest is None else [self._rest, free]
+
+    def advance(self, count: int) -> None:
+        """Take note that `count` bytes were read to where `buffers` said, at least 1.
+
+        Raises:
+            RemoteProtocolError: if the peer broke the protocol; see `frames.check_header` and the sink.
+        """
+        rest = self._rest
+        if rest is not None:
+            if count < len(rest):
+                self._rest = rest[count:]
+                return
+            count -= len(rest)
+            self._complete()
+        self._end += count
+        while self._rest is None and self._next_frame():
+            pass
+        self._compact()
+
+    def _complete(self) -> None:
+        """Hand on the payload or frame that has been filled."""
+        self._rest = None
+        header, begun = self._header, self._begun
+        self._header = self._begun = None
+        if header is not None:
+            self._sink.landed(header)
+        elif begun is not None:
+            layout, frame = begun
+            self._sink.receive(layout.unpack(frame))
+
+    def _next_frame(self) -> bool:
+        """Begin the next frame of the lookahead; False if too little of it is there."""
+        start, end = self._start, self._end
+        available = end - start
+        if available < HEADER.size:
+            return False
+        lookahead = self._lookahead
+        length, magic, message_id = HEADER.unpack_from(lookahead, start)
+        layout = check_header(length, magic, message_id, self._max_frame_bytes)
+        if message_id == _RESPONSE.message_id:
+            if available < _RESPONSE.frame_bytes:
+                return False
+            self._begin_buffer(_RESPONSE.unpack_header(lookahead, start), start + _RESPONSE.frame_bytes)
+        elif available >= length:
+            self._start += length
+            self._sink.receive(layout.unpack(lookahead[start : start + length]))
+        elif length > LOOKAHEAD_BYTES:
+            self._begin_long(layout, length, lookahead[start:end])
+        else:
+            return False
+        return True
+
+    def _begin_buffer(self, header: BufferHeader, start: int) -> None:
+        """Put what has arrived of a payload, from `start` on in the lookahead, to its place."""
+        size, here = header.size, self._end - start
+        target = self._sink.place(header)
+        if here < size:
+            if here:
+                target[:here] = self._lookahead[start : self._end]
+                target = target[here:]
+            self._start = self._end
+            self._header, self._rest = header, target
+        else:
+            target[:] = self._lookahead[start : start + size]
+            self._start = start + size
+            self._sink.landed(header)
+
+    def _begin_long(self, layout: AnyLayout, length: int, arrived: memoryview) -> None:
+        frame = memoryview(bytearray(length))
+        frame[: len(arrived)] = arrived
+        self._start = self._end
+        self._begun = layout, frame
+        self._rest = frame[len(arrived) :]
+
+    def _compact(self) -> None:
+        """Move what is left of the lookahead to its front."""
+        start, end = self._start, self._end
+        if start == end:
+            self._start = self._end = 0
+        elif start:
+            left = bytes(self._lookahead[start:end])
+            self._lookahead[: len(left)] = left
+            self._start, self._end = 0, len(left)

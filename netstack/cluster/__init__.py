@@ -1,0 +1,1 @@
+"""One job over several processes, one for each of its task managers, in real time over TCP."""

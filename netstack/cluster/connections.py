@@ -1,0 +1,116 @@
+"""Connections to the other processes, as the builder of a job and its agenda want them.
+
+A connection is served by trio tasks of its own, beside the one that runs the agenda. Whatever they bring
+about is done on behalf of the agenda, which may sleep and has to know the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from flowcontrol import BufferHeader, FrameSink, Message
+
+from ..agenda import Agenda
+from ..connections import Find
+from ..exchange.connection import ConsumerEnd, ProducerEnd
+from ..exchange.emulated_link import EmulatedLink
+from ..exchange.link import ConsumingEnd, LinkEnd, ProducingEnd, Receiver
+from ..exchange.tcp_link import TcpLink
+
+
+class TcpConnections:
+    """Both ends, on this side, of the connections to other task managers; `links` is by their name."""
+
+    links: Mapping[tuple[str, str], EmulatedLink] = {}
+    """None of them can be cut."""
+
+    def __init__(self, links: Mapping[str, TcpLink], agenda: Agenda, find: Find) -> None:
+        self._ends: list[_AgendaEnd] = []
+        self.producers: list[ProducerEnd] = []
+        self._reading: dict[str, ConsumerEnd] = {}
+        for name, link in links.items():
+            notify = partial(link.notify, agenda.external)
+            producing = _AgendaProducingEnd(link.producing, agenda)
+            consuming = _AgendaConsumingEnd(link.consuming, agenda)
+            self._ends += [producing, consuming]
+            self.producers.append(ProducerEnd(producing, notify, find))
+            self._reading[name] = ConsumerEnd(consuming, notify)
+
+    @property
+    def consumers(self) -> list[ConsumerEnd]:
+        """All ends that receive buffers."""
+        return list(self._reading.values())
+
+    def reading(self, consumer: str, producer: str) -> ConsumerEnd:
+        """The end at which this task manager reads from `producer`."""
+        return self._reading[producer]
+
+    def finish(self) -> None:
+        """Write nothing more; what tasks still want to write is dropped, what arrives is taken."""
+        for end in self._ends:
+            end.finish()
+
+
+class _AgendaEnd:
+    """One end of a link, whose callbacks are made on behalf of `agenda`."""
+
+    def __init__(self, end: LinkEnd, agenda: Agenda) -> None:
+        self._link_end = end
+        self._agenda = agenda
+        self._finished = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is of use to write a message before an earlier one has left."""
+        return self._link_end.ready
+
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+        """Send `message`; after `finish` it is dropped, and `written` is not called."""
+        if not self._finished:
+            told = None if written is None else partial(self._agenda.external, written)
+            self._link_end.write(size, told, message)
+
+    def finish(self) -> None:
+        """Write nothing more."""
+        self._finished = True
+        self._link_end.finish()
+
+
+class _AgendaProducingEnd(_AgendaEnd):
+    def __init__(self, end: ProducingEnd, agenda: Agenda) -> None:
+        super().__init__(end, agenda)
+        self._end = end
+
+    def listen(self, receiver: Receiver) -> None:
+        """Hand what arrives here to `receiver`."""
+        self._end.listen(_AgendaReceiver(receiver, self._agenda))
+
+
+class _AgendaConsumingEnd(_AgendaEnd):
+    def __init__(self, end: ConsumingEnd, agenda: Agenda) -> None:
+        super().__init__(end, agenda)
+        self._end = end
+
+    def listen(self, receiver: FrameSink) -> None:
+        """Hand what arrives here to `receiver`."""
+        self._end.listen(_AgendaSink(receiver, self._agenda))
+
+
+class _AgendaReceiver:
+    def __init__(self, receiver: Receiver, agenda: Agenda) -> None:
+        self._receive = receiver.receive
+        self._external = agenda.external
+
+    def receive(self, message: Message) -> None:
+        self._external(self._receive, message)
+
+
+class _AgendaSink(_AgendaReceiver):
+    def __init__(self, receiver: FrameSink, agenda: Agenda) -> None:
+        super().__init__(receiver, agenda)
+        self.place = receiver.place  # makes nothing due
+        self._landed = receiver.landed
+
+    def landed(self, header: BufferHeader) -> None:
+        self._external(self._landed, header)

@@ -1,0 +1,161 @@
+"""The leader: what process 0 does for the whole job, beside its own part of it.
+
+It lets all begin together, owns the coordinator of checkpoints, and ends the job when all subtasks have
+ended. It works on messages alone, and treats its own process like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flowcontrol import RemoteProtocolError
+
+from ..checkpoints.control_plane import ControlPlane, TaskKey
+from ..checkpoints.coordinator import CheckpointCoordinator
+from ..checkpoints.pending_checkpoint import Checkpoint
+from ..settings.scenario import Scenario
+from ..state.snapshots import CheckpointMetadata
+from ..statistics import Recorder
+from ..tasks.environment import Environment
+from .clock import RunClock
+from .messages import (
+    Acknowledge,
+    Control,
+    Decline,
+    Ended,
+    Ready,
+    Running,
+    Start,
+    Stop,
+    ToLeader,
+    ToTask,
+)
+from .proxies import DistantTask, distant_tasks
+from .report import CheckpointRecord, checkpoint_records
+from .terms import task_managers
+
+LEADER = 0
+"""The number of its process."""
+
+NOTICE_S = 0.2
+"""From the message that tells all when to begin until then."""
+
+
+class Leader:
+    """Leads all processes through one attempt.
+
+    `send` takes the number of a process and a message for it, `fail` why the job cannot go on. The job goes
+    on from the checkpoint `restored`, if there is one, and `clock` has been running then.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        environment: Environment,
+        clock: RunClock,
+        restored: CheckpointMetadata | None,
+        send: Callable[[int, Control], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self.running_at: float | None = None
+        self._scenario = scenario
+        self._agenda = environment.agenda
+        self._clock = clock
+        self._send = send
+        self._numbers = {name: number for number, name in enumerate(task_managers(scenario))}
+        self._ready: set[int] = set()
+        self._running: set[int] = set()
+        self._recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
+        self._tasks: dict[TaskKey, DistantTask] = distant_tasks(scenario, self._tell)
+        self._coordinator = CheckpointCoordinator(
+            agenda=environment.agenda,
+            config=scenario.config,
+            costs=scenario.costs,
+            randomness=environment.randomness,
+            job=scenario.name,
+            parallelism={vertex.name: vertex.parallelism for vertex in scenario.vertices},
+            storage=environment.storage,
+            control_plane=ControlPlane(environment.agenda),
+            on_end=self._record,
+            fail_job=fail,
+            first_id=max(environment.storage.checkpoints(), default=0) + 1,
+            found=() if restored is None else (restored,),
+            trace=environment.trace,
+        )
+
+    def receive(self, sender: int, message: ToLeader) -> None:
+        """Take a message from a process.
+
+        Raises:
+            RemoteProtocolError: if it is about a subtask that does not exist.
+        """
+        match message:
+            case Ready():
+                self._ready.add(sender)
+                if len(self._ready) == len(self._numbers):
+                    self._start()
+            case Running():
+                self._running.add(sender)
+                if len(self._running) == len(self._numbers):
+                    self.running_at = self._agenda.now
+                    self._coordinator.start(list(self._tasks.values()))
+            case Acknowledge(task, report):
+                self._coordinator.acknowledge(self._task(task), report)
+            case Decline(task, checkpoint_id, reason, detail):
+                self._coordinator.decline(self._task(task), checkpoint_id, reason, detail)
+            case Ended(task, last_checkpoint):
+                self._ended(self._task(task), last_checkpoint)
+
+    def _start(self) -> None:
+        """All are ready: let them begin at the same moment, which is a little later."""
+        origin, begins_at = self._clock.origin, self._clock() + NOTICE_S
+        if origin is None:
+            origin, begins_at = self._clock.wall_time + NOTICE_S, 0.0
+        if begins_at >= self._scenario.duration_s:  # it took too long to come back
+            self._send_all(Stop())
+            return
+        for at in self._scenario.manual_checkpoints_s:
+            if at >= begins_at:
+                self._agenda.at(at, self._coordinator.request_checkpoint)
+        self._send_all(Start(origin, begins_at))
+
+    def _ended(self, task: DistantTask, last_checkpoint: int) -> None:
+        task.ended, task.last_checkpoint = True, last_checkpoint
+        self._coordinator.finished(task)
+        if all(other.ended for other in self._tasks.values()):
+            # Behind what they have said of checkpoints, which the coordinator is about to hear.
+            self._agenda.after(0.0, self._send_all, Stop())
+
+    def _send_all(self, message: Start | Stop) -> None:
+        for number in reversed(range(len(self._numbers))):  # its own process last: it may stop
+            self._send(number, message)
+
+    def _tell(self, manager: str, message: ToTask) -> None:
+        self._send(self._numbers[manager], message)
+
+    def _task(self, key: TaskKey) -> DistantTask:
+        task = self._tasks.get(key)
+        if task is None:
+            raise RemoteProtocolError(f"a message came from subtask {key}, which does not exist")
+        return task
+
+    def end(self, *, failed: bool) -> list[CheckpointRecord]:
+        """The attempt is over: give up what is pending, and return all its checkpoints."""
+        if failed:
+            self._coordinator.stop()
+        for checkpoint in self._coordinator.pending:
+            self._record(checkpoint)
+        self._coordinator.release()
+        return checkpoint_records(self._recorder)
+
+    def _record(self, checkpoint: Checkpoint) -> None:
+        self._recorder.checkpoint(
+            checkpoint.identity,
+            checkpoint.triggered_at,
+            checkpoint.parts,
+            duration_s=checkpoint.duration_s,
+            status=checkpoint.status,
+            checkpoint_type=checkpoint.checkpoint_type,
+            failure=checkpoint.failure,
+            state_bytes=checkpoint.size,
+        )

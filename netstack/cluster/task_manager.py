@@ -1,0 +1,296 @@
+"""One process of a job: hosts the subtasks of one task manager, from the first connection to the report.
+
+::
+
+    build the subtasks -> Ready -> ... Start -> at that moment, in all processes: open the tasks
+                                                    |  the agenda steps them, the links serve the network
+    report <- links take leave of their peers <-----+  until the time is over, all have ended, or one fails
+
+A failure of one fails all: whoever fails tells its peers why and leaves. What led to it is found later among
+the reports, as each says how near it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import trio
+from msgspec.structs import replace
+
+from flowcontrol import RemoteProtocolError
+
+from ..agenda import Agenda
+from ..attempt import Attempt
+from ..checkpoints.recovery import RecoveryError, RecoverySource
+from ..checkpoints.storage import CheckpointStorage, StorageError
+from ..connections import Find, Site
+from ..exchange.tcp_link import TcpLink
+from ..faults.tapped_gate import Tap
+from ..randomness import Randomness
+from ..settings.scenario import Scenario
+from ..tasks.environment import Environment
+from ..tasks.subtask import Subtask
+from ..tcp.errors import PeerFailedError, TransportError
+from ..tcp.limits import ConnectionLimits
+from ..tcp.pipe import Stream
+from ..trace import TraceLog
+from .clock import RunClock
+from .connections import TcpConnections
+from .killings import Killings
+from .leader import LEADER, Leader
+from .messages import (
+    Aborted,
+    Completed,
+    Control,
+    Ready,
+    Running,
+    Start,
+    Stop,
+    ToTask,
+    TriggerCheckpoint,
+    decode_control,
+    encode_control,
+)
+from .proxies import DistantCoordinator
+from .report import Blame, Failure, Report
+from .samples import Sampler
+from .terms import Assignment, task_managers, with_real_costs
+
+_log = logging.getLogger("netstack.cluster")
+
+
+async def run_task_manager(
+    assignment: Assignment,
+    index: int,
+    streams: Mapping[int, Stream],
+    storage: CheckpointStorage,
+    limits: ConnectionLimits | None = None,
+) -> Report:
+    """Run the subtasks of task manager number `index`, with the others at the ends of `streams`.
+
+    `streams` are what `Mesh.connect` gives, and are closed here. `storage` is one for all processes. It
+    returns when the attempt is over in this process, failed or not; cancelling it leaves nothing behind.
+    Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost.
+    """
+    scenario = assignment.scenario
+    names = task_managers(scenario)
+    if limits is None:
+        limits = ConnectionLimits(keep_alive_s=scenario.config.heartbeat_timeout_s)
+    links = {
+        peer: TcpLink(stream, limits, f"task manager {names[peer]} (task {peer})")
+        for peer, stream in streams.items()
+    }
+    return await _Process(assignment, index, links, storage).run()
+
+
+class _Process:
+    def __init__(
+        self, assignment: Assignment, index: int, links: Mapping[int, TcpLink], storage: CheckpointStorage
+    ) -> None:
+        self._scenario = scenario = with_real_costs(assignment.scenario)
+        self._assignment = assignment
+        self._index = index
+        self._links = links
+        self._clock = RunClock(assignment.origin)
+        self._agenda = Agenda(clock=self._clock)
+        self._trace = TraceLog()
+        self._environment = Environment(
+            self._agenda,
+            scenario.costs,
+            scenario.config,
+            Randomness(_own_seed(scenario, index), scenario.costs.jitter_sigma),
+            DistantCoordinator(partial(self._send, LEADER)),
+            storage,
+            self._trace if assignment.traced else None,
+        )
+        self._name = task_managers(scenario)[index]
+        self._attempt = Attempt(
+            scenario,
+            self._environment,
+            _unwatched,
+            lambda: self._send(LEADER, Running()),
+            self._environment.coordinator.finished,
+            Site(self._name, self._connect),
+        )
+        self._leader: Leader | None = None
+        self._source: RecoverySource | None = None
+        self._sampler = Sampler(self._agenda, self._attempt)
+        self._killings = Killings(self._agenda, self._attempt, self._name, self._fail)
+        self._started = trio.Event()
+        self._over = False
+        self._failure: Failure | None = None
+        self._begins_at: float | None = None
+
+    def _connect(self, find: Find) -> TcpConnections:
+        names = task_managers(self._scenario)
+        links = {names[peer]: link for peer, link in self._links.items()}
+        self._connections = TcpConnections(links, self._agenda, find)
+        return self._connections
+
+    async def run(self) -> Report:
+        """Take part in the attempt until it is over."""
+        try:
+            async with trio.open_nursery() as nursery:
+                for peer, link in self._links.items():
+                    link.incoming.on_control = partial(self._hear, peer)
+                self._prepare()
+                for link in self._links.values():
+                    nursery.start_soon(self._serve, link)
+                await self._work()
+                self._connections.finish()
+            report = self._report()
+        finally:
+            if self._leader is not None:
+                self._leader.end(failed=True)
+            self._attempt.release()
+        return replace(report, leaked_segments=self._attempt.leaked_segments)
+
+    def _prepare(self) -> None:
+        """Build everything, before anything can arrive for it."""
+        restore, storage = self._assignment.restore, self._environment.storage
+        try:
+            metadata = None if restore is None else storage.load(restore)
+            self._source = None if metadata is None else RecoverySource(metadata, storage)
+            if self._index == LEADER:
+                self._leader = Leader(
+                    self._scenario, self._environment, self._clock, metadata, self._send, self._fail
+                )
+            self._attempt.builder.build()
+        except Exception as error:
+            self._fail_with(error)
+
+    async def _work(self) -> None:
+        if not self._over:
+            self._send(LEADER, Ready())
+        await self._started.wait()
+        if self._begins_at is not None:
+            await trio.sleep(max(0.0, self._begins_at - self._clock()))
+        try:
+            await self._agenda.run()
+        except Exception as error:
+            self._fail_with(error)
+
+    async def _serve(self, link: TcpLink) -> None:
+        """Serve a connection until both sides are done with it."""
+        try:
+            await link.run()
+        except PeerFailedError as error:
+            self._fail(error.problem, Blame.TOLD)
+        except TransportError as error:
+            self._fail(str(error), Blame.PEER_LOST)
+        except RemoteProtocolError as error:
+            self._fail(f"{link.peer} broke the protocol: {error}")
+        except Exception as error:
+            self._fail_with(error)
+
+    def _send(self, process: int, message: Control) -> None:
+        if process == self._index:
+            self._handle(process, message)
+        elif not self._over:
+            self._links[process].send_control(encode_control(message))
+
+    def _hear(self, peer: int, payload: bytes) -> None:
+        self._agenda.external(self._handle, peer, decode_control(payload))
+
+    def _handle(self, sender: int, message: Control) -> None:
+        if self._over:
+            return
+        match message:
+            case Start():
+                self._start(message)
+            case Stop():
+                self._stop()
+            case TriggerCheckpoint() | Completed() | Aborted():
+                self._deliver(message)
+            case _ if self._leader is not None:
+                self._leader.receive(sender, message)
+            case _:
+                raise RemoteProtocolError(
+                    f"{type(message).__name__} is for the leader, which is task {LEADER}"
+                )
+
+    def _start(self, start: Start) -> None:
+        self._clock.start(start.origin)
+        self._begins_at = start.begins_at
+        self._agenda.at(start.begins_at, self._open)
+        self._sampler.start(start.begins_at)
+        self._killings.start(start.begins_at)
+        self._agenda.at(self._scenario.duration_s, self._stop)
+        self._started.set()
+
+    def _open(self) -> None:
+        if self._source is None:
+            self._attempt.open()
+            return
+        try:
+            self._attempt.recover(self._source)
+        except (StorageError, RecoveryError) as error:
+            self._fail(f"checkpoint {self._assignment.restore} cannot be restored: {error}")
+
+    def _deliver(self, message: ToTask) -> None:
+        vertex, index = message.task
+        try:
+            subtask: Subtask = self._attempt.builder.subtasks[vertex][index]
+        except IndexError:
+            raise RemoteProtocolError(f"subtask {message.task} does not run in task {self._index}") from None
+        if subtask.ended:
+            return
+        match message:
+            case TriggerCheckpoint(_, barrier):
+                subtask.trigger_checkpoint(barrier)
+            case Completed(_, checkpoint_id):
+                subtask.checkpoint_completed(checkpoint_id)
+            case Aborted(_, checkpoint_id):
+                subtask.checkpoint_aborted(checkpoint_id)
+
+    def _stop(self) -> None:
+        """The run is over, as far as this process is concerned."""
+        self._over = True
+        self._sampler.sample()
+        self._agenda.stop()
+        self._started.set()
+
+    def _fail_with(self, error: Exception) -> None:
+        """An error of this process: say so here, with its place in the code, and to all others."""
+        _log.error("task manager %s failed", self._name, exc_info=error)
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        self._fail(f"{type(error).__name__}: {error}{where}")
+
+    def _fail(self, cause: str, blame: Blame = Blame.OWN) -> None:
+        """The job cannot go on; what comes later is only an echo."""
+        if not self._over:
+            self._agenda.external(self._stop)
+            self._failure = Failure(cause, self._agenda.now, blame)
+            for link in self._links.values():
+                link.fail(cause)
+
+    def _report(self) -> Report:
+        leader, self._leader = self._leader, None
+        return Report(
+            index=self._index,
+            origin=self._clock.origin,
+            begins_at=self._begins_at,
+            ended_at=self._agenda.now,
+            failure=self._failure,
+            subtasks=self._sampler.subtasks,
+            samples=self._sampler.data,
+            work=self._attempt.work,
+            running_at=None if leader is None else leader.running_at,
+            checkpoints=[] if leader is None else leader.end(failed=self._failure is not None),
+            faults=self._killings.fired,
+            trace=list(self._trace),
+        )
+
+
+def _own_seed(scenario: Scenario, index: int) -> int:
+    """A seed for what is random in one process: equal ones would begin alike in all."""
+    return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])
+
+
+def _unwatched(source: str, target: str, subtask: int) -> dict[int, Tap]:
+    return {}

@@ -1,0 +1,72 @@
+"""What a scenario means where it runs over several processes: who hosts what, and which costs are real.
+
+Between processes, wires and threads take the time that they take: the costs that stand for them in emulated
+time would be counted twice. What is left is the service time of records and the pace of sources, which are
+the job's own. The conditions of the link are those of the network at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from math import inf
+
+from ..faults.fault import AtTime, Fault, KillSubtask, KillTaskManager
+from ..settings.config import CostModel, LinkConditions
+from ..settings.config_rules import Problem
+from ..settings.scenario import Scenario
+
+TURN_S = 1e-9
+"""Cost of a record of a source: it pauses after each batch, so that others in its process have their turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What all processes of an attempt are given alike.
+
+    `origin` is when the run began on the wall clock and `restore` the checkpoint to go on from; both None
+    for the first attempt, `restore` also where none was complete. `traced`: whether reports tell each step.
+    """
+
+    scenario: Scenario
+    origin: float | None = None
+    restore: int | None = None
+    traced: bool = False
+
+
+def task_managers(scenario: Scenario) -> list[str]:
+    """Return the task managers of a scenario in the order of their processes."""
+    return list(dict.fromkeys(vertex.manager for vertex in scenario.vertices))
+
+
+def with_real_costs(scenario: Scenario) -> Scenario:
+    """Return the scenario with no cost but the service time of its records."""
+    nothing: dict[str, object] = {}
+    for field in fields(CostModel):
+        value = getattr(scenario.costs, field.name)
+        if field.name.endswith("_bytes_per_s"):
+            nothing[field.name] = inf
+        elif field.name.endswith("_s"):
+            nothing[field.name] = (0.0, 0.0) if isinstance(value, tuple) else 0.0
+    nothing["source_record_s"] = TURN_S
+    return replace(scenario, costs=replace(scenario.costs, **nothing))  # type: ignore[arg-type]
+
+
+def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Yield what of a scenario is not possible over several processes."""
+    for number, fault in enumerate(scenario.faults):
+        if not _can_happen(fault):
+            text = f"{fault.kind} is possible in emulated time only; over TCP, a subtask or a task manager"
+            yield f"faults[{number}]", f"{text} can be killed `at` a time"
+
+
+def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
+    """Yield what a user should know of settings that have no effect over several processes."""
+    if scenario.costs != CostModel():
+        yield "costs", "are not used over TCP, where all but the service time of records is real"
+    if scenario.link != LinkConditions():
+        yield "link", "is not used over TCP: the network is that between the processes"
+
+
+def _can_happen(fault: Fault) -> bool:
+    return isinstance(fault, KillSubtask | KillTaskManager) and isinstance(fault.when, AtTime)

@@ -1,0 +1,151 @@
+"""The two ends of a TCP link in this process, and who of them gets what has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from flowcontrol import (
+    BacklogAnnouncement,
+    BufferHeader,
+    CloseRequest,
+    ControlPayload,
+    ErrorResponse,
+    FrameSink,
+    KeepAlive,
+    Message,
+    PartitionRequest,
+    RemoteProtocolError,
+)
+
+from ..tcp.errors import LinkClosedError, PeerFailedError
+from .link import Receiver
+
+
+class Connection(Protocol):
+    """What the ends of one process share."""
+
+    peer: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether the socket can soon take more."""
+        ...
+
+    def enqueue(self, message: Message, written: Callable[[], None] | None = None) -> None:
+        """Let `message` leave behind all that waits."""
+        ...
+
+    def end_finished(self) -> None:
+        """One of the ends has finished."""
+        ...
+
+
+class TcpEnd:
+    """One of the two ends of a `TcpLink` in this process."""
+
+    __slots__ = ("_link", "finished", "receiver")
+
+    receiver: Receiver
+
+    def __init__(self, link: Connection) -> None:
+        self._link = link
+        self.finished = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the socket can soon take more."""
+        return self._link.ready
+
+    def listen(self, receiver: Receiver) -> None:
+        """Hand what arrives here to `receiver`."""
+        self.receiver = receiver
+
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+        """Send `message`; see `netstack.exchange.link.LinkEnd`."""
+        if self.finished:
+            raise LinkClosedError(self._link.peer, f"{type(message).__name__} after the last message")
+        self._link.enqueue(message, written)
+
+    def finish(self) -> None:
+        """Write nothing more."""
+        if not self.finished:
+            self.finished = True
+            self._link.end_finished()
+
+
+class TcpConsumingEnd(TcpEnd):
+    """The end whose receiver gives arriving payloads their place."""
+
+    __slots__ = ()
+
+    receiver: FrameSink
+
+    def listen(self, receiver: FrameSink) -> None:  # type: ignore[override]
+        """Hand what arrives here to `receiver`."""
+        self.receiver = receiver
+
+
+class Incoming:
+    """Takes what arrives from `peer`: buffers for the consuming end, requests for the producing one.
+
+    `finished`: the peer has sent its last message, which `on_finished` is then told.
+    """
+
+    def __init__(self, peer: str, max_channels: int, producing: TcpEnd, consuming: TcpConsumingEnd) -> None:
+        self.finished = False
+        self.on_control: Callable[[bytes], None] | None = None
+        self.on_finished: Callable[[], None] = lambda: None
+        self._peer = peer
+        self._max_channels = max_channels
+        self._channels = 0
+        self._producing = producing
+        self._consuming = consuming
+
+    def place(self, header: BufferHeader) -> memoryview:
+        """Where the payload of an arriving buffer goes (`FrameSink`)."""
+        self._expect_more("buffer")
+        return self._consuming.receiver.place(header)
+
+    def landed(self, header: BufferHeader) -> None:
+        """That payload is complete (`FrameSink`)."""
+        self._consuming.receiver.landed(header)
+
+    def receive(self, message: Message) -> None:
+        """Hand a message to the end that it is for (`FrameSink`).
+
+        Raises:
+            PeerFailedError: if the peer tells that it has failed.
+            RemoteProtocolError: if the message makes no sense.
+        """
+        kind = type(message)
+        if kind is KeepAlive:
+            return
+        if isinstance(message, ErrorResponse):
+            raise PeerFailedError(self._peer, message.cause)
+        self._expect_more(kind.__name__)
+        if kind is CloseRequest:
+            self.finished = True
+            self.on_finished()
+        elif isinstance(message, ControlPayload):
+            self._control(message.payload)
+        elif kind is BacklogAnnouncement:
+            self._consuming.receiver.receive(message)
+        else:
+            if kind is PartitionRequest:
+                self._count_channel()
+            self._producing.receiver.receive(message)
+
+    def _expect_more(self, what: str) -> None:
+        if self.finished:
+            raise RemoteProtocolError(f"the peer sent a {what} after its last message")
+
+    def _control(self, payload: bytes) -> None:
+        if self.on_control is None:
+            raise RemoteProtocolError("the peer sent a ControlPayload, which nobody reads here")
+        self.on_control(payload)
+
+    def _count_channel(self) -> None:
+        self._channels += 1
+        if self._channels > self._max_channels:
+            raise RemoteProtocolError(f"the peer requests more than {self._max_channels} channels")

@@ -1,0 +1,176 @@
+"""The proven connections between the processes of a job: one for each pair.
+
+Each process listens, tells the others where, and then connects: the higher index dials the lower::
+
+    0 <--- 1 <--- 2        the one that is dialled, and can be by anybody,
+    ^------------ 2        grants nothing before the handshake is done
+
+It listens no longer than until all are connected that are to dial it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import trio
+
+from flowcontrol import Identity, Secret, ServerHandshake
+
+from .door import Door
+from .errors import HandshakeError
+from .handshaking import TlsContexts, UnprovenError, answer, converse, dial, fresh_nonce, say
+from .limits import ConnectionLimits
+from .pipe import Stream
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+
+
+class Mesh(trio.abc.AsyncResource):
+    """The way of process `index` of `size` to a connection with each of the others; to be used once.
+
+    `host` is where it listens, and a wildcard is an address that nobody can dial.
+
+    Raises:
+        ValueError: if there is no such process, no host, or more peers have to dial it than may.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        size: int,
+        secret: Secret,
+        limits: ConnectionLimits | None = None,
+        *,
+        host: str = "127.0.0.1",
+        tls: TlsContexts | None = None,
+    ) -> None:
+        limits = limits or ConnectionLimits()
+        if not 0 <= index < size:
+            raise ValueError(f"there is no process {index} of {size}")
+        if not host:
+            raise ValueError("a mesh has to be told at which address to listen")
+        self._diallers = range(index + 1, size)
+        if len(self._diallers) > limits.max_connections:
+            raise ValueError(
+                f"{len(self._diallers)} processes have to dial process {index},"
+                f" but max_connections is {limits.max_connections}"
+            )
+        self._index = index
+        self._size = size
+        self._secret = secret
+        self._limits = limits
+        self._tls = tls
+        self._door = Door(host, limits, self._admit)
+        self._diallers_done = trio.CancelScope()
+        self._addresses: Sequence[tuple[str, int]] = ()
+        self._proven: set[int] = set()
+        self._streams: dict[int, Stream] = {}
+        self._problems: dict[int, str] = {}
+        self._failure: HandshakeError | None = None
+
+    async def listen(self) -> tuple[str, int]:
+        """Begin to listen; returns the address and port to tell the others.
+
+        Raises:
+            OSError: if that is not possible at this host.
+        """
+        return await self._door.open()
+
+    async def connect(self, addresses: Sequence[tuple[str, int]]) -> dict[int, Stream]:
+        """Connect to all others; `addresses` has what `listen` gave each process, by index.
+
+        The streams have TCP_NODELAY set, and are the caller's to close.
+
+        Raises:
+            HandshakeError: if a peer is not what it should be, or some are not there in time; says which.
+            ValueError: if these are not as many addresses as processes.
+        """
+        if len(addresses) != self._size:
+            raise ValueError(f"{len(addresses)} addresses for {self._size} processes")
+        if not self._door.is_open:
+            raise RuntimeError("a mesh has to listen before it connects")
+        self._addresses = addresses
+        try:
+            with trio.move_on_after(self._limits.connect_timeout_s):
+                await self._meet()
+            if self._failure or len(self._streams) < self._size - 1:
+                raise self._failure or self._missing()
+            streams, self._streams = self._streams, {}
+            return streams
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Listen no more, and close what `connect` has not handed over."""
+        self._door.close()
+        streams, self._streams = self._streams, {}
+        with trio.CancelScope(shield=True):
+            for stream in streams.values():
+                await trio.aclose_forcefully(stream)
+
+    async def _meet(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._wait_for_diallers)
+            for peer in range(self._index):
+                nursery.start_soon(self._dial, peer, nursery.cancel_scope)
+
+    async def _wait_for_diallers(self) -> None:
+        if self._diallers:
+            with self._diallers_done:
+                await self._door.serve()
+        self._door.close()
+
+    async def _admit(self, transport: trio.SocketStream) -> None:
+        """Keep a connection if a peer proves to be at its other end.
+
+        Raises:
+            UnprovenError: if not.
+        """
+        stream = await answer(transport, self._tls)
+        handshake = ServerHandshake(self._secret, self._index, self._size, fresh_nonce())
+        proof = await converse(stream, handshake)
+        assert handshake.identity is not None
+        peer = handshake.identity.dialler
+        if peer in self._proven:
+            raise UnprovenError(f"task {peer} is connected already")
+        self._proven.add(peer)
+        try:
+            await say(stream, proof)
+        except BaseException:
+            self._proven.remove(peer)
+            raise
+        self._streams[peer] = stream
+        if all(dialler in self._streams for dialler in self._diallers):
+            self._diallers_done.cancel()
+
+    async def _dial(self, peer: int, scope: trio.CancelScope) -> None:
+        """Connect to a lower index, again and again until it is there; cancel `scope` if it never will be."""
+        identity = Identity(self._index, peer, self._size)
+        pause = _FIRST_PAUSE_S
+        while peer not in self._streams:
+            try:
+                self._streams[peer] = await dial(self._addresses[peer], self._secret, identity, self._tls)
+            except UnprovenError as problem:
+                if problem.final:
+                    self._failure = HandshakeError(self._name(peer), str(problem))
+                    scope.cancel()
+                self._problems[peer] = str(problem)
+                await trio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _missing(self) -> HandshakeError:
+        peers = [peer for peer in range(self._size) if peer != self._index and peer not in self._streams]
+        reasons = ", ".join(f"{peer}: {self._problem_with(peer)}" for peer in peers)
+        return HandshakeError(
+            self._names(peers), f"not connected within {self._limits.connect_timeout_s:g} s ({reasons})"
+        )
+
+    def _problem_with(self, peer: int) -> str:
+        return "has not dialled" if peer in self._diallers else self._problems.get(peer, "has not answered")
+
+    def _names(self, peers: Iterable[int]) -> str:
+        return ", ".join(map(self._name, peers))
+
+    def _name(self, peer: int) -> str:
+        host, port = self._addresses[peer]
+        return f"task {peer} at {host}:{port}"

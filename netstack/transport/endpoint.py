@@ -1,0 +1,292 @@
+"""One process of an exchange from all to all: its partition, its gate and its links, in one thread.
+
+::
+
+    write -> ResultPartition -> subpartition 0 ... n-1 --- links to the peers ---> their gates
+    read  <- InputGate <------- channel      0 ... n-1 <-- links to the peers ---- their partitions
+
+The own subpartition is read without a link. A reader that does not read gives no credit, so its peers stop
+sending, their partitions run full, and their writers wait: memory stays what it is, whatever the skew.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import trio
+
+from buffers import UNLIMITED_SIZE, NetworkBufferPool, PipelinedSubpartition, partition_buffers
+from flowcontrol import BufferDebloater, EndOfData, EndOfPartition, decode_event
+
+from ..exchange.channel import InputChannel
+from ..exchange.connection import ConsumerEnd, ProducerEnd
+from ..exchange.gate import InputGate
+from ..exchange.local_channel import LocalInputChannel
+from ..exchange.partition import ALL, ResultPartition
+from ..exchange.remote_channel import RemoteInputChannel
+from ..exchange.stalls import CreditStalls
+from ..exchange.tcp_link import TcpLink
+from .config import TransportConfig
+from .statistics import TransportStatistics
+
+READ_BYTES = 1 << 20
+"""About how many bytes of records one `read` returns at most."""
+
+ALL_TARGETS = ALL
+"""The target of a record that goes to every process."""
+
+_pack_length = struct.Struct(">I").pack
+
+
+class Endpoint:
+    """Process `index` of `size`; `links` has the link to each other one.
+
+    Runs within one trio task at a time. Invariant: while `error` is None, every record that was written
+    is in a subpartition, on a link, in the gate of its reader, or has been read, once.
+    """
+
+    def __init__(self, index: int, size: int, config: TransportConfig) -> None:
+        self.index = index
+        self.size = size
+        self.links: dict[int, TcpLink] = {}
+        self.error: BaseException | None = None
+        self.reading_ended = False
+        self._config = config
+        self._memory = NetworkBufferPool(config.segments(size), config.network.segment_bytes)
+        self._room = trio.Event()
+        self._data = trio.Event()
+        self._done = trio.Event()
+        self._stalls = CreditStalls(trio.current_time)
+        self._producers: dict[int, ProducerEnd] = {}
+        self._records_received = self._record_bytes_received = self._buffers_received = 0
+        self._write_blocked_s = self._read_blocked_s = 0.0
+        self._subpartitions = self._make_subpartitions()
+        self._partition = self._make_partition()
+        self._gate = self._make_gate()
+        self._open_channels = size
+        self._unacknowledged = size
+        own = LocalInputChannel(self._gate, index, self._identity(index, index), self._subpartitions[index])
+        self._gate.add_channel(own, index)
+
+    def _identity(self, producer: int, consumer: int) -> int:
+        """The number by which both ends know a channel."""
+        return producer * self.size + consumer
+
+    def _make_subpartitions(self) -> list[PipelinedSubpartition]:
+        network = self._config.network
+        starting_size = network.starting_segment_bytes if network.debloat_enabled else UNLIMITED_SIZE
+        exclusive = self._config.gate(self.size).exclusive_per_channel
+        made = []
+        for target in range(self.size):
+            subpartition = PipelinedSubpartition(
+                target, starting_size=starting_size, receiver_exclusive=exclusive
+            )
+            subpartition.on_acknowledged = self._acknowledged
+            made.append(subpartition)
+        return made
+
+    def _make_partition(self) -> ResultPartition:
+        network = self._config.network
+        minimum, maximum = partition_buffers(
+            self.size, network.exclusive_buffers_per_channel, network.floating_buffers_per_gate
+        )
+        pool = self._memory.create_pool(
+            maximum,
+            minimum,
+            maximum,
+            subpartitions=self.size,
+            max_buffers_per_channel=network.max_buffers_per_channel,
+            max_overdraft=network.max_overdraft_buffers_per_gate,
+            on_available=lambda: self._room.set(),
+        )
+        return ResultPartition(pool, self._subpartitions, flush_always=network.buffer_timeout_s == 0)
+
+    def _make_gate(self) -> InputGate:
+        spec = self._config.gate(self.size)
+        pool = self._memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
+        return InputGate(f"process {self.index}", pool, self._debloater(), lambda: self._data.set())
+
+    def _debloater(self) -> BufferDebloater | None:
+        network = self._config.network
+        if not network.debloat_enabled:
+            return None
+        return BufferDebloater(
+            network.debloat_target_s,
+            network.segment_bytes,
+            network.min_segment_bytes,
+            network.starting_segment_bytes,
+            network.debloat_threshold_percent,
+            network.debloat_samples,
+        )
+
+    def attach(self, peer: int, link: TcpLink) -> None:
+        """Exchange records with `peer` over `link`, which does not run yet."""
+        self.links[peer] = link
+        own = {self._identity(self.index, peer): self._subpartitions[peer]}
+        self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, own.__getitem__)
+        producer.stalls = self._stalls
+        consumer = ConsumerEnd(link.consuming, link.notify)
+        segments = self._memory.request_unpooled(self._config.gate(self.size).exclusive_per_channel)
+        identity = self._identity(peer, self.index)
+        channel = RemoteInputChannel(self._gate, peer, identity, consumer, segments, self._gate.floating)
+        self._gate.add_channel(channel, self.index)
+
+    def open(self) -> None:
+        """Ask all peers for their data; every link is attached."""
+        self._gate.request_partitions()
+
+    async def write(self, records: Sequence[tuple[int, bytes | memoryview]]) -> None:
+        """Write records, each to its target; waits while there is no memory for them.
+
+        Raises:
+            TransportError: if the exchange has failed.
+        """
+        for target, record in records:
+            self._check()
+            encoded = memoryview(b"".join((_pack_length(len(record)), record)))
+            if not self._partition.write_record(target, encoded):
+                await self._until_room()
+
+    async def _until_room(self) -> None:
+        """Wait until what was begun is written and the next record may be begun."""
+        partition = self._partition
+        started = trio.current_time()
+        while not (partition.go_on() and partition.available):
+            self._room = trio.Event()
+            await self._room.wait()
+            self._check()
+        self._write_blocked_s += trio.current_time() - started
+
+    def finish_writing(self) -> None:
+        """Write nothing more; the readers are told when they have read everything.
+
+        Raises:
+            TransportError: if the exchange has failed.
+        """
+        self._check()
+        self._partition.broadcast_event(EndOfData())
+        self._partition.broadcast_event(EndOfPartition())
+        self._partition.finish()
+
+    async def read(self) -> list[memoryview] | None:
+        """Take the records that have arrived, at least one, or wait for one; None when all have ended.
+
+        Raises:
+            TransportError: if the exchange has failed.
+        """
+        records: list[memoryview] = []
+        size = 0
+        while size < READ_BYTES:
+            self._check()
+            polled = self._gate.poll(trio.current_time())
+            if polled is not None:
+                channel, item = polled
+                self._buffers_received += 1
+                if item.is_event:
+                    self._event(channel, bytes(item.payload))
+                else:
+                    block = channel.decoder.feed(item.payload)
+                    item.release()
+                    records.extend(block.payloads())
+                    size += block.nbytes
+            elif records or self.reading_ended:
+                break
+            else:
+                await self._until_data()
+        self._records_received += len(records)
+        self._record_bytes_received += size
+        return records or None
+
+    async def _until_data(self) -> None:
+        started = trio.current_time()
+        self._data = trio.Event()
+        await self._data.wait()
+        self._read_blocked_s += trio.current_time() - started
+
+    def _event(self, channel: InputChannel, payload: bytes) -> None:
+        """Take the end of a channel: its producer may go when it knows that all has been read."""
+        if not isinstance(decode_event(payload), EndOfPartition):
+            return
+        channel.acknowledge_all_records()
+        link = self.links.get(channel.index)
+        if link is not None:
+            channel.release()
+            link.notify(link.consuming.finish)
+        self._open_channels -= 1
+        self.reading_ended = self._open_channels == 0
+        self._end_if_done()
+
+    def _acknowledged(self) -> None:
+        """A reader has read everything: nothing more goes its way."""
+        for peer, link in self.links.items():
+            if self._subpartitions[peer].acknowledged:
+                link.producing.finish()
+        self._unacknowledged -= 1
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self.reading_ended and self._unacknowledged == 0:
+            self._done.set()
+
+    async def wait_done(self) -> None:
+        """Wait until all data has been read here, and all of this process by the others.
+
+        Raises:
+            TransportError: if the exchange has failed.
+        """
+        await self._done.wait()
+        self._check()
+
+    def fail(self, error: BaseException) -> None:
+        """Let everybody who waits know of the first error."""
+        if self.error is None:
+            self.error = error
+        for event in (self._room, self._data, self._done):
+            event.set()
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def flush(self) -> None:
+        """Make available to the readers what lies in buffers that are not full."""
+        if self.error is None:
+            self._partition.flush()
+
+    def debloat(self) -> None:
+        """Recalculate the size of buffers and tell the producers, if debloating is on."""
+        if self.error is None and not self.reading_ended:
+            self._gate.debloat(trio.current_time())
+
+    def statistics(self) -> TransportStatistics:
+        """The counters at this moment."""
+        links = self.links.values()
+        segment_bytes = self._memory.segment_size
+        return TransportStatistics(
+            index=self.index,
+            records_sent=self._partition.records_out,
+            record_bytes_sent=self._partition.bytes_out,
+            records_received=self._records_received,
+            record_bytes_received=self._record_bytes_received,
+            buffers_sent=self._partition.buffers_out,
+            buffers_received=self._buffers_received,
+            bytes_sent=sum(link.outgoing.sent_bytes for link in links),
+            bytes_received=sum(link.received_bytes for link in links),
+            credit_stalls=self._stalls.count,
+            credit_blocked_s=self._stalls.blocked_s,
+            write_blocked_s=self._write_blocked_s,
+            read_blocked_s=self._read_blocked_s,
+            network_memory_bytes=self._memory.total * segment_bytes,
+            peak_network_memory_bytes=self._memory.peak_used * segment_bytes,
+        )
+
+    def release(self) -> int:
+        """Give all memory back when no link runs any more; returns how many segments somebody still has."""
+        for producer in self._producers.values():
+            producer.close()
+        self._partition.release()
+        self._gate.release()
+        leaked = self._memory.used
+        self._memory.destroy()
+        return leaked

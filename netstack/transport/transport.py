@@ -1,0 +1,236 @@
+"""An exchange of records between processes, for programs that have threads and no event loop.
+
+The thread that has the records writes them, another one reads what arrives, and both block where they have
+to; the network runs in a third, on trio::
+
+    thread that writes -- write --> |                 |
+                                    | network thread  | <== TCP ==> the other processes
+    thread that reads  <-- read --- |                 |
+
+    with Transport(index, size, secret) as transport:
+        address = transport.listen()        # to be told to the others by other means
+        transport.connect(addresses)        # of all, by index
+        ...
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import TypeVar
+
+import trio
+
+from flowcontrol import RemoteProtocolError, Secret
+
+from ..exchange.tcp_link import TcpLink
+from ..tcp.errors import ConnectionLostError, LinkClosedError, TransportError
+from ..tcp.handshaking import TlsContexts
+from ..tcp.mesh import Mesh
+from .config import TransportConfig
+from .endpoint import Endpoint
+from .statistics import TransportStatistics
+
+T = TypeVar("T")
+
+Record = tuple[int, bytes | memoryview]
+"""A record and the index of the process that it is for, or `ALL_TARGETS`."""
+
+
+class Transport:
+    """Process `index` of an exchange of records between `size` processes that share `secret`.
+
+    `host` is the address to listen at. A record is any number of bytes; the records from one process to
+    another arrive in the order in which they were written, each once. Memory is bounded by the network
+    memory of `config`, whatever the skew, beside one `read` and one record for each sender.
+
+    `write` and `finish_writing` are for one thread, `read` for another. If anything fails, all calls raise a
+    `TransportError` that names the first cause.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        size: int,
+        secret: Secret,
+        config: TransportConfig | None = None,
+        *,
+        host: str = "127.0.0.1",
+        tls: TlsContexts | None = None,
+    ) -> None:
+        self.index = index
+        self.leaked_segments = 0
+        """How much was not given back, known after `close`."""
+        config = config or TransportConfig()
+        self._config = config
+        self._endpoint = Endpoint(index, size, config)
+        self._mesh = Mesh(index, size, secret, config.limits, host=host, tls=tls)
+        self._thread: threading.Thread | None = None
+        self._token: Future[trio.lowlevel.TrioToken] = Future()
+        self._statistics: TransportStatistics | None = None
+        self._closing = trio.Event()
+        self._running_links = 0
+        self._links_ended = trio.Event()
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(error)
+
+    def listen(self) -> tuple[str, int]:
+        """Start the network thread; returns the address and port to tell the other processes.
+
+        Raises:
+            OSError: if nobody can listen at this host.
+        """
+        if self._thread is not None:
+            raise RuntimeError("the transport listens, or has been closed, already")
+        self._thread = threading.Thread(
+            target=trio.run, args=(self._serve,), name=f"netstack-transport-{self.index}", daemon=True
+        )
+        self._thread.start()
+        return self._call(self._mesh.listen)
+
+    def connect(self, addresses: Sequence[tuple[str, int]]) -> None:
+        """Connect to all others, whose addresses these are, by index; the own one is among them.
+
+        Raises:
+            HandshakeError: if some of them are not there in time, or do not know the secret.
+        """
+        self._call(self._connect, addresses)
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Send records, in order; blocks while the network memory is full.
+
+        Raises:
+            TransportError: if the exchange has failed.
+        """
+        self._call(self._endpoint.write, records)
+
+    def finish_writing(self) -> None:
+        """Send nothing more.
+
+        Raises:
+            TransportError: if the exchange has failed.
+        """
+        self._call(self._finish_writing)
+
+    def read(self) -> list[memoryview] | None:
+        """Take the records that have arrived, at least one; blocks until there is one. None: that was all.
+
+        Raises:
+            TransportError: if the exchange has failed.
+        """
+        return self._call(self._endpoint.read)
+
+    def statistics(self) -> TransportStatistics:
+        """The counters, at this moment or when it was closed."""
+        if self._statistics is not None or self._thread is None:
+            return self._statistics or self._endpoint.statistics()
+        return self._call(self._get_statistics)
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """End the exchange and the network thread; further calls do nothing.
+
+        Without a `cause`, wait until all processes have read what is for them. With one, or if that has
+        not been written and read here, the others are told why, and fail.
+        """
+        if self._thread is None or self._statistics is not None:
+            return
+        try:
+            self._call(self._close, cause)
+        finally:
+            self._thread.join()
+
+    def _call(self, work: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Let the network thread do something, and wait for it."""
+        if self._thread is None:
+            raise RuntimeError("the transport has to listen first")
+        try:
+            return trio.from_thread.run(partial(work, *args), trio_token=self._token.result())
+        except trio.RunFinishedError:
+            raise self._closed() from None
+
+    def _closed(self) -> LinkClosedError:
+        return LinkClosedError(f"task {self.index}", "this side has been closed")
+
+    async def _serve(self) -> None:
+        """The network thread, until `close`."""
+        async with self._mesh, trio.open_nursery() as self._nursery:
+            self._token.set_result(trio.lowlevel.current_trio_token())
+            await self._closing.wait()
+            self._nursery.cancel_scope.cancel()
+        self._statistics = self._endpoint.statistics()
+        self.leaked_segments = self._endpoint.release()
+
+    async def _connect(self, addresses: Sequence[tuple[str, int]]) -> None:
+        streams = await self._mesh.connect(addresses)
+        for peer, stream in streams.items():
+            host, port = addresses[peer]
+            link = TcpLink(stream, self._config.limits, f"task {peer} at {host}:{port}")
+            self._endpoint.attach(peer, link)
+            self._running_links += 1
+            self._nursery.start_soon(self._run_link, link)
+        self._endpoint.open()
+        self._nursery.start_soon(self._every, self._config.network.buffer_timeout_s, self._endpoint.flush)
+        if self._config.network.debloat_enabled:
+            self._nursery.start_soon(
+                self._every, self._config.network.debloat_period_s, self._endpoint.debloat
+            )
+
+    async def _run_link(self, link: TcpLink) -> None:
+        try:
+            await link.run()
+        except (TransportError, RemoteProtocolError) as error:
+            wrong = isinstance(error, RemoteProtocolError)
+            self._fail(ConnectionLostError(link.peer, str(error)) if wrong else error)
+        finally:
+            self._running_links -= 1
+            if not self._running_links:
+                self._links_ended.set()
+
+    async def _every(self, period_s: float | None, work: Callable[[], None]) -> None:
+        while period_s:
+            await trio.sleep(period_s)
+            work()
+
+    async def _finish_writing(self) -> None:
+        self._endpoint.finish_writing()
+
+    async def _get_statistics(self) -> TransportStatistics:
+        return self._endpoint.statistics()
+
+    def _fail(self, error: BaseException) -> None:
+        """Tell the first cause to everybody here and, once, to all peers."""
+        if self._endpoint.error is None:
+            text = str(error) if isinstance(error, TransportError) else self._in_words(error)
+            for link in self._endpoint.links.values():
+                link.fail(text)
+        self._endpoint.fail(error)
+
+    def _in_words(self, error: BaseException) -> str:
+        text = " ".join(str(error).split())
+        return f"task {self.index} failed: {type(error).__name__}" + (f": {text}" if text else "")
+
+    async def _close(self, cause: BaseException | None) -> None:
+        try:
+            if cause is not None:
+                self._fail(cause)
+            elif not self._endpoint.reading_ended:
+                early = "closed before everything had been read"
+                self._fail(LinkClosedError(f"task {self.index}", early))
+            else:
+                await self._endpoint.wait_done()
+            if self._running_links:
+                await self._links_ended.wait()
+        except TransportError:
+            await self._links_ended.wait()
+        finally:
+            self._endpoint.fail(self._closed())
+            self._closing.set()

@@ -1,0 +1,134 @@
+"""The control plane between processes, as bytes, and the stand-ins that use it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions, RemoteProtocolError
+from netstack import (
+    Edge,
+    GeneratorSpec,
+    Scenario,
+    StateHandle,
+    StateKind,
+    StoredFile,
+    SubtaskSnapshot,
+    Vertex,
+)
+from netstack.checkpoints.acknowledgement import Acknowledgement
+from netstack.cluster.messages import (
+    Aborted,
+    Acknowledge,
+    Completed,
+    Control,
+    Decline,
+    Ended,
+    Ready,
+    Running,
+    Start,
+    Stop,
+    ToTask,
+    TriggerCheckpoint,
+    decode_control,
+    encode_control,
+)
+from netstack.cluster.proxies import distant_tasks
+
+BARRIER = CheckpointBarrier(7, 1.5, CheckpointOptions(Alignment.ALIGNED, 0.25))
+
+SNAPSHOT = SubtaskSnapshot(
+    vertex="window",
+    subtask=3,
+    handles=(
+        StateHandle(kind=StateKind.OPERATOR, name="position", size=4, inline=b"\0\xff\x80 "),
+        StateHandle(
+            kind=StateKind.INPUT_CHANNEL,
+            size=10,
+            file=StoredFile(path="chk-7/window-3-channels", size=30, checksum="ab"),
+            offset=20,
+            channel=2,
+        ),
+        StateHandle(kind=StateKind.KEYED, name="sums", size=0, inline=b"", key_groups=(0, 63)),
+    ),
+    data_ended=True,
+)
+
+MESSAGES: list[Control] = [
+    Ready(),
+    Start(1.7e9, 0.0),
+    Running(),
+    TriggerCheckpoint((1, 2), BARRIER),
+    TriggerCheckpoint((0, 0), CheckpointBarrier(1, 0.0, CheckpointOptions(Alignment.UNALIGNED))),
+    Completed((0, 1), 7),
+    Aborted((0, 1), 8),
+    Acknowledge((1, 3), Acknowledgement(7, AlignmentMetrics(0.5, 0.25, 4096), 0.001, SNAPSHOT, 0.002, True)),
+    Decline((1, 3), 7, "CHECKPOINT_DECLINED_SUBSUMED", "a newer one has come"),
+    Ended((1, 3), 9),
+    Stop(),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_its_bytes(message: Control) -> None:
+    assert decode_control(encode_control(message)) == message
+
+
+@given(st.floats(0, 1e9, allow_nan=False), st.integers(0, 2**62), st.floats(0, 1e6) | st.none())
+def test_a_barrier_survives_to_the_bit(timestamp: float, number: int, timeout: float | None) -> None:
+    barrier = CheckpointBarrier(number, timestamp, CheckpointOptions(Alignment.ALIGNED, timeout))
+    decoded = decode_control(encode_control(TriggerCheckpoint((0, 0), barrier)))
+    assert decoded == TriggerCheckpoint((0, 0), barrier)
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_break_the_protocol_and_nothing_else(payload: bytes) -> None:
+    try:
+        decoded = decode_control(payload)
+    except RemoteProtocolError:
+        return
+    assert isinstance(decoded, Control)
+
+
+def test_bytes_cut_short_are_no_message() -> None:
+    for message in MESSAGES:
+        with pytest.raises(RemoteProtocolError, match="a control message of"):
+            decode_control(encode_control(message)[:-1])
+
+
+def test_infinite_times_survive() -> None:
+    message = Acknowledge((0, 0), Acknowledgement(1, AlignmentMetrics(math.inf, 0.0, 0), 0.0, SNAPSHOT))
+    assert decode_control(encode_control(message)) == message
+
+
+def test_a_distant_task_is_told_through_the_task_manager_that_hosts_it() -> None:
+    scenario = Scenario(
+        name="two",
+        duration_s=1.0,
+        vertices=(
+            Vertex(name="source", source=GeneratorSpec(record_bytes=8), parallelism=2, task_manager="left"),
+            Vertex(name="sink", parallelism=4, task_manager="right"),
+        ),
+        edges=(Edge(source="source", target="sink", ship="rescale"),),
+    )
+    told: list[tuple[str, ToTask]] = []
+    tasks = distant_tasks(scenario, lambda manager, message: told.append((manager, message)))
+    assert list(tasks) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (1, 3)]
+    assert tasks[0, 1].upstream == []
+    assert [tasks[1, index].upstream for index in range(4)] == [
+        [tasks[0, 0]],
+        [tasks[0, 0]],
+        [tasks[0, 1]],
+        [tasks[0, 1]],
+    ]
+    tasks[0, 1].trigger_checkpoint(BARRIER)
+    tasks[1, 3].checkpoint_completed(7)
+    tasks[1, 0].checkpoint_aborted(8)
+    assert told == [
+        ("left", TriggerCheckpoint((0, 1), BARRIER)),
+        ("right", Completed((1, 3), 7)),
+        ("right", Aborted((1, 0), 8)),
+    ]

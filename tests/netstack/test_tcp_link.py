@@ -1,0 +1,294 @@
+"""A link over TCP: how it ends, and what it says when something goes wrong."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from flowcontrol import (
+    AddCredit,
+    BufferHeader,
+    BufferResponse,
+    DataType,
+    KeepAlive,
+    Message,
+    RemoteProtocolError,
+    encode,
+    wire_size,
+)
+from netstack import (
+    ConnectionLimits,
+    ConnectionLostError,
+    LinkClosedError,
+    PeerFailedError,
+    PeerSilentError,
+)
+from netstack.exchange.tcp_link import TcpLink
+from netstack.tcp.outgoing import Outgoing
+from netstack.tcp.pipe import Stream
+
+TLS = Path(__file__).resolve().parent.parent / "data" / "tls"
+
+
+class Ear:
+    """Hears everything that arrives at both ends of one side."""
+
+    def __init__(self, link: TcpLink) -> None:
+        self.heard: list[Message] = []
+        self.control: list[bytes] = []
+        self._payload = memoryview(b"")
+        link.producing.listen(self)
+        link.consuming.listen(self)
+        link.incoming.on_control = self.control.append
+
+    def receive(self, message: Message) -> None:
+        self.heard.append(message)
+
+    def place(self, header: BufferHeader) -> memoryview:
+        self._payload = memoryview(bytearray(header.size))
+        return self._payload
+
+    def landed(self, header: BufferHeader) -> None:
+        self.heard.append(response(bytes(self._payload)))
+
+
+class Side:
+    """One side of a connection, running, and how it has ended."""
+
+    def __init__(self, stream: Stream, limits: ConnectionLimits, peer: str) -> None:
+        self.link = TcpLink(stream, limits, peer)
+        self.ear = Ear(self.link)
+        self.ended = trio.Event()
+        self.error: Exception | None = None
+
+    async def run(self) -> None:
+        try:
+            await self.link.run()
+        except Exception as error:
+            self.error = error
+        self.ended.set()
+
+
+def response(payload: bytes) -> BufferResponse:
+    return BufferResponse(1, 0, 0, 0, DataType.DATA_BUFFER, False, payload)
+
+
+def send(link: TcpLink, message: Message) -> None:
+    end = link.producing if isinstance(message, BufferResponse) else link.consuming
+    end.write(wire_size(message), None, message)
+
+
+async def streams() -> tuple[trio.SocketStream, trio.SocketStream]:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    ours = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
+    theirs = await listener.accept()
+    await listener.aclose()
+    return ours, theirs
+
+
+def with_links(body: Callable[[Side, Side], Awaitable[None]], limits: ConnectionLimits | None = None) -> None:
+    async def main() -> None:
+        ours, theirs = await streams()
+        limited = limits or ConnectionLimits()
+        left, right = Side(ours, limited, "right"), Side(theirs, limited, "left")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(left.run)
+            nursery.start_soon(right.run)
+            await body(left, right)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def with_a_peer(
+    body: Callable[[Side, trio.SocketStream], Awaitable[None]], limits: ConnectionLimits | None = None
+) -> None:
+    """Run one link, whose peer is played by hand."""
+
+    async def main() -> None:
+        ours, theirs = await streams()
+        side = Side(ours, limits or ConnectionLimits(), "task 7 at here")
+        async with theirs, trio.open_nursery() as nursery:
+            nursery.start_soon(side.run)
+            await body(side, theirs)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_it_ends_when_both_sides_have_finished_both_ends() -> None:
+    async def body(left: Side, right: Side) -> None:
+        send(left.link, response(bytes(100_000)))
+        left.link.finish()
+        await wait_all_tasks_blocked(0.01)
+        assert not left.ended.is_set()
+        send(right.link, AddCredit(1, 5))
+        right.link.producing.finish()
+        await wait_all_tasks_blocked(0.01)
+        assert not right.ended.is_set()
+        right.link.consuming.finish()
+        await left.ended.wait()
+        await right.ended.wait()
+        assert (left.error, right.error) == (None, None)
+        assert right.ear.heard == [response(bytes(100_000))]
+        assert left.ear.heard == [AddCredit(1, 5)]
+        assert left.link.outgoing.sent_bytes == right.link.received_bytes
+
+    with_links(body)
+
+
+def test_control_messages_pass_in_order_and_not_after_the_last_message() -> None:
+    async def body(left: Side, right: Side) -> None:
+        for number in range(50):
+            left.link.send_control(bytes([number]) * number * 100)
+        left.link.finish()
+        right.link.finish()
+        await right.ended.wait()
+        assert right.ear.control == [bytes([number]) * number * 100 for number in range(50)]
+        with pytest.raises(LinkClosedError, match="right"):
+            left.link.send_control(b"")
+
+    with_links(body)
+
+
+def test_deferred_work_is_done_in_order_before_what_it_writes_leaves() -> None:
+    async def body(left: Side, right: Side) -> None:
+        for number in range(1, 4):
+            left.link.notify(send, left.link, AddCredit(1, number))
+        await wait_all_tasks_blocked(0.01)
+        assert right.ear.heard == [AddCredit(1, 1), AddCredit(1, 2), AddCredit(1, 3)]
+
+    with_links(body)
+
+
+def test_the_peer_learns_why_a_side_has_failed_even_if_much_waits_for_the_socket() -> None:
+    async def body(left: Side, right: Side) -> None:
+        for _ in range(1000):
+            send(left.link, response(bytes(32768)))
+        await trio.lowlevel.checkpoint()
+        left.link.fail("out of luck")
+        await left.ended.wait()
+        await right.ended.wait()
+        assert left.error is None
+        assert isinstance(right.error, PeerFailedError)
+        assert (right.error.peer, str(right.error)) == ("left", "out of luck")
+
+    with_links(body)
+
+
+def test_an_end_before_both_sides_are_done_is_a_lost_connection() -> None:
+    async def body(side: Side, peer: trio.SocketStream) -> None:
+        await peer.send_all(encode(response(bytes(1000)))[:500])
+        await peer.aclose()
+        await side.ended.wait()
+        assert isinstance(side.error, ConnectionLostError)
+        assert str(side.error).startswith("task 7 at here: the connection ")
+
+    with_a_peer(body)
+
+
+def test_garbage_is_a_broken_protocol_of_which_the_peer_is_told() -> None:
+    async def body(side: Side, peer: trio.SocketStream) -> None:
+        await peer.send_all(encode(AddCredit(3, 4)) + bytes(100))
+        told = b""
+        while data := await peer.receive_some():
+            told += data
+        assert b"0xbadc0ffe" in told
+        await peer.aclose()
+        await side.ended.wait()
+        assert isinstance(side.error, RemoteProtocolError)
+        assert side.ear.heard == [AddCredit(3, 4)]
+
+    with_a_peer(body)
+
+
+def test_a_silent_peer_is_found() -> None:
+    async def body(side: Side, peer: trio.SocketStream) -> None:
+        await side.ended.wait()
+        assert isinstance(side.error, PeerSilentError)
+        assert "task 7 at here: nothing was heard for" in str(side.error)
+
+    with_a_peer(body, ConnectionLimits(keep_alive_s=0.1))
+
+
+def test_a_side_with_nothing_to_say_says_that_it_is_there() -> None:
+    async def body(side: Side, peer: trio.SocketStream) -> None:
+        frame, heard = encode(KeepAlive()), b""
+        while len(heard) < 5 * len(frame):
+            await peer.send_all(frame)
+            heard += await peer.receive_some()
+        assert heard == frame * (len(heard) // len(frame))
+        assert side.error is None
+
+    with_a_peer(body, ConnectionLimits(keep_alive_s=0.3))
+
+
+def test_a_side_that_has_finished_still_says_that_it_is_there() -> None:
+    async def body(left: Side, right: Side) -> None:
+        left.link.finish()
+        while right.link.received_bytes < wire_size(KeepAlive()) * 12:
+            await wait_all_tasks_blocked(0.01)
+        assert (left.error, right.error) == (None, None)
+        right.link.finish()
+        await left.ended.wait()
+        assert (left.error, right.error) == (None, None)
+
+    with_links(body, ConnectionLimits(keep_alive_s=0.15))
+
+
+def test_over_tls() -> None:
+    async def main() -> None:
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+        client = ssl.create_default_context(cafile=str(TLS / "authority.pem"))
+        ours, theirs = await streams()
+        left = Side(trio.SSLStream(ours, client, server_hostname="localhost"), ConnectionLimits(), "right")
+        right = Side(trio.SSLStream(theirs, server, server_side=True), ConnectionLimits(), "left")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(left.run)
+            nursery.start_soon(right.run)
+            for size in (0, 1, 50_000, 300_000):
+                send(left.link, response(bytes(size)))
+                send(right.link, response(bytes(size)))
+            left.link.finish()
+            right.link.finish()
+        assert (left.error, right.error) == (None, None)
+        expected = [response(bytes(size)) for size in (0, 1, 50_000, 300_000)]
+        assert left.ear.heard == right.ear.heard == expected
+
+    trio.run(main)
+
+
+def test_what_waits_leaves_in_any_portions_and_tells_when() -> None:
+    outgoing, left = Outgoing(), list[str]()
+    messages = [response(b"abc"), AddCredit(1, 2), response(b"")]
+    for name, message in zip("xyz", messages, strict=True):
+        outgoing.add(message, lambda name=name: left.append(name))  # type: ignore[misc]
+    stream = b"".join(map(encode, messages))
+    sent = b""
+    while outgoing:
+        portion = b"".join(outgoing.next_parts())[:7]
+        sent += portion
+        outgoing.left(len(portion))
+        done = [n for n in range(3) if len(sent) >= sum(map(wire_size, messages[: n + 1]))]
+        assert left == list("xyz")[: len(done)]
+        assert outgoing.waiting_bytes == len(stream) - len(sent)
+    assert sent == stream
+
+
+def test_what_is_dropped_leaves_no_half_message() -> None:
+    first, second = response(b"begun"), response(b"not begun")
+    for count in range(wire_size(first) + 1):
+        outgoing = Outgoing()
+        outgoing.add(first)
+        outgoing.add(second)
+        outgoing.left(count) if count else None
+        outgoing.drop()
+        rest = b"".join(outgoing.next_parts())
+        assert outgoing.waiting_bytes == len(rest)
+        assert rest == (encode(first)[count:] if count else b"")
