@@ -26,6 +26,9 @@ class InsufficientBuffers(OSError):
             "taskmanager.memory.network.fraction, where they decide); a lower parallelism needs fewer."
         )
 
+    def __reduce__(self) -> tuple[type, tuple[int, int, int, int]]:
+        return type(self), (self.required, self.available, self.total, self.segment_size)
+
 
 class CorruptRecord(ValueError):
     """The bytes are not a sequence of records: a length is negative or over the limit.
@@ -37,7 +40,11 @@ class CorruptRecord(ValueError):
     def __init__(self, length: int, position: int, limit: int) -> None:
         self.length = length
         self.position = position
+        self.limit = limit
         super().__init__(
             f"a record at byte {position} of the stream says it is {length} bytes long; "
             f"lengths from 0 to {limit} are possible"
         )
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, int]]:
+        return type(self), (self.length, self.position, self.limit)

@@ -5,6 +5,7 @@ The table below is the whole life of a channel; an input without an entry breaks
     OPEN     -- data, event --> OPEN       sequence number + 1, data costs a credit
     OPEN     -- blocking event --> BLOCKED the sender stays silent until it is resumed
     BLOCKED  -- resume --> OPEN
+    OPEN     -- end --> ENDED              the last event has arrived, nothing is accepted behind it
     any      -- release --> RELEASED       nothing is accepted any more
 
 Who provides the buffers is the business of `buffers`; the rules are those of Flink's RemoteInputChannel.
@@ -28,6 +29,7 @@ class ReceiverState(Enum):
 
     OPEN = auto()
     BLOCKED = auto()
+    ENDED = auto()
     RELEASED = auto()
 
 
@@ -38,6 +40,7 @@ class Input(Enum):
     EVENT = auto()
     BLOCKING_EVENT = auto()
     RESUME = auto()
+    END = auto()
     RELEASE = auto()
 
 
@@ -46,12 +49,14 @@ TRANSITIONS: dict[ReceiverState, dict[Input, ReceiverState]] = {
         Input.DATA: ReceiverState.OPEN,
         Input.EVENT: ReceiverState.OPEN,
         Input.BLOCKING_EVENT: ReceiverState.BLOCKED,
+        Input.END: ReceiverState.ENDED,
         Input.RELEASE: ReceiverState.RELEASED,
     },
     ReceiverState.BLOCKED: {
         Input.RESUME: ReceiverState.OPEN,
         Input.RELEASE: ReceiverState.RELEASED,
     },
+    ReceiverState.ENDED: {Input.RELEASE: ReceiverState.RELEASED},
     ReceiverState.RELEASED: {Input.RELEASE: ReceiverState.RELEASED},
 }
 
@@ -122,6 +127,14 @@ class ChannelReceiver:
         self._move(Input.RESUME)
         if self.credit.initial == 0:
             self.credit.revoke()
+
+    def end(self) -> None:
+        """Expect nothing more: the event that has just been accepted is the sender's last one.
+
+        Raises:
+            LocalProtocolError: if the channel is not open.
+        """
+        self._move(Input.END)
 
     def release(self) -> None:
         """Close the channel; what arrives later is the caller's to drop."""

@@ -79,6 +79,11 @@ class RunHistory:
         self.ended_at = max(self.ended_at, at)
         self.restarts.append(Restart(at, cause))
 
+    @property
+    def checkpoint_ids(self) -> list[int]:
+        """The numbers of the checkpoints that are known to have begun."""
+        return [head.identity for head in self._recorder.checkpoints]
+
     def restores(self, metadata: CheckpointMetadata) -> None:
         """The next attempt begins with the state of this checkpoint."""
         self.restarts[-1].restored(metadata)

@@ -13,7 +13,6 @@ from flowcontrol import RemoteProtocolError
 from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import Checkpoint
-from ..settings.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from ..statistics import Recorder
 from ..tasks.environment import Environment
@@ -32,7 +31,7 @@ from .messages import (
 )
 from .proxies import DistantTask, distant_tasks
 from .report import CheckpointRecord, checkpoint_records
-from .terms import task_managers
+from .terms import Assignment, task_managers
 
 LEADER = 0
 """The number of its process."""
@@ -50,7 +49,7 @@ class Leader:
 
     def __init__(
         self,
-        scenario: Scenario,
+        assignment: Assignment,
         environment: Environment,
         clock: RunClock,
         restored: CheckpointMetadata | None,
@@ -58,7 +57,7 @@ class Leader:
         fail: Callable[[str], None],
     ) -> None:
         self.running_at: float | None = None
-        self._scenario = scenario
+        self._scenario = scenario = assignment.scenario
         self._agenda = environment.agenda
         self._clock = clock
         self._send = send
@@ -70,7 +69,7 @@ class Leader:
         self._coordinator = CheckpointCoordinator(
             agenda=environment.agenda,
             config=scenario.config,
-            costs=scenario.costs,
+            costs=environment.costs,
             randomness=environment.randomness,
             job=scenario.name,
             parallelism={vertex.name: vertex.parallelism for vertex in scenario.vertices},
@@ -78,7 +77,7 @@ class Leader:
             control_plane=ControlPlane(environment.agenda),
             on_end=self._record,
             fail_job=fail,
-            first_id=max(environment.storage.checkpoints(), default=0) + 1,
+            first_id=assignment.first_checkpoint,
             found=() if restored is None else (restored,),
             trace=environment.trace,
         )

@@ -24,7 +24,14 @@ from .terms import Assignment, distribution_problems
 
 
 class LaunchError(Exception):
-    """The processes of an attempt have ended without a report; the message is the cause, on one line."""
+    """The processes of an attempt have ended without a report; the message is the cause, on one line.
+
+    `again` is whether another attempt may do better, as after the loss of a process.
+    """
+
+    def __init__(self, cause: str, *, again: bool = True) -> None:
+        super().__init__(cause)
+        self.again = again
 
 
 Launch = Callable[[Assignment], Sequence[Report]]
@@ -63,6 +70,8 @@ class _Run:
         self._storage = storage
         self._trace = trace
         self._history = RunHistory(scenario)
+        self._hopeless = False
+        self._next_checkpoint = max(storage.present(), default=0) + 1
 
     def run(self) -> tuple[str | None, RunHistory]:
         """Launch attempts until one does not fail or none is left; why the job failed for good, if so."""
@@ -73,7 +82,7 @@ class _Run:
             if failed is None:
                 return None, history
             at, cause = failed
-            if history.origin is None:  # it has not come as far as to open its tasks, and never will
+            if history.origin is None or self._hopeless:  # it did not come as far as to open its tasks
                 return cause, history
             if limit is not None and len(history.restarts) >= limit:
                 more = f" (restarted {limit} times, which is the limit)" if limit else ""
@@ -94,11 +103,13 @@ class _Run:
             scenario=self._scenario,
             origin=history.origin,
             restore=restore,
+            first_checkpoint=self._next_checkpoint,
             traced=self._trace is not None,
         )
         try:
             reports = self._launch(assignment)
         except LaunchError as error:
+            self._hopeless = not error.again
             if history.origin is None:
                 history.origin = launched
             return time() - history.origin, str(error)
@@ -114,9 +125,10 @@ class _Run:
 
     def _latest_checkpoint(self) -> int | None:
         """The checkpoint to go on from; what is left of others that were not complete is deleted."""
-        complete = self._storage.checkpoints()
-        for number in set(self._storage.present()) - set(complete):
+        complete, present = self._storage.checkpoints(), self._storage.present()
+        for number in set(present) - set(complete):
             self._storage.discard(number)
+        self._next_checkpoint = max([self._next_checkpoint - 1, *present, *self._history.checkpoint_ids]) + 1
         if not complete:
             return None
         self._history.restores(self._storage.load(complete[-1]))

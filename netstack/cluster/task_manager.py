@@ -156,7 +156,7 @@ class _Process:
             self._source = None if metadata is None else RecoverySource(metadata, storage)
             if self._index == LEADER:
                 self._leader = Leader(
-                    self._scenario, self._environment, self._clock, metadata, self._send, self._fail
+                    self._assignment, self._environment, self._clock, metadata, self._send, self._fail
                 )
             self._attempt.builder.build()
         except Exception as error:
@@ -264,10 +264,11 @@ class _Process:
     def _fail(self, cause: str, blame: Blame = Blame.OWN) -> None:
         """The job cannot go on; what comes later is only an echo."""
         if not self._over:
-            self._agenda.external(self._stop)
-            self._failure = Failure(cause, self._agenda.now, blame)
+            self._over = True
+            self._failure = Failure(cause, self._clock(), blame)
             for link in self._links.values():
                 link.fail(cause)
+            self._agenda.external(self._stop)
 
     def _report(self) -> Report:
         leader, self._leader = self._leader, None

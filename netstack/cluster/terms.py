@@ -25,12 +25,14 @@ class Assignment:
     """What all processes of an attempt are given alike.
 
     `origin` is when the run began on the wall clock and `restore` the checkpoint to go on from; both None
-    for the first attempt, `restore` also where none was complete. `traced`: whether reports tell each step.
+    for the first attempt, `restore` also where none was complete. Its first checkpoint has the number
+    `first_checkpoint`. `traced`: whether reports tell each step.
     """
 
     scenario: Scenario
     origin: float | None = None
     restore: int | None = None
+    first_checkpoint: int = 1
     traced: bool = False
 
 

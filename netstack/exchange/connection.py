@@ -208,6 +208,8 @@ class ConsumerEnd:
             RemoteProtocolError: if the channel may not get this buffer.
         """
         channel = self._channel(header.channel)
+        if header.compressed:
+            raise RemoteProtocolError("a compressed buffer arrived, and nobody asked for compression")
         if header.data_type is DataType.DATA_BUFFER:
             return channel.land(header.sequence_number, header.backlog, header.size)
         if header.size > MAX_EVENT_BYTES:

@@ -25,6 +25,7 @@ from flowcontrol import (
     ChannelReceiver,
     CheckpointBarrier,
     DataType,
+    EndOfPartition,
     EventAnnouncement,
     LocalProtocolError,
     Message,
@@ -33,6 +34,7 @@ from flowcontrol import (
     ReceiverState,
     RemoteProtocolError,
     ResumeConsumption,
+    decode_event,
     encode_event,
 )
 
@@ -105,7 +107,10 @@ class RemoteInputChannel(InputChannel):
             # A plain aligned barrier is of interest only where some other barrier may overtake.
             plain = self.persist is None and data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
             barrier = None if plain else barrier_in(message.payload, data_type)
+            last = data_type is DataType.EVENT_BUFFER and _is_last(message.payload)
             self.receiver.accept(message.sequence_number, message.backlog, data_type)
+            if last:
+                self.receiver.end()
             self._enqueue_event(message, barrier)
             self.buffers.report_backlog(message.backlog)
             return True
@@ -273,3 +278,12 @@ class RemoteInputChannel(InputChannel):
             self._landing = None
         self._queue.clear()
         self.buffers.release()
+
+
+def _is_last(payload: memoryview | bytes) -> bool:
+    """Whether an event is the one behind which nothing comes.
+
+    Raises:
+        MalformedEvent: if it is no event.
+    """
+    return isinstance(decode_event(payload), EndOfPartition)

@@ -31,12 +31,7 @@ from flowcontrol import (
     RemoteProtocolError,
 )
 
-from ..tcp.errors import (
-    ConnectionLostError,
-    LinkClosedError,
-    PeerSilentError,
-    TransportError,
-)
+from ..tcp.errors import ConnectionLostError, LinkClosedError, PeerSilentError, TransportError
 from ..tcp.limits import ConnectionLimits
 from ..tcp.outgoing import Outgoing
 from ..tcp.pipe import Stream, describe, pipe_over
@@ -55,7 +50,7 @@ class TcpLink:
     """This process's side of a connection to `peer`, which is what errors call it.
 
     Nothing moves until `run`, and nothing after it. `incoming.on_control` gets what the peer's `send_control`
-    sends. `outgoing` is what has yet to leave; `received_bytes` have passed the socket.
+    sends, `on_error` at once what `run` is going to raise. `outgoing` is what has yet to leave.
     """
 
     def __init__(self, stream: Stream, limits: ConnectionLimits, peer: str) -> None:
@@ -66,6 +61,7 @@ class TcpLink:
         self.incoming.on_finished = self._end_if_done
         self.outgoing = Outgoing()
         self.received_bytes = 0
+        self.on_error: Callable[[Exception], None] = lambda error: None
         self._pipe = pipe_over(stream)
         self._limits = limits
         self._reader = FrameReader(self.incoming, limits.max_frame_bytes)
@@ -73,7 +69,7 @@ class TcpLink:
         self._wake: trio.Event | None = None  # while the task that sends has nothing to do
         self._closing = False  # the last message is queued, or has left
         self._failed = False
-        self._error: TransportError | RemoteProtocolError | None = None
+        self._error: Exception | None = None
         self._scope = trio.CancelScope()
         self._said_all = trio.Event()
         self._over = trio.Event()
@@ -126,14 +122,16 @@ class TcpLink:
         """Drop what has not left, tell the peer `cause` and end the connection; `run` then just returns."""
         if self._failed:
             return
-        self._failed = True
-        self._deferred.clear()
-        self.outgoing.drop()
-        self._closing = False
-        self.enqueue(ErrorResponse(cause[:_LONGEST_CAUSE]))
-        self._closing = True
+        self._failed = self._closing = True
         self._said_all = trio.Event()
+        self._deferred.clear()
+        # Not at once: the task that sends may be at work on what is to be dropped.
+        self.notify(self._say_last_words, cause[:_LONGEST_CAUSE].encode(errors="backslashreplace").decode())
         self._over.set()
+
+    def _say_last_words(self, cause: str) -> None:
+        self.outgoing.drop()
+        self.outgoing.add(ErrorResponse(cause))
 
     async def run(self) -> None:
         """Move bytes until both sides have finished, then close the connection.
@@ -160,15 +158,15 @@ class TcpLink:
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except RemoteProtocolError as error:
-            if not self._failed:
-                self._error = error
-                self.fail(str(error))
-            await self._drain()
-        except TransportError as error:
-            if self._error is None and not self._failed:
-                self._error = error
+        except Exception as error:
+            self._note(error)
             self._scope.cancel()
+
+    def _note(self, error: Exception) -> None:
+        """Keep the first error; what goes wrong when the connection is over does not matter."""
+        if self._error is None and not self._over.is_set():
+            self._error = error
+            self.on_error(error)
 
     async def _write_all(self) -> None:
         turn = 0
@@ -212,9 +210,8 @@ class TcpLink:
             self._run_deferred()
 
     def _run_deferred(self) -> None:
-        deferred = self._deferred
-        while deferred:
-            work, args = deferred.popleft()
+        while self._deferred:
+            work, args = self._deferred.popleft()
             work(*args)
 
     async def _sending_failed(self, error: Exception) -> None:
@@ -224,7 +221,18 @@ class TcpLink:
         raise ConnectionLostError(self.peer, describe(error))
 
     async def _read_all(self) -> None:
+        try:
+            await self._read_messages()
+        except TransportError:
+            raise
+        except Exception as error:
+            self._note(error)
+            self.fail(str(error) if isinstance(error, RemoteProtocolError) else repr(error))
+            await self._drain()
+
+    async def _read_messages(self) -> None:
         reader, receive_now = self._reader, self._pipe.receive_now
+        problem = "the connection ended before both sides were done"
         turn = 0
         while True:
             buffers = reader.buffers()
@@ -235,8 +243,8 @@ class TcpLink:
                     self._answer()
                     count = await self._pipe.receive_into(buffers)
             except (OSError, trio.BrokenResourceError) as error:
-                self._peer_gone.set()
-                raise ConnectionLostError(self.peer, describe(error)) from None
+                problem = describe(error)
+                break
             if not count:
                 break
             self.received_bytes += count
@@ -248,9 +256,8 @@ class TcpLink:
                 turn = 0
                 await trio.lowlevel.checkpoint()
         self._peer_gone.set()
-        done = self.incoming.finished and self._closing and reader.between_frames
-        if not (done or self._failed):
-            raise ConnectionLostError(self.peer, "the connection ended before both sides were done")
+        if not (self._failed or (self._closing and self.incoming.finished and reader.between_frames)):
+            raise ConnectionLostError(self.peer, problem)
 
     async def _drain(self) -> None:
         """Read what nobody wants: closing on it would take the last words from the peer."""
@@ -269,8 +276,8 @@ class TcpLink:
         await self._over.wait()
         with trio.move_on_after(_LINGER_S):
             await self._said_all.wait()
-            if await self._pipe.send_eof():
-                await self._peer_gone.wait()
+            await self._pipe.send_eof()
+            await self._peer_gone.wait()
         self._scope.cancel()
 
     async def _keep_alive(self) -> None:

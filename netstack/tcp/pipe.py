@@ -52,8 +52,8 @@ class Pipe(Protocol):
         """
         ...
 
-    async def send_eof(self) -> bool:
-        """Send nothing more; False if the peer would not notice before the pipe is closed."""
+    async def send_eof(self) -> None:
+        """Send nothing more; what the peer sends can still be received."""
         ...
 
     async def aclose(self) -> None:
@@ -94,11 +94,10 @@ class SocketPipe:
             await trio.lowlevel.wait_readable(self._stream.socket)
         return count
 
-    async def send_eof(self) -> bool:
+    async def send_eof(self) -> None:
         """Send nothing more."""
         with suppress(OSError, trio.BrokenResourceError):
             await self._stream.send_eof()
-        return True
 
     async def aclose(self) -> None:
         """Close the socket."""
@@ -134,9 +133,10 @@ class TlsPipe:
             start += len(piece)
         return len(data)
 
-    async def send_eof(self) -> bool:
-        """TLS has no half-closed connections."""
-        return False
+    async def send_eof(self) -> None:
+        """Half-close the socket under it, which to the peer is a broken connection: all has been said."""
+        with suppress(OSError, trio.BrokenResourceError):
+            await self._stream.transport_stream.send_eof()
 
     async def aclose(self) -> None:
         """Close the socket under it; whoever closes first does not wait for the other."""

@@ -15,10 +15,17 @@ class TransportConfig:
     """Flink's options of the network layer, and what connections are held to.
 
     Of the options, those of segments, buffers, debloating and the buffer timeout take effect.
+
+    Raises:
+        ValueError: if a channel may have one buffer only, which is the one that is being written.
     """
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+    def __post_init__(self) -> None:
+        if self.network.max_buffers_per_channel < 2:
+            raise ValueError("max_buffers_per_channel must be at least 2, or nothing would ever be sent")
 
     def gate(self, size: int) -> GateBuffersSpec:
         """The buffers of the gate of each of `size` processes."""

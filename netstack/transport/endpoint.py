@@ -12,26 +12,31 @@ sending, their partitions run full, and their writers wait: memory stays what it
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Sequence
 
 import trio
 
-from buffers import UNLIMITED_SIZE, NetworkBufferPool, PipelinedSubpartition, partition_buffers
-from flowcontrol import BufferDebloater, EndOfData, EndOfPartition, decode_event
+from buffers import DEFAULT_MAX_RECORD_BYTES
+from flowcontrol import EndOfData, EndOfPartition, RemoteProtocolError, decode_event
 
 from ..exchange.channel import InputChannel
 from ..exchange.connection import ConsumerEnd, ProducerEnd
-from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
-from ..exchange.partition import ALL, ResultPartition
+from ..exchange.partition import ALL
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.stalls import CreditStalls
 from ..exchange.tcp_link import TcpLink
+from ..tcp.errors import LinkClosedError
 from .config import TransportConfig
+from .exchange_buffers import ExchangeBuffers
 from .statistics import TransportStatistics
 
 READ_BYTES = 1 << 20
 """About how many bytes of records one `read` returns at most."""
+
+MAX_RECORD_BYTES = DEFAULT_MAX_RECORD_BYTES
+"""The longest record; a reader takes a greater length for a corrupt one."""
 
 ALL_TARGETS = ALL
 """The target of a record that goes to every process."""
@@ -52,18 +57,21 @@ class Endpoint:
         self.links: dict[int, TcpLink] = {}
         self.error: BaseException | None = None
         self.reading_ended = False
-        self._config = config
-        self._memory = NetworkBufferPool(config.segments(size), config.network.segment_bytes)
         self._room = trio.Event()
         self._data = trio.Event()
         self._done = trio.Event()
-        self._stalls = CreditStalls(trio.current_time)
+        self._stalls = CreditStalls(time.monotonic)
         self._producers: dict[int, ProducerEnd] = {}
         self._records_received = self._record_bytes_received = self._buffers_received = 0
         self._write_blocked_s = self._read_blocked_s = 0.0
-        self._subpartitions = self._make_subpartitions()
-        self._partition = self._make_partition()
-        self._gate = self._make_gate()
+        self._buffers = ExchangeBuffers(
+            index, size, config, on_room=lambda: self._room.set(), on_data=lambda: self._data.set()
+        )
+        self._subpartitions = self._buffers.subpartitions
+        self._partition = self._buffers.partition
+        self._gate = self._buffers.gate
+        for subpartition in self._subpartitions:
+            subpartition.on_acknowledged = self._acknowledged
         self._open_channels = size
         self._unacknowledged = size
         own = LocalInputChannel(self._gate, index, self._identity(index, index), self._subpartitions[index])
@@ -73,53 +81,6 @@ class Endpoint:
         """The number by which both ends know a channel."""
         return producer * self.size + consumer
 
-    def _make_subpartitions(self) -> list[PipelinedSubpartition]:
-        network = self._config.network
-        starting_size = network.starting_segment_bytes if network.debloat_enabled else UNLIMITED_SIZE
-        exclusive = self._config.gate(self.size).exclusive_per_channel
-        made = []
-        for target in range(self.size):
-            subpartition = PipelinedSubpartition(
-                target, starting_size=starting_size, receiver_exclusive=exclusive
-            )
-            subpartition.on_acknowledged = self._acknowledged
-            made.append(subpartition)
-        return made
-
-    def _make_partition(self) -> ResultPartition:
-        network = self._config.network
-        minimum, maximum = partition_buffers(
-            self.size, network.exclusive_buffers_per_channel, network.floating_buffers_per_gate
-        )
-        pool = self._memory.create_pool(
-            maximum,
-            minimum,
-            maximum,
-            subpartitions=self.size,
-            max_buffers_per_channel=network.max_buffers_per_channel,
-            max_overdraft=network.max_overdraft_buffers_per_gate,
-            on_available=lambda: self._room.set(),
-        )
-        return ResultPartition(pool, self._subpartitions, flush_always=network.buffer_timeout_s == 0)
-
-    def _make_gate(self) -> InputGate:
-        spec = self._config.gate(self.size)
-        pool = self._memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
-        return InputGate(f"process {self.index}", pool, self._debloater(), lambda: self._data.set())
-
-    def _debloater(self) -> BufferDebloater | None:
-        network = self._config.network
-        if not network.debloat_enabled:
-            return None
-        return BufferDebloater(
-            network.debloat_target_s,
-            network.segment_bytes,
-            network.min_segment_bytes,
-            network.starting_segment_bytes,
-            network.debloat_threshold_percent,
-            network.debloat_samples,
-        )
-
     def attach(self, peer: int, link: TcpLink) -> None:
         """Exchange records with `peer` over `link`, which does not run yet."""
         self.links[peer] = link
@@ -127,9 +88,9 @@ class Endpoint:
         self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, own.__getitem__)
         producer.stalls = self._stalls
         consumer = ConsumerEnd(link.consuming, link.notify)
-        segments = self._memory.request_unpooled(self._config.gate(self.size).exclusive_per_channel)
         identity = self._identity(peer, self.index)
-        channel = RemoteInputChannel(self._gate, peer, identity, consumer, segments, self._gate.floating)
+        exclusive = self._buffers.take_exclusive(peer)
+        channel = RemoteInputChannel(self._gate, peer, identity, consumer, exclusive, self._gate.floating)
         self._gate.add_channel(channel, self.index)
 
     def open(self) -> None:
@@ -140,13 +101,23 @@ class Endpoint:
         """Write records, each to its target; waits while there is no memory for them.
 
         Raises:
-            TransportError: if the exchange has failed.
+            TransportError: if the exchange has failed, or writing was finished.
+            ValueError: if there is no such target, or a record is too long; those before it are written.
         """
         for target, record in records:
             self._check()
-            encoded = memoryview(b"".join((_pack_length(len(record)), record)))
-            if not self._partition.write_record(target, encoded):
+            if not self._partition.write_record(target, self._encoded(target, record)):
                 await self._until_room()
+
+    def _encoded(self, target: int, record: bytes | memoryview) -> memoryview:
+        if not ALL <= target < self.size:
+            raise ValueError(f"there is no target {target} among {self.size} processes")
+        size = memoryview(record).nbytes
+        if size > MAX_RECORD_BYTES:
+            raise ValueError(f"a record of {size} bytes is longer than {MAX_RECORD_BYTES}")
+        if self._subpartitions[0].finished:
+            raise LinkClosedError(f"task {self.index}", "a record after the last one")
+        return memoryview(b"".join((_pack_length(size), record)))
 
     async def _until_room(self) -> None:
         """Wait until what was begun is written and the next record may be begun."""
@@ -218,7 +189,14 @@ class Endpoint:
         self._end_if_done()
 
     def _acknowledged(self) -> None:
-        """A reader has read everything: nothing more goes its way."""
+        """A reader has read everything: nothing more goes its way.
+
+        Raises:
+            RemoteProtocolError: if it says so before it has been sent everything.
+        """
+        for subpartition in self._subpartitions:
+            if subpartition.acknowledged and (len(subpartition) or not subpartition.finished):
+                raise RemoteProtocolError("the peer has acknowledged records that it has not got")
         for peer, link in self.links.items():
             if self._subpartitions[peer].acknowledged:
                 link.producing.finish()
@@ -262,7 +240,7 @@ class Endpoint:
     def statistics(self) -> TransportStatistics:
         """The counters at this moment."""
         links = self.links.values()
-        segment_bytes = self._memory.segment_size
+        memory = self._buffers.memory
         return TransportStatistics(
             index=self.index,
             records_sent=self._partition.records_out,
@@ -277,16 +255,12 @@ class Endpoint:
             credit_blocked_s=self._stalls.blocked_s,
             write_blocked_s=self._write_blocked_s,
             read_blocked_s=self._read_blocked_s,
-            network_memory_bytes=self._memory.total * segment_bytes,
-            peak_network_memory_bytes=self._memory.peak_used * segment_bytes,
+            network_memory_bytes=memory.total * memory.segment_size,
+            peak_network_memory_bytes=memory.peak_used * memory.segment_size,
         )
 
     def release(self) -> int:
         """Give all memory back when no link runs any more; returns how many segments somebody still has."""
         for producer in self._producers.values():
             producer.close()
-        self._partition.release()
-        self._gate.release()
-        leaked = self._memory.used
-        self._memory.destroy()
-        return leaked
+        return self._buffers.release()

@@ -16,8 +16,9 @@ to; the network runs in a third, on trio::
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
@@ -30,6 +31,7 @@ from ..exchange.tcp_link import TcpLink
 from ..tcp.errors import ConnectionLostError, LinkClosedError, TransportError
 from ..tcp.handshaking import TlsContexts
 from ..tcp.mesh import Mesh
+from ..tcp.pipe import Stream
 from .config import TransportConfig
 from .endpoint import Endpoint
 from .statistics import TransportStatistics
@@ -43,7 +45,7 @@ Record = tuple[int, bytes | memoryview]
 class Transport:
     """Process `index` of an exchange of records between `size` processes that share `secret`.
 
-    `host` is the address to listen at. A record is any number of bytes; the records from one process to
+    `host` is the address to listen at. A record has up to 256 MiB; the records from one process to
     another arrive in the order in which they were written, each once. Memory is bounded by the network
     memory of `config`, whatever the skew, beside one `read` and one record for each sender.
 
@@ -71,6 +73,8 @@ class Transport:
         self._thread: threading.Thread | None = None
         self._token: Future[trio.lowlevel.TrioToken] = Future()
         self._statistics: TransportStatistics | None = None
+        self._connecting = trio.CancelScope()
+        self._connect_lock = trio.Lock()
         self._closing = trio.Event()
         self._running_links = 0
         self._links_ended = trio.Event()
@@ -91,11 +95,20 @@ class Transport:
         """
         if self._thread is not None:
             raise RuntimeError("the transport listens, or has been closed, already")
-        self._thread = threading.Thread(
-            target=trio.run, args=(self._serve,), name=f"netstack-transport-{self.index}", daemon=True
-        )
+        name = f"netstack-transport-{self.index}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        self._token.result()
         return self._call(self._mesh.listen)
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as error:
+            if self._token.done():
+                raise
+            self._thread = None  # it has never been of use
+            self._token.set_exception(error)
 
     def connect(self, addresses: Sequence[tuple[str, int]]) -> None:
         """Connect to all others, whose addresses these are, by index; the own one is among them.
@@ -131,20 +144,26 @@ class Transport:
 
     def statistics(self) -> TransportStatistics:
         """The counters, at this moment or when it was closed."""
-        if self._statistics is not None or self._thread is None:
-            return self._statistics or self._endpoint.statistics()
-        return self._call(self._get_statistics)
+        if self._thread is not None:
+            with suppress(LinkClosedError):
+                return self._call(self._get_statistics)
+            self._thread.join()
+        return self._statistics or self._endpoint.statistics()
 
     def close(self, cause: BaseException | None = None) -> None:
         """End the exchange and the network thread; further calls do nothing.
 
         Without a `cause`, wait until all processes have read what is for them. With one, or if that has
         not been written and read here, the others are told why, and fail.
+
+        Raises:
+            TransportError: if the exchange fails while it waits.
         """
-        if self._thread is None or self._statistics is not None:
+        if self._thread is None:
             return
         try:
-            self._call(self._close, cause)
+            with suppress(LinkClosedError):  # by another thread, or before
+                self._call(self._close, cause)
         finally:
             self._thread.join()
 
@@ -154,7 +173,7 @@ class Transport:
             raise RuntimeError("the transport has to listen first")
         try:
             return trio.from_thread.run(partial(work, *args), trio_token=self._token.result())
-        except trio.RunFinishedError:
+        except (trio.RunFinishedError, trio.Cancelled):  # it has ended before the work
             raise self._closed() from None
 
     def _closed(self) -> LinkClosedError:
@@ -170,10 +189,18 @@ class Transport:
         self.leaked_segments = self._endpoint.release()
 
     async def _connect(self, addresses: Sequence[tuple[str, int]]) -> None:
-        streams = await self._mesh.connect(addresses)
+        async with self._connect_lock:
+            if not self._connecting.cancel_called:
+                with self._connecting:
+                    self._begin(await self._mesh.connect(addresses), addresses)
+                    return
+        raise self._closed()
+
+    def _begin(self, streams: Mapping[int, Stream], addresses: Sequence[tuple[str, int]]) -> None:
         for peer, stream in streams.items():
             host, port = addresses[peer]
             link = TcpLink(stream, self._config.limits, f"task {peer} at {host}:{port}")
+            link.on_error = partial(self._link_failed, link.peer)
             self._endpoint.attach(peer, link)
             self._running_links += 1
             self._nursery.start_soon(self._run_link, link)
@@ -187,18 +214,24 @@ class Transport:
     async def _run_link(self, link: TcpLink) -> None:
         try:
             await link.run()
-        except (TransportError, RemoteProtocolError) as error:
-            wrong = isinstance(error, RemoteProtocolError)
-            self._fail(ConnectionLostError(link.peer, str(error)) if wrong else error)
+        except Exception as error:
+            self._link_failed(link.peer, error)
         finally:
             self._running_links -= 1
             if not self._running_links:
                 self._links_ended.set()
 
+    def _link_failed(self, peer: str, error: Exception) -> None:
+        wrong = isinstance(error, RemoteProtocolError)
+        self._fail(ConnectionLostError(peer, str(error)) if wrong else error)
+
     async def _every(self, period_s: float | None, work: Callable[[], None]) -> None:
         while period_s:
             await trio.sleep(period_s)
-            work()
+            try:
+                work()
+            except Exception as error:
+                self._fail(error)
 
     async def _finish_writing(self) -> None:
         self._endpoint.finish_writing()
@@ -219,6 +252,9 @@ class Transport:
         return f"task {self.index} failed: {type(error).__name__}" + (f": {text}" if text else "")
 
     async def _close(self, cause: BaseException | None) -> None:
+        self._connecting.cancel()
+        async with self._connect_lock:
+            pass  # `connect` has ended, and leaves nothing behind
         try:
             if cause is not None:
                 self._fail(cause)
@@ -227,10 +263,8 @@ class Transport:
                 self._fail(LinkClosedError(f"task {self.index}", early))
             else:
                 await self._endpoint.wait_done()
+        finally:
             if self._running_links:
                 await self._links_ended.wait()
-        except TransportError:
-            await self._links_ended.wait()
-        finally:
             self._endpoint.fail(self._closed())
             self._closing.set()

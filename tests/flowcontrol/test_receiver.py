@@ -29,6 +29,8 @@ def in_state(state: ReceiverState, initial_credit: int = 2) -> ChannelReceiver:
     receiver = ChannelReceiver(initial_credit)
     if state is ReceiverState.BLOCKED:
         receiver.accept(0, 0, BARRIER)
+    elif state is ReceiverState.ENDED:
+        receiver.end()
     elif state is ReceiverState.RELEASED:
         receiver.release()
     assert receiver.state is state
@@ -48,6 +50,7 @@ def apply(receiver: ChannelReceiver, what: Input) -> None:
         Input.EVENT: lambda: receiver.accept(number, 5, DataType.EVENT_BUFFER),
         Input.BLOCKING_EVENT: lambda: receiver.accept(number, 0, BARRIER),
         Input.RESUME: receiver.resume,
+        Input.END: receiver.end,
         Input.RELEASE: receiver.release,
     }
     deeds[what]()
@@ -73,11 +76,12 @@ def test_the_outcome_is_the_row_or_an_error_without_effect(state: ReceiverState,
 
 @pytest.mark.parametrize("what", [Input.DATA, Input.EVENT, Input.BLOCKING_EVENT])
 def test_what_arrives_in_a_wrong_state_is_the_fault_of_the_peer(what: Input) -> None:
-    with pytest.raises(RemoteProtocolError, match="BLOCKED"):
-        apply(in_state(ReceiverState.BLOCKED), what)
+    for state in (ReceiverState.BLOCKED, ReceiverState.ENDED, ReceiverState.RELEASED):
+        with pytest.raises(RemoteProtocolError, match=state.name):
+            apply(in_state(state), what)
 
 
-@pytest.mark.parametrize("state", [ReceiverState.OPEN, ReceiverState.RELEASED])
+@pytest.mark.parametrize("state", [ReceiverState.OPEN, ReceiverState.ENDED, ReceiverState.RELEASED])
 def test_a_wrong_resume_is_the_fault_of_the_caller(state: ReceiverState) -> None:
     with pytest.raises(LocalProtocolError, match=state.name):
         in_state(state).resume()

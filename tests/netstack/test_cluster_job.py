@@ -386,11 +386,26 @@ def test_an_attempt_without_reports_is_followed_by_another() -> None:
     assert attempts[1].origin is not None
 
 
+def test_a_launch_that_can_never_work_is_not_tried_again() -> None:
+    launches = 0
+
+    def launch(assignment: Assignment) -> list[Report]:
+        nonlocal launches
+        launches += 1
+        raise LaunchError("the Python of this worker has no netstack", again=False)
+
+    config = NetworkConfig(restart_strategy=RestartStrategy.FIXED_DELAY, restart_delay_s=0.0)
+    with pytest.raises(JobFailedError, match=r"^the Python of this worker has no netstack$"):
+        run_distributed(failing_job(config), launch, MemoryStorage())
+    assert launches == 1
+
+
 def test_what_is_left_of_incomplete_checkpoints_is_deleted_before_a_restart() -> None:
-    storage, present = MemoryStorage(), list[list[int]]()
+    storage, present, numbers_given = MemoryStorage(), list[list[int]](), list[int]()
 
     def launch(assignment: Assignment) -> list[Report]:
         present.append(storage.present())
+        numbers_given.append(assignment.first_checkpoint)
         storage.write(7, "half", b"x")
         raise LaunchError("a worker has died")
 
@@ -400,6 +415,7 @@ def test_what_is_left_of_incomplete_checkpoints_is_deleted_before_a_restart() ->
     with pytest.raises(JobFailedError, match=r"a worker has died \(restarted 1 times"):
         run_distributed(failing_job(config), launch, storage)
     assert present == [[], []]
+    assert numbers_given == [1, 8]  # no number is given twice
 
 
 def test_a_trace_is_told_in_the_order_of_time() -> None:

@@ -23,6 +23,7 @@ from flowcontrol import (
     CheckpointOptions,
     CreditExceeded,
     DataType,
+    EndOfData,
     EndOfInputChannelState,
     EndOfOutputChannelState,
     EndOfPartition,
@@ -280,9 +281,26 @@ def test_data_takes_a_buffer_until_it_was_read() -> None:
 
 def test_events_take_no_buffer_and_no_credit() -> None:
     receiver = Receiver(exclusive=0)
-    assert receiver.arrive(b"event", data_type=EVENT)
-    assert receiver.read() == b"event"
+    assert receiver.arrive(encode_event(EndOfPartition()), data_type=EVENT)
+    assert receiver.read() == encode_event(EndOfPartition())
     assert receiver.channel.buffers.available == 0
+
+
+@pytest.mark.parametrize("payload", [b"late", encode_event(EndOfPartition())])
+def test_nothing_is_accepted_behind_the_end_of_the_partition(payload: bytes) -> None:
+    receiver = Receiver(exclusive=1)
+    receiver.arrive(encode_event(EndOfPartition()), data_type=EVENT)
+    with pytest.raises(RemoteProtocolError, match="ENDED"):
+        receiver.arrive(payload, data_type=DATA if payload == b"late" else EVENT)
+    assert receiver.channel.queue_length == 1
+    assert receiver.channel.buffers.available == 1
+
+
+def test_what_is_no_event_is_refused_when_it_arrives() -> None:
+    receiver = Receiver(exclusive=1)
+    with pytest.raises(MalformedEvent):
+        receiver.arrive(b"event", data_type=EVENT)
+    assert receiver.channel.queue_length == 0
 
 
 def test_data_without_credit_is_refused_whole() -> None:
@@ -404,7 +422,7 @@ def test_data_that_comes_before_the_barrier_is_persisted() -> None:
     assert receiver.channel.start_persisting(3) == [b"two"]
     receiver.arrive(b"three")
     receiver.arrive(b"")
-    receiver.arrive(encode_event(EndOfPartition()), data_type=EVENT)
+    receiver.arrive(encode_event(EndOfData()), data_type=EVENT)
     receiver.arrive(b"four")
     receiver.arrive(unaligned(3), data_type=PRIORITY)
     receiver.arrive(b"five")

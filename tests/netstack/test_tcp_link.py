@@ -14,6 +14,7 @@ from flowcontrol import (
     AddCredit,
     BufferHeader,
     BufferResponse,
+    CloseRequest,
     DataType,
     KeepAlive,
     Message,
@@ -241,14 +242,89 @@ def test_a_side_that_has_finished_still_says_that_it_is_there() -> None:
     with_links(body, ConnectionLimits(keep_alive_s=0.15))
 
 
+def over_tls(ours: trio.SocketStream, theirs: trio.SocketStream) -> tuple[Stream, Stream]:
+    """The streams of client and server."""
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+    client = ssl.create_default_context(cafile=str(TLS / "authority.pem"))
+    return (
+        trio.SSLStream(ours, client, server_hostname="localhost"),
+        trio.SSLStream(theirs, server, server_side=True),
+    )
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_side_that_fails_while_both_are_clogged_still_tells_why(encrypted: bool) -> None:
+    async def main() -> None:
+        ours: Stream
+        theirs: Stream
+        ours, theirs = await streams()
+        if encrypted:
+            ours, theirs = over_tls(ours, theirs)
+        left, right = Side(ours, ConnectionLimits(), "right"), Side(theirs, ConnectionLimits(), "left")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(left.run)
+            for number in range(1000):
+                send(left.link, response(number.to_bytes(4) * 8192))
+                send(right.link, response(bytes(32768)))
+            await wait_all_tasks_blocked(0.01)  # the left one can send no more
+            left.link.fail("out of luck")
+            nursery.start_soon(right.run)
+        assert left.error is None
+        assert isinstance(right.error, PeerFailedError)
+        assert str(right.error) == "out of luck"
+        heard = [int.from_bytes(message.payload[:4]) for message in right.ear.heard]
+        assert heard == list(range(len(heard)))
+
+    trio.run(main)
+
+
+def test_over_tls_a_peer_that_leaves_behind_its_last_message_has_not_been_lost() -> None:
+    async def main() -> None:
+        ours, theirs = over_tls(*await streams())
+        side = Side(ours, ConnectionLimits(), "right")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(side.run)
+            side.link.finish()
+            while await theirs.receive_some() != encode(CloseRequest()):
+                pass
+            await theirs.send_all(encode(CloseRequest()))
+            await trio.aclose_forcefully(theirs)
+        assert side.error is None
+
+    trio.run(main)
+
+
+def test_a_peer_that_is_slow_to_leave_when_both_are_done_has_not_failed() -> None:
+    async def body(side: Side, peer: trio.SocketStream) -> None:
+        side.link.finish()
+        await peer.send_all(encode(CloseRequest()))
+        await side.ended.wait()
+        assert side.error is None
+
+    with_a_peer(body, ConnectionLimits(keep_alive_s=0.1))
+
+
+def test_a_receiver_that_breaks_ends_the_connection_and_the_peer_is_told() -> None:
+    async def body(left: Side, right: Side) -> None:
+        def break_down(message: Message) -> None:
+            raise AssertionError(f"no idea what {type(message).__name__} is")
+
+        right.ear.receive = break_down  # type: ignore[method-assign]
+        send(left.link, AddCredit(1, 1))
+        await left.ended.wait()
+        await right.ended.wait()
+        assert isinstance(right.error, AssertionError)
+        assert isinstance(left.error, PeerFailedError)
+        assert str(left.error) == "AssertionError('no idea what AddCredit is')"
+
+    with_links(body)
+
+
 def test_over_tls() -> None:
     async def main() -> None:
-        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        server.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
-        client = ssl.create_default_context(cafile=str(TLS / "authority.pem"))
-        ours, theirs = await streams()
-        left = Side(trio.SSLStream(ours, client, server_hostname="localhost"), ConnectionLimits(), "right")
-        right = Side(trio.SSLStream(theirs, server, server_side=True), ConnectionLimits(), "left")
+        ours, theirs = over_tls(*await streams())
+        left, right = Side(ours, ConnectionLimits(), "right"), Side(theirs, ConnectionLimits(), "left")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(left.run)
             nursery.start_soon(right.run)

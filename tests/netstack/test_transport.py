@@ -162,7 +162,9 @@ def test_memory_stays_what_it_is_when_nobody_reads() -> None:
 
 
 def test_statistics_add_up() -> None:
-    transports = opened(3)
+    # With a timeout, a buffer may leave in several parts, each of which arrives as one.
+    network = with_options(NetworkConfig(), {"segment_bytes": 4096, "buffer_timeout_enabled": False})
+    transports = opened(3, TransportConfig(network=network))
     records = [[(to, bytes(1000)) for to in range(3)] * 50 for _ in range(3)]
     exchange(transports, records)
     all_of_them = [transport.statistics() for transport in transports]
@@ -253,7 +255,6 @@ def test_debloating_announces_sizes_over_tcp() -> None:
         NetworkConfig(), {"segment_bytes": 4096, "debloat_enabled": True, "debloat_period_s": 0.001}
     )
     transports = opened(2, TransportConfig(network=network))
-    assert transports[0]._endpoint._subpartitions[1].buffer_size == network.starting_segment_bytes
 
     def write_all() -> None:
         while transports[0]._endpoint._subpartitions[1].buffer_size == network.starting_segment_bytes:
