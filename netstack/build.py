@@ -13,11 +13,10 @@ from buffers import (
     gate_buffers,
     partition_buffers,
 )
-from flowcontrol import BufferDebloater
 
 from .checkpoints.pending_checkpoint import UpstreamTask
 from .connections import Connections, EmulatedConnections, Site
-from .exchange.gate import InputGate
+from .exchange.gate import InputGate, debloater_of
 from .exchange.key_groups import default_max_parallelism
 from .exchange.local_channel import LocalInputChannel
 from .exchange.partition import ResultPartition
@@ -252,7 +251,7 @@ class JobBuilder:
         assert isinstance(subtask, OperatorSubtask)
         taps = self._watched(edge.source, consumer.name, index)
         kind = TappedGate if taps else InputGate
-        gate = kind(edge.source, floating, self._debloater(), subtask.data_arrived)
+        gate = kind(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
         each = spec.exclusive_per_channel
         local = producer.manager == consumer.manager
         segments = [] if local else memory.request_unpooled(each * len(own))
@@ -274,19 +273,6 @@ class JobBuilder:
 
     def _upstream(self, vertex: Vertex, index: int) -> UpstreamTask:
         return self._subtasks_of(vertex)[index] if self._hosts(vertex) else RemoteSubtask(vertex.name, index)
-
-    def _debloater(self) -> BufferDebloater | None:
-        config = self._config
-        if not config.debloat_enabled:
-            return None
-        return BufferDebloater(
-            config.debloat_target_s,
-            config.segment_bytes,
-            config.min_segment_bytes,
-            config.starting_segment_bytes,
-            config.debloat_threshold_percent,
-            config.debloat_samples,
-        )
 
     def _memory_of(self, vertex: Vertex) -> NetworkBufferPool:
         return self.task_managers[vertex.manager].pool

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from buffers import LocalBufferPool
 from flowcontrol import BufferDebloater, ThroughputCalculator
 
+from ..settings.config import NetworkConfig
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 
-__all__ = ["InputGate", "Item"]
+__all__ = ["InputGate", "Item", "debloater_of"]
 
 
 class InputGate:
@@ -218,3 +219,17 @@ class InputGate:
         for channel in self.channels:
             channel.release()
         self.floating.lazy_destroy()
+
+
+def debloater_of(config: NetworkConfig) -> BufferDebloater | None:
+    """What sizes the buffers of a gate; None where debloating is off."""
+    if not config.debloat_enabled:
+        return None
+    return BufferDebloater(
+        config.debloat_target_s,
+        config.segment_bytes,
+        config.min_segment_bytes,
+        config.starting_segment_bytes,
+        config.debloat_threshold_percent,
+        config.debloat_samples,
+    )

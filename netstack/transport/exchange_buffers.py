@@ -11,9 +11,8 @@ from buffers import (
     PipelinedSubpartition,
     partition_buffers,
 )
-from flowcontrol import BufferDebloater
 
-from ..exchange.gate import InputGate
+from ..exchange.gate import InputGate, debloater_of
 from ..exchange.partition import ResultPartition
 from .config import TransportConfig
 
@@ -73,20 +72,7 @@ class ExchangeBuffers:
     def _make_gate(self, name: str, on_data: Callable[[], None]) -> InputGate:
         spec = self._config.gate(self._size)
         pool = self.memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
-        return InputGate(name, pool, self._debloater(), on_data)
-
-    def _debloater(self) -> BufferDebloater | None:
-        network = self._config.network
-        if not network.debloat_enabled:
-            return None
-        return BufferDebloater(
-            network.debloat_target_s,
-            network.segment_bytes,
-            network.min_segment_bytes,
-            network.starting_segment_bytes,
-            network.debloat_threshold_percent,
-            network.debloat_samples,
-        )
+        return InputGate(name, pool, debloater_of(self._config.network), on_data)
 
     def take_exclusive(self, peer: int) -> list[MemorySegment]:
         """The segments of the channel from `peer`, which gives them back itself."""
