@@ -104,6 +104,8 @@ def run(
     out: Path | None = None,
     seed: Whole | None = None,
     real_time: Flag = False,
+    on_spark: Flag = False,
+    master: str | None = None,
     trace: Flag = False,
 ) -> int:
     """Run a scenario and print what was measured.
@@ -114,17 +116,24 @@ def run(
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: In place of the scenario's.
         real_time: Run on the real clock instead of the virtual one.
+        on_spark: Run on the real clock over TCP, in a Spark task for each task manager.
+        master: Spark's master URL; by default this machine, with a slot for each task.
         trace: Print on stderr what happens to each checkpoint, step by step.
     """
+    if master is not None and not on_spark:
+        raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True)
     prepare_folder(out)
     storage = checkpoint_storage(scenario, file)
-    with (
-        opened(scenario, file) as ready,
-        progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
-    ):
-        printer = TracePrinter(to_stderr()) if trace else None
-        result = _emulate(ready, storage, report, printer, real_time)
+    printer = TracePrinter(to_stderr()) if trace else None
+    if on_spark:
+        result = _on_spark(scenario, file, master, printer)
+    else:
+        with (
+            opened(scenario, file) as ready,
+            progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
+        ):
+            result = _emulate(ready, storage, report, printer, real_time)
     if out is not None:
         _write_report(out, result)
     if json:
@@ -148,6 +157,13 @@ def _emulate(
         return emulate(scenario, storage=storage, progress=report, trace=trace, real_time=real_time)
     except JobFailedError as error:
         return error.result
+
+
+def _on_spark(scenario: Scenario, file: Path, master: str | None, trace: TracePrinter | None) -> Result:
+    # Here, for the same reason as below.
+    from .commands.on_spark import run_over_tcp
+
+    return run_over_tcp(scenario, file, master, trace)
 
 
 def _failed(result: Result) -> str:
@@ -175,6 +191,16 @@ app.command(
     "integration.commands.storm:storm",
     name="storm",
     help="Run small random jobs under random faults, and check that each kept what Flink promises.",
+)
+app.command(
+    "integration.commands.package:package",
+    name="package",
+    help="Write the file from which Spark's executors get what a shuffle needs.",
+)
+app.command(
+    "integration.commands.shuffle:shuffle",
+    name="shuffle",
+    help="Shuffle the rows of a file through the network layer, inside Spark, and write them to another.",
 )
 app.command(
     "integration.demo.demo:demo",

@@ -122,4 +122,5 @@ def _at_least_once(options: dict[str, Any]) -> bool:
 
 def _measured(result: Result) -> str:
     windows = [f"{steady.from_s:g} to {steady.to_s:g} s" for steady in result.steady]
-    return f"{', '.join(windows)} of emulated time"
+    clock = "emulated time" if result.clock == "virtual" else "real time"
+    return f"{', '.join(windows)} of {clock}{', over TCP' if result.link == 'tcp' else ''}"

@@ -43,9 +43,10 @@ def print_head(result: Result, console: Console) -> None:
     """Print what was run, how, what it cost, and what became of its checkpoints where that is not plain."""
     work, wall = result.work, max(result.wall_seconds, 1e-9)
     name = str(result.scenario.get("name", ""))
-    how = f"  {result.preset}, seed {result.seed}, {result.clock} clock"
+    over = ", over TCP" if result.link == "tcp" else ""
+    how = f"  {result.preset}, seed {result.seed}, {result.clock} clock{over}"
     console.print(Text.assemble((name, "bold"), how))
-    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {len(result.checkpoints)} checkpoints"
+    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {_checkpoints(len(result.checkpoints))}"
     moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
     console.print(ran, highlight=False)
     console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
@@ -85,7 +86,7 @@ def _window_line(steady: Steady, end_s: float) -> str:
         return window + "no checkpoint"
     low, high = steady.end_to_end_ms_min or 0, steady.end_to_end_ms_max or 0
     return (
-        f"{window}{steady.checkpoints} checkpoints, end to end {figure(steady.end_to_end_ms)} ms "
+        f"{window}{_checkpoints(steady.checkpoints)}, end to end {figure(steady.end_to_end_ms)} ms "
         f"({figure(low)}-{figure(high)})"
     )
 
@@ -129,3 +130,7 @@ def _mean(values: Sequence[float | None]) -> str:
 def _share(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{fmean(known) / 10:.0f} %" if known else "-"
+
+
+def _checkpoints(count: int) -> str:
+    return f"{count} checkpoint{'' if count == 1 else 's'}"

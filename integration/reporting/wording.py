@@ -26,7 +26,7 @@ def milliseconds(value: float | None) -> str:
     """Return a time given in milliseconds as "47 ms" or, from a second on, "3.52 s"."""
     if value is None:
         return NOTHING
-    return f"{value:.0f} ms" if value < 999.5 else f"{_digits(value / 1000)} s"
+    return f"{value:.0f} ms" if value < 999.5 else f"{digits(value / 1000)} s"
 
 
 def size(value: float | None) -> str:
@@ -35,18 +35,18 @@ def size(value: float | None) -> str:
         return NOTHING
     for unit, scale in _SIZES:
         if value >= scale:
-            return f"{_digits(value / scale)} {unit}"
+            return f"{digits(value / scale)} {unit}"
     return f"{value:.0f} B"
 
 
 def per_second(value: float | None) -> str:
     """Return a rate of records as "2,510/s"."""
-    return NOTHING if value is None else f"{_digits(value)}/s"
+    return NOTHING if value is None else f"{digits(value)}/s"
 
 
 def ratio(value: float | None) -> str:
     """Return a quotient as "0.23"."""
-    return NOTHING if value is None else _digits(value)
+    return NOTHING if value is None else digits(value)
 
 
 def percent(share: float) -> str:
@@ -118,9 +118,9 @@ def _checkpoint_change(off_ms: float, on_ms: float) -> str:
     if factor < SAME_TIME:
         return f"Debloating changed next to nothing, a checkpoint took {now} with it and {was} without"
     if on_ms < off_ms:
-        return f"With debloating a checkpoint took {now} instead of {was}, {_digits(factor)} times as fast"
+        return f"With debloating a checkpoint took {now} instead of {was}, {digits(factor)} times as fast"
     return (
-        f"Debloating did not help, a checkpoint took {now} instead of {was}, {_digits(factor)} times as long"
+        f"Debloating did not help, a checkpoint took {now} instead of {was}, {digits(factor)} times as long"
     )
 
 
@@ -156,14 +156,14 @@ def _place(sender_share: float) -> str:
 
 
 def _rate(run: Findings) -> str:
-    return "unknown" if run.records_per_s is None else f"{_digits(run.records_per_s)} records/s"
+    return "unknown" if run.records_per_s is None else f"{digits(run.records_per_s)} records/s"
 
 
 def _length(run: Findings) -> str:
-    return f"{_digits(run.to_s - run.from_s)} s"
+    return f"{digits(run.to_s - run.from_s)} s"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """Return a number with three digits, or with all of those before the point."""
     if value >= 100:
         return f"{value:,.0f}"

@@ -64,7 +64,7 @@ def read_scenario(document: Mapping[str, object], name: str = "") -> Scenario:
         seed=top.take("seed", integer, 1),
         preset=preset,
         phases=top.take("phases", list_of(_window), ()),
-        config=_options(top.section("flink"), PRESETS[preset]),
+        config=read_options(top.section("flink"), PRESETS[preset]),
         costs=_settings(top.section("costs"), CostModel()),
         link=_settings(top.section("link"), LinkConditions()),
         vertices=tuple(_vertex(section, mode) for section in _sections(top, "vertices")),
@@ -117,7 +117,8 @@ def _window(value: object) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _options(section: Section, preset: NetworkConfig) -> NetworkConfig:
+def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
+    """Return a preset with the options of Flink's that a section gives; mistakes are noted in the section."""
     fields_by_option = {
         name: field for field, option in OPTIONS.items() for name in (option.name, *option.former)
     }

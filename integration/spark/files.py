@@ -28,12 +28,16 @@ COMPRESSED = frozenset({".gz", ".bz2", ".zst"})
 OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 """How Spark reads a format, where its own defaults are not it."""
 
+WRITE_OPTIONS = {"csv": {"header": "true"}}
+"""How Spark writes it."""
+
 MAX_MESSAGE = 300
 """Characters of Spark's own message that are passed on."""
 
 _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 _JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
 _TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
+_BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? finished unsuccessfully\.\s*")
 _CORRUPT = "_corrupt_record"
 """The column in which Spark puts lines that are no JSON."""
 
@@ -91,16 +95,44 @@ def require_path(path: str | Path) -> None:
     Raises:
         SourceError: It is not.
     """
-    if not _SCHEME.match(str(path)) and not Path(path).expanduser().exists():
+    if not has_scheme(path) and not Path(path).expanduser().exists():
         raise SourceError(f"{path}: no such file or folder")
+
+
+def has_scheme(path: str | Path) -> bool:
+    """Tell whether a path is for Spark's file systems (``hdfs://``, ``s3a://``) and not for this one."""
+    return _SCHEME.match(str(path)) is not None
+
+
+def require_new_path(path: str | Path) -> None:
+    """Check that nothing is at a local path yet.
+
+    Raises:
+        SourceError: Something is, and stays as it is.
+    """
+    if not has_scheme(path) and Path(path).expanduser().exists():
+        raise SourceError(f"{path}: is there already; delete it, or name another folder")
+
+
+def write_files(frame: DataFrame, path: str | Path) -> None:
+    """Write a DataFrame to a new folder: CSV or JSON where its name ends so, else Parquet; one Spark job.
+
+    Raises:
+        SourceError: Something is there already.
+    """
+    require_new_path(path)
+    place = str(path) if has_scheme(path) else f"file://{Path(path).expanduser().absolute()}"
+    chosen = _format_of(Path(path)) or "parquet"
+    frame.write.format(chosen).options(**WRITE_OPTIONS.get(chosen, {})).save(place)
 
 
 def one_line(error: BaseException) -> str:
     """Return in one line what an error of Spark says: the message, without class names and stack traces."""
-    text = _CALL.sub("", str(error))
-    if _WORKER in text:
-        text = text.strip().splitlines()[-1]  # the last line of a Python traceback
-    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(text)[0]).split())
+    text = _JAVA_CLASS.sub("", _CALL.sub("", str(error)))
+    _, python, traceback = text.partition(_WORKER)
+    if python:
+        text = _TRACE.split(traceback)[0].strip().splitlines()[-1]
+    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(_BARRIER.sub("", text))[0]).split())
     if len(message) > MAX_MESSAGE:
         message = message[:MAX_MESSAGE].rstrip() + " ..."
     return message or type(error).__name__
@@ -124,6 +156,6 @@ def _format_of(file: Path) -> str | None:
 
 
 def _spark_path(path: str | Path) -> str:
-    if _SCHEME.match(str(path)):
+    if has_scheme(path):
         return str(path)
     return "file://" + _GLOB.sub(r"\\\1", str(Path(path).expanduser().absolute()))

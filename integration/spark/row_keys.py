@@ -9,9 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types
 
-from netstack import java_hash
+from netstack import SourceError, java_hash
 
-from .row_types import is_binary, is_text
+from .row_types import UnsupportedColumnError, is_binary, is_text
 
 MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds in one unit of a timestamp; nanoseconds are divided instead."""
@@ -32,6 +32,35 @@ def can_be_key(kind: pa.DataType) -> bool:
         or is_text(kind)
         or is_binary(kind)
     )
+
+
+def key_index(schema: pa.Schema, name: str) -> int:
+    """Return the position of a key column.
+
+    Raises:
+        SourceError: There is no such column, or more than one.
+        UnsupportedColumnError: The column's type cannot be a key.
+    """
+    index = column_index(schema, name, "key column")
+    kind = schema.field(index).type
+    if not can_be_key(kind):
+        raise UnsupportedColumnError(name, kind, "cannot be a key")
+    return index
+
+
+def column_index(schema: pa.Schema, name: str, role: str) -> int:
+    """Return the position of the column of a name; ``role`` says in errors what the column is for.
+
+    Raises:
+        SourceError: There is no such column, or more than one.
+    """
+    indices = schema.get_all_field_indices(name)
+    if not indices:
+        names = ", ".join(schema.names) or "none"
+        raise SourceError(f"there is no {role} {name!r}; the columns are: {names}")
+    if len(indices) > 1:
+        raise SourceError(f"the {role} {name!r} is there {len(indices)} times")
+    return int(indices[0])
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> java_hash.Hashes:

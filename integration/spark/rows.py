@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from netstack import SourceError, leading_bytes
 
-from .row_keys import can_be_key, key_hashes
-from .row_types import UnsupportedColumnError, python_type, wire_type
+from .row_keys import key_hashes, key_index
+from .row_types import python_type, wire_type
 
 HASH_BYTES = 4
 """Bytes of the key's hash, at the beginning of a payload."""
@@ -64,7 +64,7 @@ class RowCodec:
     def __init__(self, schema: pa.Schema, key: str | Sequence[str] | None = None) -> None:
         self.schema = schema
         self.key = (key,) if isinstance(key, str) else tuple(key or ())
-        self._keys = [_key_index(schema, name) for name in self.key]
+        self._keys = [key_index(schema, name) for name in self.key]
         self._wire = [wire_type(field.name, field.type) for field in schema]
         self._encoder = msgspec.msgpack.Encoder()
         row: Any = tuple.__class_getitem__(tuple(python_type(kind) for kind in self._wire))
@@ -132,19 +132,6 @@ def _block(packed: list[bytes], hashes: NDArray[np.int32] | None) -> RecordBlock
         raw = hashes.astype(_BIG_ENDIAN_INT).view(np.uint8).reshape(-1, HASH_BYTES)
         payloads[starts[:, None] + np.arange(HASH_BYTES)] = raw
     return RecordBlock.from_lengths(payloads, lengths)
-
-
-def _key_index(schema: pa.Schema, name: str) -> int:
-    indices = schema.get_all_field_indices(name)
-    if not indices:
-        names = ", ".join(schema.names) or "none"
-        raise SourceError(f"there is no key column {name!r}; the columns are: {names}")
-    if len(indices) > 1:
-        raise SourceError(f"the key column {name!r} is there {len(indices)} times")
-    kind = schema.field(indices[0]).type
-    if not can_be_key(kind):
-        raise UnsupportedColumnError(name, kind, "cannot be a key")
-    return int(indices[0])
 
 
 def _broken_text(batch: pa.RecordBatch) -> str:

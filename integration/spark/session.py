@@ -1,12 +1,14 @@
-"""A quiet local Spark session, or the one that is already there."""
+"""A quiet Spark session, or the one that is already there."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -29,8 +31,6 @@ Spark's own choice follows the number of cores; a constant gives the same partit
 
 SETTINGS = {
     "spark.app.name": "netstack",
-    "spark.driver.bindAddress": LOOPBACK,
-    "spark.driver.host": LOOPBACK,
     "spark.log.level": "ERROR",
     "spark.sql.files.minPartitionNum": str(MIN_FILE_PARTITIONS),
     "spark.sql.session.timeZone": "UTC",
@@ -40,48 +40,66 @@ SETTINGS = {
 }
 """What a session started here is set to."""
 
+LOCAL_SETTINGS = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+"""And one whose executors are all on this machine."""
+
+_NOISE = re.compile(r"WARNING|Using Spark's|\S+ \S+ WARN ")
+_THROWN = re.compile(r"^Exception in thread \S+ \S+: ")
+_GIVEN_UP = "Application has been killed. Reason: "
+
 _JAVA_HINT = "Spark needs Java 17 or newer (apt install openjdk-17-jre-headless, brew install openjdk@17)"
 
 
-def spark_session(master: str | None = None) -> SparkSession:
-    """Return the active Spark session, or start a local one that writes nothing to the terminal.
+def spark_session(master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the active Spark session, or start one that writes nothing to the terminal.
 
     Args:
         master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
             session is returned as it is.
+        options: And Spark's own options for it, such as ``{"spark.executor.memory": "2g"}``.
 
     Raises:
         SourceError: There is no Java, or Spark does not start.
 
-    The session's Python workers run this interpreter. Ctrl-C stays with the caller: the handler that Spark
-    puts in place of Python's own is taken out again. Stopping the session is up to whoever started it.
+    The session's Python workers run this interpreter, or the one that ``PYSPARK_PYTHON`` names if they run on
+    other machines. A local session has its addresses on the loopback interface. Ctrl-C stays with the caller:
+    the handler that Spark puts in place of Python's own is taken out again. Stopping the session is up to
+    whoever started it.
     """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if not _is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
-        _start(master or "local[*]")
+    if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
+        _start(master or "local[*]", options or {})
     return SparkSession.builder.getOrCreate()
 
 
-def _is_running() -> bool:
+def is_running() -> bool:
+    """Tell whether this process has a Spark application already."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
 
 
-def _start(master: str) -> None:
+def _start(master: str, options: Mapping[str, str]) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
     _require_java()
     # What it would print is in the exception too.
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    conf = SparkConf().setMaster(master).setAll(list(SETTINGS.items()))
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = dict(SETTINGS)
+    if master == "local" or master.startswith(("local[", "local-cluster[")):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        settings |= LOCAL_SETTINGS
+    else:  # its machines may have another path to Python
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     # In a thread, for which Ctrl-C waits: Spark half started is a Java process that nobody ends. And Spark
     # puts its own handler of Ctrl-C in the place of Python's in the main thread only.
     with tempfile.TemporaryFile() as log, ThreadPoolExecutor(1) as thread:
@@ -123,5 +141,10 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
     chatter = log.read().decode("utf-8", "replace").split("\n")
     if any("UnsupportedClassVersionError" in line for line in chatter):
         return f"this Java is too old. {_JAVA_HINT}"
-    said = [line.strip() for line in chatter if line.strip() and not line.startswith("WARNING")]
-    return f"{one_line(error)} ({said[0]})" if said and "JAVA_GATEWAY" in str(error) else one_line(error)
+    if "stopped SparkContext" in str(error):  # Spark has given up of itself, and said why in the log only
+        given_up = [line.partition(_GIVEN_UP)[2] for line in chatter if _GIVEN_UP in line]
+        return given_up[-1] if given_up else one_line(error)
+    said = [line.strip() for line in chatter if line.strip() and not _NOISE.match(line)]
+    if said and "JAVA_GATEWAY" in str(error):
+        return f"{one_line(error)} ({_THROWN.sub('', said[0])})"
+    return one_line(error)

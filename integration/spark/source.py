@@ -143,7 +143,7 @@ class SparkSource:
             return spool, run_cancellable(session, lambda: self._fill(spool, session))
         except BaseException as error:
             spool.close()
-            if not _is_from_spark(error):
+            if not is_from_spark(error):
                 raise
             where = f"{self._data}: " if isinstance(self._data, str | Path) else ""
             raise SourceError(where + one_line(error)) from error
@@ -163,7 +163,8 @@ class SparkSource:
             return RowCodec(file.schema, self._key)
 
 
-def _is_from_spark(error: BaseException) -> bool:
+def is_from_spark(error: BaseException) -> bool:
+    """Tell whether an error is Spark's or Arrow's, and so about data, files or the cluster."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A local session with a single slot."""
-    session = spark_session("local[1]")
+    """A local session with four slots."""
+    session = spark_session("local[4]")
     yield session
     session.stop()

@@ -382,13 +382,9 @@ def interrupted(arguments: list[str], when_stderr_has: bytes = b"") -> subproces
         assert process.stderr is not None
         first = process.stderr.readline()
         assert when_stderr_has in first
-        while True:
-            os.killpg(process.pid, signal.SIGINT)
-            try:
-                out, err = process.communicate(timeout=10)
-            except subprocess.TimeoutExpired:
-                continue  # on a busy machine the first one, while the run is being set up, may go unheard
-            return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
 NOTICED = ENDLESS.replace("[flink]", '[flink]\n"taskmanager.network.memory.buffers-per-channel" = 3')
@@ -414,6 +410,22 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
         b"",
         b"netstack: stopped\n",
     )
+
+
+IMPORTS = """
+import sys
+from integration.cli import main
+before = set(sys.modules)
+assert main(["run", sys.argv[1], "--json"]) == 0
+files = [str(getattr(sys.modules[name], "__file__", "")) for name in set(sys.modules) - before]
+sys.stderr.write("".join(sorted(file for file in files if file.endswith((".so", ".pyd")))))
+"""
+
+
+def test_a_run_imports_no_compiled_module_which_would_swallow_a_ctrl_c(scenario):
+    command = [sys.executable, "-c", IMPORTS, str(scenario)]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert process.stderr == b""
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]])

@@ -146,6 +146,15 @@ def test_page_says_how_it_was_obtained(page):
         assert expected in text
 
 
+def test_page_says_what_time_was_measured(tmp_path, page):
+    assert "of emulated time" in str(page.texts)
+    real = msgspec.structs.replace(next(iter(sample_results().values())), clock="real", link="tcp")
+    write_report(tmp_path, {"run": real})
+    text = (tmp_path / PAGE).read_text("utf-8")
+    assert "s of real time, over TCP" in text
+    assert "of emulated time" not in text
+
+
 def test_names_within_data_cannot_end_a_script(tmp_path):
     write_report(tmp_path, {"</script><b>": sample_result(debloated=True)})
 

@@ -62,7 +62,7 @@ def problem_of(data: str | Path | DataFrame, key: str | None = None, **options: 
 
 
 def test_more_partitions_than_slots(spark: SparkSession, temporary: Path) -> None:
-    assert spark.sparkContext.defaultParallelism == 1
+    assert spark.sparkContext.defaultParallelism == 4
     with SparkSource(spark.range(100, numPartitions=8), "id") as source:
         checked: Source = source
         assert checked.parallelism_hint == 8

@@ -1,5 +1,6 @@
 """What is said when Spark cannot start: in processes of their own, since a session is one to a process."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,19 +10,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
+import sys
 from integration.spark.source import spark_session
 from netstack import SourceError
 try:
-    spark_session("local[1]")
+    spark_session(sys.argv[1])
 except SourceError as error:
     print(error)
 """
 
 
-def start(**environment: str) -> str:
+def start(master: str = "local[1]", **environment: str) -> str:
     """Try to start a session; returns the error. Nothing else may reach the terminal."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, "-c", SCRIPT, master],
         env={"PYTHONPATH": str(ROOT), "HOME": "/nowhere", **environment},
         capture_output=True,
         text=True,
@@ -65,3 +67,10 @@ def test_java_that_does_not_start(tmp_path: Path, does: str, expected: str) -> N
     message = start(PATH="/usr/bin:/bin", JAVA_HOME=java_that(does, tmp_path))
     assert message.startswith("Spark does not start: ")
     assert expected in message
+
+
+@pytest.mark.spark
+def test_a_master_that_is_none() -> None:
+    message = start("nonsense", PATH=os.environ["PATH"], JAVA_HOME=os.environ.get("JAVA_HOME", ""))
+    assert message.startswith("Spark does not start: ")
+    assert message.endswith("(Master must either be yarn or start with spark, k8s, or local)")

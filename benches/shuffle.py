@@ -1,0 +1,158 @@
+"""The shuffle between PySpark tasks, beside what Spark does for the same rows, printed as Markdown.
+
+Run it with ``python -m benches.shuffle``; it takes some minutes. Each master has a process of its own. In it
+all ways to move the rows take turns, one round after the other, the first of which warms up and does not
+count; figures are medians, and ratios those of medians of one run. Every way writes to the ``noop`` sink.
+
+The source is ``spark.range`` with as many partitions as the master has cores. `repartition` stays in the
+JVM; with an identity `mapInArrow` behind it the rows have been in Python as well, as a Python user's rows
+have; that function alone, without any shuffle, is the least that a shuffle in Python can cost. An RDD of
+Python pairs is slow enough to take a tenth of the rows, and its time is multiplied.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from integration.spark import shuffle, shuffle_statistics, spark_session
+
+from . import wire
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+ROUNDS = 5
+RDD_SHARE = 10
+SHUFFLE, REPARTITION, IDENTITY = "shuffle", "repartition", "identity mapInArrow"
+REPARTITION_IDENTITY, PARTITION_BY = "repartition, identity mapInArrow", "RDD partitionBy"
+
+Times = dict[str, float]
+"""Seconds of each way."""
+
+
+class Figures(msgspec.Struct):
+    """What one process has measured: seconds, and peak memory of the shuffle's Python workers in bytes."""
+
+    times: Times
+    workers: list[int]
+
+
+def longs(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
+    """10 million rows of two longs."""
+    return spark.range(0, 10_000_000 // share, 1, partitions).selectExpr("id as key", "id * 7 as value")
+
+
+def texts(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
+    """2 million rows of a long and a string of 100 characters."""
+    return spark.range(0, 2_000_000 // share, 1, partitions).selectExpr(
+        "id as key", "lpad(cast(id as string), 100, 'x') as value"
+    )
+
+
+DATA: dict[str, Callable[..., DataFrame]] = {"10 M rows of 2 longs": longs, "2 M rows of 100 bytes": texts}
+MASTERS = (2, 4)
+TASKS = (2, 4, 8, 16)
+
+
+def identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Hand on every batch."""
+    yield from batches
+
+
+def consume(rows: Iterable[object]) -> None:
+    """Look at every row."""
+    for _ in rows:
+        pass
+
+
+def seconds(frame: DataFrame) -> float:
+    """How long it takes to compute all rows."""
+    start = perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return perf_counter() - start
+
+
+def partition_by(frame: DataFrame, partitions: int) -> float:
+    """How long an RDD of Python pairs takes."""
+    pairs = frame.rdd.map(lambda row: (row[0], row[1])).partitionBy(partitions)
+    start = perf_counter()
+    pairs.foreachPartition(consume)
+    return perf_counter() - start
+
+
+def measure(data: str, cores: int, *, alone: bool = False) -> Figures:
+    """Let all ways take turns in this process; `alone`: only the shuffle and `repartition`."""
+    spark = spark_session(f"local[{cores}]")
+    frame, small = DATA[data](spark, cores), DATA[data](spark, cores, RDD_SHARE)
+    repartitioned = frame.repartition(cores, "key")
+    shuffled = shuffle(frame, "key", num_partitions=cores)
+    ways: dict[str, Callable[[], float]] = {
+        SHUFFLE: lambda: seconds(shuffled),
+        REPARTITION: lambda: seconds(repartitioned),
+        REPARTITION_IDENTITY: lambda: seconds(repartitioned.mapInArrow(identity, frame.schema)),
+        IDENTITY: lambda: seconds(frame.mapInArrow(identity, frame.schema)),
+        PARTITION_BY: lambda: partition_by(small, cores) * RDD_SHARE,
+    }
+    if alone:
+        ways = {way: ways[way] for way in (SHUFFLE, REPARTITION)}
+    rounds = [{way: run() for way, run in ways.items()} for _ in range(1 + ROUNDS)][1:]
+    times = {way: median(times[way] for times in rounds) for way in ways}
+    rows = shuffle_statistics(shuffled).select("worker_memory_bytes").collect()
+    return Figures(times, [row[0] for row in rows[-cores:]])
+
+
+def in_a_process(data: str, cores: int, *, alone: bool = False) -> Figures:
+    """`measure` in a process of its own, whose master has that many cores."""
+    command = [sys.executable, "-m", "benches.shuffle", data, str(cores), "alone" if alone else "all"]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    output = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True).stdout
+    return msgspec.json.decode(output.splitlines()[-1], type=Figures)
+
+
+def comparison() -> None:
+    """Print how the shuffle compares with the other ways."""
+    print("| rows | master | way | s | the shuffle takes |")
+    print("|---|---|---|---:|---:|")
+    for data in DATA:
+        for cores in MASTERS:
+            times = in_a_process(data, cores).times
+            for way, time in times.items():
+                print(f"| {data} | local[{cores}] | {way} | {time:.2f} | {times[SHUFFLE] / time:.2f} |")
+
+
+def scaling() -> None:
+    """Print what more tasks cost on the same cores."""
+    print("| tasks | shuffle, s | repartition, s | ratio | peak memory of a Python worker, MiB |")
+    print("|---:|---:|---:|---:|---:|")
+    for tasks in TASKS:
+        figures = in_a_process("10 M rows of 2 longs", tasks, alone=True)
+        ours, theirs = figures.times[SHUFFLE], figures.times[REPARTITION]
+        most = max(figures.workers) / (1 << 20)
+        print(f"| {tasks} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} | {most:.0f} |")
+
+
+def main() -> None:
+    """Print all tables, or measure for one line of them."""
+    if len(sys.argv) > 1:
+        data, cores, which = sys.argv[1:]
+        print(msgspec.json.encode(measure(data, int(cores), alone=which == "alone")).decode())
+        return
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}; medians of {ROUNDS}\n")
+    wire.table()
+    print()
+    comparison()
+    print()
+    scaling()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The command ``netstack shuffle``: a file in, a shuffled one out, and what the shuffle cost."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from os import cpu_count
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+from cyclopts import Parameter
+from rich.text import Text
+
+from netstack import ScenarioError, SourceError
+
+from ..reporting.shuffle_text import ShuffleDocument, print_shuffle
+from ..shuffle.api import Partitioner, Ship
+from ..shuffle.api import shuffle as shuffle_frame
+from ..shuffle.errors import ShuffleError, ShuffleWarning
+from ..shuffle.packaging import send_packages
+from ..shuffle.reading import read_in_partitions
+from ..shuffle.report import shuffle_statistics
+from ..spark.files import has_scheme, one_line, require_new_path, require_path, write_files
+from ..spark.session import is_running, spark_session
+from ..spark.source import is_from_spark
+from ..spark.spool import run_cancellable
+from .compare import Flag, Whole
+from .output import say, to_stderr, to_stdout, write_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Texts = Annotated[Sequence[str], Parameter(negative=(), show_default=False)]
+
+SPARK_OPTION = "spark."
+"""How the names of Spark's options begin."""
+
+_CONFIG = "config: "
+"""How lines about options of Flink's begin."""
+
+
+class Options(NamedTuple):
+    """What ``--set`` gives, by whom it is for."""
+
+    spark: dict[str, str]
+    flink: dict[str, str]
+
+
+def shuffle(
+    *,
+    input: str,
+    output: str,
+    partitions: Whole,
+    key: Texts = (),
+    ship: Ship = "hash",
+    bound: Texts = (),
+    partitioner: Partitioner = "flink",
+    master: str | None = None,
+    set: Texts = (),
+    json: Flag = False,
+) -> int:
+    """Shuffle the rows of a file through the network layer, inside Spark, and write them to another.
+
+    Args:
+        input: Parquet, CSV or JSON file, or a folder of them.
+        output: Folder for a file of each partition: CSV or JSON where its name ends so, else Parquet.
+        partitions: Number of partitions; a task for each has to run at the same time.
+        key: Column by which rows find their partition; several may be given.
+        ship: How rows are dealt out.
+        bound: For ranges, the greatest key of a partition, of all but the last one; in rising order.
+        partitioner: Whose rule puts a key into a partition: Flink's key groups, or Spark's own.
+        master: Spark's master URL; by default this machine, with a slot for each partition.
+        set: OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given.
+        json: Print what each task counted as one JSON document.
+    """
+    if partitions < 1:
+        raise ScenarioError([f"netstack shuffle: --partitions is {partitions}; at least 1 is needed"])
+    require_path(input)
+    require_new_path(output)
+    options = read_assignments(set)
+    wanted = ShuffleDocument(
+        input=input, output=output, keys=list(key), partitions=partitions, ship=ship, partitioner=partitioner
+    )
+    with _session(master, partitions, options.spark) as session, _said_in_a_line(output):
+        done = run_cancellable(session, lambda: _run(session, wanted, bound, options.flink))
+    if json:
+        write_json(msgspec.json.encode(done))
+    else:
+        print_shuffle(done, to_stdout())
+    return 0
+
+
+def _run(
+    session: SparkSession, wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str, str]
+) -> ShuffleDocument:
+    started = perf_counter()
+    frame = shuffle_frame(
+        read_in_partitions(session, wanted.input, wanted.partitions),
+        *wanted.keys,
+        num_partitions=wanted.partitions,
+        ship=wanted.ship,
+        config=options,
+        partitioner=wanted.partitioner,
+        bounds=bounds or None,
+    )
+    write_files(frame, wanted.output)
+    seconds = perf_counter() - started
+    return msgspec.structs.replace(wanted, wall_seconds=seconds, tasks=_tasks(frame))
+
+
+def read_assignments(texts: Sequence[str]) -> Options:
+    """Return what "OPTION=VALUE" texts assign; the last of an option counts.
+
+    Raises:
+        ScenarioError: one is no such text.
+    """
+    wrong = [text for text in texts if not text.partition("=")[0].strip() or "=" not in text]
+    if wrong:
+        raise ScenarioError([f"netstack shuffle: --set {text}: must be OPTION=VALUE" for text in wrong])
+    options = Options({}, {})
+    for name, _, value in (text.partition("=") for text in texts):
+        of = options.spark if name.startswith(SPARK_OPTION) else options.flink
+        of[name.strip()] = value.strip()
+    return options
+
+
+def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
+    """What the tasks of the last run counted."""
+    tasks = [row.asDict() for row in shuffle_statistics(frame).collect()]
+    last = max((task["run"] for task in tasks), default=0)
+    return [task for task in tasks if task["run"] == last]
+
+
+@contextmanager
+def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
+    found = is_running()
+    with to_stderr().status(Text("Spark starts")) as status:
+        session = spark_session(master or f"local[{max(slots, cpu_count() or 1)}]", options)
+        try:
+            if not str(session.sparkContext.master).startswith("local["):
+                send_packages(session)
+            status.update(Text("rows are shuffled"))
+            yield session
+        finally:
+            if not found:
+                session.stop()
+
+
+@contextmanager
+def _said_in_a_line(output: str) -> Iterator[None]:
+    """Turn what goes wrong into one line for each mistake, and warnings into lines on stderr.
+
+    Nothing is left at `output`: of a job that fails Spark deletes all but the folder itself.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ShuffleWarning)
+            warnings.showwarning = lambda message, *_: say(_as_typed(str(message)))
+            yield
+    except BaseException as error:
+        if not has_scheme(output):
+            with suppress(OSError):
+                Path(output).expanduser().rmdir()
+        if isinstance(error, ShuffleError):
+            lines = str(error).splitlines()
+            raise ScenarioError([_as_typed(line) for line in lines]) from error
+        if is_from_spark(error):
+            raise SourceError(f"shuffle: {one_line(error)}") from error
+        raise
+
+
+def _as_typed(line: str) -> str:
+    """Return a line about arguments of `shuffle_frame` with their names on the command line."""
+    line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
+    return f"netstack shuffle: {line.replace('a num_partitions of at', '--partitions at')}"

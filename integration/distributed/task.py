@@ -1,0 +1,97 @@
+"""What a task of the barrier stage does: meets the others, hosts its task manager, hands its report on."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import trio
+
+from netstack import Assignment, Mesh, Report, encode_report, run_task_manager, task_managers
+
+from ..checkpoints.directory import DirectoryStorage
+from ..shuffle.rendezvous import SecretToCome, meet, own_host
+from ..shuffle.version import code_version
+from .feeding import found_in, keep_pieces
+
+if TYPE_CHECKING:
+    from pyspark import BarrierTaskContext
+
+__all__ = ["REPORTS", "Job", "barrier_task", "code_version", "run_task"]
+
+REPORTS = "task int, report binary"
+"""The columns of what the stage gives."""
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What every task is given."""
+
+    assignment: Assignment
+    checkpoints: str
+    """The root of the checkpoint storage."""
+    loopback: bool
+    """Whether all tasks run on one machine, so that none has to be reached from another."""
+
+
+def barrier_task(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that each task of the stage runs.
+
+    It travels by value and refers to nothing of ours, so a worker without our packages can say so.
+    """
+    from pyspark import cloudpickle
+
+    payload = cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
+    on_one_machine, version = job.loopback, code_version(job.loopback)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import importlib
+        import sys
+
+        here = f"the Python of this worker, {sys.executable},"
+        remedy = "let PYSPARK_PYTHON name a Python that has the netstack of the driver, on each machine"
+        try:
+            task = importlib.import_module("integration.distributed.task")
+        except ModuleNotFoundError as error:
+            raise RuntimeError(f"{here} has no module {error.name!r}; {remedy}") from None
+        if task.code_version(on_one_machine) != version:
+            raise RuntimeError(f"{here} has another netstack than the driver; {remedy}")
+        yield task.run_task(payload, batches)
+
+    return run
+
+
+def run_task(payload: bytes, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """Take part in the job that these bytes describe; the rows are the pieces of the sources hosted here."""
+    from pyspark import BarrierTaskContext, SparkFiles
+
+    context = BarrierTaskContext.get()
+    task = context.partitionId()
+    job: Job = pickle.loads(payload)
+    assignment = job.assignment
+    name = task_managers(assignment.scenario)[task]
+    # In a directory of Spark's, which it deletes in the end even if this process is killed.
+    with tempfile.TemporaryDirectory(prefix="netstack-", dir=SparkFiles.getRootDirectory()) as directory:
+        keep_pieces(batches, task, directory)
+        fed = replace(assignment, scenario=found_in(directory, assignment.scenario, name))
+        report = trio.run(_take_part, replace(job, assignment=fed), context)
+    columns = [pa.array([task], pa.int32()), pa.array([encode_report(report)], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["task", "report"])
+
+
+async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
+    """Connect to the other tasks, then run the task manager."""
+    task, tasks = context.partitionId(), len(context.getTaskInfos())
+    secret = SecretToCome()
+    host = LOOPBACK if job.loopback else own_host(context)
+    async with Mesh(task, tasks, secret, host=host) as mesh:
+        meeting = meet(context, await mesh.listen())  # waits for Spark, while there is nothing else to do
+        secret.reveal(meeting.secret)
+        streams = await mesh.connect(meeting.addresses)
+    return await run_task_manager(job.assignment, task, streams, DirectoryStorage(job.checkpoints))

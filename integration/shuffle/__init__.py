@@ -1,0 +1,1 @@
+"""A shuffle of the rows of a DataFrame through the network layer."""

@@ -1,0 +1,220 @@
+"""A shuffle of a DataFrame's rows through the network layer, as one barrier stage of Spark's.
+
+::
+
+    df  ->  repartition(n), unless it has n partitions that a barrier stage can read
+        ->  one more column, if Spark has to compute where rows go
+        ->  mapInArrow(task, barrier=True): n tasks, each reads a partition and gives one
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, get_args
+
+import pyarrow as pa
+
+from netstack import SourceError
+
+from .bounds import Bound
+from .columns import Columns, arrow_schema, by_key_groups, by_range, by_spark_hash, key_columns
+from .cutting import Cutter
+from .errors import ShuffleError, ShuffleWarning, spark_errors
+from .plan import StageInput, inspect_input
+from .report import NAME, reports_of, shuffle_statistics
+from .settings import Config, early_bytes, transport_config
+from .slots import count_slots, is_local, require_barriers, require_slots
+from .stage import StageSpec, shipped
+from .targets import PlacementSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["shuffle", "shuffle_statistics"]
+
+Ship = Literal["hash", "rebalance", "broadcast", "range"]
+Partitioner = Literal["flink", "spark"]
+
+_serials = itertools.count()
+
+
+def shuffle(
+    df: DataFrame,
+    *keys: str | Column,
+    num_partitions: int | None = None,
+    ship: Ship = "hash",
+    config: Config = None,
+    partitioner: Partitioner = "flink",
+    bounds: Sequence[Bound] | None = None,
+) -> DataFrame:
+    """Return a DataFrame with the same rows in other partitions; lazy, like any transformation.
+
+    The tasks of one barrier stage, which all run at the same time, send the rows straight to each other over
+    TCP, in bounded memory, without a sort and without files. Schema and nullability stay as they are.
+
+    Args:
+        df: A DataFrame of a classic session (not of Spark Connect) that is not streaming; for one that is,
+            see ``foreachBatch``.
+        keys: Columns, by name or as a `Column`, for `ship` "hash" and "range".
+        num_partitions: Number of partitions, and of tasks that run at the same time. By default as many as
+            `df` has, if that is known without running anything and Spark has the slots; else
+            ``spark.sql.shuffle.partitions``, or the number of slots if that is less. For "range" it is one
+            more than there are bounds.
+        ship: How rows are dealt out. "hash": rows of equal keys go to one partition; "rebalance": in turns;
+            "broadcast": each row to every partition; "range": by the ranges that `bounds` separate.
+        config: Options of Flink's network layer by name, such as ``{"heartbeat.timeout": "10 s"}``, after
+            which a peer that gives no sign of life is given up; or a `NetworkConfig`, or a `TransportConfig`.
+        partitioner: For "hash". "flink": rows go where Flink's key groups put them, to which 0.0 and -0.0 are
+            two keys; "spark": exactly where ``df.repartition(num_partitions, *keys)`` puts them.
+        bounds: For "range": the greatest key of each partition but the last, rising; tuples for several keys.
+
+    Raises:
+        ShuffleError: It cannot be run as asked: too few slots, dynamic allocation, no such column, a type
+            that cannot be a key, an option that makes no sense, bounds that do not rise. No job has been run.
+
+    Warns:
+        ShuffleWarning: The input has another number of partitions, or cannot be read by a barrier stage, and
+            so goes through Spark's ``repartition`` first; or an option changes nothing.
+
+    Spark refuses some actions on what a barrier stage gives, ``show`` and ``take`` for two: see the README.
+    """
+    _check_frame(df)
+    _check_arguments(keys, ship, partitioner, bounds, num_partitions)
+    require_barriers(df.sparkSession.sparkContext)
+    if bounds is not None:
+        num_partitions = _count_of(bounds, num_partitions)
+    found = inspect_input(df)
+    count = num_partitions or _default_count(df, found)
+    require_slots(df.sparkSession.sparkContext, count)
+    settings = transport_config(config, count)
+    fits = found.partitions == count
+    columns = _placed(df if fits else df.repartition(count), keys, ship, partitioner, bounds, count)
+    frame = _named_apart(columns.frame)
+    schema = _arrow_schema(frame, columns.frame.columns, columns.placement, count)
+    if not fits and found.partitions != 0:
+        _warn_of_repartition(found, count)
+    spec = StageSpec(
+        name=f"{NAME}{next(_serials)}",
+        count=count,
+        schema=schema,
+        placement=columns.placement,
+        config=settings,
+        early_bytes=early_bytes(settings),
+        loopback=is_local(df.sparkSession.sparkContext),
+    )
+    return _with_stage(frame, df.schema, spec)
+
+
+def _check_frame(df: DataFrame) -> None:
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise ShuffleError(
+            "a shuffle cannot be run through Spark Connect, only in the process of Spark's driver"
+        )
+    if not hasattr(df, "_jdf"):
+        raise ShuffleError(f"df is a {type(df).__name__}, not a DataFrame of Spark SQL")
+    if df.isStreaming:
+        raise ShuffleError(
+            "df is streaming; shuffle the DataFrame of each batch, in writeStream.foreachBatch"
+        )
+
+
+def _check_arguments(
+    keys: Sequence[object], ship: str, partitioner: str, bounds: object, num_partitions: object
+) -> None:
+    for name, value, known in (("ship", ship, Ship), ("partitioner", partitioner, Partitioner)):
+        if value not in get_args(known):
+            raise ShuffleError(f"{name} is {value!r}, which is none of {', '.join(get_args(known))}")
+    if bool(keys) != (ship in ("hash", "range")):
+        raise ShuffleError(
+            f"ship={ship!r} takes no key" if keys else f"ship={ship!r} needs a key; name a column"
+        )
+    if partitioner != "flink" and ship != "hash":
+        raise ShuffleError(
+            f"partitioner={partitioner!r} is about keys; it changes nothing with ship={ship!r}"
+        )
+    if (bounds is None) == (ship == "range"):
+        raise ShuffleError(
+            "ship='range' needs bounds, such as those of df.approxQuantile"
+            if bounds is None
+            else f"bounds are for ship='range', not for ship={ship!r}"
+        )
+    if num_partitions is not None and (
+        not isinstance(num_partitions, int) or isinstance(num_partitions, bool) or num_partitions < 1
+    ):
+        raise ShuffleError(f"num_partitions is {num_partitions!r}; it must be a whole number from 1")
+
+
+def _count_of(bounds: Sequence[Bound], num_partitions: int | None) -> int:
+    count = len(bounds) + 1
+    if num_partitions not in (None, count):
+        raise ShuffleError(
+            f"{len(bounds)} bounds make {count} partitions, but num_partitions is {num_partitions}"
+        )
+    return count
+
+
+def _default_count(df: DataFrame, found: StageInput) -> int:
+    slots = max(1, count_slots(df.sparkSession.sparkContext))
+    if found.partitions and found.partitions <= slots:
+        return found.partitions
+    return min(slots, int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or slots))
+
+
+def _placed(
+    df: DataFrame,
+    keys: Sequence[str | Column],
+    ship: Ship,
+    partitioner: Partitioner,
+    bounds: Sequence[Bound] | None,
+    count: int,
+) -> Columns:
+    columns = key_columns(df, keys)
+    if ship == "rebalance" or ship == "broadcast":
+        return Columns(df, PlacementSpec(ship))
+    if bounds is not None:
+        return by_range(df, columns, bounds)
+    return by_spark_hash(df, columns, count) if partitioner == "spark" else by_key_groups(df, columns)
+
+
+def _named_apart(frame: DataFrame) -> DataFrame:
+    """Name columns by their places if Spark could not find one by its name: it repeats, or has dots."""
+    names = [name.lower() for name in frame.columns]
+    if len(set(names)) == len(names) and not any(mark in name for name in names for mark in ".`"):
+        return frame
+    return frame.toDF(*(f"column {place}" for place in range(len(names))))
+
+
+def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSpec, count: int) -> pa.Schema:
+    """The columns as the workers get them, tried with the placement; `names` are the user's."""
+    schema = arrow_schema(frame)
+    try:
+        Cutter(schema, placement.build(schema, count, 0))
+    except SourceError as error:
+        problem = str(error)
+        for ours, theirs in zip(frame.columns, names, strict=True):
+            problem = problem.replace(repr(ours), repr(theirs))
+        raise ShuffleError(problem) from None
+    return schema
+
+
+def _warn_of_repartition(found: StageInput, count: int) -> None:
+    why = f"cannot be read as it is: {found.reason}"
+    if found.partitions is not None:
+        plural = "" if found.partitions == 1 else "s"
+        why = f"has {found.partitions} partition{plural} where {count} are wanted"
+    warnings.warn(
+        f"the input of the shuffle {why}. So its rows go through Spark's repartition({count}) first, which"
+        f" is a whole shuffle more, sorted and through files. To avoid it, give the input {count} partitions"
+        " where it is read or last exchanged",
+        ShuffleWarning,
+        stacklevel=3,
+    )
+
+
+def _with_stage(frame: DataFrame, schema: StructType, spec: StageSpec) -> DataFrame:
+    task = shipped(spec, reports_of(frame.sparkSession.sparkContext))
+    with spark_errors("the rows cannot be sent"):
+        return frame.mapInArrow(task, schema, barrier=True)

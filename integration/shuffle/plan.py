@@ -1,0 +1,160 @@
+"""How many partitions a DataFrame will have when a task of a shuffle reads each, told from its plan alone.
+
+Spark runs a barrier stage only if every RDD in it, back to the last exchange, has as many partitions as the
+stage has tasks. Without running anything that is found out by going from the root of the physical plan down
+through nodes that keep partitions as they are, to where the partitions come from::
+
+    Project, Filter, ...        keeps partitions
+      BroadcastHashJoin         those of its streamed side
+        Exchange                as planned, unless adaptive execution may coalesce them
+        FileScan, Range, ...    those of its RDD, which is made and not run
+        InMemoryTableScan       those of what is cached, or is to be
+
+With anything else, such as a union or a coalesce, the number is unknown, and the rows have to be dealt out
+anew. Under adaptive execution only a repartition into a given number is sure to keep it, unless it is by
+range.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KEEPING = frozenset(
+    {
+        "AppendColumnsExec",
+        "ArrowEvalPythonExec",
+        "BatchEvalPythonExec",
+        "CollectMetricsExec",
+        "ColumnarToRowExec",
+        "DeserializeToObjectExec",
+        "ExpandExec",
+        "FilterExec",
+        "FlatMapGroupsInArrowExec",
+        "FlatMapGroupsInPandasExec",
+        "GenerateExec",
+        "HashAggregateExec",
+        "InputAdapter",
+        "LocalLimitExec",
+        "MapElementsExec",
+        "MapInArrowExec",
+        "MapInPandasExec",
+        "MapPartitionsExec",
+        "ObjectHashAggregateExec",
+        "ProjectExec",
+        "RowToColumnarExec",
+        "SampleExec",
+        "SerializeFromObjectExec",
+        "SortAggregateExec",
+        "SortExec",
+        "WholeStageCodegenExec",
+        "WindowExec",
+        "WindowGroupLimitExec",
+    }
+)
+"""Nodes with one child, whose RDD has a partition for each of the child's, and needs that one alone."""
+
+_LEAVES = frozenset(
+    {
+        "BatchScanExec",
+        "ExternalRDDScanExec",
+        "FileSourceScanExec",
+        "LocalTableScanExec",
+        "OneRowRelationExec",
+        "RDDScanExec",
+        "RangeExec",
+        "RowDataSourceScanExec",
+    }
+)
+"""Nodes without a child whose RDD can be made without running a job."""
+
+_EVEN = ("HashPartitioning", "RoundRobinPartitioning", "SinglePartition$")
+"""Partitionings with as many partitions as planned; by range there may be fewer."""
+
+
+class StageInput(NamedTuple):
+    """The partitions that a stage on top of a DataFrame would begin with."""
+
+    partitions: int | None
+    """Their number; None if it is not known before the query runs, or if no barrier stage can have them."""
+    reason: str = ""
+    """Why it is None: what follows "it cannot be read as it is:"."""
+
+
+class _UnknownError(Exception):
+    pass
+
+
+def inspect_input(frame: DataFrame) -> StageInput:
+    """Return what is known of a DataFrame's partitions; runs no Spark job."""
+    # A new query, since an old one does not see what has been cached meanwhile.
+    plan = frame.select("*")._jdf.queryExecution().executedPlan()
+    try:
+        return StageInput(_partitions(plan, False))
+    except _UnknownError as unknown:
+        return StageInput(None, str(unknown))
+
+
+def _partitions(node: Any, adaptive: bool) -> int:
+    name = class_name(node)
+    if name == "AdaptiveSparkPlanExec":
+        return _partitions(node.initialPlan(), True)
+    if name in ("MapInArrowExec", "MapInPandasExec") and node.isBarrier():
+        raise _UnknownError("it comes from another barrier stage, with which this one cannot be joined")
+    if name in _KEEPING:
+        return _partitions(node.children().apply(0), adaptive)
+    if name == "BroadcastHashJoinExec":
+        streamed = 0 if node.buildSide().toString() == "BuildRight" else 1
+        return _partitions(node.children().apply(streamed), adaptive)
+    if name == "ShuffleExchangeExec":
+        return _of_exchange(node, adaptive)
+    if name == "InMemoryTableScanExec":
+        return _of_cache(node.relation(), adaptive)
+    if name in _LEAVES and node.subqueries().isEmpty():
+        return _of_rdd(node.execute())
+    what = {"UnionExec": "a union", "CoalesceExec": "a coalesce"}.get(name, f"a {name.removesuffix('Exec')}")
+    raise _UnknownError(f"there is {what} since its last exchange")
+
+
+def _of_exchange(node: Any, adaptive: bool) -> int:
+    partitioning = node.outputPartitioning()
+    if class_name(partitioning) not in _EVEN:
+        raise _UnknownError("an exchange by range may give fewer than were asked for")
+    if adaptive and node.shuffleOrigin().toString() != "REPARTITION_BY_NUM":
+        raise _UnknownError("adaptive execution may coalesce those of its last exchange while the query runs")
+    return int(partitioning.numPartitions())
+
+
+def _of_cache(relation: Any, adaptive: bool) -> int:
+    builder = relation.cacheBuilder()
+    if builder.isCachedColumnBuffersLoaded():
+        return _of_rdd(builder.cachedColumnBuffers())
+    return _partitions(relation.cachedPlan(), adaptive)
+
+
+def _of_rdd(rdd: Any) -> int:
+    """Apply Spark's own rule to the RDDs that a leaf brings along."""
+    count = int(rdd.getNumPartitions())
+    if rdd.isBarrier():
+        raise _UnknownError("it comes from another barrier stage, with which this one cannot be joined")
+    waiting, seen = [rdd], set[int]()
+    while waiting:
+        current = waiting.pop()
+        if current.id() in seen:
+            continue
+        seen.add(current.id())
+        if current.getNumPartitions() != count:
+            raise _UnknownError("there is a union or a coalesce of RDDs since its last exchange")
+        dependencies = current.dependencies()
+        for place in range(dependencies.size()):
+            dependency = dependencies.apply(place)
+            if class_name(dependency) != "ShuffleDependency":
+                waiting.append(dependency.rdd())
+    return count
+
+
+def class_name(instance: Any) -> str:
+    """Return the name of a Java object's class, without its package."""
+    return str(instance.getClass().getSimpleName())
