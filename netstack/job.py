@@ -10,12 +10,13 @@ does not is an `Attempt`. A failure forgets all that was due in it and waits for
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from .agenda import Agenda
 from .attempt import Attempt
 from .checkpoints.control_plane import ControlPlane
 from .checkpoints.coordinator import CheckpointCoordinator
-from .checkpoints.pending_checkpoint import Checkpoint
+from .checkpoints.pending_checkpoint import record_checkpoint
 from .checkpoints.recovery import RecoveryError, RecoverySource
 from .checkpoints.storage import CheckpointStorage, MemoryStorage, StorageError
 from .faults.injection import FaultInjector
@@ -81,7 +82,7 @@ class Job:
             parallelism={vertex.name: vertex.parallelism for vertex in scenario.vertices},
             storage=self.storage,
             control_plane=control_plane,
-            on_end=self._record,
+            on_end=partial(record_checkpoint, self.recorder),
             fail_job=self.fail,
             first_id=max(self.storage.checkpoints(), default=0) + 1,
             trace=self._trace,
@@ -99,7 +100,7 @@ class Job:
             self._begin(None)
             await agenda.run()
             for checkpoint in self.coordinator.pending:
-                self._record(checkpoint)
+                record_checkpoint(self.recorder, checkpoint)
         finally:
             self.coordinator.release()
             if self.attempt is not None:
@@ -210,18 +211,6 @@ class Job:
         if self._progress is not None:
             self._progress(self.agenda.now)
         self.agenda.keep(self.agenda.now + SAMPLE_INTERVAL_S, self._sample)
-
-    def _record(self, checkpoint: Checkpoint) -> None:
-        self.recorder.checkpoint(
-            checkpoint.identity,
-            checkpoint.triggered_at,
-            checkpoint.parts,
-            duration_s=checkpoint.duration_s,
-            status=checkpoint.status,
-            checkpoint_type=checkpoint.checkpoint_type,
-            failure=checkpoint.failure,
-            state_bytes=checkpoint.size,
-        )
 
     @property
     def work(self) -> Work:

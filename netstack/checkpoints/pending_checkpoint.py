@@ -9,7 +9,7 @@ from typing import Protocol
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
 from ..state.snapshots import CheckpointMetadata, StoredFile, SubtaskSnapshot
-from ..statistics import SubtaskCheckpoint
+from ..statistics import Recorder, SubtaskCheckpoint
 from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey
 from .failures import FailureReason
@@ -183,3 +183,17 @@ class Checkpoint:
             parallelism=dict(parallelism),
             subtasks=tuple(snapshots[task] for task in sorted(snapshots)),
         )
+
+
+def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
+    """Record a checkpoint of which nothing changes any more."""
+    recorder.checkpoint(
+        checkpoint.identity,
+        checkpoint.triggered_at,
+        checkpoint.parts,
+        duration_s=checkpoint.duration_s,
+        status=checkpoint.status,
+        checkpoint_type=checkpoint.checkpoint_type,
+        failure=checkpoint.failure,
+        state_bytes=checkpoint.size,
+    )

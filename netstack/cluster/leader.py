@@ -7,12 +7,13 @@ ended. It works on messages alone, and treats its own process like any other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from flowcontrol import RemoteProtocolError
 
 from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
-from ..checkpoints.pending_checkpoint import Checkpoint
+from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..state.snapshots import CheckpointMetadata
 from ..statistics import Recorder
 from ..tasks.environment import Environment
@@ -75,7 +76,7 @@ class Leader:
             parallelism={vertex.name: vertex.parallelism for vertex in scenario.vertices},
             storage=environment.storage,
             control_plane=ControlPlane(environment.agenda),
-            on_end=self._record,
+            on_end=partial(record_checkpoint, self._recorder),
             fail_job=fail,
             first_id=assignment.first_checkpoint,
             found=() if restored is None else (restored,),
@@ -143,18 +144,6 @@ class Leader:
         if failed:
             self._coordinator.stop()
         for checkpoint in self._coordinator.pending:
-            self._record(checkpoint)
+            record_checkpoint(self._recorder, checkpoint)
         self._coordinator.release()
         return checkpoint_records(self._recorder)
-
-    def _record(self, checkpoint: Checkpoint) -> None:
-        self._recorder.checkpoint(
-            checkpoint.identity,
-            checkpoint.triggered_at,
-            checkpoint.parts,
-            duration_s=checkpoint.duration_s,
-            status=checkpoint.status,
-            checkpoint_type=checkpoint.checkpoint_type,
-            failure=checkpoint.failure,
-            state_bytes=checkpoint.size,
-        )

@@ -52,11 +52,6 @@ class Notify(Protocol):
         ...
 
 
-def at_once(work: Callable[..., None], *args: object) -> None:
-    """Notify a network thread that is the calling one: do ``work(*args)``."""
-    work(*args)
-
-
 class Notifier:
     """Notifies a network thread in emulated time, which takes a small random time."""
 

@@ -73,7 +73,6 @@ class Endpoint:
         for subpartition in self._subpartitions:
             subpartition.on_acknowledged = self._acknowledged
         self._open_channels = size
-        self._unacknowledged = size
         own = LocalInputChannel(self._gate, index, self._identity(index, index), self._subpartitions[index])
         self._gate.add_channel(own, index)
 
@@ -200,11 +199,10 @@ class Endpoint:
         for peer, link in self.links.items():
             if self._subpartitions[peer].acknowledged:
                 link.producing.finish()
-        self._unacknowledged -= 1
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self.reading_ended and self._unacknowledged == 0:
+        if self.reading_ended and self._partition.acknowledged:
             self._done.set()
 
     async def wait_done(self) -> None:

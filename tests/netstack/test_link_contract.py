@@ -39,7 +39,7 @@ from netstack import (
     LinkConditions,
     PeerFailedError,
 )
-from netstack.exchange.connection import ConsumerEnd, Notify, ProducerEnd, at_once
+from netstack.exchange.connection import ConsumerEnd, Notify, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.link import ConsumingEnd, LinkEnd, ProducingEnd
@@ -48,6 +48,11 @@ from netstack.exchange.tcp_link import TcpLink
 from netstack.randomness import Randomness
 
 SEGMENT_SIZE = 64
+
+
+def at_once(work: Callable[..., None], *args: object) -> None:
+    """Notify a network thread that is the calling one."""
+    work(*args)
 
 
 class Opened(Protocol):
