@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROUNDS = 5
+PAUSE_S = 0.5
 RDD_SHARE = 10
 SHUFFLE, REPARTITION, IDENTITY = "shuffle", "repartition", "identity mapInArrow"
 REPARTITION_IDENTITY, PARTITION_BY = "repartition, identity mapInArrow", "RDD partitionBy"
@@ -81,6 +82,14 @@ def seconds(frame: DataFrame) -> float:
     return perf_counter() - start
 
 
+def settled(spark: SparkSession, run: Callable[[], float]) -> float:
+    """Run one way without what the one before it has left to be cleaned up, in the JVM and in workers."""
+    assert spark._jvm is not None
+    spark._jvm.System.gc()
+    sleep(PAUSE_S)
+    return run()
+
+
 def partition_by(frame: DataFrame, partitions: int) -> float:
     """How long an RDD of Python pairs takes."""
     pairs = frame.rdd.map(lambda row: (row[0], row[1])).partitionBy(partitions)
@@ -104,7 +113,7 @@ def measure(data: str, cores: int, *, alone: bool = False) -> Figures:
     }
     if alone:
         ways = {way: ways[way] for way in (SHUFFLE, REPARTITION)}
-    rounds = [{way: run() for way, run in ways.items()} for _ in range(1 + ROUNDS)][1:]
+    rounds = [{way: settled(spark, run) for way, run in ways.items()} for _ in range(1 + ROUNDS)][1:]
     times = {way: median(times[way] for times in rounds) for way in ways}
     rows = shuffle_statistics(shuffled).select("worker_memory_bytes").collect()
     return Figures(times, [row[0] for row in rows[-cores:]])

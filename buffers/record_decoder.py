@@ -21,6 +21,11 @@ from .segment import Bytes
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A longer record is taken for a corrupt length."""
 
+_LONG_BYTES = 64 * 1024
+"""A record of at least this length is collected in one place, rather than joined from parts in the end."""
+
+_SLACK_BYTES = 64 * 1024  # for what comes with the end of such a record
+
 _INT32 = np.dtype(np.int32)
 _SHORT = 256
 _read_length = struct.Struct(">I").unpack_from
@@ -33,11 +38,12 @@ class RecordDecoder:
     after an error, the decoder is as it was before the call.
     """
 
-    __slots__ = ("_decoded", "_max_record_bytes", "_needed", "_parts", "_short", "pending_bytes")
+    __slots__ = ("_decoded", "_long", "_max_record_bytes", "_needed", "_parts", "_short", "pending_bytes")
 
     def __init__(self, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES) -> None:
         self._max_record_bytes = max_record_bytes
         self._parts: list[bytes] = []
+        self._long: memoryview | None = None  # begins with the pending bytes, if the record is a long one
         self._needed = HEADER_BYTES
         self._decoded = 0
         self._short = True
@@ -46,7 +52,7 @@ class RecordDecoder:
     @property
     def pending(self) -> bytes:
         """The bytes of the begun record, of which there are `pending_bytes`."""
-        return b"".join(self._parts)
+        return b"".join(self._parts) if self._long is None else bytes(self._long[: self.pending_bytes])
 
     def feed(self, data: Bytes | memoryview | bytes) -> RecordBlock:
         """Take the next bytes, 1-D and contiguous; returns copies of all records that are now complete.
@@ -57,19 +63,40 @@ class RecordDecoder:
         size = self.pending_bytes + len(data)
         if size < self._needed:
             if len(data):
-                self._parts.append(bytes(data))
-                self.pending_bytes = size
+                self._keep(data, size)
             return _NOTHING
-        stream = b"".join((*self._parts, data.data if isinstance(data, np.ndarray) else data))
+        stream = self._stream(data.data if isinstance(data, np.ndarray) else data, size)
         block, needed = self._decode(stream, size)
         end = block.nbytes
-        self._parts = [stream[end:]] if end < size else []
+        self._parts = [bytes(stream[end:])] if end < size else []
+        self._long = None
         self._needed = needed
         self._decoded += end
         self.pending_bytes = size - end
         return block
 
-    def _decode(self, stream: bytes, size: int) -> tuple[RecordBlock, int]:
+    def _keep(self, data: Bytes | memoryview | bytes, size: int) -> None:
+        """Add bytes to the begun record, which is then `size` bytes long and not complete."""
+        if self._needed < _LONG_BYTES:
+            self._parts.append(bytes(data))
+        else:
+            if self._long is None:
+                self._long = np.empty(self._needed + _SLACK_BYTES, dtype=np.uint8).data
+                self._long[: self.pending_bytes] = b"".join(self._parts)
+            self._long[self.pending_bytes : size] = data.data if isinstance(data, np.ndarray) else data
+        self.pending_bytes = size
+
+    def _stream(self, data: memoryview | bytes, size: int) -> memoryview | bytes:
+        """The begun record and, behind it, the bytes that complete it."""
+        begun = self._long
+        if begun is None:
+            return b"".join((*self._parts, data))
+        if size > len(begun):
+            return b"".join((begun[: self.pending_bytes], data))
+        begun[self.pending_bytes : size] = data
+        return begun[:size].toreadonly()
+
+    def _decode(self, stream: memoryview | bytes, size: int) -> tuple[RecordBlock, int]:
         """The whole records of `stream`, and how many bytes the one behind them needs to be complete."""
         stride = self._length(stream, 0) + HEADER_BYTES
         count = size // stride
@@ -84,11 +111,11 @@ class RecordDecoder:
         block = RecordBlock(stream, end, count, end if count == 1 else 0, offsets)
         return block, self._needed_at(stream, end, size)
 
-    def _needed_at(self, stream: bytes, start: int, size: int) -> int:
+    def _needed_at(self, stream: memoryview | bytes, start: int, size: int) -> int:
         """Bytes that the record at `start` needs to be complete, or at least to tell its length."""
         return HEADER_BYTES if size - start < HEADER_BYTES else self._length(stream, start) + HEADER_BYTES
 
-    def _length(self, stream: bytes, start: int) -> int:
+    def _length(self, stream: memoryview | bytes, start: int) -> int:
         length: int = _read_length(stream, start)[0]
         if length > self._max_record_bytes:
             self._refuse(length, start)
@@ -98,7 +125,7 @@ class RecordDecoder:
         signed = length - 2**32 if length >= 2**31 else length
         raise CorruptRecord(signed, self._decoded + start, self._max_record_bytes)
 
-    def _offsets(self, stream: bytes, size: int) -> Offsets:
+    def _offsets(self, stream: memoryview | bytes, size: int) -> Offsets:
         """Where each whole record starts, and where the last of them ends."""
         offsets = np.zeros(1, dtype=np.int64)
         if self._short and self._length(stream, 0) < _SHORT:
@@ -115,13 +142,13 @@ class RecordDecoder:
         return offsets if offsets[-1] <= size else offsets[:-1]
 
 
-def _uniform(stream: bytes, count: int, stride: int) -> bool:
+def _uniform(stream: memoryview | bytes, count: int, stride: int) -> bool:
     """Whether the first `count` records are all `stride` bytes long."""
     headers: npt.NDArray[np.int32] = np.ndarray((count,), _INT32, stream, 0, (stride,))
-    return headers.tobytes() == stream[:HEADER_BYTES] * count
+    return headers.tobytes() == bytes(stream[:HEADER_BYTES]) * count
 
 
-def _follow(stream: bytes, size: int, position: int) -> list[int]:
+def _follow(stream: memoryview | bytes, size: int, position: int) -> list[int]:
     """The ends of all records from `position` on whose headers are complete."""
     ends: list[int] = []
     append = ends.append
@@ -133,7 +160,7 @@ def _follow(stream: bytes, size: int, position: int) -> list[int]:
     return ends
 
 
-def _follow_short(stream: bytes, size: int) -> Offsets:
+def _follow_short(stream: memoryview | bytes, size: int) -> Offsets:
     """0 and the ends of all records before the first one of 256 bytes or more."""
     found: list[int] = []
     append = found.append

@@ -1,8 +1,8 @@
 """The protocol of the network layer as pure state machines: no I/O, no clock, no randomness.
 
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
-`messages`, `frames`, `frame_reader`, `handshake`, `data_type`, `events`, `credit`, `sender`, `receiver`,
-`barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`.
+`messages`, `frames`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`, `sender`,
+`receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`.
 """
 
 from .alignment import BarrierAligner
@@ -81,6 +81,7 @@ from .messages import (
     ResumeConsumption,
 )
 from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
+from .sealing import SEAL_BYTES, seal, unseal
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
 from .tracker import BarrierTracker
 
@@ -93,6 +94,7 @@ __all__ = [
     "NONCE_BYTES",
     "NO_CHECKPOINT",
     "PRIORITY_TYPES",
+    "SEAL_BYTES",
     "TRANSITIONS",
     "Abort",
     "AbortReason",
@@ -173,5 +175,7 @@ __all__ = [
     "encode",
     "encode_event",
     "encode_header",
+    "seal",
+    "unseal",
     "wire_size",
 ]

@@ -149,6 +149,7 @@ from .tcp.errors import (
     TransportError,
 )
 from .tcp.handshaking import TlsContexts, fresh_secret
+from .tcp.letterbox import Letterbox, ask_letterbox
 from .tcp.limits import ConnectionLimits
 from .tcp.mesh import Mesh
 from .trace import Trace, TraceEvent, TraceLog
@@ -214,6 +215,7 @@ __all__ = [
     "KillTaskManager",
     "Launch",
     "LaunchError",
+    "Letterbox",
     "LinkClosedError",
     "LinkConditions",
     "ListState",
@@ -282,6 +284,7 @@ __all__ = [
     "VertexSteady",
     "Work",
     "WriteFile",
+    "ask_letterbox",
     "assign_to_operators",
     "check_scenario",
     "checkpoint_results",

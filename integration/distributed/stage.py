@@ -6,7 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from netstack import Assignment, LaunchError, Report, Scenario, SourceError, decode_report, task_managers
+from netstack import (
+    Assignment,
+    LaunchError,
+    Report,
+    Scenario,
+    SourceError,
+    decode_report,
+    fresh_secret,
+    task_managers,
+)
 
 from ..shuffle.errors import ShuffleError
 from ..shuffle.slots import count_slots, require_barriers
@@ -89,7 +98,12 @@ class BarrierStage:
     def _run(self, assignment: Assignment) -> list[Report]:
         tasks, rows = self._tasks, self._rows
         inputs = self._session.range(0, tasks, 1, tasks) if rows is None else rows
-        job = Job(assignment=assignment, checkpoints=self._checkpoints, loopback=is_local(self._session))
+        job = Job(
+            assignment=assignment,
+            checkpoints=self._checkpoints,
+            secret=fresh_secret(),
+            loopback=is_local(self._session),
+        )
         work = barrier_task(job)
         found = inputs.mapInArrow(work, REPORTS, barrier=True).collect()
         return [decode_report(bytes(row["report"])) for row in found]

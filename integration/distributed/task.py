@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import trio
 
+from flowcontrol import Secret
 from netstack import Assignment, Mesh, Report, encode_report, run_task_manager, task_managers
 
 from ..checkpoints.directory import DirectoryStorage
-from ..shuffle.rendezvous import SecretToCome, meet, own_host
+from ..shuffle.rendezvous import Rendezvous
 from ..shuffle.version import code_version
 from .feeding import found_in, keep_pieces
 
@@ -26,8 +27,6 @@ __all__ = ["REPORTS", "Job", "barrier_task", "code_version", "run_task"]
 REPORTS = "task int, report binary"
 """The columns of what the stage gives."""
 
-LOOPBACK = "127.0.0.1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -36,6 +35,8 @@ class Job:
     assignment: Assignment
     checkpoints: str
     """The root of the checkpoint storage."""
+    secret: Secret
+    """What only the tasks and the driver know."""
     loopback: bool
     """Whether all tasks run on one machine, so that none has to be reached from another."""
 
@@ -88,10 +89,11 @@ def run_task(payload: bytes, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatc
 async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
     """Connect to the other tasks, then run the task manager."""
     task, tasks = context.partitionId(), len(context.getTaskInfos())
-    secret = SecretToCome()
-    host = LOOPBACK if job.loopback else own_host(context)
-    async with Mesh(task, tasks, secret, host=host) as mesh:
-        meeting = meet(context, await mesh.listen())  # waits for Spark, while there is nothing else to do
-        secret.reveal(meeting.secret)
-        streams = await mesh.connect(meeting.addresses)
-    return await run_task_manager(job.assignment, task, streams, DirectoryStorage(job.checkpoints))
+    rendezvous = Rendezvous(context, job.secret, loopback=job.loopback)
+    async with Mesh(task, tasks, host=rendezvous.host) as mesh:
+        _, port = await mesh.listen()
+        meeting = await rendezvous.meet(port)
+        streams = await mesh.connect(meeting.addresses, meeting.secret)
+    report = await run_task_manager(job.assignment, task, streams, DirectoryStorage(job.checkpoints))
+    rendezvous.finish()
+    return report

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
-from netstack import SourceError
+from netstack import SourceError, fresh_secret
 
 from .bounds import Bound
 from .columns import Columns, arrow_schema, by_key_groups, by_range, by_spark_hash, key_columns
@@ -102,6 +102,7 @@ def shuffle(
         schema=schema,
         placement=columns.placement,
         config=settings,
+        secret=fresh_secret(),
         early_bytes=early_bytes(settings),
         loopback=is_local(df.sparkSession.sparkContext),
     )

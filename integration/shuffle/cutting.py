@@ -23,12 +23,12 @@ from .placement import Placement, Targets
 Pieces = list[tuple[int, memoryview]]
 """Pieces with their targets, in the order in which they have to be sent."""
 
-PIECE_BYTES = 256 << 10
+PIECE_BYTES = 512 << 10
 """Most bytes of a piece that has more than one row, but for its header."""
 
 # While rows are sorted each takes some twenty bytes more, which is why bytes are not all that is limited.
 _ROWS_PER_TARGET, _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17, 1 << 18
-_BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 4 << 20, 16 << 20
+_BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 2 << 20, 16 << 20
 _RETAINED_BYTES = 4 << 20
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from .pieces import decode_piece, joined
 
-_LARGE_PART = 8
+_LARGE_PART = 32
 """What has this part of a full batch is handed on as it is, rather than copied."""
 
 

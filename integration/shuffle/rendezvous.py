@@ -1,52 +1,60 @@
-"""How the tasks of a shuffle find each other: in one `allGather`, each says where it listens.
+"""How the tasks of a barrier stage find each other: each says where it listens, and is told what all say.
 
 ::
 
-    task 0    listens,  allGather({host, port, secret, attempt})  --.
-    task 1    listens,  allGather({host, port})  -------------------+--> addresses of all, secret, attempt
-    task 2    listens,  allGather({host, port})  --'
+    task 0    allGather({host, port, token}) --.
+    task 1    allGather({host, port, token}) --+--> what all have said: addresses, and a secret
+    task 2    allGather({host, port, token}) --'
 
-The secret is new for each attempt of the stage. Task 0 makes it, and it is nowhere but in the memory of the
-tasks and in this one message, which goes to Spark's driver and from there to the tasks, as Spark's own
-secrets do. Whoever can read Spark's RPC can read it, so on a network that is not trusted
-``spark.network.crypto.enabled`` or ``spark.ssl.rpc.enabled`` has to be on, as it has to be for Spark itself.
+    task 1    ask({host, port, token}) --> task 0 at an agreed port, the same answer but sooner
+    task 2    ask({host, port, token}) -->
 
-Spark takes a whole second for an `allGather`, because it looks only once a second whether the answer is
-there. So there is one and not two, and a task gets on with its input meanwhile.
+Spark looks only once a second whether the answer to an `allGather` is there, so the tasks tell it to each
+other meanwhile: task 0 collects what they say at a port that all can compute, on the host that Spark names.
+The answers are the same. If that port cannot be reached, or the tasks compute different ones, a second is
+lost and nothing else.
+
+The driver makes a secret for each shuffle and sends it along with the function that the tasks run. What
+belongs to an attempt of the stage is derived from it: the port and the seal of what the tasks ask, from the
+number of the attempt's first task; and the secret of their connections, from all that has been said, in which
+each has put a random token. So nobody gets in from an earlier attempt. Whoever can read Spark's RPC can read
+the secret, so on a network that is not trusted ``spark.network.crypto.enabled`` or ``spark.ssl.rpc.enabled``
+has to be on, as it has to be for Spark itself.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import secrets
+import struct
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from flowcontrol import Secret
+from netstack import Letterbox, ask_letterbox
 
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
 
-_SECRET_BYTES = 32
-_ATTEMPT_BYTES = 8
+_TOKEN_BYTES = 16
+_NAME_DIGITS = 16
+_MAX_GREETING_BYTES = 512
+"""A host has at most 253 characters."""
 
+_PORTS = range(20_000, 32_000)
+"""Below those that systems give to whoever wants any."""
+_PORT_TRIES = 3
+_GRACE_S = 0.2
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
-class SecretToCome(Secret):
-    """The secret of somebody who listens before it is known; until it is, nobody can prove to know it."""
+LOOPBACK = "127.0.0.1"
 
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        super().__init__(secrets.token_bytes(_SECRET_BYTES))
-        self._known: Secret | None = None
-
-    def reveal(self, secret: Secret) -> None:
-        """Be this secret from now on."""
-        self._known = secret
-
-    def sign(self, message: bytes) -> bytes:
-        """The HMAC-SHA256 of `message`, 32 bytes."""
-        return self._known.sign(message) if self._known is not None else super().sign(message)
+_OF_ATTEMPT, _OF_CONNECTIONS = b"netstack attempt of a stage: ", b"netstack connections of an attempt: "
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -59,28 +67,176 @@ class Meeting(msgspec.Struct, frozen=True):
     """A name of this attempt of the stage."""
 
 
-class _Greeting(msgspec.Struct):
-    """What a task says; task 0 says more."""
+class _Greeting(msgspec.Struct, frozen=True):
+    """What a task says."""
 
+    index: int
     host: str
     port: int
-    secret: bytes = b""
-    attempt: str = ""
+    token: bytes
+    """Random, so that what all have said is never said again."""
 
 
-def meet(context: BarrierTaskContext, address: tuple[str, int]) -> Meeting:
-    """Tell the other tasks of the stage where this one listens, and wait until all have done so."""
-    greeting = _Greeting(*address)
-    if context.partitionId() == 0:
-        greeting.secret = secrets.token_bytes(_SECRET_BYTES)
-        greeting.attempt = secrets.token_hex(_ATTEMPT_BYTES)
-    told = context.allGather(msgspec.json.encode(greeting).decode())
-    greetings = [msgspec.json.decode(text, type=_Greeting) for text in told]
-    addresses = [(greeting.host, greeting.port) for greeting in greetings]
-    return Meeting(addresses, Secret(greetings[0].secret), greetings[0].attempt)
+class Rendezvous:
+    """The way of one task to its peers; to be used once.
+
+    Args:
+        context: Spark's.
+        secret: What all tasks of the stage have been given.
+        loopback: Whether all run on one machine, so that none has to be reached from another.
+    """
+
+    def __init__(self, context: BarrierTaskContext, secret: Secret, *, loopback: bool) -> None:
+        self._context = context
+        self._index = context.partitionId()
+        self._hosts = [LOOPBACK if loopback else _host(info.address) for info in context.getTaskInfos()]
+        self._size = len(self._hosts)
+        self._secret = secret
+        self._attempt_secret = _attempt_secret(context, secret)
+        self._told: dict[int, _Greeting] = {}
+        self._all_told = trio.Event()
+        self._greetings: list[_Greeting] = []
+        self._answered = trio.Event()
+        self._by_spark: list[_Greeting] | BaseException = []
+        self._answered_by_spark = trio.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def host(self) -> str:
+        """Where this task has to listen: where Spark reaches its executor."""
+        return self._hosts[self._index]
+
+    async def meet(self, port: int) -> Meeting:
+        """Tell the other tasks of the stage that this one listens at `port`, and wait until all have done so.
+
+        Raises whatever Spark's `allGather` does.
+        """
+        greeting = _Greeting(self._index, self.host, port, secrets.token_bytes(_TOKEN_BYTES))
+        self._ask_spark(msgspec.json.encode(greeting))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_others if self._index == 0 else self._ask_first, greeting)
+            nursery.start_soon(self._wait_for_spark)
+            await self._answered.wait()
+            nursery.cancel_scope.cancel()
+        if isinstance(self._by_spark, BaseException):
+            raise self._by_spark
+        return self._meeting()
+
+    def finish(self) -> None:
+        """Wait for Spark's answer if this process could end before it is there.
+
+        A worker that Spark uses again takes it, within a second, beside whatever it does then.
+        """
+        if self._thread is not None and not os.environ.get("SPARK_REUSE_WORKER"):
+            self._thread.join()
+
+    def _answer(self, greetings: list[_Greeting]) -> None:
+        self._greetings = greetings
+        self._answered.set()
+
+    def _meeting(self) -> Meeting:
+        said = msgspec.json.encode(self._greetings)
+        addresses = [(greeting.host, greeting.port) for greeting in self._greetings]
+        name = hashlib.sha256(said).hexdigest()[:_NAME_DIGITS]
+        return Meeting(addresses, Secret(self._secret.sign(_OF_CONNECTIONS + said)), name)
+
+    # By Spark.
+
+    def _ask_spark(self, message: bytes) -> None:
+        answer_soon = trio.lowlevel.current_trio_token().run_sync_soon
+
+        def ask_spark() -> None:
+            told: list[_Greeting] | BaseException
+            try:
+                texts = self._context.allGather(message.decode())
+                told = [msgspec.json.decode(text, type=_Greeting) for text in texts]
+            except BaseException as error:
+                told = error
+            with suppress(trio.RunFinishedError):  # the other answer was there long ago
+                answer_soon(self._hear_spark, told)
+
+        # A call of Spark's cannot be interrupted: if the stage fails, such a thread ends with the process.
+        self._thread = threading.Thread(target=ask_spark, name="netstack-rendezvous", daemon=True)
+        self._thread.start()
+
+    def _hear_spark(self, told: list[_Greeting] | BaseException) -> None:
+        self._by_spark = told
+        self._answered_by_spark.set()
+
+    async def _wait_for_spark(self) -> None:
+        """Take Spark's answer if it is still wanted a moment later.
+
+        Now and then Spark answers one task at once, and no other: that one has still to tell them.
+        """
+        await self._answered_by_spark.wait()
+        if not isinstance(self._by_spark, BaseException):
+            await trio.sleep(_GRACE_S)
+            self._answer(self._by_spark)
+        self._answered.set()
+
+    # By each other.
+
+    async def _tell_others(self, own: _Greeting) -> None:
+        """Be task 0: collect what all say, and tell them."""
+        others = self._size - 1
+        self._collect(own)
+        async with Letterbox(
+            self.host, self._attempt_secret, others, _MAX_GREETING_BYTES, self._tell
+        ) as letterbox:
+            for port in self.agreed_ports():
+                with suppress(OSError):
+                    await letterbox.open(port)
+                    await letterbox.serve()
+                    self._answer(self._all())
+                    return
+
+    async def _tell(self, question: bytes) -> bytes:
+        self._collect(msgspec.json.decode(question, type=_Greeting))
+        await self._all_told.wait()
+        return msgspec.json.encode(self._all())
+
+    def _collect(self, greeting: _Greeting) -> None:
+        self._told[greeting.index] = greeting
+        if len(self._told) == self._size:
+            self._all_told.set()
+
+    def _all(self) -> list[_Greeting]:
+        return [self._told[index] for index in range(self._size)]
+
+    async def _ask_first(self, own: _Greeting) -> None:
+        """Ask task 0, at all ports at which it may be."""
+        async with trio.open_nursery() as nursery:
+            for port in self.agreed_ports():
+                nursery.start_soon(self._ask_at, (self._hosts[0], port), msgspec.json.encode(own))
+
+    async def _ask_at(self, address: tuple[str, int], question: bytes) -> None:
+        longest = _MAX_GREETING_BYTES * self._size
+        pause = _FIRST_PAUSE_S
+        while True:
+            answer = await ask_letterbox(address, self._attempt_secret, question, longest)
+            if answer is not None:
+                self._answer(msgspec.json.decode(answer, type=list[_Greeting]))
+                return
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def agreed_ports(self) -> list[int]:
+        """Where task 0 may listen for the others; all compute the same."""
+        signed = self._attempt_secret.sign(b"ports")
+        numbers = struct.unpack_from(f">{_PORT_TRIES}I", signed)
+        return [_PORTS[number % len(_PORTS)] for number in numbers]
 
 
-def own_host(context: BarrierTaskContext) -> str:
-    """Return the host of the executor that this task runs in, by which Spark's other executors reach it."""
-    address = context.getTaskInfos()[context.partitionId()].address
+def _host(address: str) -> str:
+    """The host of an address of Spark's, which may have a port and brackets."""
     return address.rpartition(":")[0].strip("[]") or address
+
+
+def _attempt_secret(context: BarrierTaskContext, secret: Secret) -> Secret:
+    """What only the tasks of this attempt have in common.
+
+    Spark numbers all tasks of an application in one row. Those of a barrier stage are launched together and
+    as a rule in order, so the number of the first one is known to all.
+    """
+    first = context.taskAttemptId() - context.partitionId()
+    return Secret(secret.sign(_OF_ATTEMPT + struct.pack(">qq", context.stageId(), first)))

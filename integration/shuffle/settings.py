@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 
 from buffers import partition_buffers
 from netstack import (
@@ -49,8 +50,17 @@ EFFECTIVE = frozenset(
 """The fields of `NetworkConfig` that a shuffle obeys; the others are about jobs and their checkpoints."""
 
 
+LARGE_SEGMENT_BYTES = 128 << 10
+"""Of a shuffle of few partitions: a buffer costs the same at any size, and nobody waits for a single one."""
+
+_FEW_PARTITIONS = 32
+
+
 def transport_config(config: Config, count: int) -> TransportConfig:
     """Return the settings of each of the `count` processes of a shuffle.
+
+    They are Flink's, but for segments, which have 128 KiB rather than 32 up to 32 partitions, unless
+    ``taskmanager.memory.segment-size`` is given, or a `NetworkConfig`.
 
     A peer that gives no sign of life is given up after ``heartbeat.timeout`` (50 s), unless a
     `TransportConfig` says otherwise. Options that change nothing in a shuffle are named in a
@@ -63,7 +73,7 @@ def transport_config(config: Config, count: int) -> TransportConfig:
     if isinstance(config, TransportConfig):
         settings = config
     else:
-        network = config if isinstance(config, NetworkConfig) else _parsed(config)
+        network = config if isinstance(config, NetworkConfig) else _parsed(config, count)
         limits = ConnectionLimits(keep_alive_s=network.heartbeat_timeout_s)
         settings = TransportConfig(network=network, limits=limits)
     _refuse([f"{key.removeprefix('flink.')}: {text}" for key, text in option_problems(settings.network)])
@@ -84,9 +94,12 @@ def early_bytes(config: TransportConfig) -> int:
     )
 
 
-def _parsed(config: object) -> NetworkConfig:
+def _parsed(config: object, count: int) -> NetworkConfig:
+    base = PRESETS[DEFAULT_PRESET]
+    if count <= _FEW_PARTITIONS:
+        base = replace(base, segment_bytes=LARGE_SEGMENT_BYTES)
     if config is None:
-        return PRESETS[DEFAULT_PRESET]
+        return base
     if not isinstance(config, Mapping):
         raise ShuffleError(
             f"config is a {type(config).__name__}; it must be a mapping of Flink's options to their values,"
@@ -96,7 +109,7 @@ def _parsed(config: object) -> NetworkConfig:
     if strange:
         raise ShuffleError(f"config: {strange[0]!r} is no name of an option; names are text")
     problems: list[str] = []
-    network = read_options(Section(config, "", problems), PRESETS[DEFAULT_PRESET])
+    network = read_options(Section(config, "", problems), base)
     _refuse(problems)
     return network
 

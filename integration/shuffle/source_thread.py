@@ -1,7 +1,7 @@
 """The thread of a task that reads its input, cuts it into pieces and writes them.
 
-It begins before the peers are there, since to meet them takes a second. Until then it holds the pieces, but
-not more than a given number of bytes of them.
+It begins before the peers are there, since to meet them may take a second. Until then it holds the pieces,
+but not more than a given number of bytes of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The stage of a shuffle: what is sent to the workers, and the function that a worker begins with.
 
 That function travels by value and refers to nothing of ours, so a worker whose Python lacks our packages
-gets as far as saying so. All else is in one string of bytes, which only a worker that has them opens. No
-secret is in it: see `rendezvous`.
+gets as far as saying so. All else is in one string of bytes, which only a worker that has them opens.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from flowcontrol import Secret
 from netstack import TransportConfig
 
 from .targets import PlacementSpec
@@ -37,6 +37,8 @@ class StageSpec:
     """Columns of the input, the one that was computed for the placement included."""
     placement: PlacementSpec
     config: TransportConfig
+    secret: Secret
+    """What only the tasks and the driver know: see `rendezvous`."""
     early_bytes: int
     """Most bytes of rows that a task holds before it is connected to its peers."""
     loopback: bool

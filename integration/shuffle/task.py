@@ -1,7 +1,8 @@
 """A task of a shuffle, in a Python worker of Spark's.
 
 There are three threads. One reads the rows of this partition from Spark, cuts them and writes the pieces; the
-network runs in the second; Spark's own reads what arrives and hands it on::
+network runs in the second; Spark's own reads what arrives and hands it on. In the first second of a stage a
+fourth waits for Spark to say where the peers are::
 
     input  -> SourceThread: Cutter -> Transport.write  ==> peers
     output <- ShuffleTask:  Merger <- Transport.read   <== peers
@@ -19,13 +20,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import trio
 
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportError
 
 from .cutting import Cutter
 from .errors import ShuffleTaskError
 from .gathering import Merger
-from .rendezvous import Meeting, SecretToCome, meet, own_host
+from .rendezvous import Meeting, Rendezvous
 from .report import TaskReport
 from .source_thread import SourceThread
 from .stage import StageSpec
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
 
 __all__ = ["code_version", "run_task"]
-
-LOOPBACK = "127.0.0.1"
 
 ECHO_PAUSE_S = 1.0
 """How long a task that has only heard of a failure keeps it to itself, so that Spark hears of it where it
@@ -87,13 +87,12 @@ class ShuffleTask:
         self._context = context
         self._report = report
         self._index = context.partitionId()
-        self._host = LOOPBACK if spec.loopback else own_host(context)
-        self._secret = SecretToCome()
+        self._rendezvous = Rendezvous(context, spec.secret, loopback=spec.loopback)
         self._started = time.monotonic()
         cutter = Cutter(spec.schema, spec.placement.build(spec.schema, spec.count, self._index))
         self._merger = Merger(cutter.schema)
         self._rows = 0
-        self._transport = Transport(self._index, spec.count, self._secret, spec.config, host=self._host)
+        self._transport = Transport(self._index, spec.count, spec.config, host=self._rendezvous.host)
         self._source = SourceThread(batches, cutter, self._transport, spec.early_bytes)
 
     def run(self) -> Iterator[pa.RecordBatch]:
@@ -109,6 +108,7 @@ class ShuffleTask:
                 yield batch
             self._source.join()
             self._transport.close()
+            self._rendezvous.finish()
         except BaseException as error:
             cause = self._source.error or error
             self._transport.close(_told_to_peers(cause, self._index))
@@ -117,11 +117,10 @@ class ShuffleTask:
         self._report([self._task_report(meeting)])
 
     def _connect(self) -> Meeting:
-        address = self._transport.listen()
+        _, port = self._transport.listen()
         self._source.start()
-        meeting = meet(self._context, address)
-        self._secret.reveal(meeting.secret)
-        self._transport.connect(meeting.addresses)
+        meeting = trio.run(self._rendezvous.meet, port)
+        self._transport.connect(meeting.addresses, meeting.secret)
         self._source.connected()
         return meeting
 
@@ -136,7 +135,7 @@ class ShuffleTask:
             self._spec.name,
             meeting.attempt,
             self._context.stageId(),
-            self._host,
+            self._rendezvous.host,
             self._source.rows,
             self._rows,
             time.monotonic() - self._started,

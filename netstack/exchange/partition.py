@@ -63,6 +63,7 @@ class ResultPartition:
         self._builders: list[BufferBuilder | None] = [None] * len(self.subpartitions)
         self._broadcast: BufferBuilder | None = None
         self._unwritten: tuple[int, memoryview, bool] | None = None
+        self._unwritten_parts: list[memoryview] = []
 
     @property
     def available(self) -> bool:
@@ -97,7 +98,7 @@ class ResultPartition:
                     builder.note(block, index, size)
                 index += 1
                 continue
-            written = self._write_record(channel, block.encoded(index))
+            written = self._write_record(channel, block.encoded(index), size)
             index += 1
             if not written or not pool.available:
                 break
@@ -115,20 +116,22 @@ class ResultPartition:
             self.records_out += 1
             self.bytes_out += len(record)
             index += 1
-            if not self._write_record(ALL, record) or not self.pool.available:
+            if not self._write_record(ALL, record, len(record)) or not self.pool.available:
                 break
         if self._flush_always:
             self.flush()
         return index
 
-    def write_record(self, channel: int, record: memoryview) -> bool:
+    def write_record(self, channel: int, *parts: memoryview) -> bool:
         """Write one encoded record to a subpartition, or to `ALL`; returns whether the next may be begun.
 
-        If it is then `blocked`, call `go_on` until it is not.
+        The record is what its parts are together. If it is then `blocked`, call `go_on` until it is not.
         """
+        size = sum(map(len, parts))
         self.records_out += 1
-        self.bytes_out += len(record)
-        written = self._write_record(channel, record)
+        self.bytes_out += size
+        self._unwritten_parts += parts[1:]
+        written = self._write_record(channel, parts[0], size) and self._write_parts(channel)
         if self._flush_always:
             self.flush()
         return written and self.pool.available
@@ -139,13 +142,18 @@ class ResultPartition:
             return True
         channel, rest, begun = self._unwritten
         self._unwritten = None
-        complete = self._continue(channel, None, rest) if begun else self._write_record(channel, rest)
+        later = sum(map(len, self._unwritten_parts))
+        complete = (
+            self._continue(channel, None, rest)
+            if begun
+            else self._write_record(channel, rest, len(rest) + later)
+        ) and self._write_parts(channel)
         if complete and self._flush_always:
             self.flush()
         return complete
 
-    def _write_record(self, channel: int, record: memoryview) -> bool:
-        """Write one record; False if it could not be completed."""
+    def _write_record(self, channel: int, record: memoryview, size: int) -> bool:
+        """Write a record of `size` bytes, or its first part; False if that could not be completed."""
         builder = self._open_builder(channel)
         if builder is None:
             segment = self.pool.request(channel)
@@ -153,9 +161,19 @@ class ResultPartition:
                 self._unwritten = channel, record, False
                 return False
             builder = self._new_builder(channel, segment)
-            self._publish(channel, builder, len(record))
+            self._publish(channel, builder, size)
         copied = builder.append(record)
         return self._continue(channel, builder, record[copied:])
+
+    def _write_parts(self, channel: int) -> bool:
+        """Write the other parts of a record; False if they could not be completed."""
+        while self._unwritten_parts:
+            part = self._unwritten_parts.pop(0)
+            builder = self._open_builder(channel)
+            copied = builder.append(part) if builder is not None else 0
+            if len(part) and not self._continue(channel, builder, part[copied:]):
+                return False
+        return True
 
     def _continue(self, channel: int, builder: BufferBuilder | None, rest: memoryview) -> bool:
         """Write what of a record did not fit into `builder`; False if segments ran out."""
@@ -289,6 +307,7 @@ class ResultPartition:
     def release(self) -> None:
         """Drop what is queued and give all segments back."""
         self._unwritten = None
+        self._unwritten_parts.clear()
         self._finish_builders()
         for subpartition in self.subpartitions:
             subpartition.release()

@@ -44,15 +44,15 @@ class Door:
         """Whether somebody can connect."""
         return self._listener is not None
 
-    async def open(self) -> tuple[str, int]:
-        """Begin to listen, at a free port; returns the address.
+    async def open(self, port: int = 0) -> tuple[str, int]:
+        """Begin to listen, at a free port unless one is given; returns the address.
 
         Raises:
-            OSError: if that is not possible at this host.
+            OSError: if that is not possible at this host, or the port is taken.
         """
         self.close()
         try:
-            found = await trio.socket.getaddrinfo(self._host, 0, type=trio.socket.SOCK_STREAM)
+            found = await trio.socket.getaddrinfo(self._host, port, type=trio.socket.SOCK_STREAM)
             family, kind, protocol, _, address = found[0]
             self._listener = trio.socket.socket(family, kind, protocol)
             await self._listener.bind(address)

@@ -38,7 +38,6 @@ class Mesh(trio.abc.AsyncResource):
         self,
         index: int,
         size: int,
-        secret: Secret,
         limits: ConnectionLimits | None = None,
         *,
         host: str = "127.0.0.1",
@@ -57,7 +56,7 @@ class Mesh(trio.abc.AsyncResource):
             )
         self._index = index
         self._size = size
-        self._secret = secret
+        self._secret: Secret  # nobody is let in before `connect` knows it
         self._limits = limits
         self._tls = tls
         self._door = Door(host, limits, self._admit)
@@ -76,8 +75,10 @@ class Mesh(trio.abc.AsyncResource):
         """
         return await self._door.open()
 
-    async def connect(self, addresses: Sequence[tuple[str, int]]) -> dict[int, Stream]:
+    async def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> dict[int, Stream]:
         """Connect to all others; `addresses` has what `listen` gave each process, by index.
+
+        Each proves to know `secret`; who dials before this end knows it waits.
 
         The streams have TCP_NODELAY set, and are the caller's to close.
 
@@ -89,7 +90,7 @@ class Mesh(trio.abc.AsyncResource):
             raise ValueError(f"{len(addresses)} addresses for {self._size} processes")
         if not self._door.is_open:
             raise RuntimeError("a mesh has to listen before it connects")
-        self._addresses = addresses
+        self._addresses, self._secret = addresses, secret
         try:
             with trio.move_on_after(self._limits.connect_timeout_s):
                 await self._meet()

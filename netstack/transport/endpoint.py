@@ -105,18 +105,20 @@ class Endpoint:
         """
         for target, record in records:
             self._check()
-            if not self._partition.write_record(target, self._encoded(target, record)):
+            if not self._partition.write_record(target, *self._encoded(target, record)):
                 await self._until_room()
 
-    def _encoded(self, target: int, record: bytes | memoryview) -> memoryview:
+    def _encoded(self, target: int, record: bytes | memoryview) -> tuple[memoryview, memoryview]:
+        """The length of a record, and the record."""
         if not ALL <= target < self.size:
             raise ValueError(f"there is no target {target} among {self.size} processes")
-        size = memoryview(record).nbytes
+        payload = memoryview(record).cast("B")
+        size = len(payload)
         if size > MAX_RECORD_BYTES:
             raise ValueError(f"a record of {size} bytes is longer than {MAX_RECORD_BYTES}")
         if self._subpartitions[0].finished:
             raise LinkClosedError(f"task {self.index}", "a record after the last one")
-        return memoryview(b"".join((_pack_length(size), record)))
+        return memoryview(_pack_length(size)), payload
 
     async def _until_room(self) -> None:
         """Wait until what was begun is written and the next record may be begun."""

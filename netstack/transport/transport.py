@@ -7,9 +7,9 @@ to; the network runs in a third, on trio::
                                     | network thread  | <== TCP ==> the other processes
     thread that reads  <-- read --- |                 |
 
-    with Transport(index, size, secret) as transport:
-        address = transport.listen()        # to be told to the others by other means
-        transport.connect(addresses)        # of all, by index
+    with Transport(index, size) as transport:
+        address = transport.listen()            # to be told to the others by other means
+        transport.connect(addresses, secret)    # those of all, by index, and what only they know
         ...
 """
 
@@ -43,7 +43,7 @@ Record = tuple[int, bytes | memoryview]
 
 
 class Transport:
-    """Process `index` of an exchange of records between `size` processes that share `secret`.
+    """Process `index` of an exchange of records between `size` processes.
 
     `host` is the address to listen at. A record has up to 256 MiB; the records from one process to
     another arrive in the order in which they were written, each once. Memory is bounded by the network
@@ -57,7 +57,6 @@ class Transport:
         self,
         index: int,
         size: int,
-        secret: Secret,
         config: TransportConfig | None = None,
         *,
         host: str = "127.0.0.1",
@@ -69,7 +68,7 @@ class Transport:
         config = config or TransportConfig()
         self._config = config
         self._endpoint = Endpoint(index, size, config)
-        self._mesh = Mesh(index, size, secret, config.limits, host=host, tls=tls)
+        self._mesh = Mesh(index, size, config.limits, host=host, tls=tls)
         self._thread: threading.Thread | None = None
         self._token: Future[trio.lowlevel.TrioToken] = Future()
         self._statistics: TransportStatistics | None = None
@@ -110,13 +109,15 @@ class Transport:
             self._thread = None  # it has never been of use
             self._token.set_exception(error)
 
-    def connect(self, addresses: Sequence[tuple[str, int]]) -> None:
+    def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> None:
         """Connect to all others, whose addresses these are, by index; the own one is among them.
+
+        `secret` is what all know and nobody else: each proves to know it before anything is sent.
 
         Raises:
             HandshakeError: if some of them are not there in time, or do not know the secret.
         """
-        self._call(self._connect, addresses)
+        self._call(self._connect, addresses, secret)
 
     def write(self, records: Sequence[Record]) -> None:
         """Send records, in order; blocks while the network memory is full.
@@ -188,11 +189,11 @@ class Transport:
         self._statistics = self._endpoint.statistics()
         self.leaked_segments = self._endpoint.release()
 
-    async def _connect(self, addresses: Sequence[tuple[str, int]]) -> None:
+    async def _connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> None:
         async with self._connect_lock:
             if not self._connecting.cancel_called:
                 with self._connecting:
-                    self._begin(await self._mesh.connect(addresses), addresses)
+                    self._begin(await self._mesh.connect(addresses, secret), addresses)
                     return
         raise self._closed()
 

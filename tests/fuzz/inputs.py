@@ -39,7 +39,7 @@ from flowcontrol import (
     encode_event,
 )
 
-from .targets import OF_DIALLER, OF_LISTENER
+from .targets import OF_DIALLER, OF_LISTENER, SEALED
 
 MAGIC = 0xBADC0FFE
 LIMITS = (64, 97, 1000, 1100, 4096, 4096, 4096, 4096)
@@ -76,6 +76,8 @@ class Inputs:
             target, data = "frames", self._stream()
         elif kind < 0.88:
             target, data = "event", random.choice(self._events)
+        elif kind < 0.89:
+            target, data = "sealed", SEALED
         else:
             target, data = "handshake", random.choice((OF_DIALLER, OF_LISTENER))
         if random.random() < 0.9:

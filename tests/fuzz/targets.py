@@ -26,6 +26,8 @@ from flowcontrol import (
     decode_event,
     encode,
     encode_event,
+    seal,
+    unseal,
 )
 
 LONGEST_LOOKAHEAD = 1024
@@ -245,5 +247,22 @@ def check_stays_refused(end: Handshake, refusal: HandshakeRefused) -> None:
     assert same_error(refusal, error_of(end.receive, b"\0"))
 
 
-TARGETS: dict[str, Target] = {"frames": check_frames, "event": check_event, "handshake": check_handshake}
+# Sealed messages.
+
+SEALED = seal(SECRET, b"a greeting of a task")
+
+
+def check_sealed(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None:
+    """Only what was sealed is opened."""
+    error = error_of(unseal, SECRET, data)
+    assert (error is None) == (data == SEALED)
+    assert error is None or type(error) is HandshakeRefused
+
+
+TARGETS: dict[str, Target] = {
+    "frames": check_frames,
+    "event": check_event,
+    "handshake": check_handshake,
+    "sealed": check_sealed,
+}
 """By name, as the command takes them."""

@@ -2,49 +2,64 @@
 
 from __future__ import annotations
 
-import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import trio
 
 from flowcontrol import Secret
 from integration.shuffle.cutting import Cutter
 from integration.shuffle.gathering import Merger
 from integration.shuffle.placement import RebalancePlacement
-from integration.shuffle.rendezvous import Meeting, SecretToCome, meet, own_host
+from integration.shuffle.rendezvous import Meeting, Rendezvous
 from integration.shuffle.source_thread import SourceThread
 from netstack import Transport, fresh_secret
 
 COUNT = 3
+GIVEN = Secret(b"what the driver has made")
 
 
 class Stage:
-    """What a barrier stage of Spark does for its tasks: it shows each what all have said."""
+    """What a barrier stage of Spark does for its tasks: in the end, it shows each what all have said."""
 
-    def __init__(self, hosts: list[str]) -> None:
-        self.said = [""] * len(hosts)
+    def __init__(self, hosts: Sequence[str] = ("127.0.0.1:4711",) * COUNT, first: int = 70) -> None:
         self.hosts = hosts
+        self.first = first
+        self.said = [""] * len(hosts)
+        self.answers = threading.Event()
+        self.failure: Exception | None = None
         self._all = threading.Barrier(len(hosts))
 
     def gather(self, partition: int, message: str) -> list[str]:
         self.said[partition] = message
         self._all.wait()
+        self.answers.wait()
+        if self.failure is not None:
+            raise self.failure
         return list(self.said)
 
 
 class Context:
     """The part of a BarrierTaskContext that the tasks use."""
 
-    def __init__(self, stage: Stage, partition: int) -> None:
+    def __init__(self, stage: Stage, partition: int, number: int | None = None) -> None:
         self._stage = stage
         self._partition = partition
+        self._number = stage.first + partition if number is None else number
 
     def partitionId(self) -> int:  # noqa: N802 - the names are Spark's
         return self._partition
+
+    def stageId(self) -> int:  # noqa: N802
+        return 5
+
+    def taskAttemptId(self) -> int:  # noqa: N802
+        return self._number
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802
         return self._stage.gather(self._partition, message)
@@ -53,47 +68,105 @@ class Context:
         return [type("BarrierTaskInfo", (), {"address": host}) for host in self._stage.hosts]
 
 
-def meet_all(stage: Stage) -> list[Meeting]:
-    def task(partition: int) -> Meeting:
-        context: Any = Context(stage, partition)
-        return meet(context, (f"host{partition}", 4000 + partition))
+def rendezvous(context: Context, secret: Secret = GIVEN, *, loopback: bool = False) -> Rendezvous:
+    spark: Any = context
+    return Rendezvous(spark, secret, loopback=loopback)
 
+
+def meet(stage: Stage, contexts: Sequence[Context] | None = None) -> list[Meeting]:
+    """Let all tasks meet; Spark answers when they have, unless it is said to before."""
+    tasks = [rendezvous(context) for context in contexts or [Context(stage, index) for index in range(COUNT)]]
     with ThreadPoolExecutor(COUNT) as threads:
-        return list(threads.map(task, range(COUNT)))
+        meetings = list(threads.map(lambda task: trio.run(task.meet, 4000 + tasks.index(task)), tasks))
+    stage.answers.set()
+    for task in tasks:
+        task.finish()
+    return meetings
 
 
-def test_all_tasks_learn_the_addresses_and_one_secret() -> None:
-    meetings = meet_all(Stage(["host"] * COUNT))
-    assert all(
-        meeting.addresses == [("host0", 4000), ("host1", 4001), ("host2", 4002)] for meeting in meetings
-    )
-    assert len({meeting.secret.sign(b"x") for meeting in meetings}) == 1
+def secrets_of(meetings: Sequence[Meeting]) -> set[bytes]:
+    return {meeting.secret.sign(b"x") for meeting in meetings}
+
+
+def test_the_tasks_meet_before_spark_answers() -> None:
+    meetings = meet(Stage())
+    here = "127.0.0.1"
+    assert all(meeting.addresses == [(here, 4000), (here, 4001), (here, 4002)] for meeting in meetings)
+    assert len(secrets_of(meetings)) == 1
     assert len({meeting.attempt for meeting in meetings}) == 1
 
 
-def test_each_attempt_has_its_own_secret_which_task_0_tells() -> None:
-    first, second = Stage(["host"] * COUNT), Stage(["host"] * COUNT)
-    meetings = [meet_all(stage)[2] for stage in (first, second)]
-    assert meetings[0].secret.sign(b"x") != meetings[1].secret.sign(b"x")
+def test_what_spark_answers_is_the_same() -> None:
+    """Without an agreed port, as where tasks are numbered out of order, it is Spark that tells."""
+    stage = Stage()
+    stage.answers.set()
+    contexts = [Context(stage, index, number) for index, number in enumerate((72, 70, 71))]
+    meetings = meet(stage, contexts)
+    assert [port for _, port in meetings[0].addresses] == [4000, 4001, 4002]
+    assert len(secrets_of(meetings)) == len({meeting.attempt for meeting in meetings}) == 1
+
+
+def test_one_task_may_have_its_answer_and_the_others_none() -> None:
+    """Tasks 0 and 2 agree on a port that task 1 does not know; Spark tells the others a little later."""
+    stage = Stage()
+    contexts = [Context(stage, index, number) for index, number in enumerate((70, 99, 72))]
+    told = threading.Timer(0.2, stage.answers.set)
+    told.start()
+    meetings = meet(stage, contexts)
+    assert len(secrets_of(meetings)) == 1
+
+
+def test_taken_ports_make_it_slower_and_not_wrong() -> None:
+    ports = rendezvous(Context(Stage(), 0)).agreed_ports()
+    assert len(set(ports)) == 3
+    sockets = [socket.create_server(("127.0.0.1", port)) for port in ports]
+    try:
+        stage = Stage()
+        stage.answers.set()
+        assert len(secrets_of(meet(stage))) == 1
+    finally:
+        for each in sockets:
+            each.close()
+    with socket.create_server(("127.0.0.1", ports[0])):  # the next one will do
+        assert len(secrets_of(meet(Stage()))) == 1
+
+
+def test_the_failure_of_spark_is_the_failure_of_the_task() -> None:
+    stage = Stage()
+    stage.failure = RuntimeError("the stage was killed")
+    stage.answers.set()
+    contexts = [Context(stage, index, number) for index, number in enumerate((9, 99, 999))]
+    with pytest.raises(RuntimeError, match="the stage was killed"):
+        meet(stage, contexts)
+
+
+def test_each_attempt_has_a_secret_of_its_own_that_nobody_says() -> None:
+    stages = [Stage(), Stage()]
+    meetings = [meet(stage)[2] for stage in stages]
+    assert len(secrets_of(meetings)) == 2
     assert meetings[0].attempt != meetings[1].attempt
-    assert [bool(json.loads(message)["secret"]) for message in first.said] == [True, False, False]
-    told = json.loads(first.said[0])["secret"]
-    assert told not in repr(meetings[0])
-    assert told not in meetings[0].attempt
+    key = b"what the driver has made"
+    for text in (*stages[0].said, repr(meetings[0]), meetings[0].attempt):
+        assert key.decode() not in text
+        assert key.hex() not in text
+
+
+def test_the_port_is_another_for_each_stage_attempt_and_secret() -> None:
+    tasks = [
+        rendezvous(Context(Stage(), 0)),
+        rendezvous(Context(Stage(first=80), 0)),
+        rendezvous(Context(Stage(), 0), Secret(b"of another shuffle")),
+    ]
+    assert len({tuple(task.agreed_ports()) for task in tasks}) == 3
+    same = [rendezvous(Context(Stage(), index)) for index in range(COUNT)]
+    assert len({tuple(task.agreed_ports()) for task in same}) == 1
 
 
 def test_a_task_listens_where_spark_reaches_its_executor() -> None:
     stage = Stage(["127.0.0.1:4711", "node-7.example:39001", "[2001:db8::7]:39001"])
-    contexts: list[Any] = [Context(stage, partition) for partition in range(COUNT)]
-    assert [own_host(context) for context in contexts] == ["127.0.0.1", "node-7.example", "2001:db8::7"]
-
-
-def test_a_secret_to_come_proves_nothing_until_it_has_come() -> None:
-    known, to_come = fresh_secret(), SecretToCome()
-    assert to_come.sign(b"x") not in (known.sign(b"x"), SecretToCome().sign(b"x"))
-    to_come.reveal(known)
-    assert to_come.sign(b"x") == known.sign(b"x")
-    assert repr(to_come) == repr(Secret(b"0123456789abcdef"))
+    tasks = [rendezvous(Context(stage, partition)) for partition in range(COUNT)]
+    assert [task.host for task in tasks] == ["127.0.0.1", "node-7.example", "2001:db8::7"]
+    assert rendezvous(Context(stage, 1), loopback=True).host == "127.0.0.1"
 
 
 ROWS_OF_BATCH, BATCHES = 1 << 15, 16
@@ -120,14 +193,14 @@ class Input:
 def test_before_the_peers_are_there_a_task_holds_so_much_of_its_input_and_no_more(early_batches: int) -> None:
     schema, size = pa.schema([("id", pa.int64())]), ROWS_OF_BATCH * 8
     batches = Input(early_batches)  # each is cut when the next one comes
-    with Transport(0, 1, fresh_secret()) as transport:
+    with Transport(0, 1) as transport:
         cutter = Cutter(schema, RebalancePlacement(1), gather_bytes=size)
         source = SourceThread(iter(batches), cutter, transport, early_batches * size - 1)
         address = transport.listen()
         source.start()
         assert batches.reached.wait()
         batches.connected = True
-        transport.connect([address])
+        transport.connect([address], fresh_secret())
         source.connected()
         merger, ids = Merger(cutter.schema), []
         while (pieces := transport.read()) is not None:
@@ -141,7 +214,7 @@ def test_before_the_peers_are_there_a_task_holds_so_much_of_its_input_and_no_mor
 
 
 def test_a_source_that_is_stopped_before_its_peers_are_there_ends() -> None:
-    with Transport(0, 1, fresh_secret()) as transport:
+    with Transport(0, 1) as transport:
         size = ROWS_OF_BATCH * 8
         cutter = Cutter(pa.schema([("id", pa.int64())]), RebalancePlacement(1), gather_bytes=size)
         batches = Input(1)
@@ -159,10 +232,10 @@ def test_an_error_of_the_input_ends_the_exchange() -> None:
         raise ValueError("no input")
         yield
 
-    with Transport(0, 1, fresh_secret()) as transport:
+    with Transport(0, 1) as transport:
         cutter = Cutter(pa.schema([("id", pa.int64())]), RebalancePlacement(1))
         source = SourceThread(failing(), cutter, transport, 1)
-        transport.connect([transport.listen()])
+        transport.connect([transport.listen()], fresh_secret())
         source.start()
         with pytest.raises(Exception, match=r"no input|has been closed"):  # the cause, or too late for it
             transport.read()

@@ -36,12 +36,12 @@ def launch_locally(storage: FileLayout, seen: list[list[Report]] | None = None) 
 async def run_processes(assignment: Assignment, storage: FileLayout) -> list[Report]:
     """Run one attempt in a process for each task manager, and return what they report, as it is sent."""
     size, secret = len(task_managers(assignment.scenario)), fresh_secret()
-    meshes = [Mesh(index, size, secret) for index in range(size)]
+    meshes = [Mesh(index, size) for index in range(size)]
     addresses = [await mesh.listen() for mesh in meshes]
     reports: dict[int, Report] = {}
 
     async def run(index: int) -> None:
-        streams = await meshes[index].connect(addresses)
+        streams = await meshes[index].connect(addresses, secret)
         report = await run_task_manager(assignment, index, streams, storage)
         reports[index] = decode_report(encode_report(report))
 

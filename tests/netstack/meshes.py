@@ -119,7 +119,7 @@ async def connect(
     mesh: Mesh, addresses: Sequence[Address], connected: dict[int, Streams], index: int
 ) -> None:
     """Connect one process and note its streams."""
-    connected[index] = await mesh.connect(addresses)
+    connected[index] = await mesh.connect(addresses, SECRET)
 
 
 async def check_pairs(connected: dict[int, Streams]) -> None:

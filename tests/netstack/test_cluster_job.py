@@ -320,12 +320,12 @@ class Vanishing:
 
     async def run(self, scenario: Scenario, storage: MemoryStorage) -> list[Report]:
         secret, assignment = fresh_secret(), Assignment(scenario=scenario)
-        meshes = [Mesh(index, 3, secret) for index in range(3)]
+        meshes = [Mesh(index, 3) for index in range(3)]
         addresses = [await mesh.listen() for mesh in meshes]
         reports: list[Report] = []
 
         async def run(index: int) -> None:
-            streams = await meshes[index].connect(addresses)
+            streams = await meshes[index].connect(addresses, secret)
             with trio.CancelScope() as scope:
                 if index == 2:
                     self.gone = scope.cancel

@@ -154,7 +154,7 @@ async def besiege(
 ) -> None:
     """Let processes 0 and 1 wait for 2, the stranger be refused by 0 with `problem`, and then 2 come."""
     with log_lines() as log:
-        meshes = [Mesh(index, 3, SECRET, limits, tls=tls) for index in range(3)]
+        meshes = [Mesh(index, 3, limits, tls=tls) for index in range(3)]
         addresses = [await mesh.listen() for mesh in meshes]
         connected: dict[int, Streams] = {}
         async with trio.open_nursery() as nursery:
@@ -238,14 +238,14 @@ def test_a_slow_stranger_is_put_out_when_its_time_is_over(stranger: Stranger, en
 def test_a_process_with_another_secret_gets_an_error_that_says_so() -> None:
     async def main() -> None:
         with log_lines() as log:
-            mesh, wrong, right = Mesh(0, 2, SECRET), Mesh(1, 2, WRONG_SECRET), Mesh(1, 2, SECRET)
+            mesh, wrong, right = Mesh(0, 2), Mesh(1, 2), Mesh(1, 2)
             address = await mesh.listen()
             connected: dict[int, Streams] = {}
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connect, mesh, [address] * 2, connected, 0)
                 await wrong.listen()
                 with pytest.raises(HandshakeError) as caught:
-                    await wrong.connect([address] * 2)
+                    await wrong.connect([address] * 2, WRONG_SECRET)
                 assert str(caught.value) == (
                     f"task 0 at 127.0.0.1:{address[1]}: the peer refused the proof: it has another secret, "
                     "or is connected with this process already"
@@ -263,7 +263,7 @@ def test_a_process_with_another_secret_gets_an_error_that_says_so() -> None:
 def test_a_second_connection_of_a_connected_process_is_refused() -> None:
     async def main() -> None:
         with log_lines() as log:
-            mesh = Mesh(0, 3, SECRET, PATIENT)
+            mesh = Mesh(0, 3, PATIENT)
             address = await mesh.listen()
             connected: dict[int, Streams] = {}
             async with trio.open_nursery() as nursery:
@@ -287,7 +287,7 @@ def test_strangers_that_take_all_places_delay_a_peer_until_they_are_gone() -> No
     async def main() -> None:
         limits = ConnectionLimits(max_connections=2, handshake_timeout_s=300, connect_timeout_s=300)
         with log_lines() as log:
-            mesh, peer = Mesh(0, 2, SECRET, limits), Mesh(1, 2, SECRET, limits)
+            mesh, peer = Mesh(0, 2, limits), Mesh(1, 2, limits)
             addresses = [await mesh.listen(), await peer.listen()]
             connected: dict[int, Streams] = {}
             async with trio.open_nursery() as nursery:
@@ -313,7 +313,7 @@ def test_a_flood_of_strangers_is_refused_one_by_one() -> None:
     async def main() -> None:
         limits = ConnectionLimits(max_connections=8, handshake_timeout_s=300, connect_timeout_s=300)
         with log_lines() as log:
-            meshes = [Mesh(index, 3, SECRET, limits) for index in range(3)]
+            meshes = [Mesh(index, 3, limits) for index in range(3)]
             addresses = [await mesh.listen() for mesh in meshes]
             connected: dict[int, Streams] = {}
             async with trio.open_nursery() as nursery:
@@ -337,7 +337,7 @@ def test_a_flood_of_strangers_is_refused_one_by_one() -> None:
 def test_a_stranger_that_is_still_there_when_all_peers_are_is_put_out() -> None:
     async def main() -> None:
         with log_lines() as log:
-            meshes = [Mesh(index, 2, SECRET, PATIENT) for index in range(2)]
+            meshes = [Mesh(index, 2, PATIENT) for index in range(2)]
             addresses = [await mesh.listen() for mesh in meshes]
             connected: dict[int, Streams] = {}
             async with await trio.open_tcp_stream(*addresses[0]) as stranger:
@@ -354,7 +354,7 @@ def test_a_stranger_that_is_still_there_when_all_peers_are_is_put_out() -> None:
 
 async def dial_stranger(answer: bytes, tls: TlsContexts | None = None) -> str:
     """What process 2 says of process 1 when somebody else listens at its address; 0 waits for both."""
-    mesh, dialler = Mesh(0, 3, SECRET, PATIENT, tls=tls), Mesh(2, 3, SECRET, PATIENT, tls=tls)
+    mesh, dialler = Mesh(0, 3, PATIENT, tls=tls), Mesh(2, 3, PATIENT, tls=tls)
     impostor = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     host, port = impostor.socket.getsockname()
     addresses = [await mesh.listen(), (host, port), await dialler.listen()]
@@ -367,7 +367,7 @@ async def dial_stranger(answer: bytes, tls: TlsContexts | None = None) -> str:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, be_someone_else, [impostor])
         with pytest.raises(HandshakeError) as caught:
-            await dialler.connect(addresses)
+            await dialler.connect(addresses, SECRET)
         nursery.cancel_scope.cancel()
     await mesh.aclose()
     assert connected == {}
@@ -388,16 +388,16 @@ def test_a_dialled_process_without_tls_is_named() -> None:
 def test_a_listener_whose_certificate_is_of_another_host_is_not_trusted() -> None:
     async def main() -> None:
         with log_lines() as log:
-            mesh = Mesh(0, 2, SECRET, PATIENT, tls=tls_contexts())
+            mesh = Mesh(0, 2, PATIENT, tls=tls_contexts())
             address = await mesh.listen()
             connected: dict[int, Streams] = {}
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connect, mesh, [address] * 2, connected, 0)
-                wary = Mesh(1, 2, SECRET, PATIENT, tls=tls_contexts("other.test"))
+                wary = Mesh(1, 2, PATIENT, tls=tls_contexts("other.test"))
                 await wary.listen()
                 with pytest.raises(HandshakeError, match=r"no TLS handshake \(CERTIFICATE_VERIFY_FAILED\)"):
-                    await wary.connect([address] * 2)
-                right = Mesh(1, 2, SECRET, PATIENT, tls=tls_contexts("netstack.test"))
+                    await wary.connect([address] * 2, SECRET)
+                right = Mesh(1, 2, PATIENT, tls=tls_contexts("netstack.test"))
                 await right.listen()
                 nursery.start_soon(connect, right, [address] * 2, connected, 1)
             await check_pairs(connected)
@@ -417,7 +417,7 @@ def test_a_handshake_that_is_changed_on_its_way_is_refused(bit: int) -> None:
 
     async def main() -> None:
         with log_lines() as log:
-            mesh, dialler = Mesh(0, 3, SECRET, PATIENT), Mesh(2, 3, SECRET, PATIENT)
+            mesh, dialler = Mesh(0, 3, PATIENT), Mesh(2, 3, PATIENT)
             address = await mesh.listen()
             with socket.create_server(("127.0.0.1", 0)) as free:
                 front = free.getsockname()
@@ -440,12 +440,12 @@ def test_a_handshake_that_is_changed_on_its_way_is_refused(bit: int) -> None:
 def test_nothing_that_is_logged_or_raised_has_the_secret() -> None:
     async def main() -> None:
         with log_lines() as log:
-            mesh, dialler = Mesh(0, 2, SECRET, PATIENT), Mesh(1, 2, WRONG_SECRET, PATIENT)
+            mesh, dialler = Mesh(0, 2, PATIENT), Mesh(1, 2, PATIENT)
             addresses = [await mesh.listen(), await dialler.listen()]
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(mesh.connect, addresses)
+                nursery.start_soon(mesh.connect, addresses, SECRET)
                 with pytest.raises(HandshakeError) as caught:
-                    await dialler.connect(addresses)
+                    await dialler.connect(addresses, WRONG_SECRET)
                 await log.wait_for(1)
                 nursery.cancel_scope.cancel()
             texts = [*log.lines, repr(caught.value), *(repr(vars(each)) for each in (mesh, dialler))]

@@ -132,7 +132,7 @@ async def attack(
     It leaves when it has been told, at once, or never.
     Another connection of the same process, with the same memory, carries records before and afterwards.
     """
-    mesh = Mesh(0, 3, SECRET, LIMITS)
+    mesh = Mesh(0, 3, LIMITS)
     address = await mesh.listen()
     connected: dict[int, Streams] = {}
     async with trio.open_nursery() as nursery:

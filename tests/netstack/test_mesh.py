@@ -38,7 +38,7 @@ def _no_socket_left() -> Iterator[None]:
 
 
 async def connected_mesh(size: int, tls: TlsContexts | None = None) -> dict[int, Streams]:
-    meshes = [Mesh(index, size, SECRET, PATIENT, tls=tls) for index in range(size)]
+    meshes = [Mesh(index, size, PATIENT, tls=tls) for index in range(size)]
     addresses = [await mesh.listen() for mesh in meshes]
     connected: dict[int, Streams] = {}
     async with trio.open_nursery() as nursery:
@@ -96,7 +96,7 @@ def test_what_is_sent_right_behind_the_handshake_is_not_lost() -> None:
     """The dialler may send as soon as it is connected, before the listener has found out that it is."""
 
     async def main() -> None:
-        mesh = Mesh(0, 3, SECRET, PATIENT)
+        mesh = Mesh(0, 3, PATIENT)
         address = await mesh.listen()
         connected: dict[int, Streams] = {}
         async with trio.open_nursery() as nursery:
@@ -117,7 +117,7 @@ def test_the_listener_closes_when_the_last_dialler_is_connected() -> None:
     """Before all pairs of the process are: the last one has nobody to wait for."""
 
     async def main() -> None:
-        meshes = [Mesh(index, 3, SECRET, PATIENT) for index in range(3)]
+        meshes = [Mesh(index, 3, PATIENT) for index in range(3)]
         addresses = [await mesh.listen() for mesh in meshes]
         connected: dict[int, Streams] = {}
         async with trio.open_nursery() as nursery:
@@ -138,11 +138,11 @@ def test_the_listener_closes_when_the_last_dialler_is_connected() -> None:
 
 def test_it_listens_at_loopback_unless_told_otherwise() -> None:
     async def main() -> None:
-        async with Mesh(0, 2, SECRET) as mesh:
+        async with Mesh(0, 2) as mesh:
             host, port = await mesh.listen()
             assert host == "127.0.0.1"
             assert port > 0
-        async with Mesh(0, 2, SECRET, host="127.0.0.2") as mesh:
+        async with Mesh(0, 2, host="127.0.0.2") as mesh:
             host, port = await mesh.listen()
             assert host == "127.0.0.2"
             assert await is_refused(("127.0.0.1", port))
@@ -152,7 +152,7 @@ def test_it_listens_at_loopback_unless_told_otherwise() -> None:
 
 def test_a_host_that_is_not_of_this_machine_is_named() -> None:
     async def main() -> None:
-        async with Mesh(0, 2, SECRET, host="192.0.2.1") as mesh:
+        async with Mesh(0, 2, host="192.0.2.1") as mesh:
             with pytest.raises(OSError, match=r"cannot listen at 192\.0\.2\.1: Cannot assign"):
                 await mesh.listen()
 
@@ -163,7 +163,7 @@ def test_a_peer_that_listens_late_is_dialled_again() -> None:
     """At its address nobody listens at first, then a relay does."""
 
     async def main() -> None:
-        early, late = Mesh(1, 2, SECRET, PATIENT), Mesh(0, 2, SECRET, PATIENT)
+        early, late = Mesh(1, 2, PATIENT), Mesh(0, 2, PATIENT)
         with socket.create_server(("127.0.0.1", 0)) as free:
             address = free.getsockname()
         addresses = [address, await early.listen()]
@@ -186,7 +186,7 @@ def test_a_listener_that_has_no_place_is_dialled_again() -> None:
     """It closes the connection without an answer, as one does that strangers keep busy."""
 
     async def main() -> None:
-        meshes = [Mesh(index, 2, SECRET, PATIENT) for index in range(2)]
+        meshes = [Mesh(index, 2, PATIENT) for index in range(2)]
         addresses = [await mesh.listen() for mesh in meshes]
         busy = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
         front = busy.socket.getsockname()
@@ -227,13 +227,13 @@ def test_a_connection_to_itself_is_no_listener() -> None:
 )
 def test_a_peer_that_never_comes_is_named(index: int, problem: str) -> None:
     async def main() -> None:
-        mesh = Mesh(index, 2, SECRET, ConnectionLimits(connect_timeout_s=0.2))
+        mesh = Mesh(index, 2, ConnectionLimits(connect_timeout_s=0.2))
         with socket.create_server(("127.0.0.1", 0)) as free:
             absent = free.getsockname()
         addresses = [absent, absent]
         addresses[index] = await mesh.listen()
         with pytest.raises(HandshakeError) as caught:
-            await mesh.connect(addresses)
+            await mesh.connect(addresses, SECRET)
         assert str(caught.value) == (
             f"task {1 - index} at 127.0.0.1:{absent[1]}: not connected within 0.2 s ({problem})"
         )
@@ -244,10 +244,10 @@ def test_a_peer_that_never_comes_is_named(index: int, problem: str) -> None:
 
 def test_a_peer_that_listens_and_never_answers_is_named() -> None:
     async def main() -> None:
-        silent, mesh = (Mesh(index, 2, SECRET, ConnectionLimits(connect_timeout_s=0.2)) for index in range(2))
+        silent, mesh = (Mesh(index, 2, ConnectionLimits(connect_timeout_s=0.2)) for index in range(2))
         addresses = [await silent.listen(), await mesh.listen()]
         with pytest.raises(HandshakeError, match=r"not connected within 0\.2 s \(0: has not answered\)"):
-            await mesh.connect(addresses)
+            await mesh.connect(addresses, SECRET)
         await silent.aclose()
 
     trio.run(main)
@@ -256,14 +256,14 @@ def test_a_peer_that_listens_and_never_answers_is_named() -> None:
 def test_all_that_are_missing_are_named_and_those_that_came_are_let_go() -> None:
     async def main() -> None:
         limits = ConnectionLimits(connect_timeout_s=2)
-        meshes = [Mesh(index, 5, SECRET, limits) for index in range(5)]
+        meshes = [Mesh(index, 5, limits) for index in range(5)]
         addresses = [await mesh.listen() for mesh in meshes]
         names = [f"task {index} at 127.0.0.1:{port}" for index, (_, port) in enumerate(addresses)]
         problems = {}
 
         async def miss(index: int) -> None:
             with pytest.raises(HandshakeError) as caught:
-                await meshes[index].connect(addresses)
+                await meshes[index].connect(addresses, SECRET)
             assert caught.value.peer == f"{names[2]}, {names[4]}"
             problems[index] = caught.value.problem
 
@@ -286,7 +286,7 @@ def test_whenever_it_is_cancelled_no_socket_is_left(encrypted: bool) -> None:
     tls = tls_contexts() if encrypted else None
 
     async def main(steps: int) -> int:
-        meshes = [Mesh(index, 3, SECRET, PATIENT, tls=tls) for index in range(3)]
+        meshes = [Mesh(index, 3, PATIENT, tls=tls) for index in range(3)]
         connected: dict[int, Streams] = {}
         before = open_files()
         addresses = [await mesh.listen() for mesh in meshes]
@@ -306,7 +306,7 @@ def test_whenever_it_is_cancelled_no_socket_is_left(encrypted: bool) -> None:
 
 def test_a_mesh_that_only_listened_can_be_closed() -> None:
     async def main() -> None:
-        mesh = Mesh(0, 2, SECRET)
+        mesh = Mesh(0, 2)
         await mesh.aclose()
         address = await mesh.listen()
         again = await mesh.listen()
@@ -320,12 +320,12 @@ def test_a_mesh_that_only_listened_can_be_closed() -> None:
 
 def test_it_listens_before_it_connects_and_knows_all_addresses() -> None:
     async def main() -> None:
-        async with Mesh(0, 2, SECRET) as mesh:
+        async with Mesh(0, 2) as mesh:
             with pytest.raises(RuntimeError, match="has to listen before it connects"):
-                await mesh.connect([("127.0.0.1", 1)] * 2)
+                await mesh.connect([("127.0.0.1", 1)] * 2, SECRET)
             await mesh.listen()
             with pytest.raises(ValueError, match="3 addresses for 2 processes"):
-                await mesh.connect([("127.0.0.1", 1)] * 3)
+                await mesh.connect([("127.0.0.1", 1)] * 3, SECRET)
 
     trio.run(main)
 
@@ -333,13 +333,13 @@ def test_it_listens_before_it_connects_and_knows_all_addresses() -> None:
 def test_a_mesh_that_cannot_be() -> None:
     for index, size in ((-1, 2), (2, 2), (0, 0)):
         with pytest.raises(ValueError, match=f"there is no process {index} of {size}"):
-            Mesh(index, size, SECRET)
+            Mesh(index, size)
     with pytest.raises(ValueError, match="told at which address"):
-        Mesh(0, 2, SECRET, host="")
+        Mesh(0, 2, host="")
     few = ConnectionLimits(max_connections=2)
     with pytest.raises(ValueError, match="3 processes have to dial process 0, but max_connections is 2"):
-        Mesh(0, 4, SECRET, few)
-    Mesh(1, 4, SECRET, few)
+        Mesh(0, 4, few)
+    Mesh(1, 4, few)
 
 
 def test_secrets_and_nonces_are_new_each_time() -> None:

@@ -30,9 +30,9 @@ SMALL = TransportConfig(network=with_options(NetworkConfig(), {"segment_bytes": 
 def opened(size: int, config: TransportConfig = SMALL) -> list[Transport]:
     """Connected transports of all processes."""
     secret = fresh_secret()
-    transports = [Transport(index, size, secret, config) for index in range(size)]
+    transports = [Transport(index, size, config) for index in range(size)]
     addresses = [transport.listen() for transport in transports]
-    in_parallel([lambda t=transport: t.connect(addresses) for transport in transports])  # type: ignore[misc]
+    in_parallel([lambda t=transport: t.connect(addresses, secret) for transport in transports])  # type: ignore[misc]
     return transports
 
 
@@ -234,9 +234,9 @@ def test_no_thread_is_left() -> None:
 
 
 def test_a_transport_that_was_never_connected_can_be_closed() -> None:
-    transport = Transport(0, 2, fresh_secret())
+    transport = Transport(0, 2)
     transport.close()
-    transport = Transport(0, 2, fresh_secret())
+    transport = Transport(0, 2)
     transport.listen()
     transport.close()
     assert transport.leaked_segments == 0
@@ -244,10 +244,10 @@ def test_a_transport_that_was_never_connected_can_be_closed() -> None:
 
 def test_a_peer_that_does_not_come_is_named() -> None:
     config = TransportConfig(limits=ConnectionLimits(connect_timeout_s=0.2))
-    with Transport(0, 2, fresh_secret(), config) as transport:
+    with Transport(0, 2, config) as transport:
         own = transport.listen()
         with pytest.raises(HandshakeError, match="1"):
-            transport.connect([own, own])
+            transport.connect([own, own], fresh_secret())
 
 
 def test_debloating_announces_sizes_over_tcp() -> None:

@@ -71,14 +71,14 @@ def test_a_view_of_wider_items_is_all_its_bytes() -> None:
 def test_records_written_before_the_connection_take_no_memory_of_the_channels() -> None:
     config = with_segments(10)
     secret = fresh_secret()
-    transports = [Transport(index, 2, secret, config) for index in range(2)]
+    transports = [Transport(index, 2, config) for index in range(2)]
     addresses = [transport.listen() for transport in transports]
     records = [(1, bytes(100_000))]
     written = threading.Thread(target=transports[0].write, args=(records,))
     written.start()
     while transports[0].statistics().buffers_sent < 5:  # all that the pool has
         pass
-    connected = in_parallel([lambda t=transport: t.connect(addresses) for transport in transports])  # type: ignore[misc]
+    connected = in_parallel([lambda t=transport: t.connect(addresses, secret) for transport in transports])  # type: ignore[misc]
     assert connected == [None, None]
     assert in_parallel([written.join, lambda: list(map(bytes, transports[1].read() or ()))])[1] == [
         bytes(100_000)
@@ -88,13 +88,13 @@ def test_records_written_before_the_connection_take_no_memory_of_the_channels() 
 
 def test_too_little_memory_is_told_before_anything_is_connected() -> None:
     with pytest.raises(InsufficientBuffers):
-        Transport(0, 4, fresh_secret(), with_segments(9))
+        Transport(0, 4, with_segments(9))
     with pytest.raises(ValueError, match="max_buffers_per_channel must be at least 2"):
         TransportConfig(network=with_options(NetworkConfig(), {"max_buffers_per_channel": 1}))
 
 
 def test_a_process_without_descriptors_cannot_listen() -> None:
-    transport = Transport(0, 2, fresh_secret())
+    transport = Transport(0, 2)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -108,13 +108,13 @@ def test_a_process_without_descriptors_cannot_listen() -> None:
 @pytest.mark.parametrize("index", [0, 1])
 def test_closing_ends_a_connect_that_waits_for_a_peer(index: int) -> None:
     config = TransportConfig(limits=ConnectionLimits(connect_timeout_s=300))
-    transport = Transport(index, 2, fresh_secret(), config)
+    transport = Transport(index, 2, config)
     own = transport.listen()
     begun = threading.Event()
 
     def connect() -> None:
         begun.set()
-        transport.connect([own, own])
+        transport.connect([own, own], fresh_secret())
 
     def close() -> None:
         begun.wait()
@@ -142,7 +142,7 @@ def test_several_threads_may_close_and_look_at_the_statistics() -> None:
 
 
 def test_statistics_are_there_before_it_listens() -> None:
-    statistics = Transport(0, 2, fresh_secret()).statistics()
+    statistics = Transport(0, 2).statistics()
     assert (statistics.records_sent, statistics.credit_blocked_s) == (0, 0)
 
 

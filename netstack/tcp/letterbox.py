@@ -1,0 +1,101 @@
+"""Sealed questions and answers between processes that are not connected yet, one exchange a connection.
+
+::
+
+    ask_letterbox:  dial, seal(secret, question), half-close  -->  Letterbox: read, unseal, `answer`
+                    read, unseal                              <--  seal(secret, answer), close
+
+Strangers are treated as at any door: not for long, and with one line in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from flowcontrol import SEAL_BYTES, HandshakeRefused, Secret, seal, unseal
+
+from .door import Door
+from .handshaking import UnprovenError
+from .limits import ConnectionLimits
+
+_STRANGERS = 16
+_TIMEOUT_S = 60.0
+
+Answer = Callable[[bytes], Awaitable[bytes]]
+
+
+class Letterbox(trio.abc.AsyncResource):
+    """Listens at `host` for `count` questions of at most `max_bytes` each, which `answer` answers."""
+
+    def __init__(self, host: str, secret: Secret, count: int, max_bytes: int, answer: Answer) -> None:
+        self._secret = secret
+        self._expected = count
+        self._max_bytes = max_bytes
+        self._answer = answer
+        limits = ConnectionLimits(max_connections=count + _STRANGERS, handshake_timeout_s=_TIMEOUT_S)
+        self._door = Door(host, limits, self._admit)
+        self._done = trio.CancelScope()
+
+    async def open(self, port: int) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: if that is not possible at this host and port.
+        """
+        await self._door.open(port)
+
+    async def serve(self) -> None:
+        """Take questions until all have been answered."""
+        if self._expected:
+            with self._done:
+                await self._door.serve()
+
+    async def aclose(self) -> None:
+        """Listen no more."""
+        self._door.close()
+        await trio.lowlevel.checkpoint()
+
+    async def _admit(self, stream: trio.SocketStream) -> None:
+        question = await _receive(stream, self._secret, self._max_bytes)
+        answer = await self._answer(question)
+        await _send(stream, self._secret, answer)
+        await trio.aclose_forcefully(stream)
+        self._expected -= 1
+        if not self._expected:
+            self._done.cancel()
+
+
+async def ask_letterbox(
+    address: tuple[str, int], secret: Secret, question: bytes, max_bytes: int
+) -> bytes | None:
+    """Return the answer, of at most `max_bytes`, or None if none comes from somebody who knows the secret."""
+    try:
+        async with await trio.open_tcp_stream(*address) as stream:
+            await _send(stream, secret, question)
+            return await _receive(stream, secret, max_bytes)
+    except (OSError, UnprovenError):
+        return None
+
+
+async def _send(stream: trio.SocketStream, secret: Secret, body: bytes) -> None:
+    try:
+        await stream.send_all(seal(secret, body))
+        await stream.send_eof()
+    except trio.BrokenResourceError:
+        raise UnprovenError("the peer has left") from None
+
+
+async def _receive(stream: trio.SocketStream, secret: Secret, max_bytes: int) -> bytes:
+    sealed = bytearray()
+    try:
+        async for piece in stream:
+            sealed += piece
+            if len(sealed) > max_bytes + SEAL_BYTES:
+                raise UnprovenError(f"the message has more than {max_bytes} bytes")
+        return unseal(secret, bytes(sealed))
+    except trio.BrokenResourceError:
+        raise UnprovenError("the peer left before the end of its message") from None
+    except HandshakeRefused as refusal:
+        raise UnprovenError(str(refusal)) from None

@@ -1,0 +1,115 @@
+"""Questions to a process that is not connected yet, over real sockets of 127.0.0.1."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from functools import partial
+
+import pytest
+import trio
+
+from flowcontrol import Secret, seal
+from netstack import Letterbox, ask_letterbox
+from tests.netstack.meshes import SECRET, log_lines, no_socket_left
+
+LONGEST = 1000
+
+Answers = dict[bytes, bytes | None]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+async def shout(question: bytes) -> bytes:
+    return question.upper()
+
+
+async def ask_all(address: tuple[str, int], questions: list[bytes], answers: Answers) -> None:
+    async def ask(question: bytes) -> None:
+        answers[question] = await ask_letterbox(address, SECRET, question, LONGEST)
+
+    async with trio.open_nursery() as nursery:
+        for question in questions:
+            nursery.start_soon(ask, question)
+
+
+def test_every_question_has_its_answer_and_then_it_closes() -> None:
+    async def main() -> None:
+        address = ("127.0.0.1", free_port())
+        questions = [b"a%d" % number for number in range(40)] + [b"x" * LONGEST, b""]
+        answers: Answers = {}
+        async with Letterbox("127.0.0.1", SECRET, len(questions), LONGEST, shout) as letterbox:
+            await letterbox.open(address[1])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask_all, address, questions, answers)
+                await letterbox.serve()
+        assert answers == {question: question.upper() for question in questions}
+        assert await ask_letterbox(address, SECRET, b"too late", LONGEST) is None
+
+    with no_socket_left(), log_lines() as log:
+        trio.run(main)
+    assert log.lines == []
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "not sealed with the secret"),
+        (seal(Secret(b"the secret of others"), b"hello"), "not sealed with the secret"),
+        (b"", "not sealed with the secret"),
+        (bytes(LONGEST + 33), "more than 1000 bytes"),
+    ],
+)
+def test_strangers_are_told_nothing_and_disturb_nobody(said: bytes, problem: str) -> None:
+    async def main() -> None:
+        address = ("127.0.0.1", free_port())
+        answers: Answers = {}
+        with log_lines() as log:
+            async with Letterbox("127.0.0.1", SECRET, 1, LONGEST, shout) as letterbox:
+                await letterbox.open(address[1])
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(letterbox.serve)
+                    async with await trio.open_tcp_stream(*address) as stranger:
+                        await stranger.send_all(said)
+                        await stranger.send_eof()
+                        with suppress(trio.BrokenResourceError):
+                            assert await stranger.receive_some(1) == b""
+                    await log.wait_for(1)
+                    await ask_all(address, [b"friend"], answers)
+        assert answers == {b"friend": b"FRIEND"}
+        (line,) = log.lines
+        assert problem in line
+        assert "refused a connection from 127.0.0.1:" in line
+
+    with no_socket_left():
+        trio.run(main)
+
+
+def test_a_wrong_answer_is_none() -> None:
+    async def main() -> None:
+        async def lie(stream: trio.SocketStream) -> None:
+            async for _ in stream:
+                pass
+            await stream.send_all(seal(Secret(b"the secret of others"), b"come to me"))
+
+        async with trio.open_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, lie, 0, host="127.0.0.1"))
+            port = listener.socket.getsockname()[1]
+            assert await ask_letterbox(("127.0.0.1", port), SECRET, b"hello", LONGEST) is None
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_a_taken_port_is_an_error() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            async with Letterbox("127.0.0.1", SECRET, 1, LONGEST, shout) as letterbox:
+                with pytest.raises(OSError, match="cannot listen at"):
+                    await letterbox.open(server.getsockname()[1])
+
+    trio.run(main)
