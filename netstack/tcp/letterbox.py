@@ -2,14 +2,16 @@
 
 ::
 
-    ask_letterbox:  dial, seal(secret, question), half-close  -->  Letterbox: read, unseal, `answer`
-                    read, unseal                              <--  seal(secret, answer), close
+    ask_letterbox:  dial, seal the question, half-close  -->  Letterbox: read, unseal, `answer`
+                    read, unseal                         <--  seal the answer, close
 
+The seal of an answer covers the question, so that no other message can stand in for it, nor an echo.
 Strangers are treated as at any door: not for long, and with one line in the log.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 
 import trio
@@ -22,6 +24,7 @@ from .limits import ConnectionLimits
 
 _STRANGERS = 16
 _TIMEOUT_S = 60.0
+_QUESTION = b"question"
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 
@@ -58,9 +61,9 @@ class Letterbox(trio.abc.AsyncResource):
         await trio.lowlevel.checkpoint()
 
     async def _admit(self, stream: trio.SocketStream) -> None:
-        question = await _receive(stream, self._secret, self._max_bytes)
+        question = await _receive(stream, self._secret, _QUESTION, self._max_bytes)
         answer = await self._answer(question)
-        await _send(stream, self._secret, answer)
+        await _send(stream, seal(self._secret, _answer_to(question), answer))
         await trio.aclose_forcefully(stream)
         self._expected -= 1
         if not self._expected:
@@ -73,28 +76,32 @@ async def ask_letterbox(
     """Return the answer, of at most `max_bytes`, or None if none comes from somebody who knows the secret."""
     try:
         async with await trio.open_tcp_stream(*address) as stream:
-            await _send(stream, secret, question)
-            return await _receive(stream, secret, max_bytes)
+            await _send(stream, seal(secret, _QUESTION, question))
+            return await _receive(stream, secret, _answer_to(question), max_bytes)
     except (OSError, UnprovenError):
         return None
 
 
-async def _send(stream: trio.SocketStream, secret: Secret, body: bytes) -> None:
+def _answer_to(question: bytes) -> bytes:
+    return b"answer to " + hashlib.sha256(question).digest()
+
+
+async def _send(stream: trio.SocketStream, sealed: bytes) -> None:
     try:
-        await stream.send_all(seal(secret, body))
+        await stream.send_all(sealed)
         await stream.send_eof()
     except trio.BrokenResourceError:
         raise UnprovenError("the peer has left") from None
 
 
-async def _receive(stream: trio.SocketStream, secret: Secret, max_bytes: int) -> bytes:
+async def _receive(stream: trio.SocketStream, secret: Secret, purpose: bytes, max_bytes: int) -> bytes:
     sealed = bytearray()
     try:
         async for piece in stream:
             sealed += piece
             if len(sealed) > max_bytes + SEAL_BYTES:
                 raise UnprovenError(f"the message has more than {max_bytes} bytes")
-        return unseal(secret, bytes(sealed))
+        return unseal(secret, purpose, bytes(sealed))
     except trio.BrokenResourceError:
         raise UnprovenError("the peer left before the end of its message") from None
     except HandshakeRefused as refusal:

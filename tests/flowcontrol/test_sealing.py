@@ -9,36 +9,43 @@ from hypothesis import strategies as st
 from flowcontrol import SEAL_BYTES, HandshakeRefused, Secret, seal, unseal
 
 SECRET = Secret(b"the secret of the tests")
+FOR = b"a purpose"
 
 
 @given(st.binary(max_size=200))
 def test_a_message_comes_out_as_it_went_in(body: bytes) -> None:
-    sealed = seal(SECRET, body)
+    sealed = seal(SECRET, FOR, body)
     assert len(sealed) == SEAL_BYTES + len(body)
-    assert unseal(SECRET, sealed) == body
+    assert unseal(SECRET, FOR, sealed) == body
 
 
 @given(st.binary(max_size=80), st.data())
 def test_whatever_is_changed_is_refused(body: bytes, data: st.DataObject) -> None:
-    sealed = bytearray(seal(SECRET, body))
+    sealed = bytearray(seal(SECRET, FOR, body))
     at = data.draw(st.integers(0, len(sealed) - 1))
     sealed[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(HandshakeRefused, match="not sealed with the secret"):
-        unseal(SECRET, bytes(sealed))
+        unseal(SECRET, FOR, bytes(sealed))
 
 
 @given(st.binary(max_size=80), st.binary(max_size=80))
 def test_random_bytes_and_parts_are_refused(body: bytes, junk: bytes) -> None:
-    sealed = seal(SECRET, body)
+    sealed = seal(SECRET, FOR, body)
     for wrong in (junk, sealed[:-1], sealed[1:], sealed + b"x", b""):
         with pytest.raises(HandshakeRefused):
-            unseal(SECRET, wrong)
+            unseal(SECRET, FOR, wrong)
 
 
 def test_another_secret_opens_nothing() -> None:
     with pytest.raises(HandshakeRefused):
-        unseal(Secret(b"the secret of others"), seal(SECRET, b"body"))
+        unseal(Secret(b"the secret of others"), FOR, seal(SECRET, FOR, b"body"))
+
+
+def test_another_purpose_opens_nothing() -> None:
+    for purpose in (b"", b"a purpos", b"a purposeb", b"another"):
+        with pytest.raises(HandshakeRefused):
+            unseal(SECRET, purpose, seal(SECRET, FOR, b"body"))
 
 
 def test_a_seal_is_no_signature_of_the_handshake() -> None:
-    assert seal(SECRET, b"body")[:SEAL_BYTES] != SECRET.sign(b"body")
+    assert seal(SECRET, FOR, b"body")[:SEAL_BYTES] != SECRET.sign(b"body")

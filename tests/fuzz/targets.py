@@ -249,12 +249,13 @@ def check_stays_refused(end: Handshake, refusal: HandshakeRefused) -> None:
 
 # Sealed messages.
 
-SEALED = seal(SECRET, b"a greeting of a task")
+PURPOSE = b"question"
+SEALED = seal(SECRET, PURPOSE, b"a greeting of a task")
 
 
 def check_sealed(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None:
     """Only what was sealed is opened."""
-    error = error_of(unseal, SECRET, data)
+    error = error_of(unseal, SECRET, PURPOSE, data)
     assert (error is None) == (data == SEALED)
     assert error is None or type(error) is HandshakeRefused
 

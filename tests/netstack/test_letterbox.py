@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -59,7 +60,7 @@ def test_every_question_has_its_answer_and_then_it_closes() -> None:
     ("said", "problem"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "not sealed with the secret"),
-        (seal(Secret(b"the secret of others"), b"hello"), "not sealed with the secret"),
+        (seal(Secret(b"the secret of others"), b"question", b"hello"), "not sealed with the secret"),
         (b"", "not sealed with the secret"),
         (bytes(LONGEST + 33), "more than 1000 bytes"),
     ],
@@ -89,15 +90,26 @@ def test_strangers_are_told_nothing_and_disturb_nobody(said: bytes, problem: str
         trio.run(main)
 
 
-def test_a_wrong_answer_is_none() -> None:
+def lie(question: bytes) -> bytes:
+    return seal(Secret(b"the secret of others"), b"answer", b"come to me")
+
+
+def echo(question: bytes) -> bytes:
+    return question
+
+
+def say_nothing(question: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("answer", [lie, echo, say_nothing])
+def test_a_wrong_answer_is_none(answer: Callable[[bytes], bytes]) -> None:
     async def main() -> None:
-        async def lie(stream: trio.SocketStream) -> None:
-            async for _ in stream:
-                pass
-            await stream.send_all(seal(Secret(b"the secret of others"), b"come to me"))
+        async def stranger(stream: trio.SocketStream) -> None:
+            await stream.send_all(answer(b"".join([bytes(piece) async for piece in stream])))
 
         async with trio.open_nursery() as nursery:
-            (listener,) = await nursery.start(partial(trio.serve_tcp, lie, 0, host="127.0.0.1"))
+            (listener,) = await nursery.start(partial(trio.serve_tcp, stranger, 0, host="127.0.0.1"))
             port = listener.socket.getsockname()[1]
             assert await ask_letterbox(("127.0.0.1", port), SECRET, b"hello", LONGEST) is None
             nursery.cancel_scope.cancel()
