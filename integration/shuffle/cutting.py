@@ -33,7 +33,7 @@ _RETAINED_BYTES = 4 << 20
 
 
 def gathered_bytes(targets: int) -> int:
-    """Return how many bytes of rows are gathered by default: 32 KiB for each target, within 4 to 16 MiB."""
+    """Return how many bytes of rows are gathered by default: 32 KiB for each target, within 2 to 16 MiB."""
     return min(max(targets * _BYTES_PER_TARGET, _LEAST_BYTES), _MOST_BYTES)
 
 

@@ -175,7 +175,13 @@ def test_rows_of_hardly_any_bytes_are_limited_too() -> None:
 
 @pytest.mark.parametrize(
     ("targets", "size", "rows"),
-    [(1, 4 << 20, 1 << 17), (128, 4 << 20, 1 << 17), (200, 6400 << 10, 204_800), (1000, 16 << 20, 1 << 18)],
+    [
+        (1, 2 << 20, 1 << 17),
+        (64, 2 << 20, 1 << 17),
+        (128, 4 << 20, 1 << 17),
+        (200, 6400 << 10, 204_800),
+        (1000, 16 << 20, 1 << 18),
+    ],
 )
 def test_more_is_gathered_for_more_targets(targets: int, size: int, rows: int) -> None:
     assert (gathered_bytes(targets), gathered_rows(targets)) == (size, rows)
@@ -197,7 +203,7 @@ def test_one_huge_row_is_a_piece_of_its_own(place: int) -> None:
     texts: list[Any] = ["a"] * 10_000
     texts[place] = "b" * 3_000_000
     batch = pa.record_batch({"s": texts})
-    cutter = Cutter(batch.schema, RebalancePlacement(2))
+    cutter = Cutter(batch.schema, RebalancePlacement(2), gather_bytes=4 << 20)
     (made,) = cuts(cutter, [batch])
     large = [
         decode_piece(piece, batch.schema) for _, piece in made if len(piece) > PIECE_BYTES + HEADER_BYTES

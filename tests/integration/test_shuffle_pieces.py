@@ -252,10 +252,10 @@ def test_merging_keeps_all_rows_in_order(given: list[pa.RecordBatch], max_rows: 
 
 def test_small_pieces_become_batches_of_the_size_wanted() -> None:
     pieces = [encode_piece(numbers(10, first)) for first in range(0, 1000, 10)]
-    by_rows = merged(Merger(numbers(0).schema, max_rows=80), pieces)
-    assert [batch.num_rows for batch in by_rows] == [80] * 12 + [40]
-    by_bytes = merged(Merger(numbers(0).schema, max_bytes=8 * len(pieces[0])), pieces)
-    assert [batch.num_rows for batch in by_bytes] == [80] * 12 + [40]
+    by_rows = merged(Merger(numbers(0).schema, max_rows=320), pieces)
+    assert [batch.num_rows for batch in by_rows] == [320] * 3 + [40]
+    by_bytes = merged(Merger(numbers(0).schema, max_bytes=32 * len(pieces[0])), pieces)
+    assert [batch.num_rows for batch in by_bytes] == [320] * 3 + [40]
 
 
 def test_a_large_piece_is_handed_on_as_it_is_and_in_its_turn() -> None:
