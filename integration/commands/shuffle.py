@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from os import cpu_count
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -17,12 +17,13 @@ from rich.text import Text
 from netstack import ScenarioError, SourceError
 
 from ..reporting.shuffle_text import ShuffleDocument, print_shuffle
-from ..shuffle.api import Partitioner, Ship
+from ..shuffle.api import Partitioner, Ship, check_arguments
 from ..shuffle.api import shuffle as shuffle_frame
 from ..shuffle.errors import ShuffleError, ShuffleWarning
 from ..shuffle.packaging import send_packages
 from ..shuffle.reading import read_in_partitions
 from ..shuffle.report import shuffle_statistics
+from ..shuffle.settings import transport_config
 from ..spark.files import has_scheme, one_line, require_new_path, require_path, write_files
 from ..spark.session import is_running, spark_session
 from ..spark.source import is_from_spark
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Texts = Annotated[Sequence[str], Parameter(negative=(), show_default=False)]
+
+Format = Literal["parquet", "csv", "json"]
 
 SPARK_OPTION = "spark."
 """How the names of Spark's options begin."""
@@ -55,6 +58,7 @@ def shuffle(
     output: str,
     partitions: Whole,
     key: Texts = (),
+    format: Format | None = None,
     ship: Ship = "hash",
     bound: Texts = (),
     partitioner: Partitioner = "flink",
@@ -69,6 +73,7 @@ def shuffle(
         output: Folder for a file of each partition: CSV or JSON where its name ends so, else Parquet.
         partitions: Number of partitions; a task for each has to run at the same time.
         key: Column by which rows find their partition; several may be given.
+        format: What the input is, where the names of its files do not tell.
         ship: How rows are dealt out.
         bound: For ranges, the greatest key of a partition, of all but the last one; in rising order.
         partitioner: Whose rule puts a key into a partition: Flink's key groups, or Spark's own.
@@ -84,8 +89,10 @@ def shuffle(
     wanted = ShuffleDocument(
         input=input, output=output, keys=list(key), partitions=partitions, ship=ship, partitioner=partitioner
     )
-    with _session(master, partitions, options.spark) as session, _said_in_a_line(output):
-        done = run_cancellable(session, lambda: _run(session, wanted, bound, options.flink))
+    with _said_in_a_line(output):
+        _check(wanted, bound, options.flink)
+        with _session(master, partitions, options.spark) as session:
+            done = run_cancellable(session, lambda: _run(session, wanted, format, bound, options.flink))
     if json:
         write_json(msgspec.json.encode(done))
     else:
@@ -93,12 +100,24 @@ def shuffle(
     return 0
 
 
+def _check(wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str, str]) -> None:
+    """Find mistakes before Spark starts, which takes a while."""
+    check_arguments(wanted.keys, wanted.ship, wanted.partitioner, bounds or None, wanted.partitions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShuffleWarning)  # they come again
+        transport_config(options, wanted.partitions)
+
+
 def _run(
-    session: SparkSession, wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str, str]
+    session: SparkSession,
+    wanted: ShuffleDocument,
+    format: str | None,
+    bounds: Sequence[str],
+    options: Mapping[str, str],
 ) -> ShuffleDocument:
     started = perf_counter()
     frame = shuffle_frame(
-        read_in_partitions(session, wanted.input, wanted.partitions),
+        read_in_partitions(session, wanted.input, wanted.partitions, format),
         *wanted.keys,
         num_partitions=wanted.partitions,
         ship=wanted.ship,
@@ -169,7 +188,10 @@ def _said_in_a_line(output: str) -> Iterator[None]:
             lines = str(error).splitlines()
             raise ScenarioError([_as_typed(line) for line in lines]) from error
         if is_from_spark(error):
-            raise SourceError(f"shuffle: {one_line(error)}") from error
+            raise ScenarioError([f"netstack shuffle: {one_line(error)}"]) from error
+        if isinstance(error, SourceError):
+            line = " ".join(str(error).split()).replace("with format", "with --format")
+            raise ScenarioError([f"netstack shuffle: {line}"]) from error
         raise
 
 

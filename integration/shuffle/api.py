@@ -82,7 +82,7 @@ def shuffle(
     Spark refuses some actions on what a barrier stage gives, ``show`` and ``take`` for two: see the README.
     """
     _check_frame(df)
-    _check_arguments(keys, ship, partitioner, bounds, num_partitions)
+    check_arguments(keys, ship, partitioner, bounds, num_partitions)
     require_barriers(df.sparkSession.sparkContext)
     if bounds is not None:
         num_partitions = _count_of(bounds, num_partitions)
@@ -122,9 +122,14 @@ def _check_frame(df: DataFrame) -> None:
         )
 
 
-def _check_arguments(
+def check_arguments(
     keys: Sequence[object], ship: str, partitioner: str, bounds: object, num_partitions: object
 ) -> None:
+    """Check how arguments of `shuffle` go together, as far as that can be told without Spark.
+
+    Raises:
+        ShuffleError: They do not.
+    """
     for name, value, known in (("ship", ship, Ship), ("partitioner", partitioner, Partitioner)):
         if value not in get_args(known):
             raise ShuffleError(f"{name} is {value!r}, which is none of {', '.join(get_args(known))}")

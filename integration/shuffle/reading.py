@@ -22,7 +22,7 @@ _ATTEMPTS = 12
 _STEP = 1.05
 
 
-def read_in_partitions(session: SparkSession, path: str, count: int) -> DataFrame:
+def read_in_partitions(session: SparkSession, path: str, count: int, format: str | None = None) -> DataFrame:
     """Return the DataFrame of a file or folder, in `count` partitions if Spark can be made to cut it so.
 
     It cannot where files are too small or cannot be cut. The session is set for this file from now on.
@@ -30,7 +30,7 @@ def read_in_partitions(session: SparkSession, path: str, count: int) -> DataFram
     Raises:
         SourceError: as `read_files`.
     """
-    frame = read_files(session, path)
+    frame = read_files(session, path, format)
     size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     for name, value in _AS_SPLIT.items():
         session.conf.set(name, value)

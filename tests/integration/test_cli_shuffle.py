@@ -55,6 +55,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shuffle")
     csv.write_csv(TABLE, folder / "rows.csv")
     parquet.write_table(TABLE, folder / "rows.parquet")
+    csv.write_csv(TABLE, folder / "rows")
     with gzip.open(folder / "one.csv.gz", "wt") as packed:  # which Spark cannot cut
         packed.write("number\n1\n")
     damaged = folder / "damaged"
@@ -71,6 +72,7 @@ def calls(folder) -> dict[str, Call]:
     """All calls that need Spark, which starts once for them."""
     rows = ["--partitions", "2", "--input", str(folder / "rows.csv")]
     by_name = ["--key", "name"]
+    no_output = str(folder / "no-0")
     wanted = {
         "by key": [*rows, *by_name, "--output", str(folder / "by-key.parquet")],
         "json": [
@@ -85,6 +87,19 @@ def calls(folder) -> dict[str, Call]:
         "repartitioned": [
             *("--partitions", "2", "--input", str(folder / "one.csv.gz")),
             *("--ship", "broadcast", "--output", str(folder / "one-copy")),
+        ],
+        "no extension": [
+            "--partitions",
+            "2",
+            "--input",
+            str(folder / "rows"),
+            *by_name,
+            "--output",
+            no_output,
+        ],
+        "by format": [
+            *("--partitions", "2", "--input", str(folder / "rows"), "--format", "csv", *by_name),
+            *("--output", str(folder / "by-format")),
         ],
         "too many": ["--partitions", "4", *rows[2:], *by_name, "--output", str(folder / "no-1")],
         "no column": [*rows, "--key", "nam", "--output", str(folder / "no-2")],
@@ -169,6 +184,7 @@ def test_an_exchange_before_the_shuffle_is_said(calls, folder):
             ["netstack shuffle: the 4 tasks of a shuffle into 4 partitions"],
         ),
         ("no column", ["netstack shuffle: there is no"]),
+        ("no extension", ["netstack shuffle: "]),
         (
             "no options",
             [
@@ -176,7 +192,7 @@ def test_an_exchange_before_the_shuffle_is_said(calls, folder):
                 "netstack shuffle: --set taskmanager.memory.segment-size: ",
             ],
         ),
-        ("damaged", ["netstack: shuffle: "]),
+        ("damaged", ["netstack shuffle: "]),
     ],
 )
 def test_what_goes_wrong_is_one_line_each_and_leaves_no_output(calls, folder, name, lines):
@@ -189,6 +205,13 @@ def test_what_goes_wrong_is_one_line_each_and_leaves_no_output(calls, folder, na
 
 def test_a_line_about_arguments_has_their_names_on_the_command_line(calls):
     assert "or take --partitions at most 3" in calls["too many"].err
+
+
+def test_the_format_can_be_given_where_no_extension_tells_it(calls, folder):
+    assert "name it with --format" in calls["no extension"].err
+    assert calls["by format"].status == 0
+    found = [parquet.read_table(part) for part in parts(folder / "by-format")]
+    assert sorted(pa.concat_tables(found)["number"].to_pylist()) == list(range(ROWS))
 
 
 def test_the_line_for_a_task_that_failed_names_the_cause(calls):
@@ -233,9 +256,13 @@ def test_the_cause_of_a_failed_barrier_stage_is_one_line(text, line):
         ({"--ship": "forward"}, "--ship"),
         ({"--set": "segment"}, "--set segment: must be OPTION=VALUE"),
         ({"--set": "=1"}, "--set =1: must be OPTION=VALUE"),
+        ({"--set": "segment-size=1"}, "netstack shuffle: --set segment-size: "),
+        ({"--ship": "rebalance"}, "netstack shuffle: ship='rebalance' takes no key"),
+        ({"--ship": "range"}, "netstack shuffle: ship='range' needs bounds"),
     ],
 )
-def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, changes, message):
+def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, changes, message):
+    monkeypatch.setattr("integration.commands.shuffle.spark_session", None)
     given = {
         "--input": "{folder}/rows.csv",
         "--output": "{folder}/no-5",
