@@ -2,7 +2,8 @@
 
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
 `messages`, `frames`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`, `sender`,
-`receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`.
+`receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`,
+`debloat_policy`, `policies`.
 """
 
 from .alignment import BarrierAligner
@@ -25,6 +26,7 @@ from .channel_state import ChannelStatePersister
 from .credit import CreditAnnouncer, CreditLedger
 from .data_type import ANNOUNCED_TYPES, BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
 from .debloat import BufferDebloater, BufferSizeEMA, ThroughputCalculator
+from .debloat_policy import Announcement, DebloatedChannel, DebloatPolicy, DebloatSettings, to_all
 from .errors import (
     BadMagic,
     CreditExceeded,
@@ -80,6 +82,12 @@ from .messages import (
     PartitionRequest,
     ResumeConsumption,
 )
+from .policies.burst import BurstPolicy
+from .policies.flink import FlinkPolicy
+from .policies.frozen import FrozenWhileBlockedPolicy
+from .policies.longest import LongestChannelPolicy
+from .policies.per_channel import PerChannelPolicy
+from .policies.registry import POLICIES, register_policy
 from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
 from .sealing import SEAL_BYTES, seal, unseal
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
@@ -93,6 +101,7 @@ __all__ = [
     "NEED_DATA",
     "NONCE_BYTES",
     "NO_CHECKPOINT",
+    "POLICIES",
     "PRIORITY_TYPES",
     "SEAL_BYTES",
     "TRANSITIONS",
@@ -108,6 +117,7 @@ __all__ = [
     "AlignmentTimer",
     "AlternatingAligner",
     "AlternatingState",
+    "Announcement",
     "BacklogAnnouncement",
     "BadMagic",
     "BarrierAligner",
@@ -117,6 +127,7 @@ __all__ = [
     "BufferHeader",
     "BufferResponse",
     "BufferSizeEMA",
+    "BurstPolicy",
     "CancelCheckpointMarker",
     "CancelPartitionRequest",
     "ChannelReceiver",
@@ -131,6 +142,9 @@ __all__ = [
     "CreditExceeded",
     "CreditLedger",
     "DataType",
+    "DebloatPolicy",
+    "DebloatSettings",
+    "DebloatedChannel",
     "EndOfData",
     "EndOfInputChannelState",
     "EndOfOutputChannelState",
@@ -138,22 +152,26 @@ __all__ = [
     "ErrorResponse",
     "Event",
     "EventAnnouncement",
+    "FlinkPolicy",
     "FrameDecoder",
     "FrameReader",
     "FrameSink",
     "FrameTooLong",
+    "FrozenWhileBlockedPolicy",
     "Handshake",
     "HandshakeRefused",
     "Identity",
     "Input",
     "KeepAlive",
     "LocalProtocolError",
+    "LongestChannelPolicy",
     "MalformedEvent",
     "MalformedFrame",
     "Message",
     "NeedData",
     "NewBufferSize",
     "PartitionRequest",
+    "PerChannelPolicy",
     "Polled",
     "Prioritize",
     "ProtocolError",
@@ -175,7 +193,9 @@ __all__ = [
     "encode",
     "encode_event",
     "encode_header",
+    "register_policy",
     "seal",
+    "to_all",
     "unseal",
     "wire_size",
 ]

@@ -118,7 +118,8 @@ class BufferDebloater:
     """The buffer size of one gate.
 
     `last_announced`: bytes, the starting size before the first announcement. `estimated_time_s`: how
-    long what is in use takes to be consumed, as of the latest calculation, in whole milliseconds.
+    long what is in use takes to be consumed, as of the latest calculation, in whole milliseconds. `average`
+    is Flink's for Flink's policy.
     """
 
     __slots__ = ("_ema", "_target_ms", "_threshold", "estimated_time_s", "last_announced")
@@ -131,6 +132,7 @@ class BufferDebloater:
         starting_size: int,
         threshold_percent: int,
         samples: int,
+        average: type[BufferSizeEMA] = BufferSizeEMA,
     ) -> None:
         self._target_ms = round(target_s * MILLIS_PER_SECOND)
         if self._target_ms <= 0:
@@ -141,7 +143,7 @@ class BufferDebloater:
             raise ValueError(f"starting_size must be positive, got {starting_size}")
         if threshold_percent < 0:
             raise ValueError(f"threshold_percent must not be negative, got {threshold_percent}")
-        self._ema = BufferSizeEMA(starting_size, max_size, min_size, samples)
+        self._ema = average(starting_size, max_size, min_size, samples)
         self._threshold = threshold_percent / 100.0
         self.last_announced = starting_size
         self.estimated_time_s = 0.0

@@ -107,6 +107,7 @@ def run(
     on_spark: Flag = False,
     master: str | None = None,
     trace: Flag = False,
+    policy: str | None = None,
 ) -> int:
     """Run a scenario and print what was measured.
 
@@ -119,10 +120,11 @@ def run(
         on_spark: Run on the real clock over TCP, in a Spark task for each task manager.
         master: Spark's master URL; by default this machine, with a slot for each task.
         trace: Print on stderr what happens to each checkpoint, step by step.
+        policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
     """
     if master is not None and not on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
-    scenario = load_runnable(file, seed, stores=True)
+    scenario = load_runnable(file, seed, stores=True, policy=policy)
     prepare_folder(out)
     storage = checkpoint_storage(scenario, file)
     printer = TracePrinter(to_stderr()) if trace else None
@@ -201,6 +203,36 @@ app.command(
     "integration.commands.shuffle:shuffle",
     name="shuffle",
     help="Shuffle the rows of a file through the network layer, inside Spark, and write them to another.",
+)
+app.command(
+    "integration.commands.tune:tune",
+    name="tune",
+    help="Try debloat targets on a job and say which one to set, what it costs, and what it cannot help.",
+)
+app.command(
+    "integration.commands.size:size",
+    name="size",
+    help="Say without a run how many buffers a job has, what waits in them, and what its links need.",
+)
+app.command(
+    "integration.commands.lint:lint",
+    name="lint",
+    help="Check a Flink configuration file for the network layer: ignored, misspelt and useless options.",
+)
+app.command(
+    "integration.commands.diagnose:diagnose",
+    name="diagnose",
+    help="Say what limits a job and where its checkpoints spend their time, from a result or a Flink job.",
+)
+app.command(
+    "integration.commands.import_flink:import_flink",
+    name="import-flink",
+    help="Print a running Flink job, read through its REST API, as a scenario file.",
+)
+app.command(
+    "integration.commands.validate:validate",
+    name="validate",
+    help="Predict what a running Flink job shows now, and print prediction, measurement and ratio.",
 )
 app.command(
     "integration.demo.demo:demo",

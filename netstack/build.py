@@ -16,7 +16,7 @@ from buffers import (
 
 from .checkpoints.pending_checkpoint import UpstreamTask
 from .connections import Connections, EmulatedConnections, Site
-from .exchange.gate import InputGate, debloater_of
+from .exchange.gate import InputGate
 from .exchange.key_groups import default_max_parallelism
 from .exchange.local_channel import LocalInputChannel
 from .exchange.partition import ResultPartition
@@ -25,6 +25,7 @@ from .exchange.selectors import ChannelSelector, KeyGroupSelector, KeyHash, Roun
 from .exchange.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from .faults.tapped_gate import Tap, TappedGate
 from .memory_plan import plan_segments
+from .settings.debloat_policies import debloater_of
 from .settings.scenario import Edge, Scenario, Vertex
 from .state.subtask_state import SubtaskState
 from .tasks.environment import Environment, Output, RemoteSubtask

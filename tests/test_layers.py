@@ -36,7 +36,7 @@ FORBIDDEN = {
 PUBLIC = {"integration.spark"}
 """Packages inside packages that users import from, and so may others."""
 
-DISTRIBUTIONS = {"py4j": "pyspark", "vl_convert": "vl_convert_python"}
+DISTRIBUTIONS = {"py4j": "pyspark", "vl_convert": "vl_convert_python", "yaml": "pyyaml"}
 """What brings a module whose name is not that of its distribution."""
 
 ABSENT_BELOW = ("altair", "cyclopts", "pandas", "py4j", "pyarrow", "pyspark", "rich", "vl_convert")

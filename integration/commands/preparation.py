@@ -31,10 +31,13 @@ _NO_CHECKPOINT = 0
 """An id that no checkpoint of a run has; theirs begin with 1."""
 
 
-def load_runnable(file: Path, seed: int | None = None, *, stores: bool = False) -> Scenario:
+def load_runnable(
+    file: Path, seed: int | None = None, *, stores: bool = False, policy: str | None = None
+) -> Scenario:
     """Read a scenario that this version can run, and say on stderr what a user should know of its options.
 
-    `stores` is whether its checkpoints will be written to the directory that it may name.
+    `stores` is whether its checkpoints will be written to the directory that it may name. `seed` and `policy`
+    take the place of the scenario's.
 
     Raises:
         ScenarioError: it makes no sense, or asks for more than there is; a line for each mistake.
@@ -42,6 +45,9 @@ def load_runnable(file: Path, seed: int | None = None, *, stores: bool = False) 
     scenario = load_scenario(file)
     if seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
+    if policy is not None:
+        config = dataclasses.replace(scenario.config, debloat_policy=policy)
+        scenario = dataclasses.replace(scenario, config=config)
     mistakes = scenario_problems(scenario)
     if mistakes:
         raise ScenarioError([f"{file}: {key}: {message}" for key, message in mistakes])

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
-
-import vl_convert
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
-from markupsafe import Markup
 
 from netstack import Result, to_json
 
-from ..commands.output import OutputError, prepare_folder
-from .charts import VEGA_LITE, charts, to_png
+from ..commands.output import prepare_folder
+from .charts import charts, to_png
 from .checkpoint_charts import CHOSEN, DETAIL, checkpoint_detail
 from .checkpoint_details import details
 from .findings import find_all
 from .incidents import incidents, price, what_went_wrong
 from .job_facts import Fact, how_obtained, job_facts
+from .pages import PAGE, drawing, pretty, render_page, write_file
 from .panels import MOST_COLUMNS, Chart
 from .tables import MODES_LEGEND, SUBTASK_COLUMNS, modes_table, subtask_rows, summary_table
 from .wording import describe
 
-PAGE = "report.html"
-"""The page's name in the directory of a report."""
+__all__ = ["PAGE", "render", "write_report"]
 
 _OF_CHECKPOINTS = ("checkpoint-phases", "checkpoint-history", "checkpoint-bytes")
 
@@ -65,7 +57,7 @@ def write_report(
     for run, result in results.items():
         files[f"{_file_name(run)}.json"] = to_json(result) + b"\n"
     prepare_folder(directory)
-    return [_write(directory / name, content) for name, content in files.items()]
+    return [write_file(directory / name, content) for name, content in files.items()]
 
 
 def render(
@@ -79,7 +71,8 @@ def render(
     """Return the page as HTML, with all that it needs inside; arguments as for `write_report`."""
     runs, few, checkpoints = list(results.values()), len(results) <= MOST_COLUMNS, details(results)
     names = dict.fromkeys(str(result.scenario["name"]) for result in results.values())
-    return _template().render(
+    return render_page(
+        "report.html.jinja",
         title=title or ", ".join(names),
         findings=[*([finding] if finding else _described(results)), *_went_wrong(results)],
         facts=job_facts(runs[0]) if facts is None else facts,
@@ -93,12 +86,9 @@ def render(
         subtask_columns=SUBTASK_COLUMNS,
         several_windows=any(len(result.steady) > 1 for result in runs),
         obtained={run: how_obtained(result, command) for run, result in results.items()},
-        scenarios={run: _pretty(result.scenario) for run, result in results.items()},
-        specs=[_drawing(chart) for chart in pictures],
+        scenarios={run: pretty(result.scenario) for run, result in results.items()},
+        specs=[drawing(chart) for chart in pictures],
         detail={"name": DETAIL, "signal": CHOSEN, "spec": checkpoint_detail(), "runs": checkpoints},
-        css=_page_file("report.css"),
-        script=_page_file("report.js"),
-        vega=_vega(),
     )
 
 
@@ -119,56 +109,5 @@ def _went_wrong(results: Mapping[str, Result]) -> list[str]:
     ]
 
 
-def _drawing(chart: Chart) -> dict[str, Any]:
-    columns = chart.spec.get("facet", {}).get("column", {}).get("sort", [])
-    return {"name": chart.name, "panels": max(1, len(columns)), "spec": chart.spec}
-
-
-def _write(path: Path, content: bytes) -> Path:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-    return path
-
-
 def _file_name(run: str) -> str:
     return re.sub(r"[^\w.-]+", "-", run).strip("-.") or "result"
-
-
-def _pretty(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader(__package__ or "integration", "page"),
-        autoescape=select_autoescape(["html", "jinja"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["inline"] = _inline
-    environment.filters["unbroken"] = _unbroken
-    return environment.get_template("report.html.jinja")
-
-
-def _inline(code: str) -> Markup:
-    """Mark code as safe within its own element: nothing in it ends the element early."""
-    return Markup(re.sub(r"</(?=script|style)", r"<\\/", code, flags=re.IGNORECASE))
-
-
-def _unbroken(text: str) -> str:
-    """Keep numbers and their units on one line."""
-    return re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", text)
-
-
-def _page_file(name: str) -> str:
-    return (resources.files(__package__) / "page" / name).read_text(encoding="utf-8")
-
-
-@cache
-def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, of the version that the pictures are written for."""
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)

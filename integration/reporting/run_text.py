@@ -44,7 +44,8 @@ def print_head(result: Result, console: Console) -> None:
     work, wall = result.work, max(result.wall_seconds, 1e-9)
     name = str(result.scenario.get("name", ""))
     over = ", over TCP" if result.link == "tcp" else ""
-    how = f"  {result.preset}, seed {result.seed}, {result.clock} clock{over}"
+    policy = f", policy {result.scenario['policy']}" if "policy" in result.scenario else ""
+    how = f"  {result.preset}{policy}, seed {result.seed}, {result.clock} clock{over}"
     console.print(Text.assemble((name, "bold"), how))
     ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {_checkpoints(len(result.checkpoints))}"
     moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -36,7 +36,7 @@ from .sections import Section, boolean, integer, list_of, number, one_or_more, r
 
 Settings = TypeVar("Settings", CostModel, LinkConditions)
 
-_ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode")
+_ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode", "policy")
 _SCENARIO_KEYS = (*_ABOUT_KEYS, "flink", "costs", "link", "vertices", "edges", "checkpoints_at", "faults")
 _SERVICE_KEYS = ("service", "service_skew", "service_mode")
 _VERTEX_KEYS = ("name", "parallelism", "task_manager", "source", *_SERVICE_KEYS)
@@ -64,7 +64,10 @@ def read_scenario(document: Mapping[str, object], name: str = "") -> Scenario:
         seed=top.take("seed", integer, 1),
         preset=preset,
         phases=top.take("phases", list_of(_window), ()),
-        config=read_options(top.section("flink"), PRESETS[preset]),
+        config=replace(
+            read_options(top.section("flink"), PRESETS[preset]),
+            debloat_policy=top.take("policy", text, PRESETS[preset].debloat_policy),
+        ),
         costs=_settings(top.section("costs"), CostModel()),
         link=_settings(top.section("link"), LinkConditions()),
         vertices=tuple(_vertex(section, mode) for section in _sections(top, "vertices")),

@@ -137,6 +137,11 @@ class InputChannel:
         """Buffers that wait here or at the producer, as debloating counts them."""
         raise NotImplementedError
 
+    @property
+    def blocked(self) -> bool:
+        """Whether a barrier has come and the producer is silent until it is resumed."""
+        raise NotImplementedError
+
     def release(self) -> None:
         """Give everything back."""
         raise NotImplementedError

@@ -15,13 +15,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from buffers import LocalBufferPool
-from flowcontrol import BufferDebloater, ThroughputCalculator
+from flowcontrol import DebloatPolicy, ThroughputCalculator
 
-from ..settings.config import NetworkConfig
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 
-__all__ = ["InputGate", "Item", "debloater_of"]
+__all__ = ["InputGate", "Item"]
 
 
 class InputGate:
@@ -36,7 +35,7 @@ class InputGate:
         self,
         name: str,
         floating: LocalBufferPool,
-        debloater: BufferDebloater | None,
+        debloater: DebloatPolicy | None,
         on_data: Callable[[], None],
     ) -> None:
         self.name = name
@@ -51,6 +50,9 @@ class InputGate:
         self._ready: deque[InputChannel] = deque()
         self._on_data = on_data
         self._paused = True
+        if debloater is not None and debloater.watches_polls:
+            self._poll_untold = self.poll
+            self.poll = self._poll_and_tell  # type: ignore[method-assign]  # for those only who want it
 
     def add_channel(self, channel: InputChannel, subpartition: int) -> None:
         """Read from `channel` too, which is to ask for `subpartition` of its producer."""
@@ -127,6 +129,14 @@ class InputGate:
             self.throughput.pause(now)
         return None
 
+    def _poll_and_tell(self, now: float) -> tuple[InputChannel, Item] | None:
+        """Take the next item as `poll` does, and tell the debloater of it."""
+        polled = self._poll_untold(now)
+        if polled is not None and self.debloater is not None:
+            channel, item = polled
+            self.debloater.polled(channel.index, item.size)
+        return polled
+
     def poll_priority(self, now: float) -> tuple[InputChannel, Item] | None:
         """Take the next priority event; None if there is none."""
         urgent = self._urgent
@@ -173,18 +183,14 @@ class InputGate:
         return self.floating.network_pool.segment_size
 
     def debloat(self, now: float) -> None:
-        """Recalculate the buffer size and announce it to all channels if it has changed enough."""
+        """Let the debloater recalculate, and announce the sizes that it finds worth telling."""
         debloater = self.debloater
         if debloater is None:
             return
-        in_use = 0
-        for channel in self.channels:
-            in_use += channel.buffers_in_use
-        size = debloater.recalculate(self.throughput.calculate(now), in_use)
-        if size is not None:
-            for channel in self.channels:
-                if not channel.released:
-                    channel.announce_buffer_size(size)
+        channels = self.channels
+        for place, size in debloater.recalculate(self.throughput.calculate(now), channels, now):
+            if not channels[place].released:
+                channels[place].announce_buffer_size(size)
 
     @property
     def remote_channels(self) -> Iterator[RemoteInputChannel]:
@@ -219,17 +225,3 @@ class InputGate:
         for channel in self.channels:
             channel.release()
         self.floating.lazy_destroy()
-
-
-def debloater_of(config: NetworkConfig) -> BufferDebloater | None:
-    """What sizes the buffers of a gate; None where debloating is off."""
-    if not config.debloat_enabled:
-        return None
-    return BufferDebloater(
-        config.debloat_target_s,
-        config.segment_bytes,
-        config.min_segment_bytes,
-        config.starting_segment_bytes,
-        config.debloat_threshold_percent,
-        config.debloat_samples,
-    )

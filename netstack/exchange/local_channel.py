@@ -109,6 +109,11 @@ class LocalInputChannel(InputChannel):
         """Data buffers that wait in the subpartition, and recovered ones, as debloating counts them."""
         return self._subpartition.data_buffers + len(self._recovered)
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the subpartition has handed a barrier out and stands still until it is resumed."""
+        return self._subpartition.blocked
+
     def release(self) -> None:
         """Listen no more; the producer drops what is queued."""
         self._subpartition.on_data = self._subpartition.on_priority = None

@@ -270,6 +270,11 @@ class RemoteInputChannel(InputChannel):
         """Queued buffers and those the producer still has waiting, as debloating counts them."""
         return len(self._queue) + self.buffers.announced_backlog
 
+    @property
+    def blocked(self) -> bool:
+        """Whether a barrier has come and the producer is silent until it is resumed."""
+        return self.receiver.state is ReceiverState.BLOCKED
+
     def release(self) -> None:
         """Drop what is queued and give all buffers back."""
         self.receiver.release()

@@ -59,7 +59,7 @@ _STORAGE = choice(CheckpointStorageType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """Flink's options of the network layer and of checkpoints, one field each.
+    """Flink's options of the network layer and of checkpoints, one field each; and how buffers are sized.
 
     The defaults are those of the preset ``flink-2.2``; `PRESETS` has the others. `OPTIONS` maps a field to
     its option; one that is ``inert`` is read and kept, and changes nothing. `given` holds the fields that
@@ -155,6 +155,8 @@ class NetworkConfig:
     restart_delay_s: float = option("restart-strategy.fixed-delay.delay", DURATION, 1.0)
     heartbeat_timeout_s: float = option("heartbeat.timeout", DURATION, 50.0)
     """How long a task manager may be out of reach before its tasks are given up."""
+    debloat_policy: str = "flink"
+    """How debloating sizes buffers: a name of `flowcontrol.POLICIES`, or "package.module:Class"; ours."""
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     @property
@@ -189,7 +191,8 @@ OPTIONS: Mapping[str, Option] = options_of(NetworkConfig)
 
 PRESETS: Mapping[str, NetworkConfig] = {
     "flink-2.2": NetworkConfig(),
-    "flink-1.20": NetworkConfig(max_overdraft_buffers_per_gate=5),
+    # There the starting size is no option yet: debloating begins with whole segments.
+    "flink-1.20": NetworkConfig(max_overdraft_buffers_per_gate=5, starting_segment_bytes=32 << 10),
 }
 """The defaults of each version of Flink."""
 

@@ -6,7 +6,10 @@ import math
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
+from flowcontrol import POLICIES
+
 from .config import OPTIONS, CheckpointStorageType, CostModel, LinkConditions, NetworkConfig
+from .debloat_policies import PolicyError, policy_class
 from .quantities import format_duration, format_size
 
 Problem = tuple[str, str]
@@ -15,6 +18,7 @@ Problem = tuple[str, str]
 _SMALLEST_PAGE = 1024
 _SMALLEST_PAGE_OF_FLINK = 4096
 _LEAST_INTERVAL_S = 0.010
+_POLICY_KEY = "policy"
 _DIRECTORY = "file:///data/checkpoints"
 
 
@@ -37,7 +41,16 @@ def option_problems(config: NetworkConfig) -> Iterator[Problem]:
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):
         if getattr(config, field) <= 0:
             yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
+    yield from _about_policy(config)
     yield from _about_checkpoints(config)
+
+
+def _about_policy(config: NetworkConfig) -> Iterator[Problem]:
+    try:
+        policy_class(config.debloat_policy)
+    except PolicyError as error:
+        hint = "" if ":" in config.debloat_policy else f"; {did_you_mean(config.debloat_policy, POLICIES)}"
+        yield _POLICY_KEY, f"{error}{hint}"
 
 
 def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
@@ -54,6 +67,8 @@ def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
 
 def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
     """Yield what is no mistake and still not what the given options seem to say."""
+    if config.debloat_policy != NetworkConfig().debloat_policy and not config.debloat_enabled:
+        yield _POLICY_KEY, f"changes nothing without {OPTIONS['debloat_enabled'].name} = true"
     if config.segment_bytes < _SMALLEST_PAGE_OF_FLINK:
         text = f"works here, but a real Flink wants at least {format_size(_SMALLEST_PAGE_OF_FLINK)}"
         yield option_key("segment_bytes"), text

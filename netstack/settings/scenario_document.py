@@ -40,6 +40,8 @@ def scenario_document(scenario: Scenario) -> Document:
         document["phases"] = [[format_duration(at) for at in window] for window in scenario.phases]
     if scenario.manual_checkpoints_s:
         document["checkpoints_at"] = [format_duration(at) for at in scenario.manual_checkpoints_s]
+    if scenario.config.debloat_policy != PRESETS[scenario.preset].debloat_policy:
+        document["policy"] = scenario.config.debloat_policy
     document["flink"] = _options(scenario.config, PRESETS[scenario.preset])
     document["costs"] = _costs(scenario.costs)
     document["link"] = _link(scenario.link)

@@ -72,7 +72,7 @@ def scenario_problems(scenario: Scenario) -> list[Problem]:
 def option_notices(scenario: Scenario) -> list[Problem]:
     """Return what a user should know of options that were given, though they are no mistakes."""
     found = []
-    for field in sorted(scenario.config.given):
+    for field in sorted(scenario.config.given & OPTIONS.keys()):
         option = OPTIONS[field]
         if option.only_1x and not scenario.preset.startswith("flink-1"):
             found.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))

@@ -12,8 +12,9 @@ from buffers import (
     partition_buffers,
 )
 
-from ..exchange.gate import InputGate, debloater_of
+from ..exchange.gate import InputGate
 from ..exchange.partition import ResultPartition
+from ..settings.debloat_policies import debloater_of
 from .config import TransportConfig
 
 

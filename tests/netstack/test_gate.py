@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import EventBuffer, NetworkBufferPool, PipelinedSubpartition
-from flowcontrol import BufferDebloater, DataType
+from flowcontrol import DataType, DebloatPolicy, DebloatSettings, FlinkPolicy
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
@@ -76,7 +76,7 @@ class FakeChannel:
 class Readable:
     """A gate of fake channels that counts how often it became readable, and with priority."""
 
-    def __init__(self, names: str, debloater: BufferDebloater | None = None, in_use: int = 0) -> None:
+    def __init__(self, names: str, debloater: DebloatPolicy | None = None, in_use: int = 0) -> None:
         self.memory = NetworkBufferPool(8, 64)
         self.became_readable = self.became_urgent = 0
         self.gate = InputGate("input", self.memory.create_pool(8, 1, 8), debloater, self._on_data)
@@ -282,7 +282,7 @@ def test_throughput_counts_polled_bytes_and_no_idle_time() -> None:
 
 
 def test_debloating_announces_one_size_to_every_channel() -> None:
-    debloater = BufferDebloater(1.0, 32768, 256, 1024, 25, 20)
+    debloater = FlinkPolicy(DebloatSettings())
     readable = Readable("ab", debloater, in_use=2)
     for second in range(40):
         readable.channels["a"].arrive(40000)

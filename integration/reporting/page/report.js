@@ -38,7 +38,7 @@ function fitted(spec, panels, width) {
   } else {
     copy.width = width;
     copy.autosize = { type: "fit-x", contains: "padding" };
-    if (width < 600) copy.encoding.x.axis.tickCount = 4;
+    if (width < 600 && copy.encoding?.x?.axis) copy.encoding.x.axis.tickCount = 4;
   }
   return copy;
 }

@@ -1,0 +1,220 @@
+"""Debloating policies compared, printed as Markdown: delay, throughput, time to adapt, worst case.
+
+Run it with ``python -m benches.policies``; ``--write docs/POLICIES.md`` puts the tables there, between their
+marks; ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` do less, more or others. Some ten minutes on two cores. All runs are in
+virtual time, after a warm-up. What the columns mean, each a median over the seeds unless it says otherwise:
+
+- end to end: median over the checkpoints of a run (and the least and the greatest run);
+- record delay: from the emission of a record until the sink reads it, median over a sample each second;
+- worst: the longest checkpoint of all, greatest over the seeds;
+- throughput: records a second into the sink, as a share of what they are with "flink";
+- adapts in: from a change of the load until checkpoints take at most twice the target, and go on so until the
+  next change (the slowest of the changes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import numpy as np
+
+from flowcontrol import POLICIES
+from netstack import Result, emulate
+
+from .policy_scenarios import CASES, SINK, Case
+
+SEEDS = 3
+PROCESSES = 2
+DEFAULT = "flink"
+BAND = 2.0
+BEGIN, END = "<!-- made by benches.policies -->\n", "<!-- end of what benches.policies made -->\n"
+
+COLUMNS = ("policy", "end to end, ms", "record delay, ms", "worst, ms", "throughput", "adapts in, s")
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """One run."""
+
+    end_to_end_ms: float
+    delay_ms: float
+    worst_ms: float
+    records_per_s: float
+    adaptation_s: float | None
+
+
+def run(case: int, policy: str, seed: int) -> Figures:
+    """Run one scenario with one policy and one seed."""
+    chosen = CASES[case]
+    config = dataclasses.replace(chosen.scenario.config, debloat_policy=policy)
+    return figures_of(emulate(dataclasses.replace(chosen.scenario, config=config), seed=seed), chosen)
+
+
+def figures_of(result: Result, case: Case) -> Figures:
+    """Return what a run comes to."""
+    done = durations(result)
+    counted = [duration for at, duration in done if at >= case.scenario.warmup_s]
+    series = next(series for series in result.series if series.vertex == SINK)
+    read = [sum(subtask) for subtask in zip(*series.numRecordsIn, strict=True)]
+    first = next(place for place, at in enumerate(series.t) if at >= case.scenario.warmup_s)
+    target_ms = case.scenario.config.debloat_target_s * 1000
+    return Figures(
+        median(counted),
+        record_delay_ms(result, case),
+        max(counted),
+        (read[-1] - read[first]) / (series.t[-1] - series.t[first]),
+        max(adaptation(done, window, target_ms) for window in case.changes) if case.changes else None,
+    )
+
+
+def durations(result: Result) -> list[tuple[float, float]]:
+    """(trigger in s, duration in ms) of the completed checkpoints."""
+    return [(one.t, one.duration_ms) for one in result.checkpoints if one.duration_ms is not None]
+
+
+def adaptation(done: list[tuple[float, float]], window: tuple[float, float], target_ms: float) -> float:
+    """Seconds from the begin of a window until checkpoints are short, and stay so until its end."""
+    start, end = window
+    inside = [(at, duration) for at, duration in done if start <= at < end]
+    late = [place for place, (_, duration) in enumerate(inside) if duration > BAND * target_ms]
+    if not late:
+        return 0.0
+    after = late[-1] + 1
+    return inside[after][0] - start if after < len(inside) else end - start
+
+
+def record_delay_ms(result: Result, case: Case) -> float:
+    """Median time until as many records have been read at the sink as had been sent to it."""
+    producers = {edge.source for edge in case.scenario.edges if edge.target == SINK}
+    sink = next(series for series in result.series if series.vertex == SINK)
+    times, read = np.array(sink.t), np.sum(sink.numRecordsIn, axis=0)
+    sent = sum(np.sum(one.numRecordsOut, axis=0) for one in result.series if one.vertex in producers)
+    after = np.searchsorted(read, sent)
+    delays = [
+        max(0.0, float(np.interp(sent[place], read[at - 1 : at + 1], times[at - 1 : at + 1])) - times[place])
+        for place, at in enumerate(after)
+        if 0 < at < len(read) and times[place] >= case.scenario.warmup_s
+    ]
+    return float(median(delays)) * 1000
+
+
+def table(case: Case, runs: dict[str, list[Figures]]) -> str:
+    """One scenario as a table with a row for each policy."""
+    scenario = case.scenario
+    lines = [
+        f"**{scenario.name}**: {case.about}; target {scenario.config.debloat_target_s * 1000:.0f} ms.\n",
+        f"| {' | '.join(COLUMNS)} |",
+        "|---|" + "---:|" * (len(COLUMNS) - 1),
+    ]
+    base = median(one.records_per_s for one in runs[DEFAULT])
+    lines += [f"| {policy} | {' | '.join(cells(found, base))} |" for policy, found in runs.items()]
+    return "\n".join(lines) + "\n"
+
+
+def cells(found: list[Figures], base: float) -> list[str]:
+    """What a row says, with the least and the greatest of all seeds behind the end-to-end time."""
+    ends = [one.end_to_end_ms for one in found]
+    adapted = [one.adaptation_s for one in found if one.adaptation_s is not None]
+    return [
+        f"{median(ends):.0f} ({min(ends):.0f}-{max(ends):.0f})",
+        f"{median(one.delay_ms for one in found):.0f}",
+        f"{max(one.worst_ms for one in found):.0f}",
+        f"{median(one.records_per_s for one in found) / base:.1%}",
+        f"{median(adapted):.1f}" if adapted else "",
+    ]
+
+
+def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
+    """How far each policy misses the target, and in how many scenarios it is not worse than the default."""
+    lines = [
+        "| policy | end to end / target, median | greatest | worst / target, greatest | "
+        "least throughput | not worse than flink in |",
+        "|---|" + "---:|" * 5,
+    ]
+    for policy in POLICIES:
+        rows = [(case, runs[policy], runs[DEFAULT]) for case, runs in all_runs]
+        missed = [median(one.end_to_end_ms for one in own) / target(case) for case, own, _ in rows]
+        worst = [max(one.worst_ms for one in own) / target(case) for case, own, _ in rows]
+        rates = [rate(own) / rate(base) for _, own, base in rows]
+        good = sum(not_worse(own, base) for _, own, base in rows)
+        lines.append(
+            f"| {policy} | {median(missed):.2f} | {max(missed):.2f} | {max(worst):.1f} | {min(rates):.1%} |"
+            f" {good} of {len(rows)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def target(case: Case) -> float:
+    """In ms."""
+    return case.scenario.config.debloat_target_s * 1000
+
+
+def rate(found: list[Figures]) -> float:
+    """Records a second, median over seeds."""
+    return median(one.records_per_s for one in found)
+
+
+def not_worse(own: list[Figures], base: list[Figures]) -> bool:
+    """Whether no median is worse by more than 2 % + 3 ms, 0.3 s to adapt, or 0.5 % of throughput."""
+    times = ("end_to_end_ms", "delay_ms", "worst_ms")
+    medians = [[median(getattr(one, name) for one in found) for found in (own, base)] for name in times]
+    adapted = [[one.adaptation_s for one in found if one.adaptation_s is not None] for found in (own, base)]
+    slower = bool(adapted[0]) and median(adapted[0]) > median(adapted[1]) + 0.3
+    return (
+        all(mine <= its * 1.02 + 3 for mine, its in medians)
+        and rate(own) >= rate(base) * 0.995
+        and not slower
+    )
+
+
+def write(path: Path, text: str) -> None:
+    """Put `text` between the marks of a document."""
+    before, _, rest = path.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(before + BEGIN + text + END + after, "utf-8")
+
+
+def main() -> None:
+    """Run everything and print it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="names of scenarios, with commas between them")
+    parser.add_argument("--write", type=Path, help="a document with the marks")
+    asked = parser.parse_args()
+    only = asked.only.split(",") if asked.only else [case.scenario.name for case in CASES]
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    chosen = [place for place, case in enumerate(CASES) if case.scenario.name in only]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+        pending = {
+            (place, policy): [pool.submit(run, place, policy, seed) for seed in seeds]
+            for place in chosen
+            for policy in POLICIES
+        }
+        found = []
+        for place in chosen:
+            print(CASES[place].scenario.name, file=sys.stderr)
+            found.append(
+                (
+                    CASES[place],
+                    {policy: [one.result() for one in pending[place, policy]] for policy in POLICIES},
+                )
+            )
+    each = f"seeds {seeds[0]} to {seeds[-1]} each"
+    head = f"netstack {version('netstack')}, virtual clock, {each}, preset flink-2.2.\n"
+    text = "\n".join([head, summary(found), *(table(case, runs) for case, runs in found)])
+    print(text)
+    if asked.write is not None:
+        write(asked.write, "\n" + text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""A sweep over Spark beside the emulations that it consists of, printed as Markdown.
+
+Run it with ``python -m benches.sweep``; it takes some minutes. The job is ``4x4_1MBs_off`` for 60 emulated
+seconds, with targets from 50 ms to 2 s. Two sums are set beside the time of the sweep: that of the
+``wall_seconds`` of its points, which run beside each other; and that of the same emulations one at a time, of
+which one seed of each target is run before Spark starts, on an otherwise idle machine.
+
+``python -m benches.sweep 4 5 10`` has 4 targets, 5 seeds and 10 emulated seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+from integration.spark import Grid, PointRow, read_axes, run_points, spark_session
+from netstack import Scenario, emulate
+
+from .jobs import job
+
+TARGETS, SEEDS, SECONDS = 20, 10, 60.0
+LEAST_MS, MOST_MS = 50, 2000
+ALLOWED = 1.2
+"""Time of a sweep over the share of a core, when Spark has started."""
+
+
+def grid(targets: int, seeds: int) -> Grid:
+    """Targets in equal proportions, in whole milliseconds."""
+    ratio = (MOST_MS / LEAST_MS) ** (1 / max(1, targets - 1))
+    sizes = [round(LEAST_MS * ratio**number) for number in range(targets)]
+    return Grid(read_axes(target=",".join(f"{size}ms" for size in sizes)), seeds)
+
+
+def alone(scenario: Scenario, wanted: Grid) -> float:
+    """Seconds that all points take one at a time, from one seed of each value."""
+    (axis,) = wanted.axes
+    return wanted.seeds * sum(emulate(value.change(scenario)).wall_seconds for value in axis.values)
+
+
+def swept(scenario: Scenario, wanted: Grid) -> tuple[float, float, Sequence[PointRow]]:
+    """Seconds to start Spark and to run the points, with their rows."""
+    begun = perf_counter()
+    session = spark_session("local[*]")
+    session.range(1).count()
+    started = perf_counter()
+    with tempfile.TemporaryDirectory() as out:
+        rows = run_points(wanted.points(scenario), session, Path(out))
+    ended = perf_counter()
+    session.stop()
+    return started - begun, ended - started, rows
+
+
+def main() -> None:
+    """Print the table."""
+    targets, seeds, seconds = [float(text) for text in sys.argv[1:]] or (TARGETS, SEEDS, SECONDS)
+    scenario = dataclasses.replace(job(4, seconds), name="4x4_1MBs_off", warmup_s=seconds / 3)
+    wanted, cores = grid(int(targets), int(seeds)), os.cpu_count() or 1
+    single = alone(scenario, wanted) / cores
+    start, took, rows = swept(scenario, wanted)
+    within = sum(row.wall_seconds for row in rows) / cores
+    failed = sum(row.status != "finished" for row in rows)
+    print(f"{cores} cores, Python {sys.version.split()[0]}\n")
+    print("| points | failed | Spark's start, s | sweep, s | its runs / cores, s | alone / cores, s |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    print(f"| {len(rows)} | {failed} | {start:.1f} | {took:.1f} | {within:.1f} | {single:.1f} |\n")
+    ratios = f"{took / within:.2f} times its own runs, {took / single:.2f} times those alone"
+    print(f"{ratios}; {ALLOWED} are allowed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The interface of a debloating policy: what sizes the buffers of a gate, and what it is told.
+
+A gate asks its policy once a period (``taskmanager.network.memory.buffer-debloat.period``)::
+
+    bytes polled, time with work --> throughput --\\
+                                                   recalculate() --> (channel, size to announce), ...
+    buffers in use, blocked, ... of each channel --/
+
+FLIP-183, Flink's own policy, sums the buffers in use over all channels and announces one size to all.
+Another one may count otherwise, average otherwise, or give each channel a size of its own. To write one,
+derive a class from `DebloatPolicy` and name it to `register_policy`, or name it where it is wanted as
+"package.module:Class". A policy decides from its arguments alone: no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from .debloat import BufferDebloater, BufferSizeEMA
+
+Announcement = tuple[int, int]
+"""Place of a channel in its gate, and the size in bytes that its producer is to be asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebloatSettings:
+    """Flink's options of debloating and of segments, as a policy gets them."""
+
+    target_s: float = 1.0
+    """How long what waits should take to be consumed."""
+    period_s: float = 0.2
+    """From one recalculation to the next."""
+    max_size: int = 32 << 10
+    """Bytes of a segment."""
+    min_size: int = 256
+    starting_size: int = 1024
+    """Bytes of a buffer until the first announcement."""
+    threshold_percent: int = 25
+    """How much a size has to change to be worth telling."""
+    samples: int = 20
+    """How many sizes the average is about."""
+
+    def debloater(self, average: type[BufferSizeEMA] = BufferSizeEMA) -> BufferDebloater:
+        """Flink's arithmetic with these settings: average, or another one, bounds and threshold.
+
+        Raises:
+            ValueError: if the settings contradict each other.
+        """
+        return BufferDebloater(
+            self.target_s,
+            self.max_size,
+            self.min_size,
+            self.starting_size,
+            self.threshold_percent,
+            self.samples,
+            average,
+        )
+
+
+class DebloatedChannel(Protocol):
+    """What a policy may ask of a channel; each answer is of this moment."""
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Buffers that wait here, and at the producer as far as is known (Flink's getBuffersInUseCount)."""
+        ...
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait here; those at the producer are not known."""
+        ...
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a barrier has come on it and the producer stays silent until alignment is over.
+
+        A blocked producer reports a backlog of 0, whatever waits there.
+        """
+        ...
+
+    @property
+    def released(self) -> bool:
+        """Whether it has ended; what is announced to it is dropped."""
+        ...
+
+
+class DebloatPolicy:
+    """Sizes the buffers of one gate; each gate has a policy object of its own.
+
+    `last_announced`: bytes, the smallest size in force, shown as debloatedBufferSize. `estimated_time_s`:
+    how long what waits takes to be consumed, shown as estimatedTimeToConsumeBuffersMs. Both are gauges that
+    `recalculate` keeps up to date.
+    """
+
+    __slots__ = ("estimated_time_s", "last_announced", "settings")
+
+    watches_polls: ClassVar[bool] = False
+    """Whether the gate is to call `polled`, which costs a little for each buffer."""
+
+    def __init__(self, settings: DebloatSettings) -> None:
+        self.settings = settings
+        self.last_announced = settings.starting_size
+        self.estimated_time_s = 0.0
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        """Take one step; returns what is worth announcing, in the order in which it is to be announced.
+
+        `throughput`: bytes a second polled from the gate since the last step, over the time in which there
+        was something to poll. `channels`: all of the gate, in order. `now`: seconds.
+        """
+        raise NotImplementedError
+
+    def polled(self, channel: int, size: int) -> None:
+        """A buffer or event of `size` bytes was polled from the channel in that place."""
+
+
+def to_all(size: int, channels: Sequence[DebloatedChannel]) -> Iterator[Announcement]:
+    """Announce `size` to every channel."""
+    return ((place, size) for place in range(len(channels)))

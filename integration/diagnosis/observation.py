@@ -1,0 +1,185 @@
+"""What there is to judge a job by: one view, whether an emulation or a real Flink was watched.
+
+A view is of one window: medians and rates of each vertex (`netstack.Steady`), the checkpoints triggered in
+it, how the vertices are connected, and the options they run under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from netstack import (
+    OPTIONS,
+    PRESETS,
+    CheckpointResult,
+    LinkConditions,
+    NetworkConfig,
+    Result,
+    Scenario,
+    ScenarioError,
+    Series,
+    Steady,
+    VertexSteady,
+    parse_duration,
+    parse_rate,
+    with_options,
+)
+
+_ONE_CHANNEL = ("forward",)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What one vertex sends to another; `remote`: over the network, rather than within one task manager."""
+
+    source: str
+    target: str
+    ship: str = "rebalance"
+    remote: bool = True
+
+    @property
+    def name(self) -> str:
+        """How it is called in a finding."""
+        return f"{self.source} -> {self.target}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A job in one window, as rules see it."""
+
+    name: str
+    steady: Steady
+    exchanges: tuple[Exchange, ...]
+    config: NetworkConfig
+    checkpoints: Sequence[CheckpointResult] = ()
+    """Those triggered in the window, completed or not; may be empty where only `steady` knows of them."""
+    series: Sequence[Series] = ()
+    """Samples of the window and around it; empty where there are none."""
+    link: LinkConditions | None = None
+    """None: not known."""
+    exclusive_usage: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """Flink's inputExclusiveBuffersUsage of each vertex and subtask, 0 to 1, where it was measured."""
+    floating_usage: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """Flink's inputFloatingBuffersUsage likewise."""
+
+    @property
+    def vertices(self) -> list[VertexSteady]:
+        """All vertices, sources first."""
+        return self.steady.vertices
+
+    def inputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
+        """The exchanges that a vertex reads, each with the vertex that writes it."""
+        return [pair for pair in self._ends("source") if pair[0].target == vertex.name]
+
+    def outputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
+        """The exchanges that a vertex writes, each with the vertex that reads it."""
+        return [pair for pair in self._ends("target") if pair[0].source == vertex.name]
+
+    def channels(self, vertex: VertexSteady) -> int:
+        """Remote input channels of each subtask of a vertex."""
+        found = 0
+        for exchange, writer in self.inputs(vertex):
+            if exchange.remote:
+                found += _channels(exchange, writer.parallelism, vertex.parallelism)
+        return found
+
+    def gates(self, vertex: VertexSteady) -> int:
+        """Remote input gates of each subtask of a vertex."""
+        return sum(exchange.remote for exchange, _ in self.inputs(vertex))
+
+    def _ends(self, end: str) -> Iterator[tuple[Exchange, VertexSteady]]:
+        by_name = {vertex.name: vertex for vertex in self.vertices}
+        for exchange in self.exchanges:
+            there = by_name.get(getattr(exchange, end))
+            if there is not None:
+                yield exchange, there
+
+
+def _channels(exchange: Exchange, writers: int, readers: int) -> int:
+    if exchange.ship in _ONE_CHANNEL:
+        return 1
+    return max(1, -(-writers // readers)) if exchange.ship == "rescale" else writers
+
+
+def observations(result: Result) -> list[Observation]:
+    """Return the views of a result, one for each of its windows.
+
+    Raises:
+        ScenarioError: the scenario in it makes no sense.
+    """
+    document = result.scenario
+    try:
+        config = _config(result)
+        exchanges = _exchanges(document)
+        link = _link(document.get("link", {}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ScenarioError([f"the scenario in the result makes no sense: {error}"]) from None
+    return [
+        Observation(
+            name=str(document.get("name", "")),
+            steady=steady,
+            exchanges=exchanges,
+            config=config,
+            checkpoints=[found for found in result.checkpoints if steady.from_s <= found.t <= steady.to_s],
+            series=result.series,
+            link=link,
+        )
+        for steady in result.steady
+    ]
+
+
+def observation_of(
+    scenario: Scenario,
+    steady: Steady,
+    checkpoints: Sequence[CheckpointResult] = (),
+    exclusive_usage: Mapping[str, Sequence[float | None]] | None = None,
+    floating_usage: Mapping[str, Sequence[float | None]] | None = None,
+) -> Observation:
+    """Return the view of a job that was measured elsewhere, as a real Flink's; `scenario` says what it is."""
+    managers = {vertex.name: vertex.manager for vertex in scenario.vertices}
+    return Observation(
+        name=scenario.name,
+        steady=steady,
+        exchanges=tuple(
+            Exchange(edge.source, edge.target, edge.ship, managers[edge.source] != managers[edge.target])
+            for edge in scenario.edges
+        ),
+        config=scenario.config,
+        checkpoints=checkpoints,
+        exclusive_usage=exclusive_usage or {},
+        floating_usage=floating_usage or {},
+    )
+
+
+def _config(result: Result) -> NetworkConfig:
+    given = result.scenario.get("flink", {})
+    values = {
+        name: option.kind.parse(given[option.name])
+        for name, option in OPTIONS.items()
+        if option.name in given
+    }
+    return with_options(PRESETS[result.preset], values)
+
+
+def _link(document: Mapping[str, object]) -> LinkConditions:
+    bandwidth = document.get("bandwidth")
+    return LinkConditions(
+        latency_s=parse_duration(document.get("latency", "0 s")),
+        bandwidth_bytes_per_s=None if bandwidth is None else parse_rate(bandwidth),
+    )
+
+
+def _exchanges(document: Mapping[str, object]) -> tuple[Exchange, ...]:
+    vertices: list[dict[str, str]] = document["vertices"]  # type: ignore[assignment]
+    edges: list[dict[str, str]] = document.get("edges", [])  # type: ignore[assignment]
+    managers = {vertex["name"]: vertex.get("task_manager", vertex["name"]) for vertex in vertices}
+    return tuple(
+        Exchange(
+            edge["from"],
+            edge["to"],
+            edge.get("ship", "rebalance"),
+            managers[edge["from"]] != managers[edge["to"]],
+        )
+        for edge in edges
+    )

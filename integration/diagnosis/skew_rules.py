@@ -1,0 +1,81 @@
+"""Rules over the subtasks of one vertex: whether they are unequal, and in what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .finding import SKEW, Finding, Values, costs_ms, highest, is_busy, is_full, known, mean, span
+from .observation import Observation
+
+
+def skewed_records(seen: Observation) -> Iterator[Finding]:
+    """Subtasks that get more records than others."""
+    for vertex in seen.vertices:
+        uneven = _unevenness(vertex.records_in_per_s)
+        if not seen.inputs(vertex) or uneven < SKEW:
+            continue
+        most = _greatest(vertex.records_in_per_s)
+        yield Finding(
+            rule="skewed-records",
+            severity="notice",
+            where=vertex.name,
+            says=f"{vertex.name}[{most}] gets {uneven:.1f} times as many records as the mean.",
+            evidence=[f"records/s by subtask: {span(vertex.records_in_per_s, ',.0f')}"],
+            next=["look at the keys: a salt, or a local aggregation before the exchange, spreads them"],
+        )
+
+
+def skewed_cost(seen: Observation) -> Iterator[Finding]:
+    """Subtasks for which a record costs more than for others, and that have no time left for it."""
+    for vertex in seen.vertices:
+        costs = costs_ms(vertex)
+        dearer = _unevenness(costs)
+        if not seen.inputs(vertex) or dearer < SKEW or not is_busy(vertex):
+            continue
+        yield Finding(
+            rule="skewed-cost",
+            severity="notice",
+            where=vertex.name,
+            says=f"A record costs {vertex.name}[{_greatest(costs)}] {dearer:.1f} times as much as the mean.",
+            evidence=[f"ms busy for a record, by subtask: {span(costs)}"],
+            next=["compare the machines, the state and the keys of the subtasks"],
+        )
+
+
+def unequal_writers(seen: Observation) -> Iterator[Finding]:
+    """A reader whose writers are unequal: some fill their channels, others hardly use them."""
+    for vertex in seen.vertices:
+        usage = known(used for _, writer in seen.inputs(vertex) for used in writer.outPoolUsage)
+        full = [used for used in usage if is_full([used])]
+        if not full or min(usage) >= max(full) / 2:
+            continue
+        yield Finding(
+            rule="unequal-writers",
+            severity="notice",
+            where=vertex.name,
+            says=f"{len(full)} of the {len(usage)} subtasks that write to it are full, the others are not: "
+            "barriers come early on some channels and late on others.",
+            evidence=[
+                "outPoolUsage upstream: "
+                + ", ".join(f"{writer.name} {span(writer.outPoolUsage)}" for _, writer in seen.inputs(vertex))
+            ],
+            next=[
+                "expect long alignments; unaligned checkpoints or an aligned timeout avoid them",
+                "debloating gives all channels of a gate buffers of one size, whatever waits on each",
+            ],
+        )
+
+
+def _unevenness(values: Values) -> float:
+    """The greatest over the mean; 1 if there is nothing to compare."""
+    found = known(values)
+    average = mean(found)
+    return max(found) / average if average and len(found) > 1 else 1.0
+
+
+def _greatest(values: list[float | None]) -> int:
+    """The subtask with the greatest value."""
+    return values.index(highest(values))
+
+
+SKEW_RULES = (skewed_records, skewed_cost, unequal_writers)

@@ -1,0 +1,180 @@
+"""What the cluster says of a job: its vertices and edges, where they run, its options.
+
+Flink's paths: ``/config``, ``/jobs/overview``, ``/jobs/ID``, ``/jobs/ID/plan``, ``/jobs/ID/vertices/V``,
+``/jobs/ID/checkpoints/config`` and ``/jobmanager/config``; 1.20 and 2.2 answer them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .client import FlinkRestError, RestClient
+
+RUNNING = "RUNNING"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlinkVertex:
+    """One vertex of a job: a chain of operators, in `parallelism` subtasks."""
+
+    id: str
+    name: str
+    """As Flink writes it, such as "Source: source -> Map"."""
+    parallelism: int
+    managers: tuple[str | None, ...] = ()
+    """The task manager of each subtask; empty where that was not told."""
+    totals: tuple[Mapping[str, Any], ...] = ()
+    """Of each subtask what it has counted since it started, by the names of ``/vertices/V``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlinkEdge:
+    """An exchange between two vertices, by their ids."""
+
+    source: str
+    target: str
+    strategy: str
+    """Flink's ship strategy: REBALANCE, HASH, FORWARD and so on."""
+    exchange: str = ""
+    """The type of the result partition, such as "pipelined_bounded"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlinkJob:
+    """A running job."""
+
+    id: str
+    name: str
+    version: str
+    """Of Flink, such as "2.2.1"."""
+    batch: bool
+    running_since_ms: float
+    """When it began to run, in milliseconds of the cluster's clock."""
+    age_s: float
+    """How long it has run, by the cluster's clock."""
+    vertices: tuple[FlinkVertex, ...]
+    """Each after all it reads from, sources first."""
+    edges: tuple[FlinkEdge, ...]
+    configuration: Mapping[str, str]
+    """The options that the cluster was given."""
+    checkpointing: Mapping[str, Any] | None
+    """What the job says of its checkpoints; None where it has none or does not tell."""
+
+    def inputs(self, vertex: FlinkVertex) -> list[FlinkEdge]:
+        """The edges into a vertex."""
+        return [edge for edge in self.edges if edge.target == vertex.id]
+
+    def outputs(self, vertex: FlinkVertex) -> list[FlinkEdge]:
+        """The edges out of a vertex."""
+        return [edge for edge in self.edges if edge.source == vertex.id]
+
+
+def read_job(client: RestClient, job: str | None) -> FlinkJob:
+    """Return the job of that id, or the only one that runs.
+
+    Raises:
+        FlinkRestError: the cluster cannot be read, or the job does not run or has nothing to tell.
+    """
+    version = client.get("/config").get("flink-version")
+    if not version:
+        raise FlinkRestError(f"{client.url}: does not say which Flink it is; is this its REST API?")
+    number = _choose(client, job)
+    details = client.get(f"/jobs/{number}")
+    since = details.get("timestamps", {}).get(RUNNING) or details["start-time"]
+    vertices = [_vertex(client, number, entry) for entry in details["vertices"]]
+    edges = _edges(client, number, details)
+    checkpointing = client.find(f"/jobs/{number}/checkpoints/config")
+    return FlinkJob(
+        id=number,
+        name=details["name"],
+        version=version,
+        batch=details.get("job-type") == "BATCH",
+        running_since_ms=since,
+        age_s=max(0.0, (details["now"] - since) / 1e3),
+        vertices=_in_order(vertices, edges),
+        edges=edges,
+        configuration=_configuration(client),
+        checkpointing=None if checkpointing is None else dict(checkpointing),
+    )
+
+
+def _choose(client: RestClient, job: str | None) -> str:
+    """The id of the job to read: one of the running ones."""
+    jobs = client.get("/jobs/overview")["jobs"]
+    if job is not None:
+        state = next((entry["state"] for entry in jobs if entry["jid"] == job), None)
+        if state is None:
+            raise FlinkRestError(f"{client.url}: has no job {job}; {_known(jobs)}")
+        if state != RUNNING:
+            raise FlinkRestError(f"{client.url}: job {job} is {state}; only a running job shows its load")
+        return job
+    running = [entry for entry in jobs if entry["state"] == RUNNING]
+    if not running:
+        raise FlinkRestError(f"{client.url}: no job is running; {_known(jobs)}")
+    if len(running) > 1:
+        raise FlinkRestError(
+            f"{client.url}: {len(running)} jobs are running; name one by --job: {_ids(running)}"
+        )
+    return str(running[0]["jid"])
+
+
+def _known(jobs: list[dict[str, Any]]) -> str:
+    return f"there are {_ids(jobs)}" if jobs else "there is none at all"
+
+
+def _ids(jobs: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{entry['jid']} ({entry['name']}, {entry['state']})" for entry in jobs)
+
+
+def _vertex(client: RestClient, job: str, entry: Mapping[str, Any]) -> FlinkVertex:
+    if entry["status"] != RUNNING:
+        raise FlinkRestError(
+            f"{client.url}: job {job}: {entry['name']!r} is {entry['status']}; wait until all vertices run"
+        )
+    details = client.find(f"/jobs/{job}/vertices/{entry['id']}") or {"subtasks": []}
+    subtasks = sorted(details["subtasks"], key=lambda subtask: subtask["subtask"])
+    return FlinkVertex(
+        id=entry["id"],
+        name=entry["name"],
+        parallelism=entry["parallelism"],
+        managers=tuple(subtask.get("taskmanager-id") for subtask in subtasks),
+        totals=tuple(subtask.get("metrics", {}) for subtask in subtasks),
+    )
+
+
+def _edges(client: RestClient, job: str, details: Mapping[str, Any]) -> tuple[FlinkEdge, ...]:
+    answer = client.find(f"/jobs/{job}/plan") or details
+    return tuple(
+        FlinkEdge(
+            source=entry["id"],
+            target=node["id"],
+            strategy=str(entry.get("ship_strategy", "")).upper(),
+            exchange=str(entry.get("exchange", "")),
+        )
+        for node in answer["plan"]["nodes"]
+        for entry in node.get("inputs", ())
+    )
+
+
+def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tuple[FlinkVertex, ...]:
+    """Each vertex after all it reads from; sources first."""
+    read = {edge.target for edge in edges}
+    placed = [vertex for vertex in vertices if vertex.id not in read]
+    waiting = [vertex for vertex in vertices if vertex.id in read]
+    while waiting:
+        there = {vertex.id for vertex in placed}
+        ready = [
+            vertex
+            for vertex in waiting
+            if all(edge.source in there for edge in edges if edge.target == vertex.id)
+        ]
+        placed += ready or waiting
+        waiting = [vertex for vertex in waiting if ready and vertex not in ready]
+    return tuple(placed)
+
+
+def _configuration(client: RestClient) -> dict[str, str]:
+    entries = client.find("/jobmanager/config") or []
+    return {entry["key"]: entry["value"] for entry in entries}

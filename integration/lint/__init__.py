@@ -1,0 +1,1 @@
+"""Flink configuration files, checked for the network layer and checkpoints."""

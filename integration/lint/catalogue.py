@@ -1,0 +1,207 @@
+"""The options of Flink's network layer and checkpoints: their names in all versions, and their syntax.
+
+Those that the emulator knows come from `netstack.OPTIONS`. The others are named here, so that a name nobody
+knows is told from one that only the emulator does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from netstack import OPTIONS
+
+FAMILIES = (
+    "taskmanager.network.",
+    "taskmanager.memory.network.",
+    "execution.checkpointing.",
+    "execution.buffer-timeout",
+)
+"""How the names begin whose options are all known here."""
+
+RENAMED: Mapping[str, str] = {
+    "execution.buffer-timeout": "execution.buffer-timeout.interval",
+    "execution.checkpointing.alignment-timeout": "execution.checkpointing.aligned-checkpoint-timeout",
+    "execution.checkpointing.checkpoints-after-tasks-finish.enabled": (
+        "execution.checkpointing.checkpoints-after-tasks-finish"
+    ),
+    "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
+    "restart-strategy": "restart-strategy.type",
+    "state.backend.fs.checkpointdir": "execution.checkpointing.dir",
+    "state.backend.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+    "state.checkpoint-storage": "execution.checkpointing.storage",
+    "state.checkpoints.dir": "execution.checkpointing.dir",
+    "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
+    "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+    "taskmanager.network.blocking-shuffle.compression.enabled": (
+        "taskmanager.network.batch-shuffle.compression.enabled"
+    ),
+    "taskmanager.network.memory.exclusive-buffers-request-timeout-ms": (
+        "taskmanager.network.memory.buffers-request-timeout"
+    ),
+    "taskmanager.network.memory.fraction": "taskmanager.memory.network.fraction",
+    "taskmanager.network.memory.max": "taskmanager.memory.network.max",
+    "taskmanager.network.memory.min": "taskmanager.memory.network.min",
+}
+"""Names that options had once; each leads to the one they have now."""
+
+REMOVED: Mapping[str, str] = {
+    "taskmanager.network.credit-model": "flow control is always by credit",
+    "taskmanager.network.numberOfBuffers": "give taskmanager.memory.network.min and .max instead",
+}
+"""Options that are gone without another in their place, and what to do."""
+
+PARALLELISM = "parallelism.default"
+SLOTS = "taskmanager.numberOfTaskSlots"
+
+_COUNT = OPTIONS["floating_buffers_per_gate"].kind
+_WHOLE = OPTIONS["exclusive_buffers_per_channel"].kind
+_BOOLEAN = OPTIONS["debloat_enabled"].kind
+_DURATION = OPTIONS["debloat_period_s"].kind
+
+_OTHER_KINDS = {
+    PARALLELISM: _COUNT,
+    SLOTS: _COUNT,
+    # A Duration in the emulator's syntax too, but whole milliseconds without a unit in Flink's.
+    "taskmanager.network.request-backoff.initial": _WHOLE,
+    "taskmanager.network.request-backoff.max": _WHOLE,
+    "taskmanager.network.detailed-metrics": _BOOLEAN,
+    "taskmanager.network.partition-request-timeout": _DURATION,
+    "execution.checkpointing.file-merging.enabled": _BOOLEAN,
+    "execution.checkpointing.incremental": _BOOLEAN,
+    "execution.checkpointing.interval-during-backlog": _DURATION,
+    "execution.checkpointing.unaligned.interruptible-timers.enabled": _BOOLEAN,
+}
+
+_UNCHECKED = (
+    *("bind-policy", "compression.codec", "hybrid-shuffle.external-remote-tier-factory.class"),
+    *("hybrid-shuffle.remote.path", "memory.buffers-request-timeout", "netty.client.connectTimeoutSec"),
+    *("netty.client.tcp.keepCount", "netty.client.tcp.keepIdleSec", "netty.client.tcp.keepIntervalSec"),
+    *("retries", "sort-shuffle.min-buffers", "tcp-connection.enable-reuse-across-jobs"),
+)
+"""Of ``taskmanager.network.``; their values are not looked at."""
+
+_UNCHECKED_OF_FLINK_1 = (
+    *("batch-shuffle.compression.enabled", "blocking-shuffle.type", "hybrid-shuffle.enable-new-mode"),
+    *("hybrid-shuffle.memory-decoupling.enabled", "hybrid-shuffle.num-retained-in-memory-regions-max"),
+    *("hybrid-shuffle.spill-index-region-group-size", "hybrid-shuffle.spill-index-segment-size"),
+    *("max-num-tcp-connections", "netty.client.numThreads", "netty.num-arenas"),
+    *("netty.sendReceiveBufferSize", "netty.server.backlog", "netty.server.numThreads"),
+    *("netty.transport", "sort-shuffle.min-parallelism"),
+)
+"""The same, of those that Flink 2 has no more."""
+
+_UNCHECKED_OF_CHECKPOINTS = (
+    *("cleaner.parallel-mode", "create-subdir", "externalized-checkpoint-retention"),
+    *("file-merging.across-checkpoint-boundary", "file-merging.max-file-size", "file-merging.pool-blocking"),
+    *("file-merging.max-space-amplification", "file-merging.max-subtasks-per-file", "force"),
+    *("local-backup.dirs", "local-backup.enabled", "prefer-checkpoint-for-recovery", "region.enabled"),
+    *("recover-without-channel-state.checkpoint-id", "region.max-consecutive-failures"),
+    *("region.max-failure-ratio", "savepoint-dir", "snapshot-compression", "write-buffer-size"),
+)
+
+
+_NEIGHBOURS = frozenset(
+    (
+        *("heartbeat.interval", "heartbeat.rpc-failure-threshold", "state.savepoints.dir"),
+        *(f"taskmanager.memory.managed.{end}" for end in ("fraction", "size", "consumer-weights")),
+        *(f"taskmanager.memory.jvm-overhead.{end}" for end in ("fraction", "min", "max")),
+        *(f"taskmanager.memory.{end}" for end in ("process.size", "flink.size", "jvm-metaspace.size")),
+        *(f"taskmanager.memory.task.{end}" for end in ("heap.size", "off-heap.size")),
+        *(f"taskmanager.memory.framework.{end}" for end in ("heap.size", "off-heap.size")),
+        *(f"restart-strategy.failure-rate.{end}" for end in ("delay", "failure-rate-interval")),
+        *(f"restart-strategy.exponential-delay.{end}" for end in ("initial-backoff", "max-backoff")),
+    )
+)
+"""Other options of Flink whose names are much like some of these."""
+
+
+class Known(NamedTuple):
+    """An option that Flink has, or had."""
+
+    name: str
+    """The name it has now."""
+    field: str | None
+    """Its field in `NetworkConfig`, if the emulator knows it."""
+    only_1x: bool = False
+
+
+def _catalogue() -> dict[str, Known]:
+    names = [f"taskmanager.network.{end}" for end in _UNCHECKED]
+    names += [f"execution.checkpointing.{end}" for end in _UNCHECKED_OF_CHECKPOINTS]
+    found = {name: Known(name, None) for name in (*names, *_OTHER_KINDS)}
+    for end in _UNCHECKED_OF_FLINK_1:
+        name = f"taskmanager.network.{end}"
+        found[name] = Known(name, None, only_1x=True)
+    for field, option in OPTIONS.items():
+        now = RENAMED.get(option.name, option.name)
+        for name in (now, option.name, *option.former):
+            found[name] = Known(now, field, option.only_1x)
+    for old, now in RENAMED.items():
+        found[old] = found.setdefault(now, Known(now, None))
+    return found
+
+
+CATALOGUE: Mapping[str, Known] = _catalogue()
+"""All options that are known, by each of their names."""
+
+
+def parse(known: Known, text: str) -> object:
+    """Return the value of an option; the text itself where its syntax is not known here.
+
+    Raises:
+        QuantityError: Flink would not read it.
+    """
+    kind = _OTHER_KINDS.get(known.name)
+    if kind is None and known.field is not None:
+        kind = OPTIONS[known.field].kind
+    return text if kind is None else kind.parse(text)
+
+
+def is_of_family(name: str) -> bool:
+    """Return whether every option whose name begins so is known here."""
+    return name.startswith(FAMILIES)
+
+
+def nearest(name: str, only_close: bool = False) -> list[str]:
+    """Return the options that a wrong name may stand for, most often one.
+
+    In this order: names that end with it; one that is written almost like it; one that it goes on from, or
+    that goes on from it; a sibling of which the end is much like its end. `only_close` takes the first two.
+    """
+    if name in _NEIGHBOURS:
+        return []
+    names = sorted(set(CATALOGUE) - RENAMED.keys())
+    if ends := [each for each in names if each.endswith(f".{name}")]:
+        return ends[:3]
+    if close := get_close_matches(name, names, n=1, cutoff=0.92):
+        return close
+    if only_close:
+        return []
+    if begun := [each for each in names if _goes_on(name, each) or _goes_on(each, name)]:
+        return [max(begun, key=lambda each: len(_common(each, name)))]
+    return _sibling(name, names) or _in_family(name, names)
+
+
+def _sibling(name: str, names: Iterable[str]) -> list[str]:
+    parent, _, end = name.rpartition(".")
+    ends = [each.rpartition(".")[2] for each in names if each.rpartition(".")[0] == parent]
+    return [f"{parent}.{close}" for close in get_close_matches(end, ends, n=1, cutoff=0.5)]
+
+
+def _in_family(name: str, names: Iterable[str]) -> list[str]:
+    """Compare what follows the beginning that all names of a family share."""
+    family = next((each for each in FAMILIES if name.startswith(each)), "")
+    ends = [each.removeprefix(family) for each in names if each.startswith(family)]
+    close = get_close_matches(name.removeprefix(family), ends, n=1, cutoff=0.6)
+    return [family + end for end in close]
+
+
+def _goes_on(longer: str, shorter: str) -> bool:
+    return is_of_family(shorter) and longer.startswith((f"{shorter}-", f"{shorter}."))
+
+
+def _common(one: str, other: str) -> str:
+    length = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    return one[:length]

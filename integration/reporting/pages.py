@@ -1,0 +1,91 @@
+"""What all pages have in common: templates, style and script, and the library that draws the pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from ..commands.output import OutputError
+from .charts import VEGA_LITE
+from .panels import Chart
+
+PAGE = "report.html"
+"""The page's name in the directory of a report."""
+
+
+def render_page(template: str, **values: Any) -> str:
+    """Return a page as HTML, with style, script and all that it needs inside.
+
+    `template` is the name of a file in ``page``; `values` are its variables, beside those of every page.
+    """
+    return (
+        _environment()
+        .get_template(template)
+        .render(css=_page_file("report.css"), script=_page_file("report.js"), vega=_vega(), **values)
+    )
+
+
+def drawing(chart: Chart) -> dict[str, Any]:
+    """Return a picture as the script of a page wants it."""
+    columns = chart.spec.get("facet", {}).get("column", {}).get("sort", [])
+    return {"name": chart.name, "panels": max(1, len(columns)), "spec": chart.spec}
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Write a file of a report, and return its path.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def pretty(document: dict[str, Any]) -> str:
+    """Return a document as a page shows it."""
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__package__ or "integration", "page"),
+        autoescape=select_autoescape(["html", "jinja"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["inline"] = _inline
+    environment.filters["unbroken"] = _unbroken
+    return environment
+
+
+def _inline(code: str) -> Markup:
+    """Mark code as safe within its own element: nothing in it ends the element early."""
+    return Markup(re.sub(r"</(?=script|style)", r"<\\/", code, flags=re.IGNORECASE))
+
+
+def _unbroken(text: str) -> str:
+    """Keep numbers and their units on one line."""
+    return re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", text)
+
+
+def _page_file(name: str) -> str:
+    return (resources.files(__package__) / "page" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, of the version that the pictures are written for."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)

@@ -1,0 +1,1 @@
+"""What a job needs and what waits in it, by arithmetic, with the emulation beside it."""

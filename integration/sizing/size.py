@@ -1,0 +1,190 @@
+"""Sizes a job by arithmetic: buffers at each place, memory, what waits at worst, and what links need.
+
+Once a consumer is full, its gate holds all its buffers but the one being read, and each sender what its pool
+has but for the open buffer of each subpartition, which is half full on average::
+
+    sender -> consumer   min(quota - 1, (pool - subpartitions) / subpartitions to the slowest) + 1/2
+    gate                 channels * exclusive + floating - 1
+
+The quota is max-buffers-per-channel. A buffer whose credit travels to the sender is empty. Times are bytes
+over the rate at which the subtask reads. Debloating makes no buffer smaller than its first record, and if
+buffers become smaller than rate * round trip / credit, the sender waits for credit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
+from netstack import FROM_SOURCE, Edge, NetworkConfig, Scenario, ScenarioError, Vertex
+
+from .fan import channel_counts, channels, is_local, partition_counts, subpartitions
+from .figures import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
+from .flow import Flow, flows, held_back, share_of_slowest
+
+_MS = 1000.0
+_OPEN = 0.5
+"""How full an open buffer is on average."""
+
+
+def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
+    """Return all figures of a job; `record_bytes` is the size of records that are read from files.
+
+    Raises:
+        ScenarioError: the size of records, or the parallelism of a source, is unknown.
+    """
+    unknown = [vertex.name for vertex in scenario.vertices if vertex.parallelism == FROM_SOURCE]
+    if unknown:
+        raise ScenarioError([f"vertices.{name}.parallelism: is missing; give a number" for name in unknown])
+    found = flows(scenario, record_bytes)
+    full = held_back(scenario, found)
+    readers = [vertex for vertex in scenario.vertices if scenario.inputs(vertex)]
+    return JobSize(
+        name=scenario.name,
+        preset=scenario.preset,
+        segment_bytes=scenario.config.segment_bytes,
+        exchanges=[_exchange(scenario, edge) for edge in scenario.edges],
+        consumers=[
+            _consumer(scenario, vertex, found[vertex.name], vertex.name in full) for vertex in readers
+        ],
+        task_managers=_memory(scenario),
+    )
+
+
+def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
+    config, local = scenario.config, is_local(scenario, edge)
+    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
+    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    required, most = partition_buffers(parts, each, floating)
+    spec = _gate(config, count)
+    return ExchangeSize(
+        source=edge.source,
+        target=edge.target,
+        ship=edge.ship,
+        producers=scenario.vertex(edge.source).parallelism,
+        consumers=scenario.vertex(edge.target).parallelism,
+        is_local=local,
+        subpartitions=parts,
+        channels=count,
+        partition_required=required,
+        partition_most=most,
+        overdraft=config.max_overdraft_buffers_per_gate,
+        exclusive=0 if local else count * spec.exclusive_per_channel,
+        floating_required=spec.required_floating,
+        floating_most=spec.total_floating,
+    )
+
+
+def _gate(config: NetworkConfig, count: int) -> GateBuffersSpec:
+    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
+    return gate_buffers(count, each, floating, config.max_required_buffers_per_gate)
+
+
+def _memory(scenario: Scenario) -> list[MemorySize]:
+    config = scenario.config
+    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
+    required: Counter[str] = Counter({vertex.manager: 0 for vertex in scenario.vertices})
+    most = required.copy()
+    for edge in scenario.edges:
+        sender, receiver = scenario.vertex(edge.source).manager, scenario.vertex(edge.target).manager
+        for parts in partition_counts(scenario, edge):
+            required[sender] += partition_buffers(parts, each, floating)[0]
+            most[sender] += partition_segments(parts, each, floating, config.max_overdraft_buffers_per_gate)
+        for count in channel_counts(scenario, edge):
+            spec, remote = _gate(config, count), 0 if is_local(scenario, edge) else count
+            required[receiver] += remote * spec.exclusive_per_channel + spec.required_floating
+            most[receiver] += gate_segments(spec, remote)
+    return [
+        MemorySize(
+            task_manager=name,
+            required_buffers=required[name],
+            most_buffers=most[name],
+            required_bytes=required[name] * config.segment_bytes,
+            most_bytes=most[name] * config.segment_bytes,
+            given_bytes=config.network_memory_max_bytes,
+        )
+        for name in required
+    ]
+
+
+def _consumer(scenario: Scenario, vertex: Vertex, flow: Flow, is_held_back: bool) -> ConsumerSize:
+    config = scenario.config
+    segment, rate = config.segment_bytes, flow.bytes_per_s / vertex.parallelism
+    expected = sum(_waiting(scenario, vertex, edge) for edge in scenario.inputs(vertex))
+    expected -= _empty(scenario, vertex, rate)
+    worst = sum(_at_worst(scenario, edge) for edge in scenario.inputs(vertex))
+    link = _link(scenario, vertex, rate, expected)
+    for_link = 0.0 if link is None or not expected else link.least_target_ms / _MS * rate / expected
+    least = min(segment, max(config.min_segment_bytes, math.ceil(flow.record_bytes), math.ceil(for_link)))
+    target = config.debloat_target_s if config.debloat_enabled else None
+    size = None if target is None else min(segment, max(least, rate * target / expected))
+    return ConsumerSize(
+        name=vertex.name,
+        parallelism=vertex.parallelism,
+        records_per_s=flow.records_per_s / vertex.parallelism,
+        bytes_per_s=rate,
+        is_held_back=is_held_back,
+        expected_buffers=expected,
+        expected_bytes=round(expected * segment),
+        expected_drain_ms=_drain_ms(expected * segment, rate),
+        worst_buffers=worst,
+        worst_bytes=worst * segment,
+        worst_drain_ms=_drain_ms(worst * segment, rate),
+        least_buffer_bytes=least,
+        least_drain_ms=_drain_ms(expected * least, rate),
+        target_ms=None if target is None else target * _MS,
+        debloated_bytes=None if size is None else round(size),
+        debloated_drain_ms=None if size is None else _drain_ms(expected * size, rate),
+        link=link,
+    )
+
+
+def _waiting(scenario: Scenario, vertex: Vertex, edge: Edge) -> float:
+    """Buffers of an exchange that wait for the slowest subtask of a vertex once it is full."""
+    config = scenario.config
+    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
+    slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
+    held = max(0.0, min(config.max_buffers_per_channel - 1, (pool - parts) / slowest)) + _OPEN
+    return count * held + max(0, _receiving(scenario, edge) - 1)
+
+
+def _empty(scenario: Scenario, vertex: Vertex, rate: float) -> float:
+    """Buffers that wait for data because their credit is on its way to the sender."""
+    credit = sum(_receiving(scenario, edge) for edge in scenario.inputs(vertex))
+    return min(credit, rate * scenario.link.latency_s / scenario.config.segment_bytes)
+
+
+def _at_worst(scenario: Scenario, edge: Edge) -> int:
+    """Buffers of an exchange that can wait for one consumer: all of its own, and a quota at each sender."""
+    config = scenario.config
+    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
+    return count * min(config.max_buffers_per_channel, pool) + _receiving(scenario, edge)
+
+
+def _receiving(scenario: Scenario, edge: Edge) -> int:
+    """Buffers that a consumer can have for an exchange."""
+    if is_local(scenario, edge):
+        return 0
+    spec = _gate(scenario.config, channels(scenario, edge))
+    return gate_segments(spec, channels(scenario, edge))
+
+
+def _link(scenario: Scenario, vertex: Vertex, rate: float, expected: float) -> LinkSize | None:
+    credit = sum(_receiving(scenario, edge) for edge in scenario.inputs(vertex))
+    if not credit:
+        return None
+    segment, round_trip = scenario.config.segment_bytes, 2 * scenario.link.latency_s
+    return LinkSize(
+        round_trip_ms=round_trip * _MS,
+        needed_buffers=math.ceil(rate * round_trip / segment),
+        credit_buffers=credit,
+        most_bytes_per_s=credit * segment / round_trip if round_trip else None,
+        least_target_ms=expected / credit * round_trip * _MS,
+    )
+
+
+def _drain_ms(size: float, rate: float) -> float | None:
+    return size / rate * _MS if rate > 0 else None

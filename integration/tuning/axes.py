@@ -1,0 +1,223 @@
+"""Axes of a sweep: which settings of a scenario vary, and through which values.
+
+An axis is written as a person types it, values between commas. Where a value goes::
+
+    target        the job; turns debloating on
+    OPTION=       the job, any option of Flink's by its name
+    policy        the job: how its gates size their buffers
+    latency       the network between all task managers
+    service       the vertices that have a service time; where none has, all but the sources
+    skew          the same vertices; a factor for each subtask, cyclic: 1:1:1:4
+    parallelism   all vertices but the sources, and sources that an edge `forward` ties to them; what such
+                  a source emits in all stays the same
+
+For the last three ``VERTEX:VALUE`` names one vertex instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from netstack import (
+    OPTIONS,
+    NetworkConfig,
+    QuantityError,
+    Scenario,
+    ScenarioError,
+    format_duration,
+    parse_duration,
+    scenario_problems,
+    with_options,
+)
+
+from ..scenarios.scenario_reader import read_options
+from ..scenarios.sections import Section
+from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value
+
+Change = Callable[[Scenario], Scenario]
+"""Makes a scenario another one; raises ScenarioError where it has not what is to be changed."""
+
+TARGET, POLICY, LATENCY = "target", "policy", "latency"
+
+DEFAULT_TARGETS = "50ms,100ms,200ms,300ms,500ms,700ms,1s,1500ms,2s"
+"""From where headers and small buffers begin to cost, to where a second of waiting is no news."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxisValue:
+    """One value of an axis: how it is shown, in one form however it was typed, and what it changes."""
+
+    text: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What varies, by the name under which points carry its value, and the values in their order."""
+
+    name: str
+    values: tuple[AxisValue, ...]
+
+    def problems(self, scenario: Scenario) -> list[str]:
+        """Return what is wrong with each value for a scenario that makes sense, one line each."""
+        return [
+            f"{self.name} {value.text}: {problem}"
+            for value in self.values
+            for problem in problems_after(scenario, (value,))
+        ]
+
+
+def apply(scenario: Scenario, values: Iterable[AxisValue]) -> Scenario:
+    """Return the scenario with all values applied, in their order.
+
+    Raises:
+        ScenarioError: it has not what is to be changed. Whether the rest makes sense is not checked.
+    """
+    for value in values:
+        scenario = value.change(scenario)
+    return scenario
+
+
+def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]:
+    """Return what is wrong with a scenario once the values are applied: nothing, or one line each."""
+    try:
+        changed = apply(scenario, values)
+    except ScenarioError as error:
+        return list(error.problems)
+    return [f"{key}: {message}" for key, message in scenario_problems(changed)]
+
+
+def read_axes(
+    *,
+    target: str | None = None,
+    options: Sequence[str] = (),
+    service: str | None = None,
+    skew: str | None = None,
+    parallelism: str | None = None,
+    latency: str | None = None,
+    policy: str | None = None,
+) -> tuple[Axis, ...]:
+    """Return the axes that these texts describe, in this order; those that are absent do not vary.
+
+    Args:
+        target: Debloat targets in Flink's syntax, ``50ms,100ms``; they turn debloating on.
+        options: For each option ``OPTION=v1,v2``, values in Flink's syntax.
+        service: Times, ``2ms,5ms``, each of a record.
+        skew: Lists of factors, ``1:1:1:1,1:1:1:4``.
+        parallelism: Whole numbers.
+        latency: Times, added to the way of each message.
+        policy: Names of debloat policies.
+
+    Raises:
+        ScenarioError: with a line for each mistake, beginning with the axis.
+    """
+    all_given = (
+        _Given(TARGET, target, _target),
+        *(_option(text) for text in options),
+        _Given(SERVICE, service, _of_vertices(SERVICE)),
+        _Given(SKEW, skew, _of_vertices(SKEW)),
+        _Given(PARALLELISM, parallelism, _of_vertices(PARALLELISM)),
+        _Given(LATENCY, latency, _latency),
+        _Given(POLICY, policy, _policy),
+    )
+    problems: list[str] = []
+    axes: list[Axis] = []
+    for given in all_given:
+        if given.text is None:
+            continue
+        if any(axis.name == given.name for axis in axes):
+            problems.append(f"{given.name}: is given twice; put all its values behind one")
+        axes.append(Axis(given.name, tuple(_values(given.name, given.text, given.read, problems))))
+    if problems:
+        raise ScenarioError(list(dict.fromkeys(problems)))
+    return tuple(axes)
+
+
+class _Given(NamedTuple):
+    """An axis as it was typed; None: it was not."""
+
+    name: str
+    text: str | None
+    read: Callable[[str], AxisValue]
+
+
+def _values(
+    name: str, text: str, read: Callable[[str], AxisValue], problems: list[str]
+) -> Iterator[AxisValue]:
+    """The values between commas, each once; mistakes are noted."""
+    seen = set()
+    for part in text.split(","):
+        try:
+            value = read(part.strip())
+        except QuantityError as error:
+            problems.append(f"{name}: {error.wrong}; it must be {error.right}")
+        except ScenarioError as error:
+            problems += [f"{name}: {problem}" for problem in error.problems]
+        else:
+            if value.text not in seen:
+                seen.add(value.text)
+                yield value
+
+
+def _option(text: str) -> _Given:
+    name, equals, values = text.partition("=")
+    if not equals:
+        return _Given(text, "", _no_option)
+    return _Given(name.strip(), values, lambda value: _option_value(name.strip(), value))
+
+
+def _no_option(value: str) -> AxisValue:
+    raise QuantityError("sets no value", f"{OPTIONS['debloat_samples'].name}=5,20, for example")
+
+
+def _option_value(name: str, text: str) -> AxisValue:
+    problems: list[str] = []
+    read = read_options(Section({name: text}, "", problems), NetworkConfig())
+    if problems:
+        raise ScenarioError([problem.removeprefix(f"{name}: ") for problem in problems])
+    (field,) = read.given
+    return AxisValue(_shown(field, getattr(read, field)), _setting({field: getattr(read, field)}))
+
+
+def _target(text: str) -> AxisValue:
+    value = OPTIONS["debloat_target_s"].kind.parse(text)
+    return AxisValue(
+        _shown("debloat_target_s", value), _setting({"debloat_enabled": True, "debloat_target_s": value})
+    )
+
+
+def _policy(text: str) -> AxisValue:
+    def change(scenario: Scenario) -> Scenario:
+        return dataclasses.replace(scenario, config=dataclasses.replace(scenario.config, debloat_policy=text))
+
+    return AxisValue(text, change)
+
+
+def _latency(text: str) -> AxisValue:
+    latency_s = parse_duration(text)
+
+    def change(scenario: Scenario) -> Scenario:
+        return dataclasses.replace(scenario, link=dataclasses.replace(scenario.link, latency_s=latency_s))
+
+    return AxisValue(format_duration(latency_s), change)
+
+
+def _of_vertices(name: str) -> Callable[[str], AxisValue]:
+    def read(text: str) -> AxisValue:
+        value = read_vertex_value(name, text)
+        return AxisValue(value.text, lambda scenario: change_vertices(scenario, value))
+
+    return read
+
+
+def _shown(field: str, value: object) -> str:
+    """A value as a person would write it: texts and enumerations as they are, true and false in small."""
+    rendered = OPTIONS[field].kind.render(value)
+    return str(rendered).lower() if isinstance(rendered, bool) else str(rendered)
+
+
+def _setting(values: dict[str, object]) -> Change:
+    return lambda scenario: dataclasses.replace(scenario, config=with_options(scenario.config, values))

@@ -1,0 +1,146 @@
+"""The documented ways in which debloating fails, recognised in the points of a sweep.
+
+Each has a scenario in ``docs/examples/pitfalls/`` that shows it. What a rule says is read off the emulation
+of the very job, so it comes with figures; `pitfall_rules` has the rules. Most are named by Flink's page on
+network memory tuning ("Limitations"), the others by its users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from netstack import Result, Scenario, ScenarioError, from_json
+
+from ..scenarios.scenario_reader import read_scenario
+from .axes import TARGET
+from .pitfall_rules import RULES, Found, Point
+from .rows import PointRow
+
+EXAMPLES = "docs/examples/pitfalls"
+"""Where in the repository the scenarios are that show pitfalls."""
+
+WHATS = {
+    "slow-input": "a slow input holds up the others of its vertex",
+    "large-records": "records are larger than the debloated buffers",
+    "minimum-size": "buffers are as small as they may be, and still too many",
+    "high-parallelism": "a gate has more channels than debloating can serve",
+    "window-bursts": "a burst blocks the task, and no barrier is handled meanwhile",
+    "moving-load": "the load moves faster than debloating follows",
+    "skewed-consumers": "some consumers are slower than the others",
+}
+"""Each pitfall in a few words, by its name."""
+
+REMEDIES = {
+    "slow-input": "Speed up the slow input or give it more parallelism, or join it elsewhere; unaligned "
+    "checkpoints do not wait for its barriers.",
+    "large-records": "Take a longer target, or make records smaller; unaligned checkpoints overtake all but "
+    "the one in progress.",
+    "minimum-size": "Take a longer target, this one changes nothing; fewer channels or, with Flink 1.x, "
+    "fewer buffers hold less; unaligned checkpoints overtake what they hold.",
+    "high-parallelism": "Connect fewer subtasks (rescale in place of rebalance), or use unaligned "
+    "checkpoints; with Flink 1.x, as many floating buffers as channels help.",
+    "window-bursts": "Spread the firing of windows (offsets, smaller windows), or use more parallelism; "
+    "neither a target nor unaligned checkpoints pass a record in progress.",
+    "moving-load": "Lower buffer-debloat.period or .samples, which makes sizes noisier, or use unaligned "
+    "checkpoints with a timeout.",
+    "skewed-consumers": "Spread the load (other keys, more parallelism); the slowest consumer decides, "
+    "whatever the target.",
+}
+"""What to do instead, by name."""
+
+
+class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
+    """A way in which debloating fails for this job."""
+
+    name: str
+    """One of `WHATS`."""
+    vertex: str
+    """Where it shows."""
+    what: str
+    evidence: str
+    """A sentence with figures, of the point where it is worst."""
+    settings: list[str]
+    """All settings of the sweep that show it, as their rows are labelled."""
+    point: str
+    """The one that the evidence is of."""
+    seed: int
+    remedy: str
+    shown_by: str
+    """A scenario of this repository that shows it."""
+
+
+def find_pitfalls(scenario: Scenario, rows: Sequence[PointRow]) -> list[Pitfall]:
+    """Return the pitfalls that the points of a sweep over a scenario show, each once for a vertex.
+
+    Points with debloating are looked at; those that failed, that probe something else or that have no result
+    are not.
+    """
+    varying = varying_axes(rows)
+    points = [point for row in rows if row.probe == "main" for point in _points(scenario, row, varying)]
+    return pitfalls_of(points)
+
+
+def pitfalls_of(points: Iterable[Point]) -> list[Pitfall]:
+    """Return the pitfalls that points show, in the order of `WHATS`, each once for a vertex."""
+    found: dict[tuple[str, str], list[tuple[Found, Point]]] = {}
+    for point in points:
+        for name, rule in RULES.items():
+            for one in rule(point):
+                found.setdefault((name, one.vertex), []).append((one, point))
+    order = list(WHATS)
+    return [
+        _pitfall(name, shown)
+        for (name, _), shown in sorted(found.items(), key=lambda x: order.index(x[0][0]))
+    ]
+
+
+def point_of(result: Result, *, label: str = "", scenario: Scenario | None = None) -> Point:
+    """Return a result as the rules want it; `scenario` stands in for one that a document cannot hold.
+
+    Raises:
+        ScenarioError: the result's scenario does not load, and none was given.
+    """
+    try:
+        return Point(label, read_scenario(result.scenario), result)
+    except ScenarioError:
+        if scenario is None:
+            raise
+        return Point(label, scenario, result)
+
+
+def varying_axes(rows: Iterable[PointRow]) -> list[str]:
+    """Return the target and the axes that have several values, which tell the points of a sweep apart."""
+    values: dict[str, set[str]] = {TARGET: set()}
+    for row in rows:
+        for name, value in row.labels.items():
+            values.setdefault(name, set()).add(value)
+    return [name for name, found in values.items() if name == TARGET or len(found) > 1]
+
+
+def label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return some labels of a point in one text, such as "target 50 ms, samples 5"."""
+    return ", ".join(f"{name.rpartition('.')[2]} {labels[name]}" for name in names if name in labels)
+
+
+def _points(scenario: Scenario, row: PointRow, names: Sequence[str]) -> list[Point]:
+    if row.result is None:
+        return []
+    point = point_of(from_json(row.result), label=label_of(row.labels, names), scenario=scenario)
+    return [point] if point.result.steady and point.scenario.config.debloat_enabled else []
+
+
+def _pitfall(name: str, shown: Sequence[tuple[Found, Point]]) -> Pitfall:
+    worst, point = max(shown, key=lambda one: one[0].severity)
+    return Pitfall(
+        name=name,
+        vertex=worst.vertex,
+        what=WHATS[name],
+        evidence=worst.evidence,
+        settings=list(dict.fromkeys(point.label for _, point in shown)),
+        point=point.label,
+        seed=point.result.seed,
+        remedy=REMEDIES[name],
+        shown_by=f"{EXAMPLES}/{name.replace('-', '_')}.toml",
+    )

@@ -1,0 +1,190 @@
+"""Points of a sweep: every combination of the values of its axes, with several seeds.
+
+A point is one emulation. It travels as the document of its scenario, and its key tells whether it has run
+before: the same scenario, probe and code give the same result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import msgspec
+
+from netstack import (
+    NetworkConfig,
+    Scenario,
+    ScenarioError,
+    SourceObject,
+    edge_key,
+    scenario_document,
+    vertex_key,
+)
+
+from .axes import TARGET, Axis, AxisValue, apply, problems_after
+from .probes import Probe
+
+SEEDS = 3
+"""Seeds of a point, unless told otherwise."""
+
+KEY_CHARACTERS = 24
+
+Labels = Mapping[str, str]
+"""The value of each axis, by its name."""
+
+Probes = Callable[[Scenario], Sequence[tuple[Probe, Scenario]]]
+"""The scenarios that answer what is asked about a setting."""
+
+_CODE = ("flowcontrol", "buffers", "netstack")
+_MEASURING = ("delays.py", "measures.py", "probes.py", "rows.py", "running.py")
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One emulation of a sweep."""
+
+    key: str
+    """The same for points that give the same result."""
+    labels: dict[str, str]
+    seed: int
+    probe: Probe = "main"
+    """What it is run for."""
+    document: dict[str, Any]
+    """The scenario as a document, with that seed."""
+
+    @property
+    def name(self) -> str:
+        """Of the scenario."""
+        return str(self.document["name"])
+
+
+def point_of(
+    scenario: Scenario, labels: Labels | None = None, seed: int | None = None, probe: Probe = "main"
+) -> Point:
+    """Return the point that runs a scenario, with its own seed or another.
+
+    Raises:
+        ScenarioError: a part of the scenario is a Python object, which no document can hold.
+    """
+    problems = [f"{key}: {_NO_OBJECTS}" for key in _objects_in(scenario)]
+    if problems:
+        raise ScenarioError(problems)
+    seeded = scenario if seed is None else dataclasses.replace(scenario, seed=seed)
+    document = scenario_document(seeded)
+    return Point(
+        key=_key(document, probe),
+        labels=dict(labels or {}),
+        seed=seeded.seed,
+        probe=probe,
+        document=document,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Every combination of the values of some axes, each with the seed of the scenario and the next ones."""
+
+    axes: tuple[Axis, ...] = ()
+    seeds: int = SEEDS
+
+    def points(self, scenario: Scenario, probes: Probes | None = None) -> list[Point]:
+        """Return the points, those of one combination one after the other; each one once.
+
+        `probes` makes of each combination the scenarios that are run, by default just itself. A baseline has
+        no target, so there is one for all targets.
+
+        Raises:
+            ScenarioError: the scenario makes no sense with some value, or with some combination; a line each.
+        """
+        self._check(scenario)
+        found: dict[tuple[str, Probe], Point] = {}
+        for values in self._combinations():
+            for point in self._points_at(scenario, values, probes or _itself):
+                found.setdefault((point.key, point.probe), point)
+        return list(found.values())
+
+    def _points_at(self, scenario: Scenario, values: Sequence[AxisValue], probes: Probes) -> Iterator[Point]:
+        labels = {axis.name: value.text for axis, value in zip(self.axes, values, strict=True)}
+        for probe, found in probes(apply(scenario, values)):
+            if probe == "baseline":
+                found = dataclasses.replace(found, config=_without_target(found.config, scenario.config))
+                shown = {name: text for name, text in labels.items() if name != TARGET}
+            else:
+                shown = labels
+            for number in range(self.seeds):
+                yield point_of(found, shown, scenario.seed + number, probe)
+
+    def _combinations(self) -> Iterator[tuple[AxisValue, ...]]:
+        return itertools.product(*(axis.values for axis in self.axes))
+
+    def _check(self, scenario: Scenario) -> None:
+        """Look at each value alone, then at combinations, so that a mistake is laid to what makes it."""
+        if self.seeds < 1:
+            raise ScenarioError([f"seeds: is {self.seeds}; at least 1 is needed"])
+        problems = problems_after(scenario, ())
+        problems = problems or [problem for axis in self.axes for problem in axis.problems(scenario)]
+        if not problems:
+            for values in self._combinations():
+                pairs = zip(self.axes, values, strict=True)
+                where = ", ".join(f"{axis.name} {value.text}" for axis, value in pairs)
+                problems += [f"{where}: {problem}" for problem in problems_after(scenario, values)]
+        if problems:
+            raise ScenarioError(problems)
+
+
+_NO_OBJECTS = "is a Python object, which no document can hold; sweep over a scenario of generated records"
+
+
+def _itself(scenario: Scenario) -> list[tuple[Probe, Scenario]]:
+    return [("main", scenario)]
+
+
+def _without_target(config: NetworkConfig, base: NetworkConfig) -> NetworkConfig:
+    """What a baseline does not use is as it was before the axes, so that baselines are alike."""
+    given = config.given if "debloat_target_s" in base.given else config.given - {"debloat_target_s"}
+    return dataclasses.replace(config, debloat_target_s=base.debloat_target_s, given=given)
+
+
+def _objects_in(scenario: Scenario) -> Iterator[str]:
+    """Where a scenario has what its document only names."""
+    for vertex in scenario.vertices:
+        if isinstance(vertex.source, SourceObject) and vertex.source.spec is None:
+            yield vertex_key(vertex.name, "source")
+        if vertex.operator is not None:
+            yield vertex_key(vertex.name, "operator")
+    for edge in scenario.edges:
+        if edge.key_hash is not None:
+            yield edge_key(edge, "key_hash")
+
+
+def _key(document: Mapping[str, Any], probe: Probe) -> str:
+    content = msgspec.json.encode([document, probe, code_digest()], order="sorted")
+    return hashlib.sha256(content).hexdigest()[:KEY_CHARACTERS]
+
+
+@cache
+def code_digest() -> str:
+    """Return what changes with the code that results depend on: the emulator, and what measures them."""
+    digest = hashlib.sha256()
+    for package in _CODE:
+        for name, module in sorted(_modules(files(package), package)):
+            digest.update(f"{name}\n".encode())
+            digest.update(module)
+    for name in _MEASURING:
+        digest.update(files(__package__).joinpath(name).read_bytes())
+    return digest.hexdigest()
+
+
+def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    """The modules below a folder by name, with what is in them."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _modules(entry, f"{name}.{entry.name}")
+        elif entry.name.endswith(".py"):
+            yield f"{name}.{entry.name}", entry.read_bytes()

@@ -1,0 +1,150 @@
+"""What comes of the points of a sweep: one row each, as a value, in Arrow, and for Spark.
+
+The measures of a row are columns of their own in a table, so that a user can compute with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from .measures import Measures
+from .points import Point
+from .probes import Probe
+
+Status = Literal["finished", "failed"]
+
+
+class PointRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one point."""
+
+    key: str
+    name: str
+    """Of the scenario."""
+    labels: dict[str, str]
+    """The value of each axis, by its name."""
+    seed: int
+    probe: Probe
+    status: Status
+    error: str | None = None
+    """Why it failed, in one line."""
+    wall_seconds: float
+    """That the emulation took."""
+    versions: dict[str, str]
+    """Of what ran it; empty where it did not come to that."""
+    measures: Measures | None = None
+    """None where it failed."""
+    result: str | None = None
+    """The result as JSON, without its series; of a job that failed for good too."""
+
+    def labelled(self, point: Point) -> PointRow:
+        """Return the row for a point that shares this one's key."""
+        return msgspec.structs.replace(self, labels=point.labels)
+
+
+def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
+    """Return the row of a point of which there is no result."""
+    return PointRow(
+        key=point.key,
+        name=point.name,
+        labels=point.labels,
+        seed=point.seed,
+        probe=point.probe,
+        status="failed",
+        error=error,
+        wall_seconds=wall_seconds,
+        versions={},
+    )
+
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_OWN = {
+    "key": pa.string(),
+    "name": pa.string(),
+    "labels": _TEXTS,
+    "seed": pa.int64(),
+    "probe": pa.string(),
+    "status": pa.string(),
+    "error": pa.string(),
+    "wall_seconds": pa.float64(),
+    "versions": _TEXTS,
+    "result": pa.string(),
+}
+_SPARK = {pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double", _TEXTS: "map<string,string>"}
+
+
+def _measured(kind: object) -> pa.DataType:
+    """The type of a column for a measure: whole numbers and numbers, either of which may be absent."""
+    return pa.int64() if kind in (int, int | None) else pa.float64()
+
+
+_MEASURES = {field.name: _measured(field.type) for field in msgspec.structs.fields(Measures)}
+_POINT = {
+    "place": pa.int64(),
+    "key": pa.string(),
+    "labels": _TEXTS,
+    "seed": pa.int64(),
+    "probe": pa.string(),
+    "document": pa.string(),
+}
+
+ROW_SCHEMA = pa.schema({**_OWN, **_MEASURES})
+"""The columns of rows; all may be null."""
+
+POINT_SCHEMA = pa.schema(_POINT)
+"""The columns of points; ``place`` numbers them, ``document`` is JSON."""
+
+
+def spark_schema() -> str:
+    """Return the columns of rows in Spark's words."""
+    return ", ".join(f"{field.name} {_SPARK[field.type]}" for field in ROW_SCHEMA)
+
+
+def to_table(rows: Iterable[PointRow]) -> pa.Table:
+    """Return rows as a table."""
+    return pa.Table.from_pylist([_flat(row) for row in rows], ROW_SCHEMA)
+
+
+def from_table(table: pa.Table) -> list[PointRow]:
+    """Return the rows of a table.
+
+    Raises:
+        ValueError: its columns are others, as in a table of another version.
+    """
+    if set(table.schema.names) != set(ROW_SCHEMA.names):
+        raise ValueError("the columns are not those of this version's rows")
+    return [_row(values) for values in table.to_pylist(maps_as_pydicts="lossy")]
+
+
+def points_table(points: Sequence[Point]) -> pa.Table:
+    """Return points as a table."""
+    rows = [
+        {
+            **msgspec.structs.asdict(point),
+            "place": place,
+            "document": msgspec.json.encode(point.document).decode(),
+        }
+        for place, point in enumerate(points)
+    ]
+    return pa.Table.from_pylist(rows, POINT_SCHEMA)
+
+
+def points_of(batch: pa.RecordBatch) -> list[Point]:
+    """Return the points of a batch of rows of such a table."""
+    rows = batch.drop_columns("place").to_pylist(maps_as_pydicts="lossy")
+    return [Point(**{**row, "document": msgspec.json.decode(row["document"])}) for row in rows]
+
+
+def _flat(row: PointRow) -> dict[str, Any]:
+    values = msgspec.structs.asdict(row)
+    measures = values.pop("measures")
+    return values | ({} if measures is None else msgspec.structs.asdict(measures))
+
+
+def _row(values: dict[str, Any]) -> PointRow:
+    own = {name: values[name] for name in _OWN}
+    measured = {name: values[name] for name in _MEASURES}
+    return PointRow(**own, measures=Measures(**measured) if own["status"] == "finished" else None)

@@ -1,0 +1,216 @@
+"""Runs the points of a sweep over Spark, and keeps what is finished.
+
+All points are one DataFrame, a partition each, and one job of Spark's, so that a core that is free takes the
+next. The driver hears of a row in an accumulator as soon as its task ends, and writes it to the folder.
+
+A task answers with a row whatever happens to its emulation. Where Spark gives the job up all the same, as it
+does when a worker dies for want of memory, the points without a row are run again one by one, so that the one
+that is to blame costs no other. Points that read files run in this process: what Spark has read for them lies
+on this machine.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from netstack import Scenario, SourceError
+
+from ..distributed.stage import first_cause, is_local
+from ..shuffle.packaging import send_packages
+from ..spark.files import one_line
+from ..spark.session import spark_session
+from ..spark.source import is_from_spark
+from ..spark.spool import run_cancellable
+from .points import Grid, Point
+from .reading import reads_files, run_reading
+from .rows import ROW_SCHEMA, PointRow, failed_row, from_table, points_table, spark_schema, to_table
+from .running import shipped
+from .store import PointStore
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+
+Done = Callable[[int], None]
+"""Told how many points are finished."""
+
+_RAISED = "Traceback (most recent call last)"
+"""Stands in what Spark says if Python code of a task has raised something."""
+
+
+def sweep(
+    scenario: Scenario, grid: Grid, spark: SparkSession | None = None, out: str | Path | None = None
+) -> DataFrame:
+    """Run a scenario at every point of a grid, and return a DataFrame with a row for each.
+
+    A row has the point (``key``, ``name``, ``labels``, ``seed``), its ``status``, a column for each measure
+    (times in ms, sizes in bytes, rates per second), and the whole result without its series as JSON. The
+    emulations have run when this returns. `spark` is a session, by default the active one or a new local one.
+    In the folder `out` each finished point is kept as Parquet, and what is there is not run again.
+
+    Raises:
+        ScenarioError: the scenario makes no sense with some value of an axis.
+        SourceError: Spark does not start or stops, or a file cannot be read.
+        OSError: nothing can be written to `out`.
+    """
+    session = spark or spark_session()
+    rows = run_points(grid.points(scenario), session, None if out is None else Path(out))
+    return session.createDataFrame(to_table(rows), spark_schema())
+
+
+def run_points(
+    points: Sequence[Point],
+    spark: SparkSession | None = None,
+    out: Path | None = None,
+    progress: Done = lambda count: None,
+    *,
+    master: str | None = None,
+) -> list[PointRow]:
+    """Run points over Spark, and return their rows in the same order.
+
+    A point that fails is a row with the status "failed". Those with a finished row in ``out/points`` are not
+    run, and without any to run no Spark is started: `spark` is None for the session that is active, or a new
+    one of `master`. `progress` is called from several threads, one at a time. What is finished when Ctrl-C
+    interrupts this stays in ``out/points``.
+
+    Raises:
+        SourceError: Spark does not start, stops, or its workers lack our packages; a file cannot be read.
+        OSError: nothing can be written to `out`.
+    """
+    store = None if out is None else PointStore(out)
+    ledger = _Ledger(points, store, progress)
+    missing = ledger.missing()
+    here = [point for point in missing if reads_files(point)]
+    away = [point for point in missing if not reads_files(point)]
+    if away:
+        _run_on_spark(away, spark or spark_session(master), ledger)
+    for row in run_reading(here):
+        ledger.add(row)
+    return ledger.rows()
+
+
+class _Ledger:
+    """The rows that are there, by key; told of them in any thread."""
+
+    def __init__(self, points: Sequence[Point], store: PointStore | None, progress: Done) -> None:
+        self._points = points
+        self._store = store
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._trouble: OSError | None = None
+        self._rows = {} if store is None else store.read(point.key for point in points)
+        self._tell()
+
+    def missing(self) -> list[Point]:
+        """One point for each key that has no row yet."""
+        with self._lock:
+            return list({point.key: point for point in self._points if point.key not in self._rows}.values())
+
+    def add(self, row: PointRow) -> None:
+        """Take a row, keep it, and tell how many points have theirs; a second of a key changes nothing."""
+        with self._lock:
+            if row.key in self._rows:
+                return
+            self._rows[row.key] = row
+            try:
+                if self._store is not None:
+                    self._store.write(row)
+            except OSError as error:
+                self._trouble = self._trouble or error
+            self._tell()
+
+    def rows(self) -> list[PointRow]:
+        """The rows of all points.
+
+        Raises:
+            OSError: one could not be kept.
+        """
+        if self._trouble is not None:
+            raise self._trouble
+        return [self._rows[point.key].labelled(point) for point in self._points]
+
+    def _tell(self) -> None:
+        self._progress(sum(point.key in self._rows for point in self._points))
+
+
+def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledger) -> None:
+    if not is_local(session):
+        send_packages(session)
+    arrivals = _arrivals(session, ledger)
+    try:
+        _run_job(points, session, arrivals, ledger)
+        return
+    except Exception as error:
+        if not _costs_one_point(error, session):
+            raise
+    wanted = {point.key for point in points}
+    for point in [point for point in ledger.missing() if point.key in wanted]:
+        try:
+            _run_job([point], session, arrivals, ledger)
+        except Exception as error:
+            if not _costs_one_point(error, session):
+                raise
+            ledger.add(failed_row(point, first_cause(error)))
+
+
+def _run_job(
+    points: Sequence[Point], session: SparkSession, arrivals: Accumulator[Any], ledger: _Ledger
+) -> None:
+    """Run points as one job; a task for each."""
+    frame = session.createDataFrame(points_table(points))
+    # By ranges, which Spark draws between any two rows if there are as many as rows. Hashes and turns, drawn
+    # anew for each partition of the input, would put several rows into one partition, and none into others.
+    spread = frame.repartitionByRange(len(points), "place")
+    found = spread.mapInArrow(shipped(arrivals, is_local(session)), spark_schema())
+    try:
+        table = run_cancellable(session, found.toArrow)
+    except Exception as error:
+        if is_from_spark(error) and _RAISED in str(error):
+            raise SourceError(first_cause(error)) from error
+        raise
+    for row in from_table(table.cast(ROW_SCHEMA)):
+        ledger.add(row)
+
+
+def _costs_one_point(error: Exception, session: SparkSession) -> bool:
+    """Whether a job has failed for what a point did to its worker; not so if Spark is gone.
+
+    Raises:
+        SourceError: it is.
+    """
+    if not is_from_spark(error):
+        return False
+    context = session.sparkContext._jsc
+    if context is None or context.sc().isStopped():
+        raise SourceError(f"Spark has stopped: {one_line(error)}") from error
+    return True
+
+
+def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
+    """Return the accumulator that takes rows to the ledger, at the end of each task that succeeds."""
+    from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
+
+    told = weakref.ref(ledger)  # PySpark keeps an accumulator for good
+
+    class Arrivals(AccumulatorParam[Any]):
+        """Hands rows on, at the driver; goes to a worker as a parameter that is Spark's own."""
+
+        def __reduce__(self) -> tuple[type, tuple[list[object]]]:
+            return AddingAccumulatorParam, ([],)
+
+        def zero(self, value: Any) -> Any:
+            return []
+
+        def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 - the name is Spark's
+            if (listening := told()) is not None:
+                for row in value2:
+                    listening.add(msgspec.msgpack.decode(row, type=PointRow))
+            return value1
+
+    return session.sparkContext.accumulator([], Arrivals())

@@ -1,0 +1,230 @@
+"""Debloating policies: Flink's literal one, what the others do otherwise, and what holds for all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowcontrol import (
+    POLICIES,
+    BufferDebloater,
+    BurstPolicy,
+    DebloatPolicy,
+    DebloatSettings,
+    FlinkPolicy,
+    FrozenWhileBlockedPolicy,
+    LongestChannelPolicy,
+    PerChannelPolicy,
+    register_policy,
+    to_all,
+)
+
+SETTINGS = DebloatSettings()
+PERIOD_S = 0.2
+
+
+@dataclass
+class Channel:
+    buffers_in_use: int = 0
+    blocked: bool = False
+    queued_bytes: int = 0
+    released: bool = False
+
+
+def channels(*counts: int, blocked: bool = False) -> list[Channel]:
+    return [Channel(count, blocked) for count in counts]
+
+
+def settle(policy: DebloatPolicy, throughput: int, gate: Sequence[Channel], periods: int = 200) -> None:
+    for period in range(periods):
+        for place in range(len(gate)):
+            policy.polled(place, 1000)
+        list(policy.recalculate(throughput, gate, period * PERIOD_S))
+
+
+COUNTS = st.lists(st.integers(0, 40), min_size=1, max_size=4)
+STEPS = st.lists(
+    st.tuples(st.integers(0, 20_000_000), st.lists(st.integers(0, 40), min_size=3, max_size=3)), max_size=60
+)
+
+
+@given(STEPS)
+def test_flinks_policy_is_flinks_debloater_of_the_sum(steps: list[tuple[int, list[int]]]) -> None:
+    policy = FlinkPolicy(SETTINGS)
+    literal = BufferDebloater(1.0, 32768, 256, 1024, 25, 20)
+    for throughput, counts in steps:
+        size = literal.recalculate(throughput, sum(counts))
+        announced = list(policy.recalculate(throughput, channels(*counts), 0.0))
+        assert announced == ([] if size is None else [(0, size), (1, size), (2, size)])
+        assert policy.last_announced == literal.last_announced
+        assert policy.estimated_time_s == literal.estimated_time_s
+
+
+@given(STEPS)
+def test_without_alignment_the_frozen_count_is_flinks(steps: list[tuple[int, list[int]]]) -> None:
+    flink, frozen = FlinkPolicy(SETTINGS), FrozenWhileBlockedPolicy(SETTINGS)
+    for throughput, counts in steps:
+        gate = channels(*counts)
+        assert list(frozen.recalculate(throughput, gate, 0.0)) == list(
+            flink.recalculate(throughput, gate, 0.0)
+        )
+
+
+def test_blocked_channels_let_flinks_buffers_grow_and_not_the_frozen_ones() -> None:
+    flink, frozen = FlinkPolicy(SETTINGS), FrozenWhileBlockedPolicy(SETTINGS)
+    for policy in (flink, frozen):
+        settle(policy, 200_000, channels(10, 11))
+    settled = flink.last_announced
+    assert frozen.last_announced == settled
+    for policy in (flink, frozen):
+        settle(policy, 200_000, channels(1, 0, blocked=True), periods=5)
+    assert flink.last_announced > 1.25 * settled
+    assert frozen.last_announced == settled
+
+
+def test_a_frozen_count_may_rise() -> None:
+    policy = FrozenWhileBlockedPolicy(SETTINGS)
+    assert policy.buffers_in_use(channels(3, 4)) == 7
+    assert policy.buffers_in_use([Channel(0, blocked=True), Channel(4)]) == 7
+    assert policy.buffers_in_use([Channel(0, blocked=True), Channel(9)]) == 9
+    assert policy.buffers_in_use(channels(0, 5)) == 5
+
+
+def test_the_longest_channel_counts_for_each_that_has_data() -> None:
+    policy = LongestChannelPolicy(SETTINGS)
+    assert policy.buffers_in_use(channels(8, 2, 2, 0)) == 24
+    assert policy.buffers_in_use(channels(4, 4)) == 8
+    assert policy.buffers_in_use(channels(0, 0)) == 0
+    assert policy.buffers_in_use(channels(6, 2)) == 12
+    assert policy.buffers_in_use([Channel(1, blocked=True), Channel(2)]) == 12
+
+
+def test_each_channel_gets_the_size_of_its_own_queue() -> None:
+    policy = PerChannelPolicy(SETTINGS)
+    settle(policy, 400_000, channels(40, 10), periods=400)
+    sizes: dict[int, int] = {}
+    policy = PerChannelPolicy(SETTINGS)
+    for _ in range(400):
+        for place in (0, 1):
+            policy.polled(place, 1000)
+        sizes.update(policy.recalculate(400_000, channels(40, 10), 0.0))
+    assert sizes[0] == pytest.approx(5_000, rel=0.25)
+    assert sizes[1] == pytest.approx(20_000, rel=0.25)
+    assert policy.last_announced == sizes[0]
+
+
+def test_a_channel_from_which_nothing_is_polled_keeps_its_size() -> None:
+    policy = PerChannelPolicy(SETTINGS)
+    told = []
+    for _ in range(50):
+        policy.polled(1, 1000)
+        told += [place for place, _ in policy.recalculate(1_000_000, channels(5, 5), 0.0)]
+    assert set(told) == {1}
+    assert list(policy.recalculate(1_000_000, channels(5, 5), 0.0)) == []
+
+
+def test_a_burst_is_answered_at_once() -> None:
+    flink, burst = FlinkPolicy(SETTINGS), BurstPolicy(SETTINGS)
+    for policy in (flink, burst):
+        settle(policy, 1_000_000, channels(1, 0))
+        assert policy.last_announced == 32768
+        assert [size for _, size in policy.recalculate(200_000, channels(10, 10), 0.0)] in ([], [10_000] * 2)
+    assert burst.last_announced == 10_000
+    assert flink.last_announced == 32768
+
+
+def test_sizes_grow_as_slowly_after_a_burst_as_flinks() -> None:
+    burst, flink = BurstPolicy(SETTINGS), FlinkPolicy(SETTINGS)
+    for policy in (flink, burst):
+        settle(policy, 200_000, channels(10, 10))
+    assert burst.last_announced == pytest.approx(flink.last_announced, rel=0.25)
+    for _ in range(10):
+        for policy in (flink, burst):
+            settle(policy, 2_000_000, channels(10, 10), periods=1)
+        assert burst.last_announced <= 1.25 * flink.last_announced
+
+
+def test_a_peak_is_remembered_and_halves_in_half_a_minute() -> None:
+    policy = BurstPolicy(SETTINGS)
+    assert policy.buffers_in_use(channels(20)) == 20
+    counts = [policy.buffers_in_use(channels(1)) for _ in range(150)]
+    assert counts[0] == 20
+    assert counts[-1] == 10
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_the_estimate_of_a_burst_policy_is_about_what_is_really_there() -> None:
+    policy = BurstPolicy(SETTINGS)
+    settle(policy, 1_000_000, channels(20), periods=1)
+    settle(policy, 1_000_000, channels(1), periods=1)
+    assert policy.estimated_time_s == pytest.approx(policy.last_announced / 1_000_000, abs=0.001)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@given(steps=STEPS, blocked=st.lists(st.booleans(), min_size=3, max_size=3), target=st.floats(0.01, 5))
+def test_sizes_lie_between_the_bounds_and_the_gauges_with_them(
+    name: str, steps: list[tuple[int, list[int]]], blocked: list[bool], target: float
+) -> None:
+    settings = DebloatSettings(target_s=target, max_size=8192, min_size=300, starting_size=1000)
+    policies = [POLICIES[name](settings) for _ in range(2)]
+    for throughput, counts in steps:
+        gate = [Channel(count, stop) for count, stop in zip(counts, blocked, strict=True)]
+        for policy in policies:
+            for place in range(len(gate)):
+                policy.polled(place, 100)
+        announced, again = (list(policy.recalculate(throughput, gate, 0.0)) for policy in policies)
+        assert announced == again
+        assert all(place in range(3) and 300 <= size <= 8192 for place, size in announced)
+        assert 300 <= policies[0].last_announced <= 8192
+        assert policies[0].estimated_time_s >= 0
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        DebloatSettings(target_s=0.0),
+        DebloatSettings(min_size=0),
+        DebloatSettings(min_size=9, max_size=8),
+        DebloatSettings(samples=0),
+        DebloatSettings(threshold_percent=-1),
+    ],
+    ids=str,
+)
+def test_settings_that_contradict_each_other_are_refused(name: str, settings: DebloatSettings) -> None:
+    with pytest.raises(ValueError, match="must"):
+        POLICIES[name](settings)
+
+
+class Constant(DebloatPolicy):
+    def recalculate(self, throughput, channels, now):  # type: ignore[no-untyped-def]
+        return to_all(512, channels)
+
+
+def test_a_policy_can_be_registered_once_more_but_not_another_under_its_name() -> None:
+    register_policy("constant-of-a-test", Constant)
+    register_policy("constant-of-a-test", Constant)
+    assert POLICIES["constant-of-a-test"] is Constant
+    assert list(POLICIES["constant-of-a-test"](SETTINGS).recalculate(1, channels(1, 1), 0.0)) == [
+        (0, 512),
+        (1, 512),
+    ]
+    with pytest.raises(ValueError, match="'flink' is the name of another policy, FlinkPolicy"):
+        register_policy("flink", Constant)
+
+
+def test_names_and_classes_that_will_not_do_are_refused() -> None:
+    with pytest.raises(ValueError, match="is no name"):
+        register_policy("a:b", Constant)
+    with pytest.raises(ValueError, match="is no name"):
+        register_policy("", Constant)
+    with pytest.raises(TypeError, match="derived from DebloatPolicy"):
+        register_policy("dictionary", dict)  # type: ignore[arg-type]
+
+
+def test_the_default_comes_first_and_the_list_cannot_be_changed() -> None:
+    assert next(iter(POLICIES)) == "flink"
+    with pytest.raises(TypeError):
+        POLICIES["flink"] = Constant  # type: ignore[index]

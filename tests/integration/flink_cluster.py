@@ -1,0 +1,115 @@
+"""Recorded answers of real Flink clusters, served again by a real HTTP server on loopback."""
+
+import copy
+import gzip
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+RECORDINGS = Path(__file__).parents[1] / "data/flink-rest"
+NAMES = (
+    "flink-2.2.1_2x2_200KBs_on1s",
+    "flink-1.20.5_2x2_200KBs_on1s",
+    "flink-2.2.1_2x2x2_1MBs_depth2_off",
+)
+ALL_METRICS = "?get=*"
+
+
+def recording(name: str) -> dict[str, Any]:
+    """What a cluster was started with and what it answered."""
+    document: dict[str, Any] = json.loads(gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes()))
+    return document
+
+
+class Cluster:
+    """Answers to paths; a metric of a subtask gets its next recorded value with each request."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.answers: dict[str, Any] = copy.deepcopy(document["answers"])
+        self.job: str = document["job"]
+        self.asked: list[str] = []
+        self.url = ""
+        self._times: Counter[str] = Counter()
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Any | None:
+        """The answer, None where there is none."""
+        self.asked.append(path)
+        wanted = [name for names in query.get("get", ()) for name in names.split(",")]
+        if not wanted:
+            return self.answers.get(path)
+        rounds = self.answers.get(path + ALL_METRICS)
+        if rounds is None:
+            return None
+        number = min(self._times[path], len(rounds) - 1)
+        self._times[path] += 1
+        return [entry for entry in rounds[number] if entry["id"] in wanted]
+
+    def vertex(self, name: str) -> str:
+        """The id of a vertex."""
+        return str(next(v["id"] for v in self.answers[f"/jobs/{self.job}"]["vertices"] if name in v["name"]))
+
+    def change_metrics(
+        self, vertex: str, subtask: int, change: Callable[[str, float, int], float | None]
+    ) -> None:
+        """Replace values of a subtask: `change` gets name, value and round, and returns the new value."""
+        path = f"/jobs/{self.job}/vertices/{self.vertex(vertex)}/subtasks/{subtask}/metrics{ALL_METRICS}"
+        for number, entries in enumerate(self.answers[path]):
+            for entry in entries:
+                try:
+                    value = change(entry["id"], float(entry["value"]), number)
+                except ValueError:
+                    continue
+                if value is not None:
+                    entry["value"] = str(value)
+
+    def forget(self, part: str) -> list[str]:
+        """Drop all answers to paths that hold a text; return which these were."""
+        gone = [path for path in self.answers if part in path]
+        for path in gone:
+            del self.answers[path]
+        return gone
+
+
+@contextmanager
+def serving(cluster: Cluster) -> Iterator[Cluster]:
+    """A server that answers as the cluster does, while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            answer = cluster.answer(unquote(parts.path), parse_qs(parts.query))
+            found = answer is not None
+            body = json.dumps(answer if found else {"errors": [f"Not found: {parts.path}"]}).encode()
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", "application/json; charset=UTF-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    cluster.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield cluster
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def replayed(name: str) -> Iterator[Cluster]:
+    """A recorded cluster that can be asked."""
+    with serving(Cluster(recording(name))) as cluster:
+        yield cluster

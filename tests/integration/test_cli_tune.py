@@ -1,0 +1,205 @@
+"""``netstack tune``, from a file to the lines to paste, its documents and its page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration.cli import main
+from integration.commands.output import WIDTH
+from tests.integration.flink_cluster import replayed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCENARIO = """
+name = "slow"
+duration = "14 s"
+warmup = "6 s"
+
+[flink]
+"execution.checkpointing.interval" = "1 s"
+
+[[vertices]]
+name = "source"
+source = { record_bytes = 996 }
+
+[[vertices]]
+name = "sink"
+service = "2 ms"
+
+[[edges]]
+from = "source"
+to = "sink"
+"""
+
+ENABLED = "taskmanager.network.memory.buffer-debloat.enabled"
+TARGET = "taskmanager.network.memory.buffer-debloat.target"
+
+Arguments = list[str]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Arguments:
+    """A sweep that has been run: the same command finds all its points."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "slow.toml").write_text(SCENARIO, "utf-8")
+    command = ["tune", str(folder / "slow.toml"), "--target", "20ms,300ms", "--seeds", "2"]
+    command += ["--out", str(folder / "out")]
+    assert main(command) == 0
+    return command
+
+
+def out_of(command: Arguments) -> Path:
+    return Path(command[command.index("--out") + 1])
+
+
+def again(command: Arguments, folder: Path) -> Arguments:
+    """The same command with another folder for what it writes, which has the points already."""
+    shutil.copytree(out_of(command) / "points", folder / "points")
+    return [*command[: command.index("--out")], "--out", str(folder)]
+
+
+def document(command: Arguments) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out_of(command) / "tuning.json").read_bytes())
+    return found
+
+
+@pytest.mark.spark
+def test_the_target_to_set_is_the_one_that_is_fast_and_costs_nothing(tuned: Arguments) -> None:
+    (found,) = document(tuned)["recommendations"]
+    times = {one["target"]: one["end_to_end_ms"]["median"] for one in found["targets"]}
+    assert found["verdict"] == "set"
+    assert found["baseline"]["end_to_end_ms"]["median"] > 2 * times["300 ms"]
+    assert found["configuration"] == [f"{ENABLED}: true", f"{TARGET}: {found['chosen']}"]
+
+
+@pytest.mark.spark
+def test_every_number_can_be_traced(tuned: Arguments) -> None:
+    found = document(tuned)
+    assert found["schema"] == "netstack.tune/1"
+    assert found["scenario"]["name"] == "slow"
+    assert found["command"].startswith("netstack ")
+    points = found["points"]
+    assert {(point["probe"], point["seed"]) for point in points} == {
+        (probe, seed) for probe in ("main", "unaligned", "step", "baseline") for seed in (1, 2)
+    }
+    assert len(points) == 2 * (2 * 3 + 1)
+    assert all(point["status"] == "finished" and "netstack" in point["versions"] for point in points)
+
+
+@pytest.mark.spark
+def test_points_are_kept_and_not_run_again(
+    tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    command = again(tuned, tmp_path)
+    kept = {path: path.stat().st_mtime_ns for path in (out_of(command) / "points").iterdir()}
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["recommendations"] == document(tuned)["recommendations"]
+    assert {path: path.stat().st_mtime_ns for path in (out_of(command) / "points").iterdir()} == kept
+    assert len(kept) == 14
+
+
+@pytest.mark.spark
+def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
+    tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    assert main(again(tuned, tmp_path)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("slow  flink-2.2, seeds 1, 2, virtual clock, netstack ")
+    assert max(len(line) for line in lines) <= WIDTH
+    assert f"  {ENABLED}: true" in lines
+    rows = [line.split() for line in lines[4:7]]
+    assert [row[0] for row in rows] == ["off", "20", "300"]
+    assert sum(row[-1] == "set" for row in rows) == 1
+
+
+@pytest.mark.spark
+def test_records_larger_than_their_buffers_are_reported(
+    tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    (pitfall,) = document(tuned)["pitfalls"]
+    assert (pitfall["name"], pitfall["vertex"], pitfall["settings"]) == (
+        "large-records",
+        "sink",
+        ["target 20 ms"],
+    )
+    main(again(tuned, tmp_path))
+    assert "large-records: records are larger than the debloated buffers" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+def test_where_no_target_will_do_the_binding_constraint_and_remedies_are_named(
+    tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    assert main([*again(tuned, tmp_path), "--max-checkpoint", "15ms"]) == 1
+    text = capsys.readouterr().out
+    assert "max-checkpoint binds" in text.lower()
+    assert "What would help instead" in text
+    assert TARGET not in text
+
+
+@pytest.mark.spark
+def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> None:
+    page = (out_of(tuned) / "report.html").read_text("utf-8")
+    (found,) = document(tuned)["recommendations"]
+    for text in (*found["configuration"], "Which debloat target for slow?", "now (debloating off)"):
+        assert text in page
+    assert f"target {found['chosen']}" in page
+    assert document(tuned)["command"].replace("'", "&#39;") in page
+    for picture in ("trade-off", "times-by-target", "checkpoint-history", "in-flight-time", "buffer-size"):
+        assert (out_of(tuned) / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+        assert f'id="{picture}"' in page
+
+
+@pytest.mark.spark
+def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    with replayed("flink-1.20.5_2x2_200KBs_on1s") as cluster:
+        command = ["tune", "--from-flink", cluster.url, "--watch", "0 s", "--target", "200ms", "--seeds", "1"]
+        assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (recommendation,) = found["recommendations"]
+    assert found["scenario"]["preset"] == "flink-1.20"
+    assert recommendation["current"] == "1 s"
+    assert recommendation["chosen"] == "200 ms"
+    assert any("buffer timeout" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "netstack tune: name a scenario, or a Flink with --from-flink; one of the two"),
+        (["FILE", "--job", "1"], "--rate and --watch are for --from-flink"),
+        (["FILE", "--min-throughput", "99"], "--min-throughput is 99; it must be a share from 0 to 1"),
+        (["FILE", "--max-delay", "3x"], "netstack tune: --max-delay: '3x' has the unit 'x'"),
+        (["FILE", "--skew", "a"], "skew: 'a' is no list of factors"),
+        (["FILE", "--seeds", "0"], "seeds: is 0; at least 1 is needed"),
+        (["FILE", "--from-flink", "http://127.0.0.1:1"], "one of the two"),
+        (["--from-flink", "http://127.0.0.1:1"], "http://127.0.0.1:1: cannot be reached"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: Arguments, message: str
+) -> None:
+    file = tmp_path / "slow.toml"
+    file.write_text(SCENARIO, "utf-8")
+    assert main(["tune", *(str(file) if argument == "FILE" else argument for argument in arguments)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no PNG, which takes longest and is looked at elsewhere."""
+    monkeypatch.setattr("integration.reporting.tuning_report.to_png", lambda chart: b"")
+    monkeypatch.setattr("integration.tuning.replay.runs_to_show", lambda *arguments: {})

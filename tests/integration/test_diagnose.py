@@ -1,0 +1,187 @@
+"""``netstack diagnose``: results of runs, and recordings of real Flink jobs, judged on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration import load_scenario
+from integration.cli import main
+from integration.diagnosis.flink import look_at
+from netstack import (
+    Edge,
+    GeneratorSpec,
+    LinkConditions,
+    NetworkConfig,
+    Scenario,
+    ScenarioError,
+    Vertex,
+    emulate,
+    to_json,
+)
+from tests.integration.flink_cluster import replayed
+
+REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
+
+Diagnosed = Callable[[Scenario], dict[str, Any]]
+
+
+@pytest.fixture
+def diagnosed(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Diagnosed:
+    """Runs a scenario and returns what the command says of its last window."""
+
+    def run(scenario: Scenario) -> dict[str, Any]:
+        file = tmp_path / "result.json"
+        file.write_bytes(to_json(emulate(scenario)))
+        assert main(["diagnose", str(file), "--json"]) == 0
+        document = json.loads(capsysbinary.readouterr().out)
+        assert document["schema"] == "netstack.diagnosis/1"
+        return dict(document["windows"][-1])
+
+    return run
+
+
+def rules(window: dict[str, Any]) -> set[str]:
+    return {finding["rule"] for finding in window["findings"]}
+
+
+def reference(name: str, duration_s: float) -> Scenario:
+    scenario = load_scenario(REFERENCES / f"{name}.toml")
+    return dataclasses.replace(scenario, duration_s=duration_s, phases=())
+
+
+def two_by_two(link: LinkConditions, service_s: float) -> Scenario:
+    return Scenario(
+        name="two by two",
+        duration_s=12.0,
+        warmup_s=4.0,
+        config=NetworkConfig(checkpoint_interval_s=2.0),
+        link=link,
+        vertices=(
+            Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=1013)),
+            Vertex(name="consumer", parallelism=2, service=((0.0, service_s),)),
+        ),
+        edges=(Edge(source="source", target="consumer"),),
+    )
+
+
+def test_a_slow_operator_and_the_data_before_it(diagnosed: Diagnosed) -> None:
+    window = diagnosed(reference("2x2_200KBs_off", 40.0))
+    assert window["verdict"] == "operator bound, at stage1"
+    assert {"operator-bound", "long-start-delay", "back-to-back", "input-full-output-free"} == rules(window)
+
+
+def test_the_last_of_two_stages_is_found(diagnosed: Diagnosed) -> None:
+    window = diagnosed(reference("2x2x2_1MBs_depth2_off", 24.0))
+    assert window["verdict"] == "operator bound, at stage2"
+    assert {"where": "stage1", "rule": "both-pools-full"}.items() <= window["findings"][2].items()
+
+
+@pytest.mark.parametrize(
+    ("link", "evidence"),
+    [
+        (LinkConditions(latency_s=0.05), "in a round trip of 100 ms"),
+        (LinkConditions(bandwidth_bytes_per_s=2.5e6), "of a bandwidth of 2.38 MiB/s is used"),
+    ],
+)
+def test_a_slow_network(diagnosed: Diagnosed, link: LinkConditions, evidence: str) -> None:
+    window = diagnosed(two_by_two(link, 20e-6))
+    assert window["verdict"] == "network bound, at source -> consumer"
+    assert evidence in window["findings"][0]["evidence"][-1]
+
+
+def test_a_skewed_vertex(diagnosed: Diagnosed) -> None:
+    window = diagnosed(reference("4x4_1MBs_skewed_consumers_off", 30.0))
+    assert {"some-readers-full", "skewed-cost"} <= rules(window)
+    assert any("stage1[3] cannot keep up" in finding["says"] for finding in window["findings"])
+
+
+def test_unequal_sources_align_long(diagnosed: Diagnosed) -> None:
+    window = diagnosed(reference("4x4_1MBs_skewed_sources", 24.0))
+    assert {"unequal-writers", "long-alignment"} <= rules(window)
+
+
+def test_a_job_that_keeps_up(diagnosed: Diagnosed) -> None:
+    window = diagnosed(reference("2x2_unsaturated_on100ms", 24.0))
+    assert window["verdict"] == "input bound"
+    assert {finding["severity"] for finding in window["findings"]} == {"fine"}
+
+
+def test_the_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "result.json"
+    file.write_bytes(to_json(emulate(two_by_two(LinkConditions(), 1e-3))))
+    assert main(["diagnose", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "two by two"
+    assert lines[1].startswith("flink-2.2, seed 1, virtual clock, netstack")
+    assert lines[3] == "4-12 s, 4 checkpoints: operator bound, at consumer"
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a result, or a cluster by --from-flink"),
+        (["missing.json"], "missing.json: there is no such file"),
+        (["missing.json", "--job", "a"], "--job is for --from-flink"),
+        (["missing.json", "--from-flink", "http://localhost:1"], "one of them"),
+        (["--from-flink", "http://localhost:1", "--latency", "soon"], "--latency: 'soon'"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_result_with_a_broken_scenario_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(to_json(emulate(two_by_two(LinkConditions(), 1e-3))))
+    document["scenario"]["link"] = {"latency": "soon"}
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(document))
+    assert main(["diagnose", str(file)]) == 2
+    assert "the scenario in the result makes no sense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", ["2.2.1", "1.20.5"])
+def test_a_real_flink_job_is_judged_by_the_same_rules(version: str) -> None:
+    with replayed(f"flink-{version}_2x2_200KBs_on1s") as cluster:
+        diagnosis = look_at(cluster.url, watch_s=0.0)
+    (window,) = diagnosis.windows
+    assert f"Flink {version}" in diagnosis.of
+    assert window.verdict == "operator bound, at stage1"
+    pools = next(finding for finding in window.findings if finding.rule == "input-full-output-free")
+    assert pools.evidence[-1] == (
+        "floating buffers used 100 %, exclusive ones 100 %: data waits on all channels, or most"
+    )
+
+
+def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:
+    with replayed("flink-2.2.1_2x2x2_1MBs_depth2_off") as cluster:
+        for name in ("source", "stage1", "stage2"):
+            for subtask in (0, 1):
+                path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(name)}/subtasks/{subtask}/metrics?get=*"
+                cluster.answers[path] = [
+                    [entry for entry in entries if "BuffersUsage" not in entry["id"]]
+                    for entries in cluster.answers[path]
+                ]
+        (window,) = look_at(cluster.url, watch_s=0.0, latency_s=0.001).windows
+    assert window.verdict == "operator bound, at stage2"
+    evidence = [line for finding in window.findings for line in finding.evidence]
+    assert any(line.startswith("at least 100 % of the floating") for line in evidence)
+
+
+def test_an_unreachable_cluster_is_a_clear_error() -> None:
+    with pytest.raises(ScenarioError, match=r"127\.0\.0\.1:9"):
+        look_at("http://127.0.0.1:9")

@@ -1,0 +1,396 @@
+"""Each rule fires on the figures that it is about, and is silent where they are otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from integration.diagnosis.checkpoint_rules import (
+    back_to_back,
+    failed,
+    late_source,
+    slow_phase,
+    stores_data_in_flight,
+    uneven,
+)
+from integration.diagnosis.debloat_rules import (
+    at_the_maximum,
+    at_the_minimum,
+    off_target,
+    smaller_than_a_record,
+)
+from integration.diagnosis.diagnose import UNDECIDED, Rule, diagnose
+from integration.diagnosis.finding import Finding
+from integration.diagnosis.network_rules import network_bound
+from integration.diagnosis.observation import Exchange, Observation
+from integration.diagnosis.phases import data_in_flight
+from integration.diagnosis.pool_rules import input_full, output_full_input_free, some_readers_full
+from integration.diagnosis.pressure_rules import alternating, not_bound, operator_bound
+from integration.diagnosis.skew_rules import skewed_cost, skewed_records, unequal_writers
+from netstack import (
+    CheckpointResult,
+    LinkConditions,
+    NetworkConfig,
+    Series,
+    Steady,
+    VertexCheckpoint,
+    VertexSteady,
+)
+
+KIB = 1024
+FULL, EMPTY = [1.0, 1.0], [0.0, 0.0]
+
+
+def source(
+    out: Sequence[float] = FULL, pressed: Sequence[float] = (990.0, 990.0), **more: Any
+) -> VertexSteady:
+    values: dict[str, Any] = {
+        "inPoolUsage": EMPTY,
+        "outPoolUsage": list(out),
+        "busy_ms_per_s": [10.0, 10.0],
+        "backpressured_ms_per_s": list(pressed),
+        "idle_ms_per_s": [990 - share for share in pressed],
+        "outputQueueSize": [300.0 * KIB, 300.0 * KIB],
+    }
+    return VertexSteady(name="source", parallelism=2, **(values | more))
+
+
+def reader(
+    usage: Sequence[float] = FULL, busy: Sequence[float] = (1000.0, 1000.0), name: str = "reader", **more: Any
+) -> VertexSteady:
+    values: dict[str, Any] = {
+        "inPoolUsage": list(usage),
+        "outPoolUsage": EMPTY,
+        "busy_ms_per_s": list(busy),
+        "backpressured_ms_per_s": EMPTY,
+        "idle_ms_per_s": [1000 - share for share in busy],
+        "records_in_per_s": [200.0, 200.0],
+        "bytes_in_per_s": [200.0 * KIB, 200.0 * KIB],
+        "inputQueueSize": [300.0 * KIB, 300.0 * KIB],
+    }
+    return VertexSteady(name=name, parallelism=2, **(values | more))
+
+
+def seen(
+    *vertices: VertexSteady,
+    config: NetworkConfig | None = None,
+    history: Sequence[CheckpointResult] = (),
+    **more: Any,
+) -> Observation:
+    """A view of vertices in a row, each of which reads the one before it."""
+    steady = {name: more.pop(name) for name in list(more) if name in Steady.__struct_fields__}
+    names = [vertex.name for vertex in vertices]
+    return Observation(
+        name="job",
+        steady=Steady(
+            **({"from_s": 0.0, "to_s": 60.0, "checkpoints": 0, "vertices": list(vertices)} | steady)
+        ),
+        exchanges=tuple(Exchange(*pair) for pair in pairwise(names)),
+        config=config or NetworkConfig(),
+        checkpoints=history,
+        **more,
+    )
+
+
+def rules(rule: Rule, view: Observation) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.where) for finding in rule(view)]
+
+
+def only(rule: Rule, view: Observation) -> Finding:
+    (finding,) = rule(view)
+    return finding
+
+
+def test_a_busy_reader_behind_waiting_writers_is_the_bottleneck() -> None:
+    finding = only(operator_bound, seen(source(), reader()))
+    assert (finding.rule, finding.where, finding.severity) == ("operator-bound", "reader", "problem")
+    assert finding.evidence == [
+        "busy 100 %, back-pressured 0 %; upstream back-pressured: source 99 % (HIGH)",
+        "reads 400 records/s, with 5.00 ms a record",
+    ]
+
+
+def test_nobody_is_the_bottleneck_where_nobody_waits() -> None:
+    assert rules(operator_bound, seen(source(pressed=EMPTY), reader())) == []
+    assert rules(operator_bound, seen(source(), reader(busy=(500.0, 500.0)))) == []
+
+
+@pytest.mark.parametrize(
+    ("busy_source", "busy_reader", "expected"),
+    [
+        (10.0, 500.0, ("input-bound", "reader")),
+        (10.0, 950.0, ("near-its-limit", "reader")),
+        (990.0, 500.0, ("source-bound", "source")),
+    ],
+)
+def test_without_back_pressure_the_busiest_tells(
+    busy_source: float, busy_reader: float, expected: tuple[str, str]
+) -> None:
+    writer = source(EMPTY, EMPTY, busy_ms_per_s=[busy_source] * 2)
+    view = seen(writer, reader(EMPTY, busy=(busy_reader, busy_reader)))
+    assert rules(not_bound, view) == [expected]
+    assert rules(not_bound, seen(source(), reader())) == []
+
+
+def test_full_writers_and_idle_empty_readers_mean_the_network() -> None:
+    slow = reader(EMPTY, busy=(50.0, 50.0), bytes_in_per_s=[3.5 * KIB * KIB] * 2)
+    link = LinkConditions(latency_s=0.05)
+    finding = only(network_bound, seen(source(), slow, link=link))
+    assert (finding.rule, finding.where) == ("network-bound", "source -> reader")
+    assert finding.evidence[-1] == (
+        "12 buffers of 32.0 KiB in a round trip of 100 ms make 3.75 MiB/s a subtask at most; "
+        "it reads 93 % of that"
+    )
+    assert "not an operator" in finding.says
+
+
+def test_a_full_bandwidth_is_told() -> None:
+    slow = reader(EMPTY, busy=(50.0, 50.0), bytes_in_per_s=[KIB * KIB / 2] * 2)
+    link = LinkConditions(bandwidth_bytes_per_s=float(KIB * KIB))
+    assert only(network_bound, seen(source(), slow, link=link)).evidence[-1] == (
+        "100 % of a bandwidth of 1.00 MiB/s is used"
+    )
+
+
+def test_the_network_is_not_to_blame_for_full_or_busy_or_local_readers() -> None:
+    idle = reader(EMPTY, busy=(50.0, 50.0))
+    assert rules(network_bound, seen(source(), reader(FULL, busy=(50.0, 50.0)))) == []
+    assert rules(network_bound, seen(source(), reader(EMPTY))) == []
+    assert rules(network_bound, seen(source(EMPTY), idle)) == []
+    local = dataclasses.replace(
+        seen(source(), idle), exchanges=(Exchange("source", "reader", "rebalance", remote=False),)
+    )
+    assert rules(network_bound, local) == []
+
+
+def test_one_full_reader_beside_a_starved_one_is_skew() -> None:
+    view = seen(source(), reader([0.0, 1.0], busy=(300.0, 1000.0)))
+    finding = only(some_readers_full, view)
+    assert finding.says.startswith("reader[1] cannot keep up, and reader[0] waits with it")
+    assert rules(some_readers_full, seen(source(), reader([0.0, 1.0]))) == []  # the empty one is never idle
+    assert rules(some_readers_full, seen(source(), reader())) == []
+
+
+def test_where_back_pressure_comes_from_is_told_by_the_two_pools_of_a_vertex() -> None:
+    passing = reader(name="middle", outPoolUsage=FULL, backpressured_ms_per_s=[900.0, 900.0])
+    view = seen(source(), passing, reader())
+    assert rules(input_full, view) == [("both-pools-full", "middle"), ("input-full-output-free", "reader")]
+    assert rules(input_full, seen(source(EMPTY, EMPTY), reader())) == [("input-filling", "reader")]
+    assert rules(input_full, seen(source(), reader(EMPTY))) == []
+
+
+def test_an_output_may_be_full_while_the_input_is_free() -> None:
+    passing = reader(EMPTY, name="middle", outPoolUsage=FULL, backpressured_ms_per_s=[900.0, 900.0])
+    view = seen(source(EMPTY, EMPTY), passing, reader())
+    assert rules(output_full_input_free, view) == [("output-full-input-free", "middle")]
+    assert rules(output_full_input_free, seen(source(), reader())) == []
+
+
+@pytest.mark.parametrize(
+    ("floating", "exclusive", "end"),
+    [
+        (1.0, 1.0, "data waits on all channels, or most"),
+        (1.0, 0.25, "data waits on some of the channels only"),
+        (0.25, 0.25, "exclusive ones 25 %"),
+    ],
+)
+def test_exclusive_buffers_tell_on_how_many_channels_data_waits(
+    floating: float, exclusive: float, end: str
+) -> None:
+    view = seen(
+        source(),
+        reader(),
+        floating_usage={"reader": [floating, floating]},
+        exclusive_usage={"reader": [exclusive, exclusive]},
+    )
+    assert only(input_full, view).evidence[-1].endswith(end)
+
+
+def test_what_was_not_measured_of_the_two_kinds_of_buffers_is_bounded() -> None:
+    # 2 channels with 2 exclusive buffers each, and 8 floating ones: 9 of 12 are used
+    evidence = only(input_full, seen(source(), reader([0.75, 0.5]))).evidence[-1]
+    assert evidence == "at least 62 % of the floating and 25 % of the exclusive buffers are used"
+
+
+def test_unequal_subtasks_are_named() -> None:
+    uneven_load = reader(records_in_per_s=[100.0, 300.0])
+    assert only(skewed_records, seen(source(), uneven_load)).says == (
+        "reader[1] gets 1.5 times as many records as the mean."
+    )
+    assert rules(skewed_cost, seen(source(), reader())) == []
+    dear = reader(busy=(250.0, 1000.0))
+    assert only(skewed_cost, seen(source(), dear)).says == (
+        "A record costs reader[1] 1.6 times as much as the mean."
+    )
+    assert rules(unequal_writers, seen(source([1.0, 0.2]), reader())) == [("unequal-writers", "reader")]
+    assert rules(unequal_writers, seen(source(), reader())) == []
+
+
+def sampled(shares: Sequence[float]) -> list[Series]:
+    """Samples of a source each second, back-pressured for such shares of the seconds between them."""
+    counter = [1000 * sum(shares[:second]) for second in range(len(shares) + 1)]
+    return [Series(vertex="source", t=[float(t) for t in range(len(counter))], backpressured_ms=[counter])]
+
+
+def test_an_average_that_hides_turns_is_seen_through() -> None:
+    view = seen(source(pressed=(500.0, 500.0)), reader())
+    by_turns = dataclasses.replace(view, series=sampled([0.0, 1.0] * 10))
+    steady = dataclasses.replace(view, series=sampled([0.5] * 20))
+    assert rules(alternating, by_turns) == [("alternating", "source[0]")]
+    assert rules(alternating, steady) == []
+
+
+def checkpoint(delay: float, alignment: float, sync: float = 1.0, async_: float = 1.0) -> CheckpointResult:
+    total = delay + alignment + sync + async_ + 4.0
+    vertex = VertexCheckpoint(
+        name="reader",
+        end_to_end_ms=[total],
+        start_delay_ms=[delay],
+        alignment_ms=[alignment],
+        sync_ms=[sync],
+        async_ms=[async_],
+    )
+    return CheckpointResult(id=1, t=10.0, duration_ms=total, vertices=[vertex])
+
+
+@pytest.mark.parametrize(
+    ("phases", "rule"),
+    [
+        ((3000.0, 100.0, 1.0, 1.0), "long-start-delay"),
+        ((100.0, 3000.0, 1.0, 1.0), "long-alignment"),
+        ((100.0, 100.0, 900.0, 1.0), "long-sync"),
+        ((100.0, 100.0, 1.0, 900.0), "long-async"),
+        ((10.0, 10.0, 1.0, 1.0), "checkpoints-short"),
+    ],
+)
+def test_the_longest_phase_names_the_rule(phases: tuple[float, float, float, float], rule: str) -> None:
+    view = seen(source(), reader(), history=[checkpoint(*phases)])
+    assert only(slow_phase, view).rule == rule
+
+
+def test_the_phases_are_of_steady_figures_where_single_checkpoints_are_not_known() -> None:
+    slow = reader(start_delay_ms_max_subtask=700.0, alignment_ms_max_subtask=1200.0)
+    finding = only(slow_phase, seen(source(), slow, end_to_end_ms=2000.0))
+    assert finding.rule == "long-alignment"
+    assert finding.evidence[0] == (
+        "2.00 s from trigger to completion: start delay 700 ms, alignment 1.20 s, what comes after 100 ms"
+    )
+
+
+def test_data_in_flight_explains_a_start_delay() -> None:
+    view = seen(source(), reader(), history=[checkpoint(3000.0, 0.0)])
+    assert only(slow_phase, view).evidence[1] == (
+        "1.17 MiB wait before reader, 50 % at the senders: 3.00 s at 400 KiB/s"
+    )
+
+
+def test_data_in_flight_is_that_of_the_full_subtasks_where_others_starve() -> None:
+    skewed = reader([0.0, 1.0], busy=(300.0, 1000.0), inputQueueSize=[0.0, 400.0 * KIB])
+    view = seen(source(), skewed, history=[checkpoint(5000.0, 0.0)])
+    finding = only(slow_phase, view)
+    assert finding.evidence[1] == "1,000 KiB wait before reader[1], 60 % at the senders: 5.00 s at 200 KiB/s"
+    assert finding.next[0].startswith("mend the skew first")
+
+
+@pytest.mark.parametrize(
+    ("config", "step"),
+    [
+        (NetworkConfig(), "let less wait: buffer debloating;"),
+        (NetworkConfig(debloat_enabled=True), "let less wait: a smaller target than 1.00 s;"),
+        (NetworkConfig(unaligned_enabled=True), "barriers overtake data already"),
+    ],
+)
+def test_what_to_do_depends_on_what_is_on(config: NetworkConfig, step: str) -> None:
+    view = seen(source(), reader(), config=config, history=[checkpoint(3000.0, 0.0)])
+    assert only(slow_phase, view).next[0].startswith(step)
+
+
+def test_what_goes_wrong_with_checkpoints_is_told() -> None:
+    every_2_s = NetworkConfig(checkpoint_interval_s=2.0)
+    assert rules(back_to_back, seen(source(), reader(), config=every_2_s, end_to_end_ms=2500.0)) != []
+    assert rules(back_to_back, seen(source(), reader(), config=every_2_s, end_to_end_ms=1500.0)) == []
+    expired = [CheckpointResult(id=at, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED") for at in (1, 2)]
+    assert only(failed, seen(source(), reader(), history=expired)).evidence == ["2 times: CHECKPOINT_EXPIRED"]
+    assert rules(failed, seen(source(), reader(), history=[checkpoint(1.0, 1.0)])) == []
+    assert rules(uneven, seen(source(), reader(), end_to_end_ms=100.0, end_to_end_ms_max=900.0)) != []
+    assert rules(uneven, seen(source(), reader(), end_to_end_ms=300.0, end_to_end_ms_max=900.0)) == []
+    assert rules(stores_data_in_flight, seen(source(), reader(), persisted_bytes=2e6)) != []
+    assert rules(stores_data_in_flight, seen(source(), reader(), persisted_bytes=0.0)) == []
+    late = source(start_delay_ms_max_subtask=900.0)
+    assert rules(late_source, seen(late, reader(start_delay_ms_max_subtask=900.0))) == [
+        ("late-source", "source")
+    ]
+
+
+DEBLOATED = NetworkConfig(debloat_enabled=True, debloat_target_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "estimated_ms", "rule", "name"),
+    [
+        (256.0, 2000.0, at_the_minimum, "debloating-at-its-floor"),
+        (5000.0, 2000.0, off_target, "debloating-misses-its-target"),
+        (32768.0, 300.0, at_the_maximum, "debloating-idle"),
+        (800.0, 1000.0, smaller_than_a_record, "records-larger-than-buffers"),
+    ],
+)
+def test_debloating_is_judged_by_its_sizes_and_times(
+    size: float, estimated_ms: float, rule: Rule, name: str
+) -> None:
+    def view(size: float, estimated_ms: float) -> Observation:
+        debloated = reader(
+            debloatedBufferSize=[size, 32768.0], estimatedTimeToConsumeBuffersMs=[estimated_ms, 10.0]
+        )
+        return seen(source(), debloated, config=DEBLOATED)
+
+    assert rules(rule, view(size, estimated_ms)) == [(name, "reader")]
+    assert rules(rule, view(9000.0, 1000.0)) == []
+    off = dataclasses.replace(view(size, estimated_ms), config=NetworkConfig())
+    assert rules(rule, off) == []
+
+
+def test_a_diagnosis_puts_problems_first_and_has_a_verdict() -> None:
+    found = diagnose(seen(source(), reader(), history=[checkpoint(10.0, 1.0)], end_to_end_ms=17.0))
+    assert found.verdict == "operator bound, at reader"
+    assert [finding.severity for finding in found.findings] == ["problem", "notice", "fine"]
+
+
+def test_a_view_without_figures_leads_to_no_finding() -> None:
+    blank = [VertexSteady(name=name, parallelism=2) for name in ("source", "reader")]
+    found = diagnose(seen(*blank))
+    assert (found.verdict, found.findings) == (UNDECIDED, [])
+    assert msgspec.json.decode(msgspec.json.encode(found))["findings"] == []
+
+
+MAYBE = st.sampled_from([None, 0.0, 0.2, 1.0, 300.0, 950.0, 1000.0, 40_000.0])
+LISTS = [field.name for field in msgspec.structs.fields(VertexSteady) if field.type == list[float | None]]
+
+
+@st.composite
+def partly_known(draw: st.DrawFn, name: str) -> VertexSteady:
+    """A vertex of which any figure may be missing, of some subtasks or of all."""
+    lists = {field: draw(st.just([]) | st.lists(MAYBE, min_size=2, max_size=2)) for field in LISTS}
+    single = {field: draw(MAYBE) for field in ("start_delay_ms_max_subtask", "alignment_ms_max_subtask")}
+    return VertexSteady(name=name, parallelism=2, **lists, **single)
+
+
+@settings(max_examples=200, deadline=None)
+@given(partly_known("source"), partly_known("middle"), partly_known("reader"), MAYBE, st.booleans())
+def test_missing_figures_never_stop_a_diagnosis(
+    first: VertexSteady, second: VertexSteady, third: VertexSteady, end_to_end: float | None, debloat: bool
+) -> None:
+    config = NetworkConfig(debloat_enabled=debloat, checkpoint_interval_s=1.0)
+    view = seen(first, second, third, config=config, end_to_end_ms=end_to_end)
+    found = diagnose(view)
+    assert all("wait before" in line for line in data_in_flight(view))
+    for finding in found.findings:
+        assert finding.says
+        assert finding.evidence
+        assert "None" not in " ".join([finding.says, *finding.evidence])

@@ -1,0 +1,415 @@
+"""Running Flink jobs read through the REST API: recordings of real clusters, served again on loopback."""
+
+import socket
+import tomllib
+from contextlib import suppress
+from statistics import median
+
+import pytest
+
+from integration.flink_rest import FlinkRestError, Imported, Overrides, import_scenario
+from integration.scenarios.load import load_scenario
+from integration.scenarios.scenario_reader import read_scenario
+from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, scenario_document
+from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
+
+ON1S, ON1S_OF_1X, DEPTH2 = NAMES
+
+
+def read(cluster: Cluster, **keywords) -> Imported:
+    """Import without waiting between samples."""
+    return import_scenario(cluster.url, watch_s=7.5, pause=lambda seconds: None, **keywords)
+
+
+def cluster_import(cluster: Cluster) -> Scenario:
+    """The scenario of a cluster that is served for this one import."""
+    with serving(cluster):
+        return read(cluster).scenario
+
+
+@pytest.fixture(params=NAMES)
+def name(request) -> str:
+    return request.param
+
+
+def test_an_import_finds_again_what_the_job_was_started_with(name):
+    truth = recording(name)
+    arguments = truth["job_args"]
+    with replayed(name) as cluster:
+        scenario = read(cluster).scenario
+    assert scenario.preset == f"flink-{truth['flink'][: truth['flink'].rindex('.')]}"
+    assert [vertex.name for vertex in scenario.vertices] == ["source", "stage1", "stage2"][
+        : arguments["depth"] + 1
+    ]
+    source, *stages = scenario.vertices
+    assert (source.parallelism, source.source.rates) == (arguments["sources"], (0.0,))
+    # The serializer adds 13 bytes to the record, and its length is not counted.
+    assert source.source.record_bytes == pytest.approx(arguments["record"] + 13, abs=2)
+    for stage in stages:
+        assert stage.parallelism == arguments[f"{stage.name}.par"]
+        assert stage.service_skew == (1.0,)
+        assert stage.service[0][1] * 1e6 == pytest.approx(float(arguments[f"{stage.name}.service"]), rel=0.07)
+    assert stages[-1].service[0][1] * 1e6 == pytest.approx(
+        float(arguments[f"{stages[-1].name}.service"]), rel=0.01
+    )
+    assert [(edge.source, edge.target, edge.ship) for edge in scenario.edges] == [
+        (one.name, other.name, arguments["exchange"])
+        for one, other in zip(scenario.vertices, stages, strict=False)
+    ]
+
+
+def test_an_import_finds_the_options_again(name):
+    truth = recording(name)
+    with replayed(name) as cluster:
+        scenario = read(cluster).scenario
+    options = scenario_document(scenario)["flink"]
+    # Only 2.x begins with small buffers; how that is said of 1.x is not the job's.
+    options.pop(OPTIONS["starting_segment_bytes"].name, None)
+    assert options == truth["flink_options"]
+    assert scenario.config.starting_segment_bytes == (1024 if truth["flink"][0] == "2" else 32768)
+
+
+def test_an_import_shows_what_the_job_shows():
+    with replayed(ON1S) as cluster:
+        shown = read(cluster).measured
+    assert (shown.flink, shown.job) == ("2.2.1", cluster.job)
+    assert [checkpoint.id for checkpoint in shown.checkpoints] == [14, 15, 16, 17, 18, 19, 20, 21]
+    last = shown.checkpoints[-2].vertices[1]
+    assert (last.name, last.start_delay_ms, last.alignment_ms) == ("stage1", [1524, 1514], [15, 0])
+    source, stage = shown.steady.vertices
+    assert [vertex.name for vertex in shown.steady.vertices] == ["source", "stage1"]
+    assert sum(stage.records_in_per_s) == pytest.approx(398, abs=2)
+    assert stage.busy_ms_per_s == pytest.approx([1000, 1000], abs=3)
+    assert source.backpressured_ms_per_s == pytest.approx([1000, 1000], abs=15)
+    assert source.debloatedBufferSize == [None, None]
+    assert stage.debloatedBufferSize == [11541, 20150]
+    history = cluster.answers[f"/jobs/{cluster.job}/checkpoints"]["history"]
+    last_8 = [checkpoint["end_to_end_duration"] for checkpoint in history if checkpoint["id"] >= 14]
+    assert shown.steady.end_to_end_ms == median(last_8)
+    assert shown.steady.from_s < shown.steady.to_s
+
+
+def test_an_imported_scenario_as_toml_loads_back_to_it(name, tmp_path):
+    from integration.scenarios.toml_text import scenario_toml
+
+    with replayed(name) as cluster:
+        imported = read(cluster)
+    text = scenario_toml(imported.scenario, imported.notes)
+    assert read_scenario(tomllib.loads(text)) == imported.scenario
+    (tmp_path / "job.toml").write_text(text)
+    assert load_scenario(tmp_path / "job.toml") == imported.scenario
+
+
+def test_what_cannot_be_read_is_noted():
+    with replayed(ON1S_OF_1X) as cluster:
+        notes = read(cluster).notes
+    assert [" ".join(note.split(" ")[:2]) for note in notes] == [
+        "debloating begins",
+        "the latency",
+        "a buffer",
+        "checkpoints take",
+    ]
+    with replayed(ON1S_OF_1X) as cluster:
+        given = Overrides(latency_s=1e-4, options={"execution.buffer-timeout": "10 ms"})
+        imported = read(cluster, overrides=given)
+    assert [note.split(" ")[1] for note in imported.notes] == ["begins", "take"]
+    assert imported.scenario.link.latency_s == 1e-4
+    assert imported.scenario.config.buffer_timeout_interval_s == 0.01
+
+
+def test_overrides_replace_what_was_measured():
+    given = Overrides(
+        record_bytes={"": 100},
+        service_s={"stage2": 0.5},
+        rate={"source": 7.0},
+        options={"heartbeat.timeout": "9 s"},
+    )
+    with replayed(DEPTH2) as cluster:
+        scenario = read(cluster, overrides=given).scenario
+    source, stage1, stage2 = scenario.vertices
+    assert (source.source.record_bytes, source.source.rates) == (100, (7.0,))
+    assert stage2.service == ((0.0, 0.5),)
+    assert stage1.service[0][1] == pytest.approx(1e-4, rel=0.07)
+    assert scenario.config.heartbeat_timeout_s == 9
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Overrides(service_s={"stage9": 1.0}), "--service stage9: no vertex with input has that name"),
+        (Overrides(service_s={"source": 1.0}), "--service source: no vertex with input has that name"),
+        (Overrides(rate={"stage1": 1.0}), "--rate stage1: no source has that name; use one of source"),
+        (
+            Overrides(options={"heartbeat.timeouts": "1 s"}),
+            "--set heartbeat.timeouts: no preset has this option",
+        ),
+    ],
+)
+def test_an_override_that_fits_nothing_is_refused(given, message):
+    with replayed(ON1S) as cluster, pytest.raises(ScenarioError) as caught:
+        read(cluster, overrides=given)
+    assert caught.value.problems[0].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("part", "still"),
+    [
+        ("/jobmanager/config", "configuration"),
+        ("/checkpoints/config", "checkpoint settings"),
+        ("/taskmanagers", "/taskmanagers"),
+        ("/checkpoints/details", "no completed checkpoint"),
+        ("/jobs/{job}/checkpoints", "no completed checkpoint"),
+    ],
+)
+def test_a_missing_path_costs_only_what_it_would_have_told(part, still):
+    with replayed(ON1S) as cluster:
+        whole = read(cluster)
+    with replayed(ON1S) as cluster:
+        assert cluster.forget(part.format(job=cluster.job))
+        rest = read(cluster)
+    assert rest.scenario.vertices == whole.scenario.vertices
+    assert rest.scenario.edges == whole.scenario.edges
+    assert any(still in note for note in rest.notes)
+    assert not any(still in note for note in whole.notes)
+
+
+def test_without_a_list_of_metrics_the_totals_of_the_vertex_stand_in():
+    with replayed(ON1S) as cluster:
+        cluster.forget(f"{cluster.vertex('stage1')}/subtasks/0/metrics")
+        imported = read(cluster)
+    stage = imported.scenario.vertices[1]
+    # Since the start, in which the first second of the job is counted too.
+    assert stage.service[0][1] == pytest.approx(0.005, rel=0.02)
+    assert imported.measured.steady.vertices[1].records_in_per_s == [None, None]
+    assert any("subtasks/0/metrics" in note for note in imported.notes)
+
+
+def test_without_the_details_of_vertices_task_managers_are_noted():
+    with replayed(ON1S) as cluster:
+        for vertex in ("source", "stage1"):
+            del cluster.answers[f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"]
+        imported = read(cluster)
+    assert any("which task managers" in note for note in imported.notes)
+    assert imported.scenario.vertices[1].service[0][1] == pytest.approx(0.005, rel=0.01)
+
+
+def test_names_are_listed_from_subtask_0_and_values_read_of_each():
+    with replayed(ON1S) as cluster:
+        read(cluster)
+    lists = [path for path in cluster.asked if path.endswith("/subtasks/0/metrics")]
+    others = [path for path in cluster.asked if path.endswith("/subtasks/1/metrics")]
+    assert (len(lists), len(others)) == (2 + 12, 12)
+
+
+class TestWhatJobsDo:
+    """Recordings with other counts: what the emulated job has to look like then."""
+
+    def test_a_source_that_idles_emits_at_its_rate(self):
+        with replayed(ON1S) as cluster:
+            for subtask in (0, 1):
+                cluster.change_metrics("source", subtask, _paced)
+            scenario = read(cluster).scenario
+        assert scenario.vertices[0].source.rates == (100.0,)
+
+    def test_a_source_that_never_idles_would_emit_more_without_back_pressure(self):
+        with replayed(ON1S) as cluster:
+            cluster.change_metrics("source", 1, _half_held)
+            scenario = read(cluster).scenario
+        assert scenario.vertices[0].source.rates == (0.0, 200.0)
+
+    def test_a_slow_subtask_is_skew(self):
+        def idler(metric: str, value: float, number: int) -> float | None:
+            """A quarter of the work, and nothing to do for the rest."""
+            return {"accumulateBusyTimeMs": value / 4, "accumulateIdleTimeMs": 12000 + 1500 * number}.get(
+                metric
+            )
+
+        with replayed(DEPTH2) as cluster:
+            cluster.change_metrics("stage2", 0, idler)
+            scenario = read(cluster).scenario
+        stage = scenario.vertices[2]
+        costs = [stage.service_steps(subtask)[0][1] for subtask in (0, 1)]
+        assert costs == pytest.approx([0.00025, 0.001], rel=0.02)
+
+    def test_frequent_keys_make_their_subtask_slow_here(self):
+        def rare(metric: str, value: float, number: int) -> float | None:
+            """A quarter of the records, in a quarter of the time."""
+            quarter = value / 4 if metric in ("accumulateBusyTimeMs", "numRecordsIn", "numBytesIn") else None
+            return 12000 + 1196 * number if metric == "accumulateIdleTimeMs" else quarter
+
+        with replayed(DEPTH2) as cluster:
+            cluster.change_metrics("stage2", 0, rare)
+            imported = read(cluster)
+        stage = imported.scenario.vertices[2]
+        slow, fast = (stage.service_steps(subtask)[0][1] for subtask in (1, 0))
+        assert slow / fast == pytest.approx(4, rel=0.05)
+        assert any(note.startswith("stage2: its subtasks read unevenly, 0.4, 1.6") for note in imported.notes)
+
+    def test_a_vertex_that_filters_before_another_makes_that_one_cheaper_here(self):
+        def tenth(metric: str, value: float, number: int) -> float | None:
+            return value / 10 if metric == "numRecordsIn" else None
+
+        with replayed(DEPTH2) as cluster:
+            for subtask in (0, 1):
+                cluster.change_metrics("stage2", subtask, tenth)
+            imported = read(cluster)
+        assert imported.scenario.vertices[2].service[0][1] == pytest.approx(0.001, rel=0.03)
+        assert any(note.startswith("stage2 reads 0.1 records") for note in imported.notes)
+
+    def test_channels_within_a_task_manager_are_local_here_too(self):
+        with replayed(DEPTH2) as cluster:
+            for vertex in ("stage1", "stage2"):
+                path = f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"
+                for subtask in cluster.answers[path]["subtasks"]:
+                    subtask["taskmanager-id"] = "tm9"
+            scenario = read(cluster).scenario
+        source, stage1, stage2 = scenario.vertices
+        assert stage1.manager == stage2.manager != source.manager
+
+    def test_unreadable_and_ignored_options_are_noted(self):
+        with replayed(ON1S) as cluster:
+            cluster.answers["/jobmanager/config"] += [
+                {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"},
+                {"key": "taskmanager.memory.segment-size", "value": "lots"},
+            ]
+            imported = read(cluster)
+        assert imported.scenario.config.floating_buffers_per_gate == 8
+        assert imported.scenario.config.segment_bytes == PRESETS["flink-2.2"].segment_bytes
+        assert [note for note in imported.notes if "ignores it" in note or "segment-size" in note] == [
+            "taskmanager.memory.segment-size: 'lots' is not a whole number with a unit; "
+            "the preset's value is used",
+            "taskmanager.network.memory.floating-buffers-per-gate is configured, but Flink 2.2.1 ignores it, "
+            "and so it is here",
+        ]
+
+    def test_flink_1_obeys_the_numbers_of_buffers(self):
+        with replayed(ON1S_OF_1X) as cluster:
+            option = {"key": "taskmanager.network.memory.floating-buffers-per-gate", "value": "3"}
+            cluster.answers["/jobmanager/config"].append(option)
+            scenario = read(cluster).scenario
+        assert scenario.config.floating_buffers_per_gate == 3
+
+    def test_the_job_s_own_checkpoint_settings_go_before_the_cluster_s(self):
+        with replayed(ON1S) as cluster:
+            told = cluster.answers[f"/jobs/{cluster.job}/checkpoints/config"]
+            told.update(interval=30000, unaligned_checkpoints=True, aligned_checkpoint_timeout=5000)
+            scenario = read(cluster).scenario
+        config = scenario.config
+        assert (config.checkpoint_interval_s, config.unaligned_enabled) == (30, True)
+        assert config.aligned_checkpoint_timeout_s == 5
+        assert scenario.duration_s - scenario.warmup_s == 240
+
+    def test_scarce_network_memory_is_noted(self):
+        with replayed(ON1S) as cluster:
+            cluster.answers["/taskmanagers/tm1"]["metrics"]["nettyShuffleMemorySegmentsAvailable"] = 3
+            notes = read(cluster).notes
+        assert "tm1: 3 of 8192 network buffers are free; here memory is never short" in notes
+
+    def test_an_unknown_ship_strategy_is_noted(self):
+        with replayed(ON1S) as cluster:
+            plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
+            next(node for node in plan["nodes"] if "inputs" in node)["inputs"][0]["ship_strategy"] = "CUSTOM"
+            imported = read(cluster)
+        assert imported.scenario.edges[0].ship == "rebalance"
+        assert "source -> stage1 ships by CUSTOM; here it is rebalance" in imported.notes
+
+
+def _paced(metric: str, value: float, number: int) -> float | None:
+    """150 records in each 1.5 s, with nothing to do for most of it."""
+    values = {
+        "numRecordsOut": 1000 + 150 * number,
+        "numBytesOut": 1017 * (1000 + 150 * number),
+        "accumulateBusyTimeMs": 10 * number,
+        "accumulateIdleTimeMs": 1490 * number,
+        "accumulateBackPressuredTimeMs": 0,
+    }
+    return values.get(metric)
+
+
+def _half_held(metric: str, value: float, number: int) -> float | None:
+    """The same records from a source that is busy for half of the time and back-pressured for the rest."""
+    values = {
+        "accumulateBusyTimeMs": 750 * number,
+        "accumulateIdleTimeMs": 0,
+        "accumulateBackPressuredTimeMs": 750 * number,
+    }
+    return values.get(metric, _paced(metric, value, number))
+
+
+class TestWhatCannotBeRead:
+    def test_an_address_that_is_none(self):
+        with pytest.raises(FlinkRestError, match=r"localhost:8081: is no address .* http://HOST:8081"):
+            import_scenario("localhost:8081")
+
+    def test_an_unreachable_address(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{free.getsockname()[1]}"
+            with pytest.raises(FlinkRestError, match="cannot be reached: Connection refused"):
+                import_scenario(url)
+
+    def test_an_address_that_is_not_flink_s(self):
+        cluster = Cluster(recording(ON1S))
+        cluster.answers = {"/config": {"name": "something else"}}
+        with serving(cluster), pytest.raises(FlinkRestError, match="does not say which Flink it is"):
+            read(cluster)
+        cluster.answers = {}
+        with serving(cluster), pytest.raises(FlinkRestError, match="has no /config; is this the address"):
+            read(cluster)
+
+    @pytest.mark.parametrize("other", [{}, "text"], ids=repr)
+    def test_answers_of_another_shape_end_in_an_error_or_in_a_scenario(self, other):
+        whole = Cluster(recording(ON1S))
+        for path in [path for path in whole.answers if "/details/" not in path or "/20/" in path]:
+            cluster = Cluster(recording(ON1S))
+            cluster.answers[path] = [other] * 6 if path.endswith("?get=*") else other
+            with suppress(ScenarioError):
+                assert len(cluster_import(cluster).vertices) == 2
+
+    def test_a_job_that_does_not_run(self):
+        with replayed(ON1S) as cluster:
+            cluster.answers["/jobs/overview"]["jobs"][0]["state"] = "FINISHED"
+            with pytest.raises(FlinkRestError, match=f"job {cluster.job} is FINISHED; only a running job"):
+                read(cluster, job=cluster.job)
+            with pytest.raises(FlinkRestError, match=r"no job is running; there are .* FINISHED\)"):
+                read(cluster)
+
+    def test_a_job_that_is_not_there(self):
+        with replayed(ON1S) as cluster, pytest.raises(FlinkRestError, match="has no job abc; there are"):
+            read(cluster, job="abc")
+
+    def test_several_jobs(self):
+        with replayed(ON1S) as cluster:
+            jobs = cluster.answers["/jobs/overview"]["jobs"]
+            jobs.append(jobs[0] | {"jid": "other"})
+            with pytest.raises(FlinkRestError, match="2 jobs are running; name one by --job"):
+                read(cluster)
+            assert read(cluster, job=cluster.job).measured.job == cluster.job
+
+    def test_a_vertex_that_is_not_running_yet(self):
+        with replayed(ON1S) as cluster:
+            cluster.answers[f"/jobs/{cluster.job}"]["vertices"][1]["status"] = "INITIALIZING"
+            with pytest.raises(FlinkRestError, match="'stage1' is INITIALIZING; wait"):
+                read(cluster)
+
+    def test_too_little_data(self):
+        with replayed(ON1S) as cluster:
+            for vertex, subtask in (("source", 0), ("source", 1), ("stage1", 0), ("stage1", 1)):
+                cluster.change_metrics(vertex, subtask, lambda metric, value, number: value / 1000)
+            with pytest.raises(FlinkRestError) as caught:
+                read(cluster)
+            assert [problem.split("give ")[1] for problem in caught.value.problems] == [
+                "their size: --record-bytes 'source:1000'",
+                "their rate: --rate 'source:100'",
+                "their cost: --service 'stage1:5 ms'",
+            ]
+            given = Overrides(record_bytes={"": 1000}, rate={"": 0.0}, service_s={"": 0.005})
+            assert read(cluster, overrides=given).scenario.vertices[1].service == ((0.0, 0.005),)
+
+    def test_a_job_without_an_exchange(self):
+        with replayed(ON1S) as cluster:
+            job = cluster.answers[f"/jobs/{cluster.job}"]
+            job["vertices"] = job["vertices"][:1]
+            cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]["nodes"].pop(0)
+            with pytest.raises(FlinkRestError, match="has no exchange"):
+                read(cluster)

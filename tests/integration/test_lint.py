@@ -1,0 +1,397 @@
+import msgspec
+import pytest
+
+from integration.cli import main
+from integration.lint.catalogue import CATALOGUE, RENAMED, nearest
+from integration.lint.check import lint
+from integration.lint.config_file import MOST_OPTIONS, Entry, read_config_file
+from integration.lint.findings import Finding, LintReport
+from netstack import OPTIONS, PRESETS, ScenarioError
+
+DEBLOAT = "taskmanager.network.memory.buffer-debloat"
+CHECKPOINTS = "execution.checkpointing"
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Checks a text as a configuration file; gives (line, rule, option) of what is found."""
+
+    def check_text(text: str, version: str = "2.2", name: str = "config.yaml") -> list[Finding]:
+        path = tmp_path / name
+        path.write_text(text)
+        return lint(path, version).findings
+
+    return check_text
+
+
+def places(findings: list[Finding]) -> list[tuple[int | None, str, str, str]]:
+    return [(each.line, each.severity, each.rule, each.option) for each in findings]
+
+
+def entries(tmp_path, text: str, name: str = "config.yaml") -> list[Entry]:
+    (tmp_path / name).write_text(text)
+    return read_config_file(tmp_path / name).entries
+
+
+def test_dots_and_nesting_mean_the_same_and_keep_their_lines(tmp_path) -> None:
+    text = "# a comment\na.b: 1\na:\n  c.d: 'on'\n  e:\n    f: 1_000 # with a comment\n    g:\nh: [1, 2]\n"
+    assert entries(tmp_path, text) == [
+        Entry("a.b", "1", 2),
+        Entry("a.c.d", "on", 4),
+        Entry("a.e.f", "1_000", 6),
+        Entry("a.e.g", None, 7),
+        Entry("h", None, 8),
+    ]
+
+
+def test_the_older_format_is_read_line_by_line(tmp_path) -> None:
+    path = tmp_path / "flink-conf.yaml"
+    path.write_text("a.b: 1 # one\n\n  c: x: y\nd:e\nf:\n  g: 2\n")
+    file = read_config_file(path)
+    assert file.entries == [Entry("a.b", "1", 1), Entry("c", "x: y", 3), Entry("g", "2", 6)]
+    assert [(skipped.text, skipped.line) for skipped in file.skipped] == [("d:e", 4), ("f:", 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: [", "line 2: is not valid YAML"),
+        ("- a\n", "line 1: is no option; options are written as `name: value`"),
+        ("a: 1\n? [x]\n: 2\n", "line 2: the name of an option must be text"),
+        ("a: &x\n  b: *x\n", "line 1: an alias stands within what it stands for"),
+        ("a: 1\n\tb: 2\n", "line 2: is not valid YAML"),
+    ],
+)
+def test_what_is_no_configuration_is_refused_with_its_line(tmp_path, text, message) -> None:
+    with pytest.raises(ScenarioError, match=r"config\.yaml") as refused:
+        entries(tmp_path, text)
+    assert message in str(refused.value)
+
+
+def test_aliases_cannot_make_a_file_endless(tmp_path) -> None:
+    levels = ["a0: &a0 {x: 1, y: 2}"] + [f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 40)]
+    with pytest.raises(ScenarioError, match=f"more than {MOST_OPTIONS} options"):
+        entries(tmp_path, "\n".join(levels))
+
+
+def test_flink_2_ignores_the_buffer_counts_and_their_values_are_not_looked_at(check) -> None:
+    text = (
+        "taskmanager.network.memory:\n  buffers-per-channel: abc\n  floating-buffers-per-gate: 8\n"
+        "  max-buffers-per-channel: 1\n  max-overdraft-buffers-per-gate: 0\n"
+    )
+    found = check(text)
+    prefix = "taskmanager.network.memory"
+    assert places(found) == [
+        (2, "warning", "ignored-option", f"{prefix}.buffers-per-channel"),
+        (3, "warning", "ignored-option", f"{prefix}.floating-buffers-per-gate"),
+        (4, "warning", "ignored-option", f"{prefix}.max-buffers-per-channel"),
+        (5, "warning", "ignored-option", f"{prefix}.max-overdraft-buffers-per-gate"),
+    ]
+    assert [each.message.partition("constant ")[2] for each in found] == [
+        "2, not abc",
+        "8",
+        "10, not 1",
+        "20, not 0",
+    ]
+
+
+def test_flink_2_has_lost_other_options_too(check) -> None:
+    text = "taskmanager.network.netty.transport: epoll\ntaskmanager.network.sort-shuffle.min-parallelism: 1\n"
+    assert [(each.line, each.rule) for each in check(text)] == [(1, "ignored-option"), (2, "ignored-option")]
+    assert check(text, "1.20") == []
+
+
+def test_flink_1_obeys_the_buffer_counts(check) -> None:
+    prefix = "taskmanager.network.memory"
+    text = f"{prefix}.buffers-per-channel: abc\n{prefix}.max-buffers-per-channel: 1\n"
+    assert places(check(text, "1.20")) == [
+        (1, "error", "bad-value", f"{prefix}.buffers-per-channel"),
+        (2, "error", "no-buffers", f"{prefix}.max-buffers-per-channel"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (f"{DEBLOAT}.enable", f"{DEBLOAT}.enabled"),
+        (f"{CHECKPOINTS}.min-pause-between-checkpoints", f"{CHECKPOINTS}.min-pause"),
+        (f"{CHECKPOINTS}.externalized-checkpoint", f"{CHECKPOINTS}.externalized-checkpoint-retention"),
+        (f"{CHECKPOINTS}.recover-without-channel-state", None),
+        (f"{CHECKPOINTS}.intervall", f"{CHECKPOINTS}.interval"),
+        ("taskmanger.memory.network.fraction", "taskmanager.memory.network.fraction"),
+        ("taskmanager.memory.segmentsize", "taskmanager.memory.segment-size"),
+        ("buffer-debloat.target", f"{DEBLOAT}.target"),
+        ("taskmanager.network.memory.buffer-debloat.treshold", f"{DEBLOAT}.threshold-percentages"),
+    ],
+)
+def test_a_misspelt_name_leads_to_the_nearest(check, wrong, right) -> None:
+    (found,) = check(f"{wrong}: 1\n")
+    assert (found.line, found.rule) == (1, "unknown-option")
+    if right is not None:
+        assert found.advice == f"did you mean {right}?"
+
+
+def test_options_of_other_parts_of_flink_are_left_alone(check) -> None:
+    text = (
+        "jobmanager.rpc.address: localhost\nrest.port: 8081\ntaskmanager.memory.process.size: 1728m\n"
+        "taskmanager.memory.managed.fraction: 0.4\ntaskmanager.host: x\nstate.backend.type: rocksdb\n"
+        "high-availability.type: zookeeper\nexecution.target: local\nenv.java.opts.all: -Xmx1g\n"
+        "blob.server.port: 1\nclassloader.resolve-order: parent-first\ns3.endpoint: x\n"
+        "taskmanager.memory.task.heap.size: 1g\nexecution.runtime-mode: STREAMING\n"
+        "taskmanager.memory.jvm-overhead.max: 1g\nheartbeat.interval: 10 s\n"
+    )
+    assert check(text) == []
+
+
+def test_every_known_name_is_accepted(check) -> None:
+    names = sorted(set(CATALOGUE) - {option.name for option in OPTIONS.values() if option.only_1x})
+    found = check("".join(f"{name}: x\n" for name in names), "1.20")
+    assert {each.rule for each in found} <= {"bad-value", "old-name", "given-twice"}
+
+
+def test_names_lead_to_names_of_today() -> None:
+    assert [name for name in RENAMED.values() if name in RENAMED] == []
+    assert [name for name in RENAMED if nearest(name) == [name]] == []
+    assert {CATALOGUE[option.name].field for option in OPTIONS.values()} == set(OPTIONS)
+
+
+def test_an_old_name_is_noted_and_yields_to_the_new_one(check) -> None:
+    old, new = f"{CHECKPOINTS}.alignment-timeout", f"{CHECKPOINTS}.aligned-checkpoint-timeout"
+    unaligned = f"{CHECKPOINTS}.unaligned.enabled: true\n{CHECKPOINTS}.interval: 10s\n"
+    assert places(check(f"{unaligned}{old}: 20 min\n")) == [
+        (3, "warning", "never-unaligned", old),
+        (3, "note", "old-name", old),
+    ]
+    assert places(check(f"{unaligned}{new}: 1 s\n{old}: 20 min\n")) == [
+        (4, "warning", "given-twice", old),
+        (4, "note", "old-name", old),
+    ]
+
+
+def test_a_name_given_twice(check) -> None:
+    twice = f"{DEBLOAT}.enabled: true\n{DEBLOAT}.enabled: false\n"
+    assert places(check(twice)) == [(2, "error", "given-twice", f"{DEBLOAT}.enabled")]
+    assert places(check(twice, "1.20", "flink-conf.yaml")) == [
+        (2, "warning", "given-twice", f"{DEBLOAT}.enabled")
+    ]
+    mapping = "taskmanager:\n  host: a\nrest.port: 1\ntaskmanager:\n  slots: 2\n"
+    assert places(check(mapping)) == [(4, "error", "given-twice", "taskmanager")]
+    forms = f"{CHECKPOINTS}.interval: 1 s\nexecution:\n  checkpointing.interval: 2 s\n"
+    assert places(check(forms)) == [(3, "warning", "given-twice", f"{CHECKPOINTS}.interval")]
+
+
+def test_flink_2_does_not_read_the_old_file(check) -> None:
+    text = f"{CHECKPOINTS}.interval: 10 s\n"
+    assert places(check(text, "2.2", "flink-conf.yaml")) == [(None, "error", "old-file", "flink-conf.yaml")]
+    assert check(text, "1.20", "flink-conf.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("taskmanager.memory.segment-size", "33kb", "out-of-range"),
+        ("taskmanager.memory.segment-size", "2kb", "out-of-range"),
+        ("taskmanager.memory.segment-size", "32 kib", "bad-value"),
+        ("taskmanager.memory.min-segment-size", "64kb", "out-of-range"),
+        ("taskmanager.memory.network.fraction", "1.5", "bad-value"),
+        (f"{DEBLOAT}.target", "0 ms", "out-of-range"),
+        (f"{DEBLOAT}.target", "0.5 s", "bad-value"),
+        (f"{DEBLOAT}.samples", "0", "bad-value"),
+        (f"{DEBLOAT}.enabled", "on", "bad-value"),
+        (f"{DEBLOAT}.enabled", "", "bad-value"),
+        (f"{DEBLOAT}.period", "[1]", "bad-value"),
+        (f"{CHECKPOINTS}.interval", "5 ms", "out-of-range"),
+        (f"{CHECKPOINTS}.timeout", "10 mins", "bad-value"),
+        (f"{CHECKPOINTS}.mode", "at_most_once", "bad-value"),
+        (f"{CHECKPOINTS}.data-inline-threshold", "2mb", "out-of-range"),
+        ("taskmanager.network.request-backoff.max", "1 s", "bad-value"),
+    ],
+)
+def test_values_that_flink_refuses(check, option, value, rule) -> None:
+    found = [each for each in check(f"{option}: {value}\n") if each.severity == "error"]
+    assert places(found) == [(1, "error", rule, option)]
+
+
+def on(text: str = "") -> str:
+    return f"{DEBLOAT}.enabled: true\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "expected"),
+    [
+        (f"{DEBLOAT}.target: 1 s\n", "2.2", [(1, "warning", "debloating-off")]),
+        ("taskmanager.memory.min-segment-size: 1kb\n", "2.2", [(1, "note", "debloating-off")]),
+        (on("taskmanager.memory.min-segment-size: 32kb\n"), "2.2", [(2, "warning", "debloating-defeated")]),
+        (on(f"{DEBLOAT}.threshold-percentages: 100\n"), "2.2", [(2, "warning", "debloating-defeated")]),
+        (on(f"{DEBLOAT}.threshold-percentages: 99\n"), "2.2", []),
+        (on("execution.buffer-timeout.interval: 0 ms\n"), "2.2", [(2, "warning", "debloating-defeated")]),
+        (on(f"{DEBLOAT}.target: 50 ms\n"), "2.2", [(2, "note", "timeout-above-target")]),
+        (on(f"{DEBLOAT}.samples: 300\n"), "2.2", [(2, "warning", "slow-debloating")]),
+        (on(f"{DEBLOAT}.period: 5 s\n"), "2.2", [(2, "warning", "slow-debloating")]),
+        (on("parallelism.default: 201\n"), "2.2", [(2, "warning", "debloating-parallelism")]),
+        (on("parallelism.default: 200\n"), "2.2", []),
+        (
+            on("parallelism.default: 300\ntaskmanager.network.memory.floating-buffers-per-gate: 300\n"),
+            "1.20",
+            [],
+        ),
+        (
+            on("taskmanager.network.memory.max-overdraft-buffers-per-gate: 0\n"),
+            "1.20",
+            [(2, "warning", "no-overdraft")],
+        ),
+        (on(f"{CHECKPOINTS}.timeout: 1 s\n"), "2.2", [(2, "warning", "timeout-below-target")]),
+        (f"{CHECKPOINTS}.aligned-checkpoint-timeout: 1 s\n", "2.2", [(1, "warning", "no-unaligned")]),
+        (
+            f"{CHECKPOINTS}:\n  interval: 1 s\n  mode: AT_LEAST_ONCE\n  unaligned.enabled: true\n",
+            "2.2",
+            [(4, "warning", "no-unaligned")],
+        ),
+        (
+            f"{CHECKPOINTS}:\n  interval: 1 s\n  max-concurrent-checkpoints: 2\n  unaligned.enabled: true\n",
+            "2.2",
+            [(3, "error", "out-of-range")],
+        ),
+        (
+            on(
+                f"{CHECKPOINTS}:\n  interval: 1 s\n  unaligned.enabled: true\n"
+                "  aligned-checkpoint-timeout: 500 ms\n"
+            ),
+            "2.2",
+            [(5, "warning", "always-unaligned")],
+        ),
+        (f"{CHECKPOINTS}.unaligned.enabled: true\n", "2.2", [(1, "note", "no-interval")]),
+        (
+            f"{CHECKPOINTS}:\n  interval: 1 s\n  min-pause: 2 s\n",
+            "2.2",
+            [(3, "note", "pause-above-interval")],
+        ),
+        (
+            f"{CHECKPOINTS}:\n  interval: 10 s\n  interval-during-backlog: 5 s\n",
+            "2.2",
+            [(3, "error", "out-of-range")],
+        ),
+        (f"{CHECKPOINTS}.storage: filesystem\n", "2.2", [(None, "error", "out-of-range")]),
+        (f"{CHECKPOINTS}:\n  storage: jobmanager\n  dir: file:///x\n", "2.2", [(3, "note", "storage")]),
+        ("taskmanager.memory.network.max: 32mb\n", "2.2", [(1, "error", "out-of-range")]),
+        (
+            "taskmanager.memory.network:\n  min: 1mb\n  max: 1mb\n  fraction: 0.2\n",
+            "2.2",
+            [(4, "note", "fraction")],
+        ),
+        (
+            "taskmanager.memory.network:\n  min: 1mb\n  max: 1mb\nparallelism.default: 7\n",
+            "2.2",
+            [],
+        ),
+        (
+            "taskmanager.memory.network:\n  min: 1mb\n  max: 1mb\nparallelism.default: 10\n",
+            "2.2",
+            [],
+        ),
+        (
+            "taskmanager.memory.network:\n  min: 1mb\n  max: 1mb\nparallelism.default: 11\n",
+            "2.2",
+            [(3, "error", "too-little-memory")],
+        ),
+        (
+            "taskmanager:\n  numberOfTaskSlots: 2\n  memory.network: {min: 1mb, max: 1mb}\n"
+            "parallelism.default: 5\n",
+            "2.2",
+            [(3, "error", "too-little-memory")],
+        ),
+        (
+            "parallelism.default: 8\ntaskmanager.network.memory.read-buffer.required-per-gate.max: 9\n",
+            "2.2",
+            [(2, "note", "fewer-exclusive")],
+        ),
+        (
+            "execution.buffer-timeout:\n  enabled: false\n  interval: 10 ms\n",
+            "2.2",
+            [(3, "warning", "no-flushing")],
+        ),
+        (
+            "taskmanager.network.request-backoff:\n  initial: 200\n  max: 100\n",
+            "2.2",
+            [(2, "error", "out-of-range")],
+        ),
+    ],
+)
+def test_combinations(check, text, version, expected) -> None:
+    assert [(each.line, each.severity, each.rule) for each in check(text, version)] == expected
+
+
+def test_the_smallest_memory_that_is_accepted_is_what_one_exchange_needs_to_start(check) -> None:
+    """Two subtasks, 4 channels each: 2 x (4 x 2 + 1) of gates, 2 x (4 + 1) of partitions."""
+    text = "taskmanager.numberOfTaskSlots: 2\nparallelism.default: 4\ntaskmanager.memory.network.min: 1b\n"
+    enough, less = (f"taskmanager.memory.network.max: {buffers * 32}kb\n" for buffers in (28, 27))
+    assert check(text + enough) == []
+    (found,) = check(text + less)
+    assert found.message.startswith("holds 27 buffers")
+    assert found.advice == "give at least 896 kb"
+
+
+def test_the_defaults_written_out_are_fine(check) -> None:
+    for preset, version in (("flink-2.2", "2.2"), ("flink-1.20", "1.20")):
+        config, lines = PRESETS[preset], []
+        for field, option in OPTIONS.items():
+            value = getattr(config, field)
+            if value is not None and not (option.only_1x and version == "2.2"):
+                name = CATALOGUE[option.name].name
+                plain = "request-backoff" in name
+                shown = round(value * 1000) if plain else option.kind.render(value)
+                lines.append(f"{name}: {str(shown).lower() if isinstance(shown, bool) else shown}\n")
+        found = check("".join(lines), version)
+        assert {each.severity for each in found} <= {"note", "warning"}
+        assert {each.rule for each in found} <= {"debloating-off", "no-unaligned", "no-interval"}
+
+
+def test_the_command_prints_what_it_found_and_its_status_says_so(tmp_path, capsys) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("taskmanager.network.memory.buffers-per-channel: 4\n")
+    assert main(["lint", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert "line 1: warning [ignored-option]" in printed.out
+    assert "1 warning." in " ".join(printed.out.split())
+    assert max(map(len, printed.out.splitlines())) <= 80
+    assert main(["lint", str(path), "--flink", "1.20"]) == 0
+    assert "nothing to say" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_command_writes_its_report(tmp_path, capsys) -> None:
+    path, out = tmp_path / "config.yaml", tmp_path / "out"
+    path.write_text(on(f"{DEBLOAT}.enable: true\n"))
+    assert main(["lint", str(path), "--json", "--out", str(out)]) == 1
+    printed = msgspec.json.decode(capsys.readouterr().out, type=LintReport)
+    assert msgspec.json.decode((out / "lint.json").read_bytes(), type=LintReport) == printed
+    assert (printed.schema, printed.flink, printed.options, printed.ok) == (
+        "netstack.lint/1",
+        "2.2",
+        2,
+        False,
+    )
+    assert places(printed.findings) == [(2, "warning", "unknown-option", f"{DEBLOAT}.enable")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["missing.yaml"], "missing.yaml: there is no such file"),
+        (
+            ["missing.yaml", "--flink", "3"],
+            "netstack lint: --flink is '3'; it must be 2.2 or 1.20, or another",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_on_stderr(tmp_path, capsys, arguments, line) -> None:
+    assert main(["lint", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(line)
+    assert printed.err.count("\n") == 1
+
+
+def test_empty_files_and_other_versions(check) -> None:
+    assert check("") == []
+    assert check("# nothing\n", "2") == []
+    assert check("", "1.19.1") == []

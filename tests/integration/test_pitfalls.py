@@ -1,0 +1,102 @@
+"""Each scenario of ``docs/examples/pitfalls`` fails in its way, and is recognised; others are not."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from integration import load_scenario
+from integration.tuning.pitfall_rules import Point
+from integration.tuning.pitfalls import EXAMPLES, REMEDIES, WHATS, Pitfall, pitfalls_of, point_of
+from netstack import Result, Scenario, Vertex, emulate
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "tests" / "data" / "flink-reference"
+
+MISSED = {
+    "slow_input": ("union", 2.5),
+    "large_records": ("stage1", 5.0),
+    "minimum_size": ("stage1", 10.0),
+    "high_parallelism": ("stage1", 10.0),
+    "window_bursts": ("window", 4.0),
+    "moving_load": ("stage1", 3.5),
+    "skewed_consumers": ("stage1", 1.2),
+}
+"""Where each scenario fails, and by what factor its longest checkpoint exceeds the target at least."""
+
+
+@cache
+def shown(name: str) -> Result:
+    return emulate(load_scenario(ROOT / EXAMPLES / f"{name}.toml"))
+
+
+def found_in(result: Result) -> dict[str, Pitfall]:
+    return {pitfall.name: pitfall for pitfall in pitfalls_of([point_of(result, label="target 500 ms")])}
+
+
+def test_each_pitfall_has_its_scenario() -> None:
+    files = {path.stem for path in (ROOT / EXAMPLES).glob("*.toml")}
+    assert {name.replace("-", "_") for name in WHATS} == files == set(MISSED)
+    assert WHATS.keys() == REMEDIES.keys()
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_the_scenario_of_a_pitfall_misses_its_target_and_is_recognised(name: str) -> None:
+    result, (vertex, factor) = shown(name), MISSED[name]
+    pitfall = found_in(result)[name.replace("_", "-")]
+    assert pitfall.vertex == vertex
+    assert pitfall.shown_by == f"{EXAMPLES}/{name}.toml"
+    assert pitfall.settings == ["target 500 ms"]
+    target_ms = 1e3 * load_scenario(ROOT / pitfall.shown_by).config.debloat_target_s
+    assert (result.steady[-1].end_to_end_ms_max or 0) > factor * target_ms
+
+
+@pytest.mark.parametrize("name", ["2x2_200KBs_on1s", "2x2_1MBs_100B_on100ms", "4x4_1MBs_hash_on100ms"])
+def test_a_job_that_debloating_suits_has_no_pitfall(name: str) -> None:
+    scenario = load_scenario(REFERENCE / f"{name}.toml")
+    shorter = dataclasses.replace(scenario, duration_s=28.0, warmup_s=12.0, phases=())
+    assert found_in(emulate(shorter)) == {}
+
+
+def test_one_step_of_the_load_is_no_load_that_moves() -> None:
+    assert found_in(emulate(load_scenario(REFERENCE / "2x2_step_on200ms.toml"))) == {}
+
+
+def test_two_inputs_of_one_rate_are_no_pitfall() -> None:
+    scenario = load_scenario(ROOT / EXAMPLES / "slow_input.toml")
+    even = changed(changed(scenario, "prepare", service=()), "union", service=((0.0, 0.004),))
+    assert "slow-input" not in found_in(emulate(even))
+
+
+def test_the_evidence_is_of_the_worst_point_and_names_all() -> None:
+    scenario = load_scenario(ROOT / EXAMPLES / "large_records.toml")
+    points = [at_target(scenario, target) for target in (0.4, 0.05, 0.2)]
+    (pitfall,) = pitfalls_of(points)
+    assert pitfall.settings == ["target 0.4", "target 0.05", "target 0.2"]
+    assert pitfall.point == "target 0.05"
+    assert "against a target of 50 ms" in pitfall.evidence
+
+
+def test_skew_shows_by_what_subtasks_do_not_by_how_it_was_made() -> None:
+    result = shown("skewed_consumers")
+    evidence = found_in(result)["skewed-consumers"].evidence
+    assert "busy for 25 to 100 % of their time, with buffers of 2." in evidence
+    even = changed(load_scenario(ROOT / EXAMPLES / "skewed_consumers.toml"), "stage1", service_skew=(4.0,))
+    assert "skewed-consumers" not in found_in(emulate(even))
+
+
+def changed(scenario: Scenario, name: str, **fields: object) -> Scenario:
+    vertices: list[Vertex] = [
+        dataclasses.replace(vertex, **fields) if vertex.name == name else vertex  # type: ignore[arg-type]
+        for vertex in scenario.vertices
+    ]
+    return dataclasses.replace(scenario, vertices=tuple(vertices))
+
+
+def at_target(scenario: Scenario, target_s: float) -> Point:
+    config = dataclasses.replace(scenario.config, debloat_target_s=target_s)
+    run = dataclasses.replace(scenario, config=config)
+    return Point(f"target {target_s:g}", run, emulate(run))

@@ -1,0 +1,61 @@
+"""The debloating policy in scenario files and on the command line."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from integration.cli import main
+from integration.scenarios.load import load_scenario
+from integration.scenarios.scenario_reader import read_scenario
+from netstack import ScenarioError, scenario_document
+
+FILE = Path(__file__).parents[1] / "data" / "flink-reference" / "2x2_200KBs_on1s.toml"
+
+
+def with_policy(folder: Path, policy: str) -> Path:
+    path = folder / "job.toml"
+    path.write_text(f"policy = {json.dumps(policy)}\n{FILE.read_text('utf-8')}", "utf-8")
+    return path
+
+
+def test_a_scenario_file_names_its_policy(tmp_path: Path) -> None:
+    assert load_scenario(FILE).config.debloat_policy == "flink"
+    scenario = load_scenario(with_policy(tmp_path, "per-channel"))
+    assert scenario.config.debloat_policy == "per-channel"
+    assert read_scenario(scenario_document(scenario)) == scenario
+
+
+def test_a_wrong_policy_is_named_with_the_right_ones(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="policy: 'per-chanel' is unknown; did you mean 'per-channel'"):
+        load_scenario(with_policy(tmp_path, "per-chanel"))
+
+
+def test_run_takes_a_policy_in_place_of_the_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(FILE), "--json", "--policy", "frozen-while-blocked"]) == 0
+    frozen = json.loads(capsys.readouterr().out)
+    assert frozen["scenario"]["policy"] == "frozen-while-blocked"
+    assert main(["run", str(FILE), "--json"]) == 0
+    literal = json.loads(capsys.readouterr().out)
+    assert frozen["steady"][0]["end_to_end_ms"] < 0.8 * literal["steady"][0]["end_to_end_ms"]
+
+
+def test_the_text_of_a_run_says_which_policy_it_had(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(FILE), "--policy", "burst"]) == 0
+    assert "flink-2.2, policy burst, seed 1" in capsys.readouterr().out.splitlines()[0]
+    assert main(["run", str(FILE)]) == 0
+    assert "policy" not in capsys.readouterr().out
+
+
+def test_a_wrong_policy_on_the_command_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(FILE), "--policy", "brust"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"{FILE}: policy: 'brust' is unknown; did you mean 'burst'?\n"
+
+
+def test_a_policy_does_not_make_equal_scenarios_of_different_ones() -> None:
+    scenario = load_scenario(FILE)
+    other = dataclasses.replace(scenario.config, debloat_policy="burst")
+    assert dataclasses.replace(scenario, config=other) != scenario

@@ -1,0 +1,197 @@
+"""Sweeps over Spark: rows of points, whatever happens to their emulations, their workers, or the user."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from integration.tuning import sweep as sweep_module
+from integration.tuning.axes import read_axes
+from integration.tuning.points import Grid, Point
+from integration.tuning.rows import PointRow
+from integration.tuning.running import run_point, shipped
+from integration.tuning.sweep import run_points, sweep
+from netstack import Edge, GeneratorSpec, NetworkConfig, PathSpec, Scenario, SourceError, Vertex, from_json
+from tests.integration.clusters import LOCAL_CLUSTER, drive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def job(duration_s: float = 1.0, source: Any = None) -> Scenario:
+    """A short job whose one checkpoint waits for its buffers."""
+    return Scenario(
+        name="job",
+        duration_s=duration_s,
+        config=NetworkConfig(checkpoint_interval_s=0.5),
+        vertices=(
+            Vertex(name="source", source=source or GeneratorSpec(record_bytes=1000)),
+            Vertex(name="slow", service=((0.0, 0.002),)),
+        ),
+        edges=(Edge(source="source", target="slow"),),
+    )
+
+
+def points_for(targets: str, seeds: int = 1, scenario: Scenario | None = None) -> list[Point]:
+    return Grid(read_axes(target=targets), seeds).points(scenario or job())
+
+
+def timeless(row: PointRow) -> PointRow:
+    """A row without what differs from run to run."""
+    result = None
+    if row.result is not None:
+        kept = msgspec.structs.replace(from_json(row.result), wall_seconds=0.0)
+        result = msgspec.json.encode(kept).decode()
+    return msgspec.structs.replace(row, wall_seconds=0.0, result=result)
+
+
+def test_rows_are_those_of_the_emulations_in_the_order_of_the_points(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    points = points_for("50ms,200ms,1s", 2)
+    counts: list[int] = []
+    rows = run_points(points, spark, tmp_path, counts.append)
+    assert [timeless(row) for row in rows] == [timeless(run_point(point)) for point in points]
+    assert counts == list(range(7))
+    assert len(list((tmp_path / "points").iterdir())) == 6
+
+
+def test_finished_points_are_not_run_again_and_need_no_spark(spark: SparkSession, tmp_path: Path) -> None:
+    first = run_points(points_for("50ms"), spark, tmp_path)
+    counts: list[int] = []
+    more = run_points(points_for("200ms,50ms"), spark, tmp_path, counts.append)
+    assert counts == [1, 2]
+    assert more[1] == first[0]  # its wall_seconds too
+    again = run_points(points_for("50ms"), None, tmp_path, master="no master at all")
+    assert again == first
+
+
+def test_a_sweep_is_a_data_frame_with_a_column_for_each_measure(spark: SparkSession, tmp_path: Path) -> None:
+    frame = sweep(job(), Grid(read_axes(target="50ms,1s"), 1), spark, tmp_path)
+    columns = ["labels", "status", "checkpoints_completed", "checkpoints_failed"]
+    found = [tuple(row) for row in frame.select(*columns).collect()]
+    assert found == [({"target": "50 ms"}, "finished", 2, 0), ({"target": "1 s"}, "finished", 2, 0)]
+    delays = [row["end_to_end_ms"] for row in frame.orderBy(frame.labels["target"].desc()).collect()]
+    assert 0 < delays[0] < delays[1]
+    assert spark.read.parquet(str(tmp_path / "points")).count() == 2
+
+
+def test_a_point_that_fails_is_a_row_and_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    memory = read_axes(options=["taskmanager.memory.network.max=32kb,64mb"])
+    points = Grid(memory, 1).points(job())
+    failed, finished = run_points(points, spark, tmp_path)
+    assert (failed.status, finished.status) == ("failed", "finished")
+    assert failed.error is not None
+    assert "buffers" in failed.error
+    counts: list[int] = []
+    assert run_points(points, spark, tmp_path, counts.append)[0].error == failed.error
+    assert counts == [1, 2]
+
+
+def deadly(key: str, deed: Callable[[], None]) -> Callable[[Any, bool], Any]:
+    """In place of `shipped`: what does something else to the worker that gets a point."""
+
+    def made(arrivals: Any, on_one_machine: bool) -> Any:
+        proper = shipped(arrivals, on_one_machine)
+
+        def run(batches: Any) -> Any:
+            for batch in batches:
+                if key in batch.column("key").to_pylist():
+                    deed()
+                yield from proper([batch])
+
+        return run
+
+    return made
+
+
+def test_a_worker_that_dies_costs_one_point(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = points_for("50ms,200ms,1s")
+    # By value: workers cannot import the tests.
+    monkeypatch.setattr(sweep_module, "shipped", deadly(points[1].key, lambda: os._exit(9)))
+    rows = run_points(points, spark, tmp_path)
+    assert [row.status for row in rows] == ["finished", "failed", "finished"]
+    assert rows[1].error == "a Python worker of Spark has died"
+    assert [timeless(row) for row in rows[::2]] == [timeless(run_point(point)) for point in points[::2]]
+
+
+def test_what_is_wrong_with_all_workers_is_told_at_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = points_for("50ms,200ms")
+
+    def fail() -> None:
+        raise RuntimeError("this worker has no module 'netstack'")
+
+    monkeypatch.setattr(sweep_module, "shipped", deadly(points[0].key, fail))
+    with pytest.raises(SourceError, match="no module 'netstack'"):
+        run_points(points, spark)
+
+
+def test_ctrl_c_keeps_what_is_finished(spark: SparkSession, tmp_path: Path) -> None:
+    points = points_for("50ms,200ms") + points_for("1s", 1, job(3e5))
+
+    def interrupt(count: int) -> None:
+        if count == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_points(points, spark, tmp_path, interrupt)
+    counts: list[int] = []
+    run_points(points[:2], spark, tmp_path, counts.append)
+    assert counts == [2]
+
+
+def test_points_that_read_files_run_in_this_process(spark: SparkSession, tmp_path: Path) -> None:
+    data = tmp_path / "numbers.parquet"
+    spark.range(50, numPartitions=1).write.parquet(str(data))
+    spec = PathSpec(path=str(data), repeat=True)
+    points = points_for("50ms,1s", 1, job(source=spec))
+    threads: list[threading.Thread] = []
+    rows = run_points(points, spark, progress=lambda _: threads.append(threading.current_thread()))
+    assert [row.status for row in rows] == ["finished", "finished"]
+    assert set(threads) == {threading.main_thread()}
+    assert all(row.measures is not None and row.measures.throughput_per_s for row in rows)
+
+
+def test_a_file_that_is_missing_is_an_error_of_the_sweep(spark: SparkSession) -> None:
+    points = points_for("50ms", 1, job(source=PathSpec(path="nowhere.parquet")))
+    with pytest.raises(SourceError, match=r"nowhere\.parquet"):
+        run_points(points, spark)
+
+
+ON_A_CLUSTER = """
+from integration import load_scenario
+from integration.spark import Grid, read_axes, sweep
+
+scenario = load_scenario(sys.argv[3])
+frame = sweep(scenario, Grid(read_axes(target="50ms,1s"), 1))
+answer([[row["labels"]["target"], row["status"], row["throughput_per_s"] > 0] for row in frame.collect()])
+"""
+
+SHORT = """
+name = "short"
+duration = "1 s"
+vertices = [
+  { name = "source", source = { record_bytes = 1000 } },
+  { name = "slow", service = "2 ms" },
+]
+edges = [{ from = "source", to = "slow" }]
+"""
+
+
+def test_the_same_call_uses_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "short.toml").write_text(SHORT)
+    rows = drive(tmp_path, LOCAL_CLUSTER, ON_A_CLUSTER, "short.toml")
+    assert rows == [["50 ms", "finished", True], ["1 s", "finished", True]]

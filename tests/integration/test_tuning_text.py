@@ -1,0 +1,137 @@
+"""Tables, pictures and sentences of recommendations whose figures are made up to show something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from integration.reporting.charts import to_png
+from integration.reporting.tuning_charts import times_by_target, trade_off, tuning_charts
+from integration.reporting.tuning_text import mark, mark_in_words, print_recommendations
+from integration.tuning.constraints import Constraints
+from integration.tuning.measures import Measures
+from integration.tuning.points import point_of
+from integration.tuning.probes import Probe
+from integration.tuning.recommend import Recommendation, recommendations
+from integration.tuning.rows import PointRow, failed_row
+from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
+
+SCENARIO = Scenario(
+    name="made-up",
+    duration_s=20.0,
+    vertices=(
+        Vertex(name="source", source=GeneratorSpec(record_bytes=100)),
+        Vertex(name="sink", service=((0.0, 0.001),)),
+    ),
+    edges=(Edge(source="source", target="sink"),),
+    config=NetworkConfig(checkpoint_interval_s=1.0),
+)
+
+CURVE = {"50 ms": (60.0, 800.0), "100 ms": (110.0, 960.0), "500 ms": (520.0, 995.0), "1 s": (1050.0, 1000.0)}
+"""Checkpoint time in ms and records per second of each target, with a knee at 100 ms."""
+
+
+def row(labels: dict[str, str], seed: int, time_ms: float, rate: float, probe: Probe = "main") -> PointRow:
+    measures = Measures(
+        throughput_per_s=rate,
+        start_delay_ms=0.9 * time_ms,
+        end_to_end_ms=time_ms + seed,
+        end_to_end_p95_ms=1.1 * time_ms,
+        record_delay_ms=0.8 * time_ms,
+        record_delay_p95_ms=0.9 * time_ms,
+        in_flight_bytes=100 * time_ms,
+        checkpoints_completed=10,
+    )
+    return PointRow(
+        key=f"{labels}{seed}{probe}",
+        name="made-up",
+        labels=labels,
+        seed=seed,
+        probe=probe,
+        status="finished",
+        wall_seconds=0.1,
+        versions={"netstack": "0.1.0"},
+        measures=measures,
+    )
+
+
+def rows(conditions: dict[str, str] | None = None, slower: float = 1.0) -> list[PointRow]:
+    own = conditions or {}
+    found = [row(own, seed, 2000.0 * slower, 1000.0, "baseline") for seed in (1, 2)]
+    for target, (time, rate) in CURVE.items():
+        found += [row({"target": target} | own, seed, time * slower, rate) for seed in (1, 2)]
+    return found
+
+
+def found_in(points: Sequence[PointRow], **constraints: float) -> list[Recommendation]:
+    return recommendations(points, SCENARIO, Constraints(**constraints))
+
+
+def printed(found: Sequence[Recommendation]) -> str:
+    console = Console(width=80, record=True, file=StringIO())
+    print_recommendations(found, [], console, preset="flink-2.2", command="netstack tune x")
+    return console.export_text()
+
+
+def test_the_row_of_a_target_says_whether_it_is_set_the_knee_or_what_it_breaks() -> None:
+    (found,) = found_in(rows(), min_throughput=0.99)
+    assert {one.target: mark(found, one) for one in found.targets} == {
+        "50 ms": "thr.",
+        "100 ms": "knee",
+        "500 ms": "set",
+        "1 s": "",
+    }
+    knee = found.targets[1]
+    assert mark_in_words(found, knee).startswith("knee; throughput is 0.960 of that without debloating")
+
+
+def test_the_trade_off_marks_the_knee_and_the_recommended_target() -> None:
+    chart = trade_off(found_in(rows(), min_throughput=0.99))
+    assert chart is not None
+    assert chart.title.endswith("recommended is 500 ms, the knee is at 100 ms")
+    marks = chart.spec["datasets"] if "datasets" in chart.spec else {"": chart.spec["data"]["values"]}
+    labels = [mark["label"] for values in marks.values() for mark in values if "label" in mark]
+    assert labels == ["50 ms", "100 ms: knee", "500 ms: recommended", "1 s", "no debloating"]
+    assert to_png(chart).startswith(b"\x89PNG")
+
+
+def test_several_conditions_are_curves_of_one_picture() -> None:
+    found = found_in([*rows({"skew": "1:1"}), *rows({"skew": "1:4"}, slower=2.0)], min_throughput=0.9)
+    (chart,) = tuning_charts(found)
+    assert "(skew 1:1); " in chart.title
+    text = printed(found)
+    assert [line for line in text.splitlines() if line.startswith("skew ")] == ["skew 1:1", "skew 1:4"]
+
+
+def test_without_checkpoints_there_is_no_trade_off() -> None:
+    bare = [
+        PointRow(**{name: getattr(one, name) for name in one.__struct_fields__} | {"measures": rated(one)})
+        for one in rows()
+    ]
+    (found,) = found_in(bare)
+    assert trade_off([found]) is None
+    chart = times_by_target(found)
+    assert chart is None
+
+
+def rated(one: PointRow) -> Measures:
+    return Measures(throughput_per_s=one.measures.throughput_per_s if one.measures else None)
+
+
+def test_failed_points_are_named_and_the_first_of_many_only() -> None:
+    failed = [failed_row(point_of(SCENARIO, {"target": "50 ms"}, seed), "no room") for seed in range(10, 20)]
+    text = printed(found_in([*rows(), *failed], min_throughput=0.9))
+    assert text.count("failed: ") == 7
+    assert "failed: target 50 ms, seed 10 (main): no room" in text
+    assert "failed: and 4 more points" in text
+
+
+@pytest.mark.parametrize("least", [0.99, 0.5])
+def test_text_fits_the_terminal_and_names_what_made_it(least: float) -> None:
+    lines = printed(found_in(rows(), min_throughput=least)).splitlines()
+    assert lines[0] == "made-up  flink-2.2, seeds 1, 2, virtual clock, netstack 0.1.0; now: off"
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "netstack tune x"

@@ -1,0 +1,211 @@
+"""Debloating policies in a gate and in whole jobs: names, the user's own, and what they change."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from flowcontrol import POLICIES, Announcement, DebloatedChannel, DebloatPolicy, register_policy
+from netstack import (
+    Edge,
+    GeneratorSpec,
+    NetworkConfig,
+    Result,
+    Scenario,
+    ScenarioError,
+    Vertex,
+    emulate,
+    option_notices,
+    scenario_document,
+    scenario_problems,
+    with_options,
+)
+from netstack.settings.debloat_policies import PolicyError, policy_class
+
+
+class Recorder(DebloatPolicy):
+    """Announces nothing, and remembers what it is asked with."""
+
+    watches_polls = True
+    made: ClassVar[list["Recorder"]] = []
+
+    def __init__(self, settings):  # type: ignore[no-untyped-def]
+        super().__init__(settings)
+        self.calls: list[tuple[float, int, list[tuple[int, bool]]]] = []
+        self.bytes_of: dict[int, int] = {}
+        self.made.append(self)
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        seen = [(channel.buffers_in_use, channel.blocked) for channel in channels]
+        self.calls.append((now, throughput, seen))
+        return ()
+
+    def polled(self, channel: int, size: int) -> None:
+        self.bytes_of[channel] = self.bytes_of.get(channel, 0) + size
+
+
+register_policy("recorder-of-a-test", Recorder)
+
+
+def job(policy: str, *, service_s: float = 0.005, target_s: float = 1.0, **others: object) -> Scenario:
+    values = {"debloat_enabled": True, "debloat_target_s": target_s, "checkpoint_interval_s": 2.0}
+    config = with_options(NetworkConfig(), values | others)
+    return Scenario(
+        name="job",
+        duration_s=30.0,
+        warmup_s=15.0,
+        config=dataclasses.replace(config, debloat_policy=policy),
+        vertices=(
+            Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=1013)),
+            Vertex(name="stage1", parallelism=2, service=((0.0, service_s),)),
+        ),
+        edges=(Edge(source="source", target="stage1"),),
+    )
+
+
+def records_per_s(result: Result) -> float:
+    return sum(rate or 0.0 for rate in result.steady[-1].vertices[-1].records_in_per_s)
+
+
+@pytest.mark.parametrize("name", ["flink", "frozen-while-blocked", "longest-channel", "per-channel", "burst"])
+def test_every_policy_keeps_the_throughput_and_shortens_checkpoints(name: str) -> None:
+    off = emulate(job("flink", debloat_enabled=False))
+    on = emulate(job(name, target_s=0.5))
+    assert records_per_s(on) == pytest.approx(records_per_s(off), rel=0.01)
+    assert on.steady[-1].end_to_end_ms is not None
+    assert off.steady[-1].end_to_end_ms is not None
+    assert on.steady[-1].end_to_end_ms < 0.6 * off.steady[-1].end_to_end_ms
+
+
+@pytest.mark.parametrize("name", ["per-channel", "burst"])
+def test_the_same_seed_gives_the_same_run(name: str) -> None:
+    first, second = (emulate(job(name)) for _ in range(2))
+    assert first.series == second.series
+    assert first.checkpoints == second.checkpoints
+    assert first.series != emulate(job(name), seed=2).series
+
+
+def test_a_frozen_count_keeps_a_target_that_flink_misses_with_checkpoints_back_to_back() -> None:
+    literal, frozen = (
+        emulate(job(name)).steady[-1].end_to_end_ms for name in ("flink", "frozen-while-blocked")
+    )
+    assert literal is not None
+    assert frozen is not None
+    assert literal > 1300
+    assert 800 < frozen < 1100
+
+
+def recorded(**changes: object) -> Recorder:
+    """What one gate has told its policy in a job; both consumers have one."""
+    Recorder.made.clear()
+    scenario = job("recorder-of-a-test", **changes)
+    emulate(dataclasses.replace(scenario, duration_s=8.0, warmup_s=0.0))
+    assert len(Recorder.made) == 2
+    return Recorder.made[0]
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["remote", "local"])
+def test_a_policy_sees_when_channels_are_blocked_for_alignment(together: bool) -> None:
+    Recorder.made.clear()
+    scenario = job("recorder-of-a-test", checkpoint_interval_s=0.33)
+    manager = "tm" if together else None
+    uneven = GeneratorSpec(record_bytes=1013, rates=(0.0, 50.0))  # so that one barrier waits for the other
+    vertices = tuple(
+        dataclasses.replace(vertex, task_manager=manager, source=vertex.source and uneven)
+        for vertex in scenario.vertices
+    )
+    scenario = dataclasses.replace(scenario, vertices=vertices)
+    emulate(dataclasses.replace(scenario, duration_s=12.0, warmup_s=0.0))
+    blocked = [any(stop for _, stop in seen) for _, _, seen in Recorder.made[0].calls]
+    assert any(blocked)
+    assert not all(blocked)
+
+
+def test_no_channel_is_blocked_without_an_aligned_checkpoint() -> None:
+    for changes in ({"checkpoint_interval_s": None}, {"unaligned_enabled": True}):
+        assert not any(stop for _, _, seen in recorded(**changes).calls for _, stop in seen)
+
+
+def test_a_policy_that_watches_is_told_of_what_is_polled() -> None:
+    policy = recorded(checkpoint_interval_s=None)
+    times = [now for now, _, _ in policy.calls]
+    assert len(times) >= 35
+    assert times == sorted(times)
+    assert set(policy.bytes_of) == {0, 1}
+    assert sum(policy.bytes_of.values()) == pytest.approx(200 * 1017 * 8.0, rel=0.1)
+    assert policy.calls[-1][1] == pytest.approx(200 * 1017, rel=0.5)
+
+
+def test_names_stand_for_policies() -> None:
+    for name, policy in POLICIES.items():
+        assert policy_class(name) is policy
+
+
+def test_a_policy_of_the_users_own_is_imported_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_policies_of_a_test.py").write_text(
+        "from flowcontrol import DebloatPolicy, to_all\n"
+        "class Constant(DebloatPolicy):\n"
+        "    def recalculate(self, throughput, channels, now):\n"
+        "        self.last_announced = 2048\n"
+        "        return to_all(2048, channels)\n"
+        "NOTHING = 1\n",
+        "utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = emulate(job("own_policies_of_a_test:Constant"))
+    assert result.steady[-1].vertices[-1].debloatedBufferSize == [2048, 2048]
+    assert result.scenario["policy"] == "own_policies_of_a_test:Constant"
+    for wrong in (
+        "own_policies_of_a_test:NOTHING",
+        "own_policies_of_a_test:Missing",
+        "no_such_module:A",
+        ":",
+    ):
+        with pytest.raises(PolicyError):
+            policy_class(wrong)
+
+
+def test_an_unknown_policy_is_a_mistake_of_the_scenario() -> None:
+    (problem,) = scenario_problems(job("frozen-while-bloked"))
+    assert problem == (
+        "policy",
+        "'frozen-while-bloked' is unknown; did you mean 'frozen-while-blocked'?",
+    )
+    with pytest.raises(ScenarioError, match="policy: 'cubic' is unknown; use one of flink, "):
+        emulate(job("cubic"))
+
+
+def test_a_policy_without_debloating_is_noticed() -> None:
+    (notice,) = option_notices(job("burst", debloat_enabled=False))
+    assert notice == (
+        "policy",
+        "changes nothing without taskmanager.network.memory.buffer-debloat.enabled = true",
+    )
+    assert option_notices(job("burst")) == option_notices(job("flink")) == []
+
+
+def test_a_policy_may_stand_among_the_options_that_were_given() -> None:
+    config = with_options(NetworkConfig(debloat_enabled=True), {"debloat_policy": "burst"})
+    scenario = dataclasses.replace(job("flink"), config=config)
+    assert option_notices(scenario) == []
+    assert scenario_document(scenario)["policy"] == "burst"
+
+
+def test_only_another_policy_than_flinks_is_in_the_document() -> None:
+    assert "policy" not in scenario_document(job("flink"))
+    assert scenario_document(job("per-channel"))["policy"] == "per-channel"
+
+
+def test_the_policy_in_the_documentation_works() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "POLICIES.md").read_text("utf-8")
+    exec(text.split("```python\n", 1)[1].split("```", 1)[0], {})
+    straight = emulate(job("straight")).steady[-1]
+    assert straight.end_to_end_ms is not None
+    assert 500 < straight.end_to_end_ms < 3000
+    assert set(straight.vertices[-1].debloatedBufferSize) != {32768}
