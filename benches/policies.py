@@ -1,8 +1,9 @@
 """Debloating policies compared, printed as Markdown: delay, throughput, time to adapt, worst case.
 
 Run it with ``python -m benches.policies``; ``--write docs/POLICIES.md`` puts the tables there, between their
-marks; ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` do less, more or others. Some ten minutes on two cores. All runs are in
-virtual time, after a warm-up. What the columns mean, each a median over the seeds unless it says otherwise:
+marks; ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` do less, more or others. Some ten minutes on
+two cores. All runs are in virtual time, after a warm-up. What the columns mean, each a median over the seeds
+unless it says otherwise:
 
 - end to end: median over the checkpoints of a run (and the least and the greatest run);
 - record delay: from the emission of a record until the sink reads it, median over a sample each second;
