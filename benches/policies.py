@@ -193,6 +193,8 @@ def main() -> None:
     only = asked.only.split(",") if asked.only else [case.scenario.name for case in CASES]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     chosen = [place for place, case in enumerate(CASES) if case.scenario.name in only]
+    if unknown := set(only) - {case.scenario.name for case in CASES}:
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
         pending = {

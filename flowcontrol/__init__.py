@@ -26,7 +26,14 @@ from .channel_state import ChannelStatePersister
 from .credit import CreditAnnouncer, CreditLedger
 from .data_type import ANNOUNCED_TYPES, BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
 from .debloat import BufferDebloater, BufferSizeEMA, ThroughputCalculator
-from .debloat_policy import Announcement, DebloatedChannel, DebloatPolicy, DebloatSettings, to_all
+from .debloat_policy import (
+    Announcement,
+    DebloatedChannel,
+    DebloatPolicy,
+    DebloatSettings,
+    announcements,
+    to_all,
+)
 from .errors import (
     BadMagic,
     CreditExceeded,
@@ -188,6 +195,7 @@ __all__ = [
     "ThroughputCalculator",
     "Trigger",
     "UnknownMessage",
+    "announcements",
     "data_type_of",
     "decode_event",
     "encode",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import ClassVar, Protocol
 
 from .debloat import BufferDebloater, BufferSizeEMA
@@ -109,13 +110,47 @@ class DebloatPolicy:
     ) -> Iterable[Announcement]:
         """Take one step; returns what is worth announcing, in the order in which it is to be announced.
 
+        A size is a whole number from `settings.min_size` to `settings.max_size`; others fail the job.
+
         `throughput`: bytes a second polled from the gate since the last step, over the time in which there
         was something to poll. `channels`: all of the gate, in order. `now`: seconds.
         """
         raise NotImplementedError
 
     def polled(self, channel: int, size: int) -> None:
-        """A buffer or event of `size` bytes was polled from the channel in that place."""
+        """A buffer or event of `size` bytes was polled from the channel in that place, in its turn.
+
+        Barriers that overtake have no turn, and may be left out.
+        """
+
+
+def announcements(
+    policy: DebloatPolicy, throughput: int, channels: Sequence[DebloatedChannel], now: float
+) -> list[Announcement]:
+    """Let `policy` take a step; returns what it announces, if that can be announced.
+
+    Raises:
+        TypeError: if it returns something else, such as None or sizes that are no whole numbers.
+        ValueError: if there is no channel in a place, or a size is not between those of its settings.
+    """
+    name = type(policy).__qualname__
+    answer = policy.recalculate(throughput, channels, now)
+    if answer is None:
+        raise TypeError(f"{name}.recalculate has returned None; it has to return (place, size) pairs, or ()")
+    checked = []
+    low, high = policy.settings.min_size, policy.settings.max_size
+    for place, size in answer:
+        if not 0 <= place < len(channels):
+            raise ValueError(f"{name} announces to channel {place!r} of {len(channels)}, counted from 0")
+        if not low <= size <= high:
+            raise ValueError(f"{name} announces {size!r} bytes; the settings allow {low} to {high}")
+        try:
+            checked.append((index(place), index(size)))
+        except TypeError:
+            raise TypeError(
+                f"{name} announces {size!r} bytes to channel {place!r}; both have to be whole numbers"
+            ) from None
+    return checked
 
 
 def to_all(size: int, channels: Sequence[DebloatedChannel]) -> Iterator[Announcement]:

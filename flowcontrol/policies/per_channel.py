@@ -48,9 +48,9 @@ class PerChannelPolicy(DebloatPolicy):
                 size = self._debloater(place).recalculate(throughput * polled[place] // total, in_use)
                 if size is not None:
                     announced.append((place, size))
-        sizes = self._debloaters.values()
-        self.last_announced = min([one.last_announced for one in sizes], default=self.last_announced)
-        self.estimated_time_s = max([one.estimated_time_s for one in sizes], default=0.0)
+        in_force = [one for place, one in self._debloaters.items() if not channels[place].released]
+        self.last_announced = min([one.last_announced for one in in_force], default=self.last_announced)
+        self.estimated_time_s = max([one.estimated_time_s for one in in_force], default=0.0)
         return announced
 
     def _debloater(self, place: int) -> BufferDebloater:

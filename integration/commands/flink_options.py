@@ -105,7 +105,7 @@ def _read(option: str, text: str, read: Callable[[str], T], problems: list[str])
 
 
 def _whole(text: str) -> int:
-    if not text.strip().isdigit():
+    if not text.strip().isdecimal():
         raise QuantityError(f"{text!r} is not a whole number", "bytes without a unit, such as 1000")
     return int(text)
 

@@ -15,11 +15,11 @@ from netstack import DEFAULT_PRESET, PRESETS, Scenario, ScenarioError, scenario_
 
 from ..sizing.check import RUNS, JobCheck, check_job
 from ..sizing.figures import JobSize
-from ..sizing.numbers import Numbers, read_option_texts, scenario_of_numbers, with_round_trip
+from ..sizing.numbers import Numbers, read_option_texts, scenario_of_numbers, unreached, with_round_trip
 from ..sizing.size import size_job
 from ..sizing.text import print_size
 from .compare import Flag, Whole
-from .output import prepare_folder, to_stderr, to_stdout, write_files, write_json
+from .output import prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from .preparation import load_runnable
 from .progress import progress
 
@@ -70,25 +70,27 @@ def size(
     """
     if seeds < 1:
         raise ScenarioError([f"netstack size: --seeds is {seeds}; at least 1 is needed"])
+    numbers = None
     if file is not None:
         given = {"--throughput": throughput, "--parallelism": parallelism, "--ship": ship, "--flink": flink}
         scenario = _of_file(file, given, round_trip, set)
     elif throughput is None:
         raise ScenarioError(["netstack size: name a scenario, or give --throughput"])
     else:
-        scenario = scenario_of_numbers(
-            Numbers(
-                throughput=throughput,
-                parallelism=parallelism or "1",
-                record_bytes=RECORD_BYTES if record_bytes is None else record_bytes,
-                ship=ship or "rebalance",
-                round_trip=round_trip,
-                preset=_preset(flink),
-                options=set,
-            )
+        numbers = Numbers(
+            throughput=throughput,
+            parallelism=parallelism or "1",
+            record_bytes=RECORD_BYTES if record_bytes is None else record_bytes,
+            ship=ship or "rebalance",
+            round_trip=round_trip,
+            preset=_preset(flink),
+            options=set,
         )
+        scenario = scenario_of_numbers(numbers)
     prepare_folder(out)
     job = size_job(scenario, record_bytes)
+    if numbers is not None and (line := unreached(numbers, job)):
+        say(f"netstack size: {line}")
     emulated = _check(scenario, job, seeds) if check else None
     _show(SizeReport(size=job, check=emulated), json, out)
     return 0

@@ -14,6 +14,7 @@ from netstack import QuantityError, Scenario, ScenarioError, parse_flink_duratio
 
 from ..flink_rest import Overrides
 from ..reporting.tuning_text import print_recommendations
+from ..scenarios.scenario_reader import read_scenario
 from ..tuning.axes import DEFAULT_TARGETS, read_axes
 from ..tuning.constraints import Constraints
 from ..tuning.pitfalls import Pitfall, find_pitfalls
@@ -21,6 +22,7 @@ from ..tuning.points import SEEDS, Grid, Point
 from ..tuning.probes import probes_of
 from ..tuning.recommend import Recommendation, recommendations
 from ..tuning.rows import PointRow
+from ..tuning.store import FOLDER
 from ..tuning.sweep import run_points
 from .compare import Flag, Whole
 from .flink_options import Several, overrides_of, read_flink
@@ -115,7 +117,10 @@ def tune(
         policy=policy,
     )
     points = Grid(axes, seeds).points(scenario, probes_of)
+    if max_checkpoint is not None and not any(_takes_checkpoints(point) for point in points):
+        raise ScenarioError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
     prepare_folder(out)
+    prepare_folder(None if out is None else out / FOLDER)
     rows = _run(scenario, points, out, master)
     document = TuneDocument(
         command=shlex.join(["netstack", *sys.argv[1:]]),
@@ -168,10 +173,19 @@ def _constraints(min_throughput: float, max_checkpoint: str | None, max_delay: s
 
 
 def _milliseconds(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else 1e3 * parse_flink_duration(text)
+        found = 1e3 * parse_flink_duration(text)
     except QuantityError as error:
         raise ScenarioError([f"netstack tune: {option}: {error.wrong}; it must be {error.right}"]) from None
+    if not found:
+        raise ScenarioError([f"netstack tune: {option} is {text}; it must be more than 0"])
+    return found
+
+
+def _takes_checkpoints(point: Point) -> bool:
+    return point.probe == "main" and read_scenario(point.document).takes_checkpoints
 
 
 def _run(scenario: Scenario, points: Sequence[Point], out: Path | None, master: str | None) -> list[PointRow]:

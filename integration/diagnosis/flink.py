@@ -38,9 +38,9 @@ def look_at(
     )
     seen = imported.measured
     client = RestClient(url)
-    usages = buffer_usages(
-        client, read_job(client, seen.job), [vertex.name for vertex in seen.steady.vertices]
-    )
+    names = [vertex.name for vertex in seen.steady.vertices]
+    with client.reading():
+        usages = buffer_usages(client, read_job(client, seen.job), names)
     view = observation_of(
         imported.scenario, seen.steady, seen.checkpoints, usages[EXCLUSIVE], usages[FLOATING]
     )
@@ -83,6 +83,6 @@ def _ask(client: RestClient, job: FlinkJob, vertex: FlinkVertex, subtask: int) -
     for entry in client.find(path) or ():
         try:
             values[entry["id"]] = float(entry["value"])
-        except (KeyError, ValueError):
+        except (KeyError, TypeError, ValueError):
             continue  # a task without inputs has none
     return values

@@ -10,13 +10,13 @@ from netstack import LinkConditions, NetworkConfig, Scenario, check_scenario
 
 from .client import FlinkRestError, RestClient
 from .history import read_checkpoints
-from .job import FlinkJob, read_job
+from .job import FlinkJob, check_still_runs, read_job
 from .measured import Measured, measured
 from .naming import edges_of, job_name, vertex_names
 from .options import preset_of, read_config
 from .overrides import Overrides, check_names
 from .placement import managers
-from .sampling import Samples, take_samples, watch_time_s
+from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
 from .vertices import VertexReader
 
 __all__ = ["Imported", "Overrides", "import_scenario"]
@@ -61,7 +61,8 @@ def import_scenario(
     `watching` is told how many seconds of how many are over.
 
     Raises:
-        FlinkRestError: nobody answers, the job does not run, or it shows too little to go by.
+        FlinkRestError: nobody answers, the job does not run, ends or restarts while it is watched, or shows
+            too little to go by.
         ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
     """
     given = overrides or Overrides()
@@ -74,11 +75,16 @@ def import_scenario(
         seconds = watch_time_s(found) if watch_s is None else watch_s
         watch = lambda done: watching(done, seconds)  # noqa: E731
         samples = take_samples(client, found, seconds, pause=pause, clock=time.monotonic, done=watch)
+        check_still_runs(client, found)
+        check_no_restart(client, found, samples)
         checkpoints = read_checkpoints(client, found, names)
-    notes = _notes_before(found)
-    scenario = _scenario(found, names, samples, given, notes)
-    shown = measured(client.url, found, names, samples, checkpoints)
-    notes += _notes_after(client, scenario.config, given, shown)
+        notes = _notes_before(found, samples)
+        try:
+            scenario = _scenario(found, names, samples, given, notes)
+        except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
+            raise FlinkRestError(*error.problems, *_about_missing(client)) from None
+        shown = measured(client.url, found, names, samples, checkpoints)
+        notes += _notes_after(client, scenario.config, given, shown)
     return Imported(scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown)
 
 
@@ -118,8 +124,13 @@ def _window_s(config: NetworkConfig) -> float:
     return max(_LEAST_WINDOW_S, min(_CHECKPOINTS * interval, longest))
 
 
-def _notes_before(job: FlinkJob) -> list[str]:
+def _notes_before(job: FlinkJob, samples: Samples) -> list[str]:
     notes = ["it is a batch job; here it is a streaming job"] if job.batch else []
+    if stands_still(samples):
+        notes.append(
+            "the metrics did not change while they were watched, so counts since the job started stand in; "
+            "give --watch more time"
+        )
     if not job.vertices[0].managers:
         notes.append(
             "which task managers the subtasks run in is not told; here each vertex has one of its own"
@@ -135,13 +146,17 @@ def _notes_after(client: RestClient, config: NetworkConfig, given: Overrides, sh
         notes.append("a buffer timeout that the job sets itself is not told; here it is 100 ms; give --set")
     if config.checkpoint_interval_s is not None:
         notes += _about_checkpoints(config, config.checkpoint_interval_s, shown)
-    with client.reading():
-        notes += _about_memory(client)
-    if client.missing:
-        notes.append(
-            f"the cluster does not have {_listed(client.missing)}; what that would tell is not known"
-        )
-    return notes
+    notes += _about_memory(client)
+    return notes + _about_missing(client)
+
+
+def _about_missing(client: RestClient) -> list[str]:
+    if not client.missing:
+        return []
+    return [
+        f"the cluster does not have {_listed(client.missing)}, or fails there; what that would tell is not "
+        "known"
+    ]
 
 
 def _about_checkpoints(config: NetworkConfig, interval_s: float, shown: Measured) -> list[str]:

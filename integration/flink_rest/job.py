@@ -14,6 +14,9 @@ from .client import FlinkRestError, RestClient
 
 RUNNING = "RUNNING"
 
+MOST_SUBTASKS = 1 << 15
+"""Flink's greatest parallelism (KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlinkVertex:
@@ -78,11 +81,11 @@ def read_job(client: RestClient, job: str | None) -> FlinkJob:
         FlinkRestError: the cluster cannot be read, or the job does not run or has nothing to tell.
     """
     version = client.get("/config").get("flink-version")
-    if not version:
+    if not version or not isinstance(version, str):
         raise FlinkRestError(f"{client.url}: does not say which Flink it is; is this its REST API?")
     number = _choose(client, job)
     details = client.get(f"/jobs/{number}")
-    since = details.get("timestamps", {}).get(RUNNING) or details["start-time"]
+    since = _since(details)
     vertices = [_vertex(client, number, entry) for entry in details["vertices"]]
     edges = _edges(client, number, details)
     checkpointing = client.find(f"/jobs/{number}/checkpoints/config")
@@ -98,6 +101,35 @@ def read_job(client: RestClient, job: str | None) -> FlinkJob:
         configuration=_configuration(client),
         checkpointing=None if checkpointing is None else dict(checkpointing),
     )
+
+
+def check_still_runs(client: RestClient, job: FlinkJob) -> None:
+    """Make sure that a job has been running since it was read.
+
+    Raises:
+        FlinkRestError: it has ended, or it has started again.
+    """
+    details = client.find(f"/jobs/{job.id}", may_be_gone=True) or {"state": "unknown to the cluster"}
+    state = details.get("state", RUNNING)
+    if state != RUNNING:
+        raise FlinkRestError(
+            f"{client.url}: job {job.id} has become {state} while it was watched; "
+            "only a job that keeps running shows its load"
+        )
+    if _since(details) != job.running_since_ms:
+        raise restarted(client, job)
+
+
+def restarted(client: RestClient, job: FlinkJob) -> FlinkRestError:
+    """Return the error for a job whose counts begin anew in between."""
+    return FlinkRestError(
+        f"{client.url}: job {job.id} has restarted while it was watched; try again once it runs steadily"
+    )
+
+
+def _since(details: Mapping[str, Any]) -> float:
+    since: float = details.get("timestamps", {}).get(RUNNING) or details["start-time"]
+    return since
 
 
 def _choose(client: RestClient, job: str | None) -> str:
@@ -132,6 +164,11 @@ def _vertex(client: RestClient, job: str, entry: Mapping[str, Any]) -> FlinkVert
     if entry["status"] != RUNNING:
         raise FlinkRestError(
             f"{client.url}: job {job}: {entry['name']!r} is {entry['status']}; wait until all vertices run"
+        )
+    if entry["parallelism"] not in range(1, MOST_SUBTASKS + 1):
+        raise FlinkRestError(
+            f"{client.url}: job {job}: {entry['name']!r} has the parallelism {entry['parallelism']!r}; "
+            f"Flink's are from 1 to {MOST_SUBTASKS}"
         )
     details = client.find(f"/jobs/{job}/vertices/{entry['id']}") or {"subtasks": []}
     subtasks = sorted(details["subtasks"], key=lambda subtask: subtask["subtask"])

@@ -63,6 +63,13 @@ def load_of(subtask: SubtaskSamples, field: str) -> Load | None:
     return Load(total, _seconds(parts[0]), _seconds(sum(known)) if len(known) == len(parts) else None)
 
 
+def is_of_the_past(subtask: SubtaskSamples, field: str) -> bool:
+    """Return whether `load_of` takes what was counted since the start, since too little passes now."""
+    watched = subtask.increase(field)
+    few = watched is not None and subtask.seconds is not None and watched < ENOUGH_RECORDS
+    return few and (subtask.total(field) or 0.0) >= LEAST_RECORDS
+
+
 def own_cost_s(subtask: SubtaskSamples, service_s: float, costs: CostModel, config: NetworkConfig) -> float:
     """Return the seconds a record that the emulated task spends besides its service time."""
     buffers = sum(subtask.total(field) or 0.0 for field in ("buffers_in_remote", "buffers_in_local"))
@@ -88,14 +95,19 @@ def source_rate(subtask: SubtaskSamples, load: Load) -> float:
     One that idles emits all there is. One that never idles is slowed by back-pressure only: without it, it
     would emit in all its time what it emits in the rest.
     """
-    seconds, rate = subtask.seconds, load.per_s
-    held, idle = subtask.increase("backpressured_ms"), subtask.increase("idle_ms")
-    if not seconds or rate is None or held is None:
-        return 0.0 if rate is None else rate
-    share = held / 1e3 / seconds
+    rate, (busy, idle, held) = load.per_s, _times(subtask)
+    if rate is None or busy is None or idle is None or held is None or busy + idle + held <= 0:
+        return rate or 0.0
+    share = held / (busy + idle + held)
     if share >= SATURATED:
         return 0.0
-    return rate if (idle or 0.0) / 1e3 / seconds >= IDLE else rate / (1 - share)
+    return rate if idle / (busy + idle + held) >= IDLE else rate / (1 - share)
+
+
+def _times(subtask: SubtaskSamples) -> list[float | None]:
+    """Busy, idle and back-pressured time: while watched, or since the start where that tells nothing."""
+    count = SubtaskSamples.total if subtask.seconds is None else SubtaskSamples.increase
+    return [count(subtask, part) for part in ("busy_ms", "idle_ms", "backpressured_ms")]
 
 
 def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_bytes: int) -> float | None:
@@ -109,7 +121,9 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
         sizes = []  # Flink counts bytes for each edge, and in some versions records once
     consumers = [other for other in job.vertices if any(edge.target == other.id for edge in outputs)]
     sizes += [
-        _size(samples[other.id], "in", segment_bytes) for other in consumers if len(job.inputs(other)) == 1
+        _size(samples[other.id], "in", segment_bytes)
+        for other in consumers
+        if all(edge.source == vertex.id for edge in job.inputs(other))
     ]
     known = [size for size in sizes if size is not None]
     return sum(known) / len(known) if known else None

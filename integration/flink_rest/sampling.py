@@ -12,13 +12,14 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from netstack import QuantityError, parse_flink_duration
 
 from .client import RestClient
-from .job import FlinkJob, FlinkVertex
+from .job import FlinkJob, FlinkVertex, restarted
 
 SAMPLES = 6
 """How often each subtask is asked."""
@@ -57,6 +58,9 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "outPoolUsage": (r"Shuffle\.Netty\.Output\.Buffers\.outPoolUsage", r"buffers\.outPoolUsage"),
 }
 """Of each field the patterns of its metric's name; the first one that a task has is read."""
+
+_COUNTERS = ("records_in", "records_out", "bytes_in", "bytes_out")
+"""What only grows while a task runs; a busy time is a difference of clocks, and may step back a little."""
 
 _OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
 """How the values of several gates become the task's; the greatest one unless said here."""
@@ -100,11 +104,14 @@ class SubtaskSamples:
 
     @property
     def seconds(self) -> float | None:
-        """Time between the first and the last answer, by the task's own account if it keeps one."""
+        """Time between the first and the last answer, by the task's own account if it keeps one.
+
+        None where that account stands still: then all answers are of one moment.
+        """
         parts = [self.increase(field) for field in ("busy_ms", "idle_ms", "backpressured_ms")]
         known = [part for part in parts if part is not None]
-        if len(known) == len(parts) and sum(known) > 0:
-            return sum(known) / 1e3
+        if len(known) == len(parts):
+            return sum(known) / 1e3 if sum(known) > 0 else None
         return self.times[-1] - self.times[0] if len(self.times) > 1 else None
 
     def per_s(self, field: str) -> float | None:
@@ -151,6 +158,26 @@ def take_samples(
         vertex.id: [_gathered(rounds, vertex, n) for n in range(vertex.parallelism)]
         for vertex in job.vertices
     }
+
+
+def check_no_restart(client: RestClient, job: FlinkJob, samples: Samples) -> None:
+    """Make sure that what tasks count has only grown.
+
+    Raises:
+        FlinkRestError: a task has begun to count anew.
+    """
+    for subtasks in samples.values():
+        for field in _COUNTERS:
+            for subtask in subtasks:
+                values = [sample[field] for sample in subtask.samples if field in sample]
+                if any(later < earlier for earlier, later in pairwise(values)):
+                    raise restarted(client, job)
+
+
+def stands_still(samples: Samples) -> bool:
+    """Return whether tasks answered several times, and none of them had gone on."""
+    asked = [one for subtasks in samples.values() for one in subtasks if len(one.samples) > 1]
+    return bool(asked) and all(one.seconds is None for one in asked)
 
 
 def _names(

@@ -10,7 +10,7 @@ from netstack import CostModel, Edge, GeneratorSpec, NetworkConfig, Vertex
 from .client import FlinkRestError
 from .flow import ALIKE, shares
 from .job import FlinkJob, FlinkVertex
-from .loads import LEAST_RECORDS, Load, load_of, record_bytes, service_s, source_rate
+from .loads import LEAST_RECORDS, Load, is_of_the_past, load_of, record_bytes, service_s, source_rate
 from .overrides import Overrides, of_vertex
 from .sampling import Samples
 
@@ -48,10 +48,7 @@ class VertexReader:
         self._notes = notes
         self._problems: list[str] = []
         self._loads = {
-            vertex.id: [
-                load_of(one, "records_in" if job.inputs(vertex) else "records_out")
-                for one in samples[vertex.id]
-            ]
+            vertex.id: [load_of(one, _counter(job, vertex)) for one in samples[vertex.id]]
             for vertex in job.vertices
         }
         rates = {
@@ -73,6 +70,7 @@ class VertexReader:
 
     def _vertex(self, vertex: FlinkVertex) -> Vertex:
         name = self._names[vertex.id]
+        self._note_past(vertex, name)
         if not self._job.inputs(vertex):
             source = GeneratorSpec(record_bytes=self._size(vertex, name), rates=self._rates(vertex, name))
             return Vertex(name=name, parallelism=vertex.parallelism, source=source)
@@ -136,6 +134,15 @@ class VertexReader:
         ]
         return base_and_skew(scaled)
 
+    def _note_past(self, vertex: FlinkVertex, name: str) -> None:
+        counter, subtasks = _counter(self._job, vertex), enumerate(self._samples[vertex.id])
+        past = [str(number) for number, one in subtasks if is_of_the_past(one, counter)]
+        if past:
+            self._notes.append(
+                f"{name}: few records pass through subtask {', '.join(past)} now, so all that it has counted "
+                "since it started stands in"
+            )
+
     def _note_shares(self, name: str, for_each: Sequence[float | None]) -> None:
         known = [share for share in for_each if share is not None]
         if all(share == 1 for share in known):
@@ -165,6 +172,10 @@ class VertexReader:
             f"{name}: too little to go by: a subtask has to have {done} {LEAST_RECORDS} records; "
             f"wait, or give their {what}: {option}"
         )
+
+
+def _counter(job: FlinkJob, vertex: FlinkVertex) -> str:
+    return "records_in" if job.inputs(vertex) else "records_out"
 
 
 def base_and_skew(costs: Iterable[float | None]) -> tuple[float, tuple[float, ...]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from netstack import OPTIONS
+from netstack import OPTIONS, QuantityError
 
 FAMILIES = (
     "taskmanager.network.",
@@ -30,6 +30,7 @@ RENAMED: Mapping[str, str] = {
     "restart-strategy": "restart-strategy.type",
     "state.backend.fs.checkpointdir": "execution.checkpointing.dir",
     "state.backend.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+    "state.backend.incremental": "execution.checkpointing.incremental",
     "state.checkpoint-storage": "execution.checkpointing.storage",
     "state.checkpoints.dir": "execution.checkpointing.dir",
     "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
@@ -59,6 +60,12 @@ _COUNT = OPTIONS["floating_buffers_per_gate"].kind
 _WHOLE = OPTIONS["exclusive_buffers_per_channel"].kind
 _BOOLEAN = OPTIONS["debloat_enabled"].kind
 _DURATION = OPTIONS["debloat_period_s"].kind
+
+_SIZE = OPTIONS["segment_bytes"].kind
+
+_MOST_INT = (1 << 31) - 1
+_MOST_LONG = (1 << 63) - 1
+_SHOWN = 40
 
 _OTHER_KINDS = {
     PARALLELISM: _COUNT,
@@ -156,7 +163,30 @@ def parse(known: Known, text: str) -> object:
     kind = _OTHER_KINDS.get(known.name)
     if kind is None and known.field is not None:
         kind = OPTIONS[known.field].kind
-    return text if kind is None else kind.parse(text)
+    if kind is None:
+        return text
+    try:
+        value = kind.parse(text)
+    except QuantityError:
+        raise
+    except ValueError:  # digits that are no number: superscripts, or thousands of them
+        raise QuantityError(f"{_short(text)!r} is not a number", "a whole number") from None
+    _check_size(kind, text, value if isinstance(value, int | float) else 0)
+    return value
+
+
+def _check_size(kind: object, text: str, number: float) -> None:
+    """Refuse what Java's int or long does not hold, the types of Flink's options."""
+    if kind in (_COUNT, _WHOLE) and number > _MOST_INT:
+        raise QuantityError(f"{_short(text)!r} is too large", f"at most {_MOST_INT}")
+    if kind is _SIZE and number > _MOST_LONG:
+        raise QuantityError(f"{_short(text)!r} is too large", f"less than {(_MOST_LONG >> 40) + 1} tb")
+    if kind is _DURATION and number > _MOST_LONG / 1e3:
+        raise QuantityError(f"{_short(text)!r} is too large", f"at most {_MOST_LONG} ms")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def is_of_family(name: str) -> bool:

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
     name: str
     value: str | None
-    """As it is written, without quotes; None: nothing, or something else than one value."""
+    """As it is written, without quotes; of a list its values in brackets. None: nothing."""
     line: int
 
 
@@ -73,6 +73,8 @@ def read_config_file(path: Path) -> ConfigFile:
         entries = [] if root is None else _flat(root, repeated)
     except yaml.YAMLError as error:
         raise ScenarioError([f"{path}: {_yaml_problem(error)}"]) from None
+    except RecursionError:
+        raise ScenarioError([f"{path}: is nested too deeply to be a Flink configuration"]) from None
     except _NotOptions as error:
         raise ScenarioError([f"{path}: line {error.line}: {error}"]) from None
     return ConfigFile(entries, [], repeated, is_old=False)
@@ -125,6 +127,8 @@ def _entries(
 
 def _scalar(node: yaml.Node) -> str | None:
     """The text of a value; what YAML 1.1 would make of "on" or "1_000" does not matter, as in Flink."""
+    if isinstance(node, yaml.SequenceNode):
+        return f"[{', '.join(_scalar(one) or '...' for one in node.value if one is not node)}]"
     if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
         return None
     return str(node.value)

@@ -13,6 +13,9 @@ from .findings import Finding, Place, Settings
 SMALLEST_PAGE = 4096
 """Flink's least segment size, in bytes (MemoryManager.MIN_PAGE_SIZE)."""
 
+LARGEST_PAGE = 1 << 30
+"""The greatest, in bytes: the largest power of two of an int of Java."""
+
 MOST_INLINE = 1 << 20
 """The most state that may stand in the metadata, in bytes (FsStateBackend)."""
 
@@ -50,8 +53,9 @@ def about_ranges(settings: Settings) -> Iterator[Finding]:
     for key, message in option_problems(settings.config):
         yield settings.finding("error", "out-of-range", keys[key], message)
     page = settings.config.segment_bytes
-    if page < SMALLEST_PAGE and page & (page - 1) == 0:
+    if not SMALLEST_PAGE <= page <= LARGEST_PAGE and page & (page - 1) == 0:
         message = f"is {format_size(page)}; it must be a power of two from {format_size(SMALLEST_PAGE)}"
+        message += f" to {format_size(LARGEST_PAGE)}" if page > LARGEST_PAGE else ""
         yield settings.finding("error", "out-of-range", "segment_bytes", message)
     inline = settings.config.state_memory_threshold_bytes
     if inline > MOST_INLINE:

@@ -124,7 +124,7 @@ def target_table(found: Recommendation) -> Table:
         table.add_column(
             head if head.startswith("\n") or "\n" in head else f"\n{head}", justify="right", no_wrap=True
         )
-    table.add_column("", no_wrap=True)
+    table.add_column("")  # the only one that may wrap, so that figures stay whole
     for one in summaries_of(found):
         style = "bold green" if one.target == recommended(found) else "" if one.fits else "dim"
         table.add_row(one.target, *(cell(one) for _, cell in _COLUMNS), mark(found, one), style=style)

@@ -224,7 +224,7 @@ class Rendezvous:
         """Where task 0 may listen for the others; all compute the same."""
         signed = self._attempt_secret.sign(b"ports")
         numbers = struct.unpack_from(f">{_PORT_TRIES}I", signed)
-        return [_PORTS[number % len(_PORTS)] for number in numbers]
+        return list(dict.fromkeys(_PORTS[number % len(_PORTS)] for number in numbers))
 
 
 def _host(address: str) -> str:

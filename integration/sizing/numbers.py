@@ -26,12 +26,18 @@ from netstack import (
 
 from ..scenarios.scenario_reader import read_options
 from ..scenarios.sections import Section
+from .figures import JobSize
 from .flow import LENGTH_BYTES
 
 T = TypeVar("T")
 
 _RECORDS = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:records?)?\s*/\s*s(?:ec(?:ond)?)?\s*")
-_PARALLELISM = re.compile(r"\s*([0-9]+)\s*(?::\s*([0-9]+)\s*)?")
+_PARALLELISM = re.compile(r"\s*([0-9]{1,9})\s*(?::\s*([0-9]{1,9})\s*)?")
+_MOST_RECORDS_PER_S = 1e15
+_SHOWN = 40
+_REACHED = 0.99
+"""Share of a throughput from which it counts as reached."""
+
 _THROUGHPUT_HINT = 'a rate such as "10 MB/s" or "5000 records/s"'
 
 
@@ -58,7 +64,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
     """
     problems: list[str] = []
     producers, consumers = _read(_ends, numbers.parallelism, "--parallelism", (1, 1), problems)
-    wire = numbers.record_bytes + LENGTH_BYTES
+    wire = max(0, numbers.record_bytes) + LENGTH_BYTES  # a wrong size is refused below
     per_s = _read(lambda text: records_per_s(text, wire), numbers.throughput, "--throughput", 1.0, problems)
     config = read_option_texts(numbers.options, PRESETS[numbers.preset], problems)
     if numbers.ship not in SHIPS:
@@ -120,14 +126,29 @@ def records_per_s(text: str, wire_bytes: int) -> float:
         QuantityError: it is no such rate, or 0.
     """
     match = _RECORDS.fullmatch(text)
-    if match is None:
-        try:
-            return parse_rate(text) / wire_bytes
-        except QuantityError as error:
-            raise QuantityError(error.wrong, _THROUGHPUT_HINT) from None
-    if float(match[1]) == 0:
+    try:
+        rate = parse_rate(text) / wire_bytes if match is None else float(match[1])
+    except QuantityError as error:
+        raise QuantityError(error.wrong, _THROUGHPUT_HINT) from None
+    if not rate:
         raise QuantityError(f"{text!r} is not above 0", _THROUGHPUT_HINT)
-    return float(match[1])
+    if rate > _MOST_RECORDS_PER_S:
+        raise QuantityError(f"{text[:_SHOWN]!r} is more than any machine takes", _THROUGHPUT_HINT)
+    return rate
+
+
+def unreached(numbers: Numbers, size: JobSize) -> str | None:
+    """Return a line for a throughput that the consumer does not reach at the least cost of a record."""
+    consumer = size.consumers[-1]
+    asked = records_per_s(numbers.throughput, numbers.record_bytes + LENGTH_BYTES)
+    most = consumer.records_per_s * consumer.parallelism
+    if most >= asked * _REACHED:
+        return None
+    most_each = f"{consumer.parallelism} x {consumer.records_per_s:,.0f} records/s"
+    return (
+        f"--throughput {numbers.throughput}: {most_each} is the most that the consumer takes here, and what "
+        "the figures are of; give more --parallelism, or larger --record-bytes"
+    )
 
 
 def _with_service(scenario: Scenario, record_s: float, wire: int) -> Scenario:
@@ -150,5 +171,7 @@ def _read(read: Callable[[str], T], text: str, option: str, default: T, problems
 def _ends(text: str) -> tuple[int, int]:
     match = _PARALLELISM.fullmatch(text)
     if match is None or int(match[1]) < 1 or int(match[2] or match[1]) < 1:
-        raise QuantityError(f"{text!r} is no parallelism", 'a number such as "4", or "4:8" for both ends')
+        raise QuantityError(
+            f"{text[:_SHOWN]!r} is no parallelism", 'a number such as "4", or "4:8" for both ends'
+        )
     return int(match[1]), int(match[2] or match[1])

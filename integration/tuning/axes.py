@@ -130,10 +130,22 @@ def read_axes(
             continue
         if any(axis.name == given.name for axis in axes):
             problems.append(f"{given.name}: is given twice; put all its values behind one")
+        if target is not None and given.name in _OF_TARGET:
+            problems.append(
+                f"{given.name}: is what the axis target sets; give targets there, or leave this out"
+            )
         axes.append(Axis(given.name, tuple(_values(given.name, given.text, given.read, problems))))
     if problems:
         raise ScenarioError(list(dict.fromkeys(problems)))
     return tuple(axes)
+
+
+_OF_TARGET = {
+    name
+    for field in ("debloat_enabled", "debloat_target_s")
+    for name in (OPTIONS[field].name, *OPTIONS[field].former)
+}
+"""Options that a target sets: an axis of theirs would undo it, and the labels would not be true."""
 
 
 class _Given(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ..reporting.wording import digits, milliseconds
+from ..reporting.wording import milliseconds
 from .measures import Measures
 
 MIN_THROUGHPUT, MAX_CHECKPOINT, MAX_DELAY = "min-throughput", "max-checkpoint", "max-delay"
@@ -63,7 +63,10 @@ def violations(
     if takes_checkpoints:
         found += [_incomplete(runs), _checkpoint(runs, constraints.max_checkpoint_ms)]
     delays = {seed: measures.record_delay_p95_ms for seed, measures in runs.items()}
-    found.append(_at_most(MAX_DELAY, "record delay, 95th percentile", delays, constraints.max_delay_ms))
+    found.append(
+        _unmeasured(delays, constraints.max_delay_ms)
+        or _at_most(MAX_DELAY, "record delay, 95th percentile", delays, constraints.max_delay_ms)
+    )
     return [violation for violation in found if violation is not None]
 
 
@@ -93,7 +96,7 @@ def _throughput(shares: Mapping[int, float], least: float | None) -> Violation |
     share = shares[seed]
     if share >= least:
         return None
-    text = f"throughput is {share:.3f} of that without debloating, less than {digits(least)}"
+    text = f"throughput is {share:.3f} of that without debloating, less than {least:g}"
     return Violation(constraint=MIN_THROUGHPUT, limit=least, value=round(share, 4), seed=seed, text=text)
 
 
@@ -103,7 +106,11 @@ def _incomplete(runs: Mapping[int, Measures]) -> Violation | None:
         expired, ended = measures.checkpoints_expired, measures.checkpoints_completed
         if ended and not expired:
             continue
-        text = f"{expired} checkpoints expired" if expired else "no checkpoint completed"
+        text = (
+            f"{expired} checkpoint{'' if expired == 1 else 's'} expired"
+            if expired
+            else "no checkpoint completed"
+        )
         if not ended and measures.pending_ms is not None:
             text += f"; one had been pending for {milliseconds(measures.pending_ms)} at the end"
         return Violation(constraint=CHECKPOINTS, limit=0.0, value=float(expired), seed=seed, text=text)
@@ -120,6 +127,15 @@ def _longest(measures: Measures) -> float | None:
     if measures.checkpoints_completed:
         return measures.end_to_end_p95_ms
     return measures.pending_ms
+
+
+def _unmeasured(delays: Mapping[int, float | None], most: float | None) -> Violation | None:
+    """A run without a delay, as after a restart, does not show that it keeps to the limit."""
+    seed = next((seed for seed, delay in delays.items() if delay is None), None)
+    if most is None or seed is None:
+        return None
+    text = f"record delay could not be measured, so nothing shows that it is at most {milliseconds(most)}"
+    return Violation(constraint=MAX_DELAY, limit=most, value=None, seed=seed, text=text)
 
 
 def _at_most(

@@ -65,6 +65,8 @@ class Point:
     @property
     def missed(self) -> str:
         """By how much checkpoints miss the target, as the end of a sentence."""
+        if not self.scenario.takes_checkpoints:
+            return f"the target is {milliseconds(self.target_ms)}"
         took = self.window.end_to_end_ms
         what = "no checkpoint completes" if took is None else f"a checkpoint takes {milliseconds(took)}"
         return f"{what} against a target of {milliseconds(self.target_ms)}"

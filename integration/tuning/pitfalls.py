@@ -125,7 +125,7 @@ def label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def _points(scenario: Scenario, row: PointRow, names: Sequence[str]) -> list[Point]:
-    if row.result is None:
+    if row.result is None or row.status != "finished":
         return []
     point = point_of(from_json(row.result), label=label_of(row.labels, names), scenario=scenario)
     return [point] if point.result.steady and point.scenario.config.debloat_enabled else []

@@ -97,16 +97,17 @@ class Grid:
         """Return the points, those of one combination one after the other; each one once.
 
         `probes` makes of each combination the scenarios that are run, by default just itself. A baseline has
-        no target, so there is one for all targets.
+        no target, so there is one for all targets. Points of two combinations may share a key, as where a
+        probe leaves out what an axis varies: they are run once, and each combination has its own.
 
         Raises:
             ScenarioError: the scenario makes no sense with some value, or with some combination; a line each.
         """
         self._check(scenario)
-        found: dict[tuple[str, Probe], Point] = {}
+        found: dict[tuple[str, Probe, frozenset[tuple[str, str]]], Point] = {}
         for values in self._combinations():
             for point in self._points_at(scenario, values, probes or _itself):
-                found.setdefault((point.key, point.probe), point)
+                found.setdefault((point.key, point.probe, frozenset(point.labels.items())), point)
         return list(found.values())
 
     def _points_at(self, scenario: Scenario, values: Sequence[AxisValue], probes: Probes) -> Iterator[Point]:

@@ -87,21 +87,23 @@ def recommend(
 ) -> Recommendation:
     """Return what to set, by points that differ in nothing but target, seed and probe.
 
-    `scenario` is what the sweep was made from. Points that failed are named and otherwise left out.
+    `scenario` is what the sweep was made from; what an axis has changed of it is read off the points. Points
+    that failed are named and otherwise left out.
 
     Raises:
         ScenarioError: there are no points, or they differ in more than that.
     """
     conditions = _only_conditions(rows)
     asked = constraints or Constraints()
+    varied = _scenario_of(rows, scenario)
     off, settings = settings_of(rows)
-    baseline, *targets = _summaries([off, *settings], off.main, asked, scenario.takes_checkpoints)
-    objective = _objective(rows, scenario)
+    baseline, *targets = _summaries([off, *settings], off.main, asked, varied.takes_checkpoints)
+    objective = _objective(rows, varied)
     verdict = _decide(baseline, targets, objective)
     found = {one.target: one.violations for one in targets if one.seeds}
     binds = binding(list(found.values())) if verdict.kind == "none" else []
     closest = nearest(found) if binds else None
-    by_seed = _by_seed([off, *settings], asked, scenario.takes_checkpoints, objective)
+    by_seed = _by_seed([off, *settings], asked, varied.takes_checkpoints, objective)
     said = words(verdict, baseline, targets, objective, by_seed)
     if closest is not None:
         said.append(binding_text(binds, targets, closest))
@@ -124,9 +126,7 @@ def recommend(
         knee_why=why,
         binding=binds,
         nearest=closest,
-        remedies=[]
-        if verdict.kind == "set"
-        else remedies(_scenario_of(rows, scenario), rows, baseline, targets, asked, binds),
+        remedies=[] if verdict.kind == "set" else remedies(varied, rows, baseline, targets, asked, binds),
         configuration=configuration(verdict, conditions),
         failures=[_failure(row) for row in rows if row.measures is None],
         words=said,

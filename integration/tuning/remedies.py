@@ -13,7 +13,14 @@ from netstack import Scenario, from_json
 
 from ..reporting.wording import digits, milliseconds, percent, size
 from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, Constraints
-from .remedy_buffers import at_floor, fewer_buffers, large_records, shorter_target, smaller_segments
+from .remedy_buffers import (
+    at_floor,
+    fewer_buffers,
+    large_records,
+    longer_target,
+    shorter_target,
+    smaller_segments,
+)
 from .remedy_case import Case, Remedy, line
 from .summaries import TargetSummary, target_s
 
@@ -141,6 +148,7 @@ def _state(case: Case) -> Iterator[Remedy]:
 _RULES: tuple[Callable[[Case], Iterator[Remedy]], ...] = (
     _unaligned,
     shorter_target,
+    longer_target,
     fewer_buffers,
     smaller_segments,
     _parallelism,
@@ -152,7 +160,8 @@ _RULES: tuple[Callable[[Case], Iterator[Remedy]], ...] = (
 
 def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
     """The vertex with input whose subtasks are busiest, and the share of their time, by the first result."""
-    texts = [row.result for row in rows if row.probe in ("main", "baseline") and row.result is not None]
+    ended = [row for row in rows if row.probe in ("main", "baseline") and row.status == "finished"]
+    texts = [row.result for row in ended if row.result is not None]
     if not texts:
         return "", 0.0
     result = from_json(texts[0])

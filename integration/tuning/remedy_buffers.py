@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from netstack import GeneratorSpec, Scenario, format_size
+from netstack import GeneratorSpec, Scenario, format_duration, format_size
 
 from ..reporting.wording import digits, size
 from .constraints import MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT
@@ -36,6 +36,24 @@ def shorter_target(case: Case) -> Iterator[Remedy]:
         name="a shorter target",
         why=f"{shortest.target} is the shortest that was tried and kept the throughput; by proportion "
         f"{text} might do: try it in a sweep",
+        measured=False,
+        configuration=[line("debloat_target_s", text)],
+    )
+
+
+def longer_target(case: Case) -> Iterator[Remedy]:
+    """A longer target than any of those tried, where all of them cost too much throughput."""
+    tried = [one for one in case.targets if one.throughput_share is not None]
+    if MIN_THROUGHPUT not in case.binding or not tried:
+        return
+    longest = tried[-1]
+    assert longest.throughput_share is not None
+    text = format_duration(2 * target_s(longest.target))
+    yield Remedy(
+        name="a longer target",
+        why=f"every buffer costs its reader the same, however small; at {longest.target}, the longest target "
+        f"tried, throughput is {longest.throughput_share.median:.3f} of that without debloating: try "
+        "longer ones",
         measured=False,
         configuration=[line("debloat_target_s", text)],
     )

@@ -36,17 +36,24 @@ def words(
         said = [_not_needed(baseline, targets, objective)]
     elif any(one.fits for one in targets):
         said = [f"No target can be chosen: the {OBJECTIVES[objective]} could not be measured."]
+    elif not any(one.seeds for one in targets):
+        return ["No target can be chosen: no run with debloating ended well."]
     else:
-        said = ["No target keeps to the constraints, and neither does the job without debloating."]
-    return said if len(by_seed) < 2 else [*said, _sureness(by_seed)]
+        without = "and neither does the job without debloating"
+        if not baseline.seeds:
+            without = "and no run without debloating ended well"
+        said = [f"No target keeps to the constraints, {without}."]
+    return said if len(by_seed) < 2 else [*said, _sureness(by_seed, _outcome(verdict))]
 
 
 def binding_text(binding: Sequence[str], targets: Sequence[TargetSummary], nearest: str | None) -> str:
     """Return which constraint binds, with the figures of the setting that comes nearest to keeping to it."""
     closest = next(one for one in targets if one.target == nearest)
     shown = "; ".join(_seen(violation) for violation in closest.violations)
-    which = binding[0] if len(binding) == 1 else f"{', '.join(binding[:-1])} and {binding[-1]} together"
-    verb = "binds" if len(binding) == 1 else "bind"
+    broken = [{violation.constraint for violation in one.violations} for one in targets if one.seeds]
+    alone = all(set(binding) <= each for each in broken)
+    which = binding[0] if len(binding) == 1 else f"{', '.join(binding[:-1])} and {binding[-1]}"
+    verb = "binds" if len(binding) == 1 else "bind, each by itself" if alone else "together bind"
     name = "Without debloating" if nearest == OFF else f"With a target of {nearest}"
     return f"{which[0].upper()}{which[1:]} {verb}. {name}, which comes nearest: {shown}."
 
@@ -91,7 +98,8 @@ def _besides(chosen: TargetSummary, objective: str) -> list[str]:
             f"{with_range(chosen.adaptation_ms)}; there is a sample each second."
         )
     if chosen.not_adapted:
-        said.append(f"In {chosen.not_adapted} runs they did not settle after such a step.")
+        runs = f"{chosen.not_adapted} run{'' if chosen.not_adapted == 1 else 's'}"
+        said.append(f"In {runs} where the service time of the bottleneck doubles, the queues did not settle.")
     return said
 
 
@@ -114,12 +122,19 @@ def _not_needed(baseline: TargetSummary, targets: Sequence[TargetSummary], objec
 def _against(chosen: TargetSummary, baseline: TargetSummary, name: str) -> str:
     before = value(baseline, name)
     instead = "" if before is None else f" instead of {with_range(before)}"
+    if name == END_TO_END and baseline.seeds and not baseline.checkpoints_completed:
+        instead = ", where none completed without debloating"
     return f"{with_range(value(chosen, name))}{instead}"
 
 
-def _sureness(by_seed: Mapping[int, str]) -> str:
+def _outcome(verdict: Verdict) -> str:
+    """A verdict as seeds have theirs."""
+    return verdict.target or (OFF if verdict.kind == "leave off" else "none")
+
+
+def _sureness(by_seed: Mapping[int, str], of_all: str) -> str:
     counts = Counter(by_seed.values()).most_common()
-    if len(counts) == 1:
+    if set(by_seed.values()) == {of_all}:
         return f"Each of the {len(by_seed)} seeds alone leads to the same."
     shown = ", ".join(f"{target} ({count})" for target, count in counts)
     return f"Alone, the {len(by_seed)} seeds lead to: {shown}."

@@ -113,9 +113,12 @@ def _scaled(vertex: Vertex, parallelism: int) -> Vertex:
 
 def _factors(text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(factor) for factor in text.split(":"))
+        factors = tuple(float(factor) for factor in text.split(":"))
     except ValueError:
         raise QuantityError(f"{text!r} has a factor that is no number", _FACTORS_HINT) from None
+    if not any(factors):  # nothing would hold the records up, and nothing would be found out
+        raise QuantityError(f"{text!r} makes all work free", _FACTORS_HINT)
+    return factors
 
 
 def _count(text: str) -> int:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from buffers import LocalBufferPool
-from flowcontrol import DebloatPolicy, ThroughputCalculator
+from flowcontrol import DebloatPolicy, ThroughputCalculator, announcements
 
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
@@ -183,12 +183,15 @@ class InputGate:
         return self.floating.network_pool.segment_size
 
     def debloat(self, now: float) -> None:
-        """Let the debloater recalculate, and announce the sizes that it finds worth telling."""
+        """Let the debloater recalculate, and announce the sizes that it finds worth telling.
+
+        Raises whatever the debloater does, and as `announcements` does.
+        """
         debloater = self.debloater
         if debloater is None:
             return
         channels = self.channels
-        for place, size in debloater.recalculate(self.throughput.calculate(now), channels, now):
+        for place, size in announcements(debloater, self.throughput.calculate(now), channels, now):
             if not channels[place].released:
                 channels[place].announce_buffer_size(size)
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from flowcontrol import POLICIES
 
 from .config import OPTIONS, CheckpointStorageType, CostModel, LinkConditions, NetworkConfig
-from .debloat_policies import PolicyError, policy_class
+from .debloat_policies import PolicyError, policy_class, policy_of
 from .quantities import format_duration, format_size
 
 Problem = tuple[str, str]
@@ -28,7 +28,13 @@ def option_key(field: str) -> str:
 
 
 def option_problems(config: NetworkConfig) -> Iterator[Problem]:
-    """Yield what Flink would not accept of its options."""
+    """Yield what Flink would not accept of its options, and why there is no such policy."""
+    problems = [*_about_values(config), *_about_checkpoints(config)]
+    yield from problems
+    yield from _about_policy(config, makes_sense=not problems)
+
+
+def _about_values(config: NetworkConfig) -> Iterator[Problem]:
     page = config.segment_bytes
     if page < _SMALLEST_PAGE or page & (page - 1):
         text = f"is {format_size(page)}; it must be a power of two from {format_size(_SMALLEST_PAGE)}"
@@ -41,15 +47,17 @@ def option_problems(config: NetworkConfig) -> Iterator[Problem]:
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):
         if getattr(config, field) <= 0:
             yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
-    yield from _about_policy(config)
-    yield from _about_checkpoints(config)
 
 
-def _about_policy(config: NetworkConfig) -> Iterator[Problem]:
+def _about_policy(config: NetworkConfig, *, makes_sense: bool) -> Iterator[Problem]:
     try:
-        policy_class(config.debloat_policy)
+        if config.debloat_enabled and makes_sense:
+            policy_of(config)  # each gate makes one; what goes wrong with that is to be known before
+        else:
+            policy_class(config.debloat_policy)
     except PolicyError as error:
-        hint = "" if ":" in config.debloat_policy else f"; {did_you_mean(config.debloat_policy, POLICIES)}"
+        name = config.debloat_policy
+        hint = "" if ":" in name or name in POLICIES else f"; {did_you_mean(name, POLICIES)}"
         yield _POLICY_KEY, f"{error}{hint}"
 
 

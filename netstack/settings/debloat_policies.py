@@ -26,8 +26,8 @@ def policy_class(name: str) -> type[DebloatPolicy]:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a module may fail in any way
-        raise PolicyError(f"{name!r} cannot be imported, {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:  # a module may fail in any way
+        raise PolicyError(f"{name!r} cannot be imported, {_in_a_line(error)}") from None
     if not (isinstance(found, type) and issubclass(found, DebloatPolicy)):
         raise PolicyError(f"{name!r} is no class derived from flowcontrol.DebloatPolicy")
     return found
@@ -37,18 +37,35 @@ def debloater_of(config: NetworkConfig) -> DebloatPolicy | None:
     """What sizes the buffers of one gate; None where debloating is off.
 
     Raises:
-        PolicyError: there is no policy of the configured name.
+        PolicyError: as `policy_of`.
     """
-    if not config.debloat_enabled:
-        return None
-    return policy_class(config.debloat_policy)(
-        DebloatSettings(
-            target_s=config.debloat_target_s,
-            period_s=config.debloat_period_s,
-            max_size=config.segment_bytes,
-            min_size=config.min_segment_bytes,
-            starting_size=config.starting_segment_bytes,
-            threshold_percent=config.debloat_threshold_percent,
-            samples=config.debloat_samples,
-        )
+    return policy_of(config) if config.debloat_enabled else None
+
+
+def policy_of(config: NetworkConfig) -> DebloatPolicy:
+    """Make an object of the configured policy.
+
+    Raises:
+        PolicyError: there is no policy of that name, or it does not take these options.
+    """
+    name = config.debloat_policy
+    policy = policy_class(name)
+    settings = DebloatSettings(
+        target_s=config.debloat_target_s,
+        period_s=config.debloat_period_s,
+        max_size=config.segment_bytes,
+        min_size=config.min_segment_bytes,
+        starting_size=config.starting_segment_bytes,
+        threshold_percent=config.debloat_threshold_percent,
+        samples=config.debloat_samples,
     )
+    try:
+        made = policy(settings)
+        _ = made.settings, made.last_announced, made.estimated_time_s
+    except Exception as error:  # of a user's own policy anything
+        raise PolicyError(f"{name!r} cannot be made with these options, {_in_a_line(error)}") from error
+    return made
+
+
+def _in_a_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

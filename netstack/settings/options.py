@@ -87,11 +87,17 @@ def _boolean(value: object) -> bool:
     return text == "true"
 
 
+_MOST_DIGITS = 10
+
+
 def _whole_from(least: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         text = str(value).strip()
-        if isinstance(value, bool) or not text.removeprefix("-").isdigit():
+        digits = text.removeprefix("-")
+        if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
             raise QuantityError(f"{value!r} is not a whole number", f"a whole number from {least}")
+        if len(digits) > _MOST_DIGITS:
+            raise QuantityError(f"a number of {len(digits)} digits is too large", "one of Java's ints")
         if int(text) < least:
             raise QuantityError(f"{value!r} is too small", f"a whole number from {least}")
         return int(text)

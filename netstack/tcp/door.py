@@ -65,6 +65,10 @@ class Door:
         host, port, *_ = self._listener.getsockname()
         return host, port
 
+    def left(self) -> None:
+        """Take back the place of one who had been let in to stay."""
+        self._places_taken -= 1
+
     def close(self) -> None:
         """Listen no more; who has been let in stays."""
         if self._listener is not None:

@@ -5,7 +5,8 @@
     ask_letterbox:  dial, seal the question, half-close  -->  Letterbox: read, unseal, `answer`
                     read, unseal                         <--  seal the answer, close
 
-The seal of an answer covers the question, so that no other message can stand in for it, nor an echo.
+The seal of an answer covers the question, so that no other message can stand in for it, nor an echo. A
+question that comes again, from who lost the answer or has overheard it, is answered and not counted again.
 Strangers are treated as at any door: not for long, and with one line in the log.
 """
 
@@ -30,11 +31,12 @@ Answer = Callable[[bytes], Awaitable[bytes]]
 
 
 class Letterbox(trio.abc.AsyncResource):
-    """Listens at `host` for `count` questions of at most `max_bytes` each, which `answer` answers."""
+    """Listens at `host` for `count` different questions of at most `max_bytes`; `answer` answers."""
 
     def __init__(self, host: str, secret: Secret, count: int, max_bytes: int, answer: Answer) -> None:
         self._secret = secret
-        self._expected = count
+        self._count = count
+        self._answered: set[bytes] = set()
         self._max_bytes = max_bytes
         self._answer = answer
         limits = ConnectionLimits(max_connections=count + _STRANGERS, handshake_timeout_s=_TIMEOUT_S)
@@ -51,7 +53,7 @@ class Letterbox(trio.abc.AsyncResource):
 
     async def serve(self) -> None:
         """Take questions until all have been answered."""
-        if self._expected:
+        if self._count:
             with self._done:
                 await self._door.serve()
 
@@ -65,8 +67,9 @@ class Letterbox(trio.abc.AsyncResource):
         answer = await self._answer(question)
         await _send(stream, seal(self._secret, _answer_to(question), answer))
         await trio.aclose_forcefully(stream)
-        self._expected -= 1
-        if not self._expected:
+        self._door.left()
+        self._answered.add(hashlib.sha256(question).digest())
+        if len(self._answered) == self._count:
             self._done.cancel()
 
 

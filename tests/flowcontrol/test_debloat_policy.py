@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from flowcontrol import (
     FrozenWhileBlockedPolicy,
     LongestChannelPolicy,
     PerChannelPolicy,
+    announcements,
     register_policy,
     to_all,
 )
@@ -125,6 +127,17 @@ def test_a_channel_from_which_nothing_is_polled_keeps_its_size() -> None:
     assert list(policy.recalculate(1_000_000, channels(5, 5), 0.0)) == []
 
 
+def test_the_size_of_a_channel_that_has_ended_is_not_shown() -> None:
+    policy = PerChannelPolicy(SETTINGS)
+    settle(policy, 400_000, [Channel(40), Channel(10)], periods=400)
+    assert policy.last_announced == pytest.approx(5_000, rel=0.25)
+    list(policy.recalculate(0, [Channel(released=True), Channel(10)], 0.0))
+    assert policy.last_announced == pytest.approx(20_000, rel=0.25)
+    list(policy.recalculate(0, [Channel(released=True), Channel(released=True)], 0.0))
+    assert policy.last_announced == pytest.approx(20_000, rel=0.25)
+    assert policy.estimated_time_s == 0
+
+
 def test_a_burst_is_answered_at_once() -> None:
     flink, burst = FlinkPolicy(SETTINGS), BurstPolicy(SETTINGS)
     for policy in (flink, burst):
@@ -228,3 +241,41 @@ def test_the_default_comes_first_and_the_list_cannot_be_changed() -> None:
     assert next(iter(POLICIES)) == "flink"
     with pytest.raises(TypeError):
         POLICIES["flink"] = Constant  # type: ignore[index]
+
+
+class Says(DebloatPolicy):
+    """Announces what it is given."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__(SETTINGS)
+        self.answer = answer
+
+    def recalculate(self, throughput, channels, now):  # type: ignore[no-untyped-def]
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, r"Says.recalculate has returned None; it has to return \(place, size\) pairs"),
+        ([(0, 1000.5)], "announces 1000.5 bytes to channel 0; both have to be whole numbers"),
+        ([(0.0, 1000)], "both have to be whole numbers"),
+        ([(0, 255)], "announces 255 bytes; the settings allow 256 to 32768"),
+        ([(0, -5)], "announces -5 bytes"),
+        ([(0, 32769)], "announces 32769 bytes"),
+        ([(0, float("nan"))], "announces nan bytes"),
+        ([(0, 1000), (2, 1000)], "announces to channel 2 of 2, counted from 0"),
+        ([(-1, 1000)], "announces to channel -1 of 2"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_announced_is_an_error_that_names_the_policy(answer: object, problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        announcements(Says(answer), 1, channels(1, 1), 0.0)
+
+
+def test_what_can_be_announced_comes_as_plain_numbers() -> None:
+    said = announcements(Says(iter([(np.int64(1), np.int64(256)), (0, 32768)])), 1, channels(1, 1), 0.0)
+    assert said == [(1, 256), (0, 32768)]
+    assert {type(number) for pair in said for number in pair} == {int}
+    assert announcements(Says(()), 1, channels(), 0.0) == []

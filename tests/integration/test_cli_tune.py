@@ -181,6 +181,8 @@ def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest
         (["FILE", "--job", "1"], "--rate and --watch are for --from-flink"),
         (["FILE", "--min-throughput", "99"], "--min-throughput is 99; it must be a share from 0 to 1"),
         (["FILE", "--max-delay", "3x"], "netstack tune: --max-delay: '3x' has the unit 'x'"),
+        (["FILE", "--max-checkpoint", "0s"], "netstack tune: --max-checkpoint is 0s; it must be more than 0"),
+        (["FILE", "--set", f"{TARGET}=1s"], f"{TARGET}: is what the axis target sets"),
         (["FILE", "--skew", "a"], "skew: 'a' is no list of factors"),
         (["FILE", "--seeds", "0"], "seeds: is 0; at least 1 is needed"),
         (["FILE", "--from-flink", "http://127.0.0.1:1"], "one of the two"),
@@ -197,6 +199,24 @@ def test_a_mistake_is_one_line(
     assert captured.out == ""
     assert message in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_points_that_cannot_be_kept_are_found_out_before_any_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "slow.toml").write_text(SCENARIO, "utf-8")
+    (tmp_path / "points").write_text("", "utf-8")
+    assert main(["tune", str(tmp_path / "slow.toml"), "--out", str(tmp_path)]) == 2
+    assert "points: no folder can be made there" in capsys.readouterr().err
+
+
+def test_a_limit_for_checkpoints_that_are_never_taken_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "slow.toml"
+    file.write_text(SCENARIO.replace('"execution.checkpointing.interval" = "1 s"', ""), "utf-8")
+    assert main(["tune", str(file), "--max-checkpoint", "1s"]) == 2
+    assert capsys.readouterr().err == "netstack tune: --max-checkpoint: slow takes no checkpoints\n"
 
 
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:

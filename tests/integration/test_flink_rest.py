@@ -312,6 +312,37 @@ class TestWhatJobsDo:
         assert imported.scenario.edges[0].ship == "rebalance"
         assert "source -> stage1 ships by CUSTOM; here it is rebalance" in imported.notes
 
+    def test_metrics_that_stand_still_say_nothing_of_now(self):
+        with replayed(ON1S) as cluster:
+            for path in [path for path in cluster.answers if path.endswith("?get=*")]:
+                cluster.answers[path] = cluster.answers[path][:1]
+            imported = read(cluster)
+        assert any(note.startswith("the metrics did not change") for note in imported.notes)
+        assert imported.measured.steady.vertices[1].records_in_per_s == [None, None]
+        # That the source has been back-pressured nearly all the time is known all the same.
+        assert imported.scenario.vertices[0].source.rates == (0.0,)
+
+    def test_that_little_passes_now_is_noted(self):
+        def over(metric: str, value: float, number: int) -> float | None:
+            return {"numRecordsIn": 5000.0, "accumulateIdleTimeMs": 2000.0 * number}.get(metric)
+
+        with replayed(ON1S) as cluster:
+            cluster.change_metrics("stage1", 1, over)
+            notes = read(cluster).notes
+        assert [note for note in notes if "few records pass" in note] == [
+            "stage1: few records pass through subtask 1 now, so all that it has counted since it started "
+            "stands in"
+        ]
+
+    def test_two_exchanges_between_the_same_vertices(self):
+        with replayed(ON1S) as cluster:
+            plan = cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]
+            inputs = next(node for node in plan["nodes"] if "inputs" in node)["inputs"]
+            inputs.append(inputs[0] | {"num": 1})
+            scenario = read(cluster).scenario
+        assert len(scenario.edges) == 2
+        assert scenario.vertices[0].source.record_bytes == pytest.approx(1013, abs=2)
+
 
 def _paced(metric: str, value: float, number: int) -> float | None:
     """150 records in each 1.5 s, with nothing to do for most of it."""
@@ -412,3 +443,54 @@ class TestWhatCannotBeRead:
             cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]["nodes"].pop(0)
             with pytest.raises(FlinkRestError, match="has no exchange"):
                 read(cluster)
+
+    @pytest.mark.parametrize("state", ["FINISHED", "RESTARTING", None])
+    def test_a_job_that_does_not_run_to_the_end_of_the_watch(self, state):
+        with replayed(ON1S) as cluster:
+            _later(cluster, None if state is None else {"state": state})
+            with pytest.raises(
+                FlinkRestError, match=f"has become {state or 'unknown'} .*while it was watched"
+            ):
+                read(cluster)
+
+    def test_a_job_that_starts_again_while_it_is_watched(self):
+        with replayed(ON1S) as cluster:
+            _later(cluster, {"timestamps": {"RUNNING": 1}})
+            with pytest.raises(FlinkRestError, match="has restarted while it was watched"):
+                read(cluster)
+
+    def test_a_task_that_counts_anew_while_it_is_watched(self):
+        def anew(metric: str, value: float, number: int) -> float | None:
+            return value / 50 if number >= 3 and metric.startswith("numRecords") else None
+
+        with replayed(ON1S) as cluster:
+            cluster.change_metrics("stage1", 1, anew)
+            with pytest.raises(FlinkRestError, match="has restarted while it was watched"):
+                read(cluster)
+
+    @pytest.mark.parametrize("parallelism", [0, "2", 10**9])
+    def test_a_parallelism_that_no_job_has(self, parallelism):
+        with replayed(ON1S) as cluster:
+            cluster.answers[f"/jobs/{cluster.job}"]["vertices"][0]["parallelism"] = parallelism
+            with pytest.raises(FlinkRestError, match="Flink's are from 1 to 32768"):
+                read(cluster)
+
+    def test_a_want_of_counts_is_told_with_the_paths_that_would_have_had_them(self):
+        with replayed(ON1S) as cluster:
+            cluster.forget("/vertices/")
+            with pytest.raises(FlinkRestError, match="too little to go by") as caught:
+                read(cluster)
+        assert "/vertices/" in caught.value.problems[-1]
+
+
+def _later(cluster: Cluster, change: dict[str, object] | None) -> None:
+    """Change the answer about the job, from the second time on; None: it is gone."""
+    path, first = f"/jobs/{cluster.job}", cluster.answer
+
+    def answer(asked: str, query: dict[str, list[str]]) -> object:
+        told = first(asked, query)
+        if asked != path or cluster.asked.count(path) == 1:
+            return told
+        return None if change is None else told | change
+
+    cluster.answer = answer

@@ -118,6 +118,7 @@ class TestCommands:
         [
             (["--service", "stage1:7"], "--service 7: '7' has no unit"),
             (["--record-bytes", "1 kb"], "--record-bytes 1 kb: '1 kb' is not a whole number"),
+            (["--record-bytes", "\u00b2"], "--record-bytes \u00b2: '\u00b2' is not a whole number"),
             (["--rate", "source:fast"], "--rate fast: 'fast' is not a number"),
             (["--set", "heartbeat.timeout"], "--set heartbeat.timeout: has no value"),
             (["--watch", "soon"], "--watch soon: 'soon' is not a number with a unit"),

@@ -40,7 +40,7 @@ def test_dots_and_nesting_mean_the_same_and_keep_their_lines(tmp_path) -> None:
         Entry("a.c.d", "on", 4),
         Entry("a.e.f", "1_000", 6),
         Entry("a.e.g", None, 7),
-        Entry("h", None, 8),
+        Entry("h", "[1, 2]", 8),
     ]
 
 
@@ -389,6 +389,41 @@ def test_mistakes_are_one_line_on_stderr(tmp_path, capsys, arguments, line) -> N
     assert printed.out == ""
     assert printed.err.startswith(line)
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 3000 + "]" * 3000, "".join(" " * n + "a:\n" for n in range(1000))]
+)
+def test_a_file_that_is_nested_without_end_is_refused(tmp_path, text) -> None:
+    with pytest.raises(ScenarioError, match=r"config\.yaml: is nested too deeply"):
+        entries(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("parallelism.default: ²", "'²' is not a number; it must be a whole number"),
+        (f"{CHECKPOINTS}.max-concurrent-checkpoints: 2147483648", "too large; it must be at most 2147483647"),
+        (f"{CHECKPOINTS}.interval: {'9' * 400} s", "too large; it must be at most 9223372036854775807 ms"),
+        ("taskmanager.memory.network.max: 8388608 tb", "too large; it must be less than 8388608 tb"),
+        ("taskmanager.memory.segment-size: 2 gb", "is 2 gb; it must be a power of two from 4 kb to 1 gb"),
+        (f"{CHECKPOINTS}.timeout: [1, 2]", "'[1, 2]' is not a whole number with a unit"),
+    ],
+)
+def test_values_that_flink_s_types_do_not_hold_are_errors(check, line, message) -> None:
+    found = [each for each in check(line) if each.severity == "error"]
+    assert len(found) == 1
+    assert message in found[0].message
+
+
+def test_the_greatest_values_that_flink_s_types_hold_are_read(check) -> None:
+    lines = (
+        f"{CHECKPOINTS}.max-concurrent-checkpoints: 2147483647",
+        f"{CHECKPOINTS}.interval: 9223372036854775000",
+        "taskmanager.memory.network.max: 8388607 tb",
+        f"{CHECKPOINTS}.local-backup.dirs: [/a, /b]",
+    )
+    assert "bad-value" not in {each.rule for each in check("\n".join(lines))}
 
 
 def test_empty_files_and_other_versions(check) -> None:

@@ -6,12 +6,23 @@ import dataclasses
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from integration import load_scenario
 from integration.tuning.pitfall_rules import Point
-from integration.tuning.pitfalls import EXAMPLES, REMEDIES, WHATS, Pitfall, pitfalls_of, point_of
-from netstack import Result, Scenario, Vertex, emulate
+from integration.tuning.pitfalls import (
+    EXAMPLES,
+    REMEDIES,
+    WHATS,
+    Pitfall,
+    find_pitfalls,
+    pitfalls_of,
+    point_of,
+)
+from integration.tuning.points import point_of as scenario_point
+from integration.tuning.rows import failed_row
+from netstack import Result, Scenario, Vertex, emulate, to_json
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "tests" / "data" / "flink-reference"
@@ -100,3 +111,19 @@ def at_target(scenario: Scenario, target_s: float) -> Point:
     config = dataclasses.replace(scenario.config, debloat_target_s=target_s)
     run = dataclasses.replace(scenario, config=config)
     return Point(f"target {target_s:g}", run, emulate(run))
+
+
+def test_a_job_without_checkpoints_is_not_said_to_complete_none() -> None:
+    taking = load_scenario(ROOT / EXAMPLES / "large_records.toml")
+    config = dataclasses.replace(taking.config, checkpoint_interval_s=None)
+    result = emulate(dataclasses.replace(taking, config=config))
+    assert found_in(result)["large-records"].evidence.endswith("the target is 100 ms")
+
+
+def test_points_that_failed_are_not_looked_at() -> None:
+    scenario = load_scenario(ROOT / EXAMPLES / "large_records.toml")
+    without = failed_row(scenario_point(scenario), "the job failed for good")
+    failed = msgspec.structs.replace(without, result=to_json(shown("large_records")).decode())
+    ended = msgspec.structs.replace(failed, status="finished", error=None)
+    assert find_pitfalls(scenario, [failed]) == []
+    assert [one.name for one in find_pitfalls(scenario, [ended])][:1] == ["large-records"]

@@ -162,6 +162,12 @@ def test_the_port_is_another_for_each_stage_attempt_and_secret() -> None:
     assert len({tuple(task.agreed_ports()) for task in same}) == 1
 
 
+def test_a_port_that_is_drawn_twice_is_tried_once() -> None:
+    drawn = [rendezvous(Context(Stage(first=first), 0)).agreed_ports() for first in range(12_000)]
+    assert all(len(set(ports)) == len(ports) for ports in drawn)
+    assert any(len(ports) < 3 for ports in drawn)
+
+
 def test_a_task_listens_where_spark_reaches_its_executor() -> None:
     stage = Stage(["127.0.0.1:4711", "node-7.example:39001", "[2001:db8::7]:39001"])
     tasks = [rendezvous(Context(stage, partition)) for partition in range(COUNT)]

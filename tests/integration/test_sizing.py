@@ -353,6 +353,18 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
         (["--throughput", "1 MB/s", "--set", "x"], "netstack size: --set: 'x' is no option"),
         (["--throughput", "1 MB/s", "--set", "x=1"], "netstack size: --set x: no preset has this option"),
         (["--throughput", "1 MB/s", "--round-trip", "3"], "netstack size: --round-trip: '3' has no unit"),
+        (
+            ["--throughput", f"{'9' * 400} MB/s"],
+            f"netstack size: --throughput: '{'9' * 40}' is more than any",
+        ),
+        (
+            ["--throughput", "1 MB/s", "--parallelism", "9" * 5000],
+            "netstack size: --parallelism: '999",
+        ),
+        (
+            ["--throughput", "1 MB/s", "--record-bytes=-4"],
+            "netstack size: vertices.source.source.record_bytes: is -4",
+        ),
         (["--throughput", "1 MB/s", "--flink", "3"], "netstack size: --flink is '3'; it must be 2.2 or 1.20"),
         (["--throughput", "1 MB/s", "--seeds", "0", "--check"], "netstack size: --seeds is 0; at least 1"),
         (
@@ -376,3 +388,11 @@ def test_mistakes_are_one_line_on_stderr(capsys, arguments, line) -> None:
     assert printed.out == ""
     assert printed.err.startswith(line)
     assert printed.err.count("\n") == 1
+
+
+def test_a_throughput_that_the_consumer_cannot_have_is_said(capsys) -> None:
+    assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("netstack size: --throughput 2 GB/s: 2 x 333,333 records/s is the most")
+    assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2", "--record-bytes", "100000"]) == 0
+    assert capsys.readouterr().err == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from integration.tuning.axes import DEFAULT_TARGETS, Axis, apply, read_axes
@@ -127,6 +127,12 @@ def test_a_source_that_emits_as_fast_as_it_can_goes_on_to() -> None:
     assert after(job("forward"), parallelism="8").vertices[0].rate(5) == 0
 
 
+def test_a_skew_that_makes_all_work_free_is_a_mistake() -> None:
+    (line,) = mistakes(skew="0:0")
+    assert line.startswith("skew: '0:0' makes all work free")
+    assert shown(only(skew="0:1")) == ["0:1"]
+
+
 def test_latency_and_policy_belong_to_the_job() -> None:
     assert after(job(), latency="1.5 ms").link.latency_s == 0.0015
     assert after(job(), policy="flink").config == job().config
@@ -173,6 +179,7 @@ def test_what_a_scenario_has_not_is_a_line_that_names_axis_and_value() -> None:
 
 @given(st.integers(1, 10**7), st.lists(st.integers(0, 400).map(lambda n: n / 4), min_size=1, max_size=5))
 def test_the_form_of_a_value_reads_as_the_same_value(milliseconds: int, factors: list[float]) -> None:
+    assume(any(factors))
     for texts in (
         {"target": f"{milliseconds}ms"},
         {"service": f"slow:{milliseconds} us"},
@@ -183,3 +190,11 @@ def test_the_form_of_a_value_reads_as_the_same_value(milliseconds: int, factors:
         again = only(**{axis.name: axis.values[0].text})
         assert shown(again) == shown(axis)
         assert apply(job(), again.values) == apply(job(), axis.values)
+
+
+@pytest.mark.parametrize("option", ["enabled=false", "target=1s"])
+def test_an_option_that_undoes_the_target_is_refused_beside_it(option: str) -> None:
+    name = f"{PREFIX}.{option.partition('=')[0]}"
+    wrong = f"{name}: is what the axis target sets; give targets there, or leave this out"
+    assert mistakes(target="50ms", options=[f"{PREFIX}.{option}"]) == [wrong]
+    assert only(options=[f"{PREFIX}.{option}"]).name == name

@@ -239,3 +239,12 @@ def test_points_are_values() -> None:
         probe="main",
         document=point_of(job()).document,
     )
+
+
+def test_a_combination_has_its_own_points_even_where_another_has_the_same_key() -> None:
+    grid = Grid(read_axes(target="50ms", options=["execution.checkpointing.interval=1s,2s"]), 1)
+    points = grid.points(job(), lambda scenario: probes_of(scenario, ("main", "step")))
+    steps = [point for point in points if point.probe == "step"]
+    assert [point.labels["execution.checkpointing.interval"] for point in steps] == ["1 s", "2 s"]
+    assert len({point.key for point in steps}) == 1
+    assert len(points) == 4

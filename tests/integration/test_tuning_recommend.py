@@ -228,6 +228,62 @@ def test_failed_points_are_named_and_lose_no_others(job: Scenario) -> None:
     assert found.targets[1].failed == 1
     only_failed = recommend([failed("100 ms", 1)], job)
     assert (only_failed.verdict, only_failed.chosen, only_failed.baseline) == ("none", None, None)
+    assert only_failed.words == ["No target can be chosen: no run with debloating ended well."]
+
+
+def test_a_baseline_that_failed_is_not_said_to_miss_the_constraints(job: Scenario) -> None:
+    (word,) = recommend([point("50 ms")], job, Constraints(max_checkpoint_ms=1.0)).words[:1]
+    assert word == ("No target keeps to the constraints, and no run without debloating ended well.")
+
+
+def test_what_the_axes_change_decides_what_counts(job: Scenario) -> None:
+    overtaking = replace(job, config=with_options(job.config, {"unaligned_enabled": True}), duration_s=0.1)
+    ran = to_json(emulate(replace(overtaking, warmup_s=0.0, phases=()))).decode()
+    assert recommend([point("50 ms", result=ran)], job).objective == RECORD_DELAY
+    assert recommend([point("50 ms")], job).objective == END_TO_END
+
+
+def test_no_checkpoint_without_debloating_and_queues_that_do_not_settle_are_said(job: Scenario) -> None:
+    rows = [
+        point(None, probe="baseline", checkpoints_completed=0, end_to_end_ms=None, end_to_end_p95_ms=None),
+        point("50 ms"),
+        point("50 ms", probe="step"),
+    ]
+    found = recommend(rows, job)
+    assert "checkpoints take 100 ms, where none completed without debloating" in found.words[0]
+    assert found.words[-1].startswith("In 1 run where the service time of the bottleneck doubles, the queues")
+
+
+def test_constraints_that_each_rule_all_out_are_not_said_to_bind_together(job: Scenario) -> None:
+    found = recommend(sweep(USUAL), job, Constraints(max_checkpoint_ms=1.0, max_delay_ms=1.0))
+    assert found.binding == [MAX_CHECKPOINT, MAX_DELAY]
+    assert any(word.startswith("Max-checkpoint and max-delay bind, each by itself.") for word in found.words)
+
+
+def test_a_delay_that_was_not_measured_does_not_keep_to_a_limit(job: Scenario) -> None:
+    rows = [
+        point(None, probe="baseline", end_to_end_ms=3000.0, record_delay_p95_ms=500.0),
+        point("50 ms", record_delay_p95_ms=None),
+        point("1 s", record_delay_p95_ms=70.0, end_to_end_ms=900.0),
+    ]
+    assert recommend(rows, job).chosen == "50 ms"
+    assert recommend(rows, job, Constraints(max_delay_ms=80.0)).chosen == "1 s"
+
+
+def test_seeds_that_agree_only_with_each_other_are_not_said_to_lead_to_the_same(job: Scenario) -> None:
+    times = {1: (100.0, 120.0), 2: (130.0, 160.0), 3: (160.0, 190.0)}  # 160 is within the range of the best
+    rows = [
+        made
+        for seed, (short, long) in times.items()
+        for made in (
+            point(None, seed, "baseline", end_to_end_ms=3000.0),
+            point("50 ms", seed, end_to_end_ms=short),
+            point("60 ms", seed, end_to_end_ms=long),
+        )
+    ]
+    found = recommend(rows, job)
+    assert (found.chosen, set(found.by_seed.values())) == ("60 ms", {"50 ms"})
+    assert found.words[-1] == "Alone, the 3 seeds lead to: 50 ms (3)."
 
 
 def test_probes_tell_what_they_were_run_for(job: Scenario) -> None:
@@ -428,3 +484,31 @@ def test_snapshots_that_take_most_of_the_time_are_no_matter_of_buffers(job: Scen
     found = recommend([point(None, probe="baseline", **times), point("50 ms", **times)], job)
     assert found.verdict == "leave off"
     assert [remedy.name for remedy in found.remedies] == ["smaller or incremental snapshots"]
+
+
+def test_a_limit_of_throughput_is_shown_as_it_was_given(job: Scenario) -> None:
+    rows = sweep({None: (300.0, 400.0), "50 ms": (45.0, 399.0)})
+    (target,) = recommend(rows, job, Constraints(min_throughput=0.999)).targets
+    assert [one.text for one in target.violations] == [
+        "throughput is 0.998 of that without debloating, less than 0.999"
+    ]
+
+
+def test_where_only_throughput_binds_a_longer_target_helps(job: Scenario) -> None:
+    rows = sweep({None: (3500.0, 400.0), "50 ms": (60.0, 380.0), "100 ms": (110.0, 390.0)})
+    found = recommend(rows, job, Constraints(min_throughput=0.99, max_checkpoint_ms=150.0))
+    assert (found.verdict, found.binding) == ("none", ["min-throughput"])
+    (remedy,) = found.remedies
+    assert (remedy.name, remedy.measured) == ("a longer target", False)
+    assert "at 100 ms" in remedy.why
+    assert "0.975" in remedy.why
+    assert remedy.configuration == [f"{TARGET}: 200 ms"]
+
+
+def test_a_run_that_failed_is_no_ground_for_remedies(job: Scenario) -> None:
+    result = emulate(replace(job, duration_s=0.1, warmup_s=0.0, phases=()))
+    cut = to_json(msgspec.structs.replace(result, steady=[], series=[])).decode()
+    rows = [msgspec.structs.replace(failed("50 ms", 1), result=cut), *sweep(USUAL)]
+    found = recommend(rows, job, Constraints(max_checkpoint_ms=1.0))
+    assert found.verdict == "none"
+    assert "more parallelism" not in [remedy.name for remedy in found.remedies]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import StringIO
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from integration.reporting.charts import to_png
 from integration.reporting.tuning_charts import times_by_target, trade_off, tuning_charts
-from integration.reporting.tuning_text import mark, mark_in_words, print_recommendations
+from integration.reporting.tuning_text import mark, mark_in_words, print_recommendations, target_table
 from integration.tuning.constraints import Constraints
 from integration.tuning.measures import Measures
 from integration.tuning.points import point_of
@@ -135,3 +136,21 @@ def test_text_fits_the_terminal_and_names_what_made_it(least: float) -> None:
     assert lines[0] == "made-up  flink-2.2, seeds 1, 2, virtual clock, netstack 0.1.0; now: off"
     assert max(map(len, lines)) <= 80
     assert lines[-1] == "netstack tune x"
+
+
+def test_figures_stay_whole_beside_many_marks() -> None:
+    rows = [row({}, 1, 1250.0, 1000.0, "baseline"), row({"target": "1500 ms"}, 1, 1249.0, 900.0)]
+    full = {"start_delay_ms": 1243.0, "alignment_ms": 1111.0, "persisted_bytes": 1e6, "adaptation_ms": 6e3}
+    rows += [
+        msgspec.structs.replace(
+            one, probe=probe, measures=msgspec.structs.replace(one.measures or Measures(), **full)
+        )
+        for one in rows[1:]
+        for probe in ("unaligned", "step", "main")
+    ]
+    found = recommendations(rows, SCENARIO, Constraints(max_checkpoint_ms=1.0, max_delay_ms=1.0))
+    console = Console(file=StringIO(), width=80)
+    console.print(target_table(found[0]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\u2026" not in text
+    assert max(map(len, text.splitlines())) <= 80

@@ -177,3 +177,9 @@ def test_settings_cannot_be_changed():
         first = dataclasses.fields(settings)[0].name
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(settings, first, 1)
+
+
+@pytest.mark.parametrize("text", ["\u00b2", "-\u00b2", "\u0663", "", "-", "1.5", "9" * 5000, True])
+def test_a_count_is_a_whole_number_in_ascii_of_a_sane_length(text):
+    with pytest.raises(QuantityError):
+        OPTIONS["max_buffers_per_channel"].kind.parse(text)

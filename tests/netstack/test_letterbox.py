@@ -125,3 +125,21 @@ def test_a_taken_port_is_an_error() -> None:
                     await letterbox.open(server.getsockname()[1])
 
     trio.run(main)
+
+
+def test_a_question_that_comes_again_is_answered_and_not_counted_again() -> None:
+    async def main() -> None:
+        address = ("127.0.0.1", free_port())
+        answers: Answers = {}
+        async with Letterbox("127.0.0.1", SECRET, 2, LONGEST, shout) as letterbox:
+            await letterbox.open(address[1])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(letterbox.serve)
+                for _ in range(50):  # more than there are places
+                    assert await ask_letterbox(address, SECRET, b"overheard", LONGEST) == b"OVERHEARD"
+                await ask_all(address, [b"friend"], answers)
+        assert answers == {b"friend": b"FRIEND"}
+
+    with no_socket_left(), log_lines() as log:
+        trio.run(main)
+    assert log.lines == []

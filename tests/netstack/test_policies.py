@@ -104,8 +104,9 @@ def recorded(**changes: object) -> Recorder:
     Recorder.made.clear()
     scenario = job("recorder-of-a-test", **changes)
     emulate(dataclasses.replace(scenario, duration_s=8.0, warmup_s=0.0))
-    assert len(Recorder.made) == 2
-    return Recorder.made[0]
+    asked = [policy for policy in Recorder.made if policy.calls]
+    assert len(asked) == 2
+    return asked[0]
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["remote", "local"])
@@ -120,7 +121,7 @@ def test_a_policy_sees_when_channels_are_blocked_for_alignment(together: bool) -
     )
     scenario = dataclasses.replace(scenario, vertices=vertices)
     emulate(dataclasses.replace(scenario, duration_s=12.0, warmup_s=0.0))
-    blocked = [any(stop for _, stop in seen) for _, _, seen in Recorder.made[0].calls]
+    blocked = [any(stop for _, stop in seen) for _, _, seen in Recorder.made[-1].calls]
     assert any(blocked)
     assert not all(blocked)
 
@@ -169,6 +170,84 @@ def test_a_policy_of_the_users_own_is_imported_by_its_path(
     ):
         with pytest.raises(PolicyError):
             policy_class(wrong)
+
+
+OWN = """
+import sys
+from flowcontrol import DebloatPolicy, to_all
+class TakesNothing(DebloatPolicy):
+    def __init__(self):
+        pass
+class ForgetsItsBase(DebloatPolicy):
+    def __init__(self, settings):
+        self.settings = settings
+class Refuses(DebloatPolicy):
+    def __init__(self, settings):
+        raise ValueError("the target is\\ntoo short")
+class AnnouncesNothingUsable(DebloatPolicy):
+    def recalculate(self, throughput, channels, now):
+        return to_all(0, channels)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("TakesNothing", r"TypeError: TakesNothing.__init__\(\) takes 1 positional argument"),
+        ("ForgetsItsBase", "AttributeError: .* no attribute 'last_announced'"),
+        ("Refuses", "ValueError: the target is too short"),
+    ],
+)
+def test_a_policy_that_cannot_be_made_is_a_mistake_of_the_scenario(
+    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_policies_of_a_test.py").write_text(OWN, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    scenario = job(f"failing_policies_of_a_test:{name}")
+    with pytest.raises(
+        ScenarioError, match=f"policy: '.*:{name}' cannot be made with these options, {reason}"
+    ):
+        emulate(scenario)
+    config = dataclasses.replace(scenario.config, debloat_enabled=False)
+    assert scenario_problems(dataclasses.replace(scenario, config=config)) == []
+    config = dataclasses.replace(scenario.config, debloat_target_s=-1.0)
+    problems = scenario_problems(dataclasses.replace(scenario, config=config))
+    assert [key for key, _ in problems] == ["flink.taskmanager.network.memory.buffer-debloat.target"]
+
+
+def test_a_policy_that_announces_what_cannot_be_fails_the_job_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrong_policies_of_a_test.py").write_text(OWN, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    scenario = job("wrong_policies_of_a_test:AnnouncesNothingUsable")
+    with pytest.raises(
+        ValueError, match="AnnouncesNothingUsable announces 0 bytes; the settings allow 256 to"
+    ):
+        emulate(scenario)
+
+
+class Choosy(DebloatPolicy):
+    def __init__(self, settings):  # type: ignore[no-untyped-def]
+        raise ValueError("a target of 1 s is too long")
+
+
+def test_a_registered_policy_that_cannot_be_made_is_not_taken_for_a_wrong_name() -> None:
+    register_policy("choosy-of-a-test", Choosy)
+    (problem,) = scenario_problems(job("choosy-of-a-test"))
+    assert problem == (
+        "policy",
+        "'choosy-of-a-test' cannot be made with these options, ValueError: a target of 1 s is too long",
+    )
+
+
+def test_a_module_that_ends_the_program_is_a_mistake_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "leaving_policies_of_a_test.py").write_text("raise SystemExit('good\\nbye')\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PolicyError, match=r"cannot be imported, SystemExit: good bye$"):
+        policy_class("leaving_policies_of_a_test:Any")
 
 
 def test_an_unknown_policy_is_a_mistake_of_the_scenario() -> None:
