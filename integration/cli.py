@@ -7,7 +7,6 @@ tolerance, or a job failed for good; 2 for a mistake, with one line for it on st
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -28,6 +27,7 @@ from netstack import (
 )
 
 from .commands.compare import Flag, Whole, compare
+from .commands.invocation import command_line, set_arguments
 from .commands.output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
 from .commands.preparation import checkpoint_storage, load_runnable, opened
 from .commands.progress import Report as Progress
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
-        status = app(list(sys.argv[1:] if arguments is None else arguments))
+        status = app(set_arguments(arguments))
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except BrokenPipeError:
@@ -177,8 +177,7 @@ def _write_report(folder: Path, result: Result) -> None:
     # Here, since what draws takes a while to import.
     from .reporting.report import write_report
 
-    command = shlex.join(["netstack", *sys.argv[1:]])
-    page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command)
+    page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command_line())
     say(f"wrote {page}")
 
 

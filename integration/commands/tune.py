@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from ..tuning.store import FOLDER
 from ..tuning.sweep import run_points
 from .compare import Flag, Whole
 from .flink_options import Several, overrides_of, read_flink
+from .invocation import command_line
 from .output import prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from .preparation import load_runnable
 from .progress import progress
@@ -123,7 +122,7 @@ def tune(
     prepare_folder(None if out is None else out / FOLDER)
     rows = _run(scenario, points, out, master)
     document = TuneDocument(
-        command=shlex.join(["netstack", *sys.argv[1:]]),
+        command=command_line(),
         scenario=scenario_document(scenario),
         notes=notes,
         recommendations=recommendations(rows, scenario, constraints),

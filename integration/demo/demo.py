@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from rich.text import Text
 
 from netstack import QuantityError, Result, Scenario, ScenarioError, emulate, format_duration, parse_duration
 
+from ..commands.invocation import command_line
 from ..commands.output import prepare_folder, say, to_stderr, to_stdout, write_json
 from ..commands.progress import progress
 from ..reporting.findings import find
@@ -204,7 +203,7 @@ def _report(
         # Here, so that nobody else waits for the libraries that draw.
         from ..reporting.report import write_report
 
-        command = shlex.join(["netstack", *sys.argv[1:]])
+        command = command_line()
         page, *_ = write_report(out, results, title=title, finding=finding, facts=facts, command=command)
     return page
 

@@ -83,7 +83,7 @@ def test_every_number_can_be_traced(tuned: Arguments) -> None:
     found = document(tuned)
     assert found["schema"] == "netstack.tune/1"
     assert found["scenario"]["name"] == "slow"
-    assert found["command"].startswith("netstack ")
+    assert found["command"].startswith("netstack tune ")
     points = found["points"]
     assert {(point["probe"], point["seed"]) for point in points} == {
         (probe, seed) for probe in ("main", "unaligned", "step", "baseline") for seed in (1, 2)

@@ -402,7 +402,7 @@ def test_a_file_that_is_nested_without_end_is_refused(tmp_path, text) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("parallelism.default: ²", "'²' is not a number; it must be a whole number"),
+        ("parallelism.default: ²", "'²' is not a whole number; it must be a whole number from 1"),
         (f"{CHECKPOINTS}.max-concurrent-checkpoints: 2147483648", "too large; it must be at most 2147483647"),
         (f"{CHECKPOINTS}.interval: {'9' * 400} s", "too large; it must be at most 9223372036854775807 ms"),
         ("taskmanager.memory.network.max: 8388608 tb", "too large; it must be less than 8388608 tb"),
