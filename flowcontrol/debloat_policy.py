@@ -14,6 +14,7 @@ derive a class from `DebloatPolicy` and name it to `register_policy`, or name it
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import index
@@ -87,7 +88,7 @@ class DebloatedChannel(Protocol):
         ...
 
 
-class DebloatPolicy:
+class DebloatPolicy(ABC):
     """Sizes the buffers of one gate; each gate has a policy object of its own.
 
     `last_announced`: bytes, the smallest size in force, shown as debloatedBufferSize. `estimated_time_s`:
@@ -105,6 +106,7 @@ class DebloatPolicy:
         self.last_announced = settings.starting_size
         self.estimated_time_s = 0.0
 
+    @abstractmethod
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
     ) -> Iterable[Announcement]:
@@ -115,9 +117,8 @@ class DebloatPolicy:
         `throughput`: bytes a second polled from the gate since the last step, over the time in which there
         was something to poll. `channels`: all of the gate, in order. `now`: seconds.
         """
-        raise NotImplementedError
 
-    def polled(self, channel: int, size: int) -> None:
+    def polled(self, channel: int, size: int) -> None:  # noqa: B027 - few policies want to know
         """A buffer or event of `size` bytes was polled from the channel in that place, in its turn.
 
         Barriers that overtake have no turn, and may be left out.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,11 @@ from netstack import Assignment, Mesh, Report, encode_report, run_task_manager, 
 
 from ..checkpoints.directory import DirectoryStorage
 from ..shuffle.rendezvous import Rendezvous
-from ..shuffle.version import code_version
+from ..shuffle.shipping import MapFunction, shipped
 from .feeding import found_in, keep_pieces
 
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
-
-__all__ = ["REPORTS", "Job", "barrier_task", "code_version", "run_task"]
 
 REPORTS = "task int, report binary"
 """The columns of what the stage gives."""
@@ -41,34 +39,15 @@ class Job:
     """Whether all tasks run on one machine, so that none has to be reached from another."""
 
 
-def barrier_task(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that each task of the stage runs.
-
-    It travels by value and refers to nothing of ours, so a worker without our packages can say so.
-    """
+def barrier_task(job: Job) -> MapFunction:
+    """Return the function that each task of the stage runs."""
     from pyspark import cloudpickle
 
     payload = cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
-    on_one_machine, version = job.loopback, code_version(job.loopback)
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import importlib
-        import sys
-
-        here = f"the Python of this worker, {sys.executable},"
-        remedy = "let PYSPARK_PYTHON name a Python that has the netstack of the driver, on each machine"
-        try:
-            task = importlib.import_module("integration.distributed.task")
-        except ModuleNotFoundError as error:
-            raise RuntimeError(f"{here} has no module {error.name!r}; {remedy}") from None
-        if task.code_version(on_one_machine) != version:
-            raise RuntimeError(f"{here} has another netstack than the driver; {remedy}")
-        yield task.run_task(payload, batches)
-
-    return run
+    return shipped("integration.distributed.task", "run_task", payload, on_one_machine=job.loopback)
 
 
-def run_task(payload: bytes, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+def run_task(batches: Iterable[pa.RecordBatch], payload: bytes) -> Iterator[pa.RecordBatch]:
     """Take part in the job that these bytes describe; the rows are the pieces of the sources hosted here."""
     from pyspark import BarrierTaskContext, SparkFiles
 
@@ -83,7 +62,7 @@ def run_task(payload: bytes, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatc
         fed = replace(assignment, scenario=found_in(directory, assignment.scenario, name))
         report = trio.run(_take_part, replace(job, assignment=fed), context)
     columns = [pa.array([task], pa.int32()), pa.array([encode_report(report)], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, ["task", "report"])
+    yield pa.RecordBatch.from_arrays(columns, ["task", "report"])
 
 
 async def _take_part(job: Job, context: BarrierTaskContext) -> Report:

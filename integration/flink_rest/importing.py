@@ -73,8 +73,14 @@ def import_scenario(
         _check_shape(client, found)
         check_names(given, found, names)
         seconds = watch_time_s(found) if watch_s is None else watch_s
-        watch = lambda done: watching(done, seconds)  # noqa: E731
-        samples = take_samples(client, found, seconds, pause=pause, clock=time.monotonic, done=watch)
+        samples = take_samples(
+            client,
+            found,
+            seconds,
+            pause=pause,
+            clock=time.monotonic,
+            done=lambda done: watching(done, seconds),
+        )
         check_still_runs(client, found)
         check_no_restart(client, found, samples)
         checkpoints = read_checkpoints(client, found, names)

@@ -26,7 +26,7 @@ from .plan import StageInput, inspect_input
 from .report import NAME, reports_of, shuffle_statistics
 from .settings import Config, early_bytes, transport_config
 from .slots import count_slots, is_local, require_barriers, require_slots
-from .stage import StageSpec, shipped
+from .stage import StageSpec, stage_function
 from .targets import PlacementSpec
 
 if TYPE_CHECKING:
@@ -221,6 +221,6 @@ def _warn_of_repartition(found: StageInput, count: int) -> None:
 
 
 def _with_stage(frame: DataFrame, schema: StructType, spec: StageSpec) -> DataFrame:
-    task = shipped(spec, reports_of(frame.sparkSession.sparkContext))
+    task = stage_function(spec, reports_of(frame.sparkSession.sparkContext))
     with spark_errors("the rows cannot be sent"):
         return frame.mapInArrow(task, schema, barrier=True)

@@ -31,12 +31,9 @@ from .rendezvous import Meeting, Rendezvous
 from .report import TaskReport
 from .source_thread import SourceThread
 from .stage import StageSpec
-from .version import code_version
 
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
-
-__all__ = ["code_version", "run_task"]
 
 ECHO_PAUSE_S = 1.0
 """How long a task that has only heard of a failure keeps it to itself, so that Spark hears of it where it
@@ -45,12 +42,12 @@ happened. The peers know already, and Spark ends all tasks of the stage as soon 
 Report = Callable[[list[TaskReport]], None]
 
 
-def run_task(payload: bytes, batches: Iterator[pa.RecordBatch], report: Report) -> Iterator[pa.RecordBatch]:
+def run_task(batches: Iterator[pa.RecordBatch], payload: bytes, report: Report) -> Iterator[pa.RecordBatch]:
     """Return the rows of this partition after the shuffle.
 
     Args:
-        payload: A `StageSpec`, pickled.
         batches: The rows of this partition before it.
+        payload: A `StageSpec`, pickled.
         report: Told at the end what the task has counted.
 
     Raises:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from netstack import JobFailedError, Result, Scenario, emulate, to_json
 
 from ..scenarios.scenario_reader import read_scenario
-from ..shuffle.version import code_version
+from ..shuffle.shipping import MapFunction, shipped
 from .measures import measure
 from .points import Point
 from .probes import step_at_s
@@ -21,35 +21,13 @@ from .rows import PointRow, failed_row, points_of, to_table
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
-__all__ = ["code_version", "run_point", "run_points", "shipped"]
-
-MapFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Arrived = Callable[[list[bytes]], None]
 """Told of rows that are finished, each as MessagePack."""
 
 
-def shipped(arrivals: Accumulator[list[bytes]], on_one_machine: bool) -> MapFunction:
-    """Return the function that Spark runs over points; `arrivals` gets each row when its task ends.
-
-    It travels by value and refers to nothing of ours, so a worker without our packages can say so.
-    """
-    version = code_version(on_one_machine)
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import importlib
-        import sys
-
-        here = f"the Python of this worker, {sys.executable},"
-        remedy = "let PYSPARK_PYTHON name a Python that has the netstack of the driver, on each machine"
-        try:
-            running = importlib.import_module("integration.tuning.running")
-        except ModuleNotFoundError as error:
-            raise RuntimeError(f"{here} has no module {error.name!r}; {remedy}") from None
-        if running.code_version(on_one_machine) != version:
-            raise RuntimeError(f"{here} has another netstack than the driver; {remedy}")
-        yield from running.run_points(batches, arrivals.add)
-
-    return run
+def sweep_function(arrivals: Accumulator[list[bytes]], on_one_machine: bool) -> MapFunction:
+    """Return the function that Spark runs over points; `arrivals` gets each row when its task ends."""
+    return shipped("integration.tuning.running", "run_points", arrivals.add, on_one_machine=on_one_machine)
 
 
 def run_points(batches: Iterable[pa.RecordBatch], arrived: Arrived) -> Iterator[pa.RecordBatch]:

@@ -30,7 +30,7 @@ from ..spark.spool import run_cancellable
 from .points import Grid, Point
 from .reading import reads_files, run_reading
 from .rows import ROW_SCHEMA, PointRow, failed_row, from_table, points_table, spark_schema, to_table
-from .running import shipped
+from .running import sweep_function
 from .store import PointStore
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _run_job(
     # By ranges, which Spark draws between any two rows if there are as many as rows. Hashes and turns, drawn
     # anew for each partition of the input, would put several rows into one partition, and none into others.
     spread = frame.repartitionByRange(len(points), "place")
-    found = spread.mapInArrow(shipped(arrivals, is_local(session)), spark_schema())
+    found = spread.mapInArrow(sweep_function(arrivals, is_local(session)), spark_schema())
     try:
         table = run_cancellable(session, found.toArrow)
     except Exception as error:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,7 +24,6 @@ from buffers import (
     EventBuffer,
     EventConsumer,
     LocalBufferPool,
-    MemorySegment,
     PipelinedSubpartition,
     RecordBlock,
 )
@@ -34,8 +34,17 @@ from flowcontrol import (
     encode_event,
 )
 
-ALL = -1
-"""The channel of a record that goes to every subpartition."""
+from .open_buffers import ALL, OpenBuffers
+
+__all__ = ["ALL", "ResultPartition"]
+
+
+class _Rest(NamedTuple):
+    """What of a record is not yet written, for want of a segment."""
+
+    channel: int
+    parts: list[memoryview]
+    begun: bool
 
 
 class ResultPartition:
@@ -43,7 +52,7 @@ class ResultPartition:
 
     `flush_always` makes records available to the readers as soon as they are written (a buffer timeout of
     0). `supports_unaligned`: whether barriers may overtake the data of this exchange. `records_out` and
-    `bytes_out` count records with their 4-byte lengths. Invariant: an open buffer has room.
+    `bytes_out` count records with their 4-byte lengths.
     """
 
     def __init__(
@@ -60,10 +69,8 @@ class ResultPartition:
         self.subpartitions = list(subpartitions)
         self.records_out = 0
         self.bytes_out = 0
-        self._builders: list[BufferBuilder | None] = [None] * len(self.subpartitions)
-        self._broadcast: BufferBuilder | None = None
-        self._unwritten: tuple[int, memoryview, bool] | None = None
-        self._unwritten_parts: list[memoryview] = []
+        self._open = OpenBuffers(pool, self.subpartitions)
+        self._unwritten: _Rest | None = None
 
     @property
     def available(self) -> bool:
@@ -82,7 +89,7 @@ class ResultPartition:
         record that was not begun: less than `stop` if the pool became unavailable. If the last begun
         record is `blocked`, call `go_on` until it is not.
         """
-        builders = self._builders
+        builders = self._open.unicast
         pool = self.pool
         stride = block.stride
         index = start
@@ -127,11 +134,9 @@ class ResultPartition:
 
         The record is what its parts are together. If it is then `blocked`, call `go_on` until it is not.
         """
-        size = sum(map(len, parts))
         self.records_out += 1
-        self.bytes_out += size
-        self._unwritten_parts += parts[1:]
-        written = self._write_record(channel, parts[0], size) and self._write_parts(channel)
+        self.bytes_out += sum(map(len, parts))
+        written = self._write_parts(channel, parts, begun=False)
         if self._flush_always:
             self.flush()
         return written and self.pool.available
@@ -140,106 +145,60 @@ class ResultPartition:
         """Try to write the rest of a half-written record; returns whether it is complete."""
         if self._unwritten is None:
             return True
-        channel, rest, begun = self._unwritten
-        self._unwritten = None
-        later = sum(map(len, self._unwritten_parts))
-        complete = (
-            self._continue(channel, None, rest)
-            if begun
-            else self._write_record(channel, rest, len(rest) + later)
-        ) and self._write_parts(channel)
+        rest, self._unwritten = self._unwritten, None
+        complete = self._write_parts(rest.channel, rest.parts, rest.begun)
         if complete and self._flush_always:
             self.flush()
         return complete
 
+    def _write_parts(self, channel: int, parts: Sequence[memoryview], begun: bool) -> bool:
+        """Write a record, or go on with one that was `begun`; False if it could not be completed."""
+        for place, part in enumerate(parts):
+            if begun or place:
+                builder = self._open.get(channel)
+                copied = builder.append(part) if builder is not None else 0
+                written = self._continue(channel, builder, part[copied:])
+            else:
+                written = self._write_record(channel, part, sum(map(len, parts)))
+            if not written:
+                assert self._unwritten is not None
+                self._unwritten.parts.extend(parts[place + 1 :])
+                return False
+        return True
+
     def _write_record(self, channel: int, record: memoryview, size: int) -> bool:
         """Write a record of `size` bytes, or its first part; False if that could not be completed."""
-        builder = self._open_builder(channel)
+        builder = self._open.get(channel)
         if builder is None:
             segment = self.pool.request(channel)
             if segment is None:
-                self._unwritten = channel, record, False
+                self._unwritten = _Rest(channel, [record], begun=False)
                 return False
-            builder = self._new_builder(channel, segment)
-            self._publish(channel, builder, size)
+            builder = self._open.new(channel, segment)
+            self._open.publish(channel, builder, size)
         copied = builder.append(record)
         return self._continue(channel, builder, record[copied:])
-
-    def _write_parts(self, channel: int) -> bool:
-        """Write the other parts of a record; False if they could not be completed."""
-        while self._unwritten_parts:
-            part = self._unwritten_parts.pop(0)
-            builder = self._open_builder(channel)
-            copied = builder.append(part) if builder is not None else 0
-            if len(part) and not self._continue(channel, builder, part[copied:]):
-                return False
-        return True
 
     def _continue(self, channel: int, builder: BufferBuilder | None, rest: memoryview) -> bool:
         """Write what of a record did not fit into `builder`; False if segments ran out."""
         while len(rest):
             if builder is not None:
-                self._close(channel, builder)
+                self._open.close(channel, builder)
             segment = self.pool.request(channel)
             if segment is None:
-                self._unwritten = channel, rest, True
+                self._unwritten = _Rest(channel, [rest], begun=True)
                 return False
-            builder = self._new_builder(channel, segment)
+            builder = self._open.new(channel, segment)
             copied = builder.append(rest)
-            self._publish(channel, builder, copied)
+            self._open.publish(channel, builder, copied)
             rest = rest[copied:]
-        assert builder is not None
-        if builder.position >= builder.capacity:
-            self._close(channel, builder)
+        if builder is not None and builder.position >= builder.capacity:
+            self._open.close(channel, builder)
         return True
-
-    def _open_builder(self, channel: int) -> BufferBuilder | None:
-        """The open buffer for `channel`; buffers of the other way of writing are finished first."""
-        if channel == ALL:
-            if self._broadcast is None:
-                self._finish_unicast()
-            return self._broadcast
-        if self._broadcast is not None:
-            self._close(ALL, self._broadcast)
-        return self._builders[channel]
-
-    def _new_builder(self, channel: int, segment: MemorySegment) -> BufferBuilder:
-        builder = BufferBuilder(segment, self.pool, channel)
-        if channel == ALL:
-            self._broadcast = builder
-        else:
-            self._builders[channel] = builder
-        return builder
-
-    def _publish(self, channel: int, builder: BufferBuilder, minimum: int) -> None:
-        """Queue the reading half of `builder` and trim it to the size that is wanted for new buffers."""
-        if channel == ALL:
-            wanted = min([s.add(builder.consumer()) for s in self.subpartitions])
-        else:
-            wanted = self.subpartitions[channel].add(builder.consumer())
-        if wanted > 0:
-            builder.trim(max(wanted, minimum))
-
-    def _close(self, channel: int, builder: BufferBuilder) -> None:
-        builder.finish()
-        if channel == ALL:
-            self._broadcast = None
-        else:
-            self._builders[channel] = None
-
-    def _finish_builders(self) -> None:
-        if self._broadcast is not None:
-            self._close(ALL, self._broadcast)
-        self._finish_unicast()
-
-    def _finish_unicast(self) -> None:
-        for channel, builder in enumerate(self._builders):
-            if builder is not None:
-                self._close(channel, builder)
 
     def broadcast_event(self, event: Event) -> None:
         """Finish the open buffers and queue `event` behind them in every subpartition."""
-        self._finish_builders()
+        self._open.finish()
         consumer = _event_buffer(event)
         for subpartition in self.subpartitions:
             subpartition.add(EventConsumer(consumer))
@@ -258,7 +217,7 @@ class ResultPartition:
         if not (barrier.options.is_unaligned or barrier.options.timeoutable):
             self.broadcast_event(barrier)
             return False
-        self._finish_builders()
+        self._open.finish()
         buffer = _event_buffer(barrier)
         for number, subpartition in enumerate(self.subpartitions):
             if barrier.options.is_unaligned:
@@ -307,8 +266,7 @@ class ResultPartition:
     def release(self) -> None:
         """Drop what is queued and give all segments back."""
         self._unwritten = None
-        self._unwritten_parts.clear()
-        self._finish_builders()
+        self._open.finish()
         for subpartition in self.subpartitions:
             subpartition.release()
         self.pool.lazy_destroy()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.shuffle import stage
+from integration.shuffle import shipping
 from integration.shuffle.settings import early_bytes, transport_config
 from integration.spark import ShuffleError, ShuffleWarning, shuffle
 from netstack import ConnectionLimits, NetworkConfig, TransportConfig
@@ -229,7 +229,7 @@ def test_a_worker_without_our_packages_says_so(
 
 @pytest.mark.spark
 def test_a_worker_with_another_version_says_so(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "code_version", lambda on_one_machine: "that of another driver")
+    monkeypatch.setattr(shipping, "code_version", lambda on_one_machine: "that of another driver")
     shuffled = shuffle(spark.range(9, numPartitions=2), "id")
     with pytest.raises(
         Exception, match=r"has another netstack than the driver; let PYSPARK_PYTHON.*--py-files"

@@ -16,7 +16,7 @@ from integration.tuning import sweep as sweep_module
 from integration.tuning.axes import read_axes
 from integration.tuning.points import Grid, Point
 from integration.tuning.rows import PointRow
-from integration.tuning.running import run_point, shipped
+from integration.tuning.running import run_point, sweep_function
 from integration.tuning.sweep import run_points, sweep
 from netstack import Edge, GeneratorSpec, NetworkConfig, PathSpec, Scenario, SourceError, Vertex, from_json
 from tests.integration.clusters import LOCAL_CLUSTER, drive
@@ -98,10 +98,10 @@ def test_a_point_that_fails_is_a_row_and_is_tried_again(spark: SparkSession, tmp
 
 
 def deadly(key: str, deed: Callable[[], None]) -> Callable[[Any, bool], Any]:
-    """In place of `shipped`: what does something else to the worker that gets a point."""
+    """In place of `sweep_function`: what does something else to the worker that gets a point."""
 
     def made(arrivals: Any, on_one_machine: bool) -> Any:
-        proper = shipped(arrivals, on_one_machine)
+        proper = sweep_function(arrivals, on_one_machine)
 
         def run(batches: Any) -> Any:
             for batch in batches:
@@ -119,7 +119,7 @@ def test_a_worker_that_dies_costs_one_point(
 ) -> None:
     points = points_for("50ms,200ms,1s")
     # By value: workers cannot import the tests.
-    monkeypatch.setattr(sweep_module, "shipped", deadly(points[1].key, lambda: os._exit(9)))
+    monkeypatch.setattr(sweep_module, "sweep_function", deadly(points[1].key, lambda: os._exit(9)))
     rows = run_points(points, spark, tmp_path)
     assert [row.status for row in rows] == ["finished", "failed", "finished"]
     assert rows[1].error == "a Python worker of Spark has died"
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_all_workers_is_told_at_once(
     def fail() -> None:
         raise RuntimeError("this worker has no module 'netstack'")
 
-    monkeypatch.setattr(sweep_module, "shipped", deadly(points[0].key, fail))
+    monkeypatch.setattr(sweep_module, "sweep_function", deadly(points[0].key, fail))
     with pytest.raises(SourceError, match="no module 'netstack'"):
         run_points(points, spark)
 

@@ -24,7 +24,7 @@ from flowcontrol import (
     decode_event,
 )
 from netstack.checkpoints.recovery import RecoveryError, restore_subpartition
-from netstack.exchange.partition import ResultPartition
+from netstack.exchange.partition import ALL, ResultPartition
 
 SENDER_VECTORS = json.loads(
     (Path(__file__).parents[1] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
@@ -437,3 +437,41 @@ def test_recovered_data_that_does_not_fit_is_refused() -> None:
     exchange = Exchange(segments=2)
     with pytest.raises(RecoveryError, match="8 bytes of recovered data do not fit"):
         restore_subpartition(exchange.pool, exchange.subpartitions[0], bytes(40))
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=4), min_size=1, max_size=8),
+    st.integers(4, 7),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+def test_a_record_in_parts_is_written_like_one_in_a_piece(
+    sizes: list[list[int]], segments: int, overdraft: int, places: int
+) -> None:
+    """Buffer for buffer, and wherever segments run out; parts may be empty, but not the first."""
+    whole, parted = (Exchange(2, segments=segments, overdraft=overdraft) for _ in range(2))
+    for number, of_parts in enumerate(sizes):
+        payload = bytes([number + 1]) * sum(of_parts)
+        pieces, start = [len(payload).to_bytes(4)], 0
+        for size in of_parts:
+            pieces.append(payload[start : start + size])
+            start += size
+        channel = (0, 1, ALL)[(number + places) % 3]
+        begins_next = [
+            whole.partition.write_record(channel, memoryview(b"".join(pieces))),
+            parted.partition.write_record(channel, *map(memoryview, pieces)),
+        ]
+        assert begins_next[0] == begins_next[1]
+        while whole.partition.blocked:
+            assert parted.partition.blocked
+            read = [[each.read(0), each.read(1)] for each in (whole, parted)]
+            assert read[0] == read[1]
+            assert whole.partition.go_on() == parted.partition.go_on()
+        assert not parted.partition.blocked
+    for each in (whole, parted):
+        each.partition.broadcast_event(EndOfPartition())
+    assert [whole.read(0), whole.read(1)] == [parted.read(0), parted.read(1)]
+    assert (whole.partition.bytes_out, whole.partition.buffers_out) == (
+        parted.partition.bytes_out,
+        parted.partition.buffers_out,
+    )
