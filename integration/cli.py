@@ -11,12 +11,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
 from buffers import InsufficientBuffers
 from netstack import (
     CheckpointStorage,
+    InitialCheckpoint,
     JobFailedError,
     Result,
     Scenario,
@@ -29,12 +31,15 @@ from netstack import (
 from .commands.compare import Flag, Whole, compare
 from .commands.invocation import command_line, set_arguments
 from .commands.output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
-from .commands.preparation import checkpoint_storage, load_runnable, opened
+from .commands.preparation import checkpoints_of, load_runnable, opened
 from .commands.progress import Report as Progress
 from .commands.progress import progress
 from .comparison.seeds import WorkerDied
 from .reporting.run_text import print_result
 from .reporting.trace_text import TracePrinter
+
+if TYPE_CHECKING:
+    from .checkpoints.directory import DirectoryStorage
 
 FAILED = 1
 MISTAKE = 2
@@ -108,6 +113,7 @@ def run(
     master: str | None = None,
     trace: Flag = False,
     policy: str | None = None,
+    from_checkpoint: str | None = None,
 ) -> int:
     """Run a scenario and print what was measured.
 
@@ -121,21 +127,22 @@ def run(
         master: Spark's master URL; by default this machine, with a slot for each task.
         trace: Print on stderr what happens to each checkpoint, step by step.
         policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
+        from_checkpoint: Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory.
     """
     if master is not None and not on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy)
     prepare_folder(out)
-    storage = checkpoint_storage(scenario, file)
     printer = TracePrinter(to_stderr()) if trace else None
-    if on_spark:
-        result = _on_spark(scenario, file, master, printer)
-    else:
-        with (
-            opened(scenario, file) as ready,
-            progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
-        ):
-            result = _emulate(ready, storage, report, printer, real_time)
+    with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):
+        if on_spark:
+            result = _on_spark(scenario, file, master, printer, storage, initial)
+        else:
+            with (
+                opened(scenario, file) as ready,
+                progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
+            ):
+                result = _emulate(ready, storage, initial, report, printer, real_time)
     if out is not None:
         _write_report(out, result)
     if json:
@@ -150,22 +157,37 @@ def run(
 def _emulate(
     scenario: Scenario,
     storage: CheckpointStorage | None,
+    initial: InitialCheckpoint | None,
     report: Progress,
     trace: TracePrinter | None,
     real_time: bool,
 ) -> Result:
     """Run it; a job that failed for good has a result too."""
     try:
-        return emulate(scenario, storage=storage, progress=report, trace=trace, real_time=real_time)
+        return emulate(
+            scenario,
+            storage=storage,
+            from_checkpoint=initial,
+            progress=report,
+            trace=trace,
+            real_time=real_time,
+        )
     except JobFailedError as error:
         return error.result
 
 
-def _on_spark(scenario: Scenario, file: Path, master: str | None, trace: TracePrinter | None) -> Result:
+def _on_spark(
+    scenario: Scenario,
+    file: Path,
+    master: str | None,
+    trace: TracePrinter | None,
+    storage: DirectoryStorage | None,
+    initial: InitialCheckpoint | None,
+) -> Result:
     # Here, for the same reason as below.
     from .commands.on_spark import run_over_tcp
 
-    return run_over_tcp(scenario, file, master, trace)
+    return run_over_tcp(scenario, file, master, trace, storage, initial)
 
 
 def _failed(result: Result) -> str:

@@ -1,7 +1,8 @@
 """The network: jobs of subtasks that exchange records in buffers under credit-based flow control."""
 
 from .agenda import Agenda
-from .checkpoints.paths import metadata_path
+from .checkpoints.initial import InitialCheckpoint
+from .checkpoints.paths import METADATA_NAME, checkpoint_id_of, file_name, folder_of, metadata_path
 from .checkpoints.storage import (
     CheckpointStorage,
     DamagedFileError,
@@ -49,6 +50,7 @@ from .result import (
     RestartResult,
     Result,
     Series,
+    StartResult,
     Steady,
     VertexCheckpoint,
     VertexSteady,
@@ -165,6 +167,7 @@ __all__ = [
     "FAULTS",
     "FROM_SOURCE",
     "MESSAGES",
+    "METADATA_NAME",
     "OPTIONS",
     "PRESETS",
     "SCHEMA",
@@ -205,6 +208,7 @@ __all__ = [
     "GeneratorSpec",
     "HandleReader",
     "HandshakeError",
+    "InitialCheckpoint",
     "InputGate",
     "Job",
     "JobFailedError",
@@ -254,6 +258,7 @@ __all__ = [
     "SourceObject",
     "SourceReader",
     "SourceSpec",
+    "StartResult",
     "StateBackend",
     "StateError",
     "StateHandle",
@@ -287,6 +292,7 @@ __all__ = [
     "ask_letterbox",
     "assign_to_operators",
     "check_scenario",
+    "checkpoint_id_of",
     "checkpoint_results",
     "cost_key",
     "decode_report",
@@ -297,7 +303,9 @@ __all__ = [
     "edge_key",
     "emulate",
     "encode_report",
+    "file_name",
     "flat_map",
+    "folder_of",
     "format_duration",
     "format_rate",
     "format_size",

@@ -11,12 +11,14 @@ from time import perf_counter
 
 import numpy as np
 import trio
+from msgspec import UNSET
 
 from .agenda import Agenda
-from .checkpoints.storage import CheckpointStorage
+from .checkpoints.initial import InitialCheckpoint
+from .checkpoints.storage import CheckpointStorage, exclusively
 from .faults.fault import FiredFault
 from .job import Job, Progress
-from .restarts import Restart
+from .restarts import Restart, Start
 from .result import Result, Work
 from .settings.scenario import Scenario
 from .settings.scenario_document import scenario_document
@@ -27,6 +29,7 @@ from .summary import (
     fault_results,
     restart_results,
     series_results,
+    start_result,
     steady_results,
 )
 from .trace import Trace
@@ -48,6 +51,7 @@ def emulate(
     *,
     seed: int | None = None,
     storage: CheckpointStorage | None = None,
+    from_checkpoint: InitialCheckpoint | None = None,
     progress: Progress | None = None,
     trace: Trace | None = None,
     real_time: bool = False,
@@ -55,20 +59,24 @@ def emulate(
     """Run `scenario` and return what was measured; nothing is left running.
 
     `seed` replaces the scenario's. `storage` keeps the checkpoints; None: memory does, and they are gone
-    with the run. `trace` is told what happens to checkpoints, step by step. `progress` is called with the
+    with the run. `from_checkpoint` is one of an earlier run of the same job, which this one goes on from.
+    `trace` is told what happens to checkpoints, step by step. `progress` is called with the
     emulated time in seconds, about once an emulated second. In virtual time the same scenario and seed give
     the same result, `wall_seconds` apart; `real_time` runs the same job on the clock on the wall.
 
     Raises:
         ScenarioError: if the scenario makes no sense.
         InsufficientBuffers: if the network memory is too small for the job.
-        JobFailedError: if the job failed and its restart strategy allows no further restart.
+        StorageError: if another run has the directory of `storage`.
+        JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
+            could be restored.
     """
     run = partial(
         run_job,
         scenario,
         seed=seed,
         storage=storage,
+        from_checkpoint=from_checkpoint,
         progress=progress,
         trace=trace,
         real_time=real_time,
@@ -81,6 +89,7 @@ async def run_job(
     *,
     seed: int | None = None,
     storage: CheckpointStorage | None = None,
+    from_checkpoint: InitialCheckpoint | None = None,
     progress: Progress | None = None,
     trace: Trace | None = None,
     real_time: bool = True,
@@ -92,14 +101,28 @@ async def run_job(
     Raises:
         ScenarioError: if the scenario makes no sense.
         InsufficientBuffers: if the network memory is too small for the job.
-        JobFailedError: if the job failed and its restart strategy allows no further restart.
+        StorageError: if another run has the directory of `storage`.
+        JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
+            could be restored.
     """
     if seed is not None:
         scenario = replace(scenario, seed=seed)
     check_scenario(scenario)
+    with exclusively(storage):
+        return await _run(scenario, storage, from_checkpoint, progress, trace, real_time)
+
+
+async def _run(
+    scenario: Scenario,
+    storage: CheckpointStorage | None,
+    initial: InitialCheckpoint | None,
+    progress: Progress | None,
+    trace: Trace | None,
+    real_time: bool,
+) -> Result:
     started = perf_counter()
     agenda = Agenda(real_time=real_time)
-    job = Job(scenario, agenda, storage=storage, progress=progress, trace=trace)
+    job = Job(scenario, agenda, storage=storage, initial=initial, progress=progress, trace=trace)
     await job.run()
     result = result_of(
         scenario,
@@ -108,6 +131,7 @@ async def run_job(
         emulated_seconds=agenda.now,
         wall_seconds=perf_counter() - started,
         work=job.work,
+        start=job.start,
         restarts=job.restarts,
         fired=job.faults.fired,
         failure=job.failure,
@@ -126,6 +150,7 @@ def result_of(
     emulated_seconds: float,
     wall_seconds: float,
     work: Work,
+    start: Start | None,
     restarts: Sequence[Restart],
     fired: Sequence[FiredFault],
     failure: str | None,
@@ -142,6 +167,7 @@ def result_of(
         versions=_versions(),
         work=work,
         checkpoints=checkpoint_results(scenario, recorder),
+        started_from=UNSET if start is None else start_result(start),
         restarts=restart_results(restarts),
         faults=fault_results(fired),
         failure=failure,

@@ -5,6 +5,9 @@ does not is an `Attempt`. A failure forgets all that was due in it and waits for
 
     attempt 1 ----- fails          attempt 2 (restores checkpoint 7) -------------------- end
                       |-- delay ---|-- reads its state --| running: checkpoints go on
+
+A checkpoint that cannot be restored is a failure too, and the next restart takes the retained one before it;
+where none is left, the job has failed for good.
 """
 
 from __future__ import annotations
@@ -16,14 +19,16 @@ from .agenda import Agenda
 from .attempt import Attempt
 from .checkpoints.control_plane import ControlPlane
 from .checkpoints.coordinator import CheckpointCoordinator
+from .checkpoints.initial import InitialCheckpoint
 from .checkpoints.pending_checkpoint import record_checkpoint
-from .checkpoints.recovery import RecoveryError, RecoverySource
-from .checkpoints.storage import CheckpointStorage, MemoryStorage, StorageError
+from .checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
+from .checkpoints.storage import CheckpointStorage, MemoryStorage
 from .faults.injection import FaultInjector
 from .randomness import Randomness
-from .restarts import Restart, Totals
+from .restarts import Restart, Start, Totals
 from .result import Work
-from .settings.scenario import Scenario
+from .settings.scenario import Scenario, ScenarioError
+from .state.snapshots import CheckpointMetadata
 from .statistics import Recorder
 from .tasks.environment import Environment
 from .tasks.subtask import Subtask
@@ -37,10 +42,14 @@ SAMPLE_INTERVAL_S = 1.0
 
 
 class Job:
-    """One run of a scenario.
+    """One run of a scenario, from its beginning or from the checkpoint `initial`.
 
     After `run` all memory has been given back; `leaked_segments` says how many segments were not.
-    `failure` is the cause for which the job has failed for good, `restarts` its failures before.
+    `failure` is the cause for which the job has failed for good, `restarts` its failures before. `start` is
+    what became of `initial`.
+
+    Raises:
+        ScenarioError: `initial` is no checkpoint of this job.
     """
 
     def __init__(
@@ -49,15 +58,21 @@ class Job:
         agenda: Agenda,
         *,
         storage: CheckpointStorage | None = None,
+        initial: InitialCheckpoint | None = None,
         progress: Progress | None = None,
         trace: Trace | None = None,
     ) -> None:
+        if initial is not None and (problems := initial.misfits(scenario.shape)):
+            raise ScenarioError(problems)
         self.scenario = scenario
         self.agenda = agenda
         self.failure: str | None = None
         self.restarts: list[Restart] = []
         self.leaked_segments = 0
         self.attempt: Attempt | None = None
+        self.start = None if initial is None else Start(initial)
+        self._initial = initial
+        self._hopeless = False  # no checkpoint is left that can be restored
         self._progress = progress
         self._trace = trace
         self._stopping = False
@@ -69,7 +84,8 @@ class Job:
         self.coordinator = self._coordinator()
 
     def _coordinator(self) -> CheckpointCoordinator:
-        scenario = self.scenario
+        scenario, initial = self.scenario, self._initial
+        first = 1 if initial is None else initial.next_id
         control_plane = ControlPlane(self.agenda)
         if self.faults.interferes:
             control_plane.interference.append(self.faults.interfere)
@@ -78,13 +94,13 @@ class Job:
             config=scenario.config,
             costs=scenario.costs,
             randomness=self._randomness,
-            job=scenario.name,
-            parallelism={vertex.name: vertex.parallelism for vertex in scenario.vertices},
+            job=scenario.shape,
             storage=self.storage,
             control_plane=control_plane,
             on_end=partial(record_checkpoint, self.recorder),
             fail_job=self.fail,
-            first_id=max(self.storage.checkpoints(), default=0) + 1,
+            first_id=max([first, *(number + 1 for number in self.storage.checkpoints())]),
+            initial=None if initial is None else initial.metadata,
             trace=self._trace,
         )
 
@@ -97,7 +113,7 @@ class Job:
             for at in self.scenario.manual_checkpoints_s:
                 agenda.keep(at, self.coordinator.request_checkpoint)
             self.faults.start()
-            self._begin(None)
+            self._begin_from(self.coordinator.latest_completed)
             await agenda.run()
             for checkpoint in self.coordinator.pending:
                 record_checkpoint(self.recorder, checkpoint)
@@ -105,6 +121,22 @@ class Job:
             self.coordinator.release()
             if self.attempt is not None:
                 self._end_attempt(self.attempt)
+
+    def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
+        """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
+        initial, storage = self._initial, self.storage
+        if initial is not None and metadata is initial.metadata:
+            storage = initial.storage
+        try:
+            self._begin(None if metadata is None else RecoverySource(metadata, storage))
+        except UNUSABLE as error:
+            if metadata is None:
+                raise
+            self.coordinator.store.forget(metadata)
+            self._hopeless = self.coordinator.latest_completed is None
+            self.fail(unusable_text(metadata.checkpoint_id, error, last=self._hopeless))
+            return False
+        return True
 
     def _begin(self, source: RecoverySource | None) -> None:
         environment = Environment(
@@ -132,6 +164,8 @@ class Job:
         if self.restarts:
             self.restarts[-1].running_at = self.agenda.now
             self._tell("all tasks run again")
+        elif self.start is not None:
+            self.start.running_at = self.agenda.now
         self.coordinator.start(self.attempt.subtasks)
 
     def _subtask_ended(self, subtask: Subtask) -> None:
@@ -173,8 +207,10 @@ class Job:
         self.agenda.clear()
         self._end_attempt(attempt)
         self.agenda.clear()  # of what the release has set off
-        if limit is not None and len(self.restarts) >= limit:
-            self.failure = cause if not limit else f"{cause} (restarted {limit} times, which is the limit)"
+        exhausted = limit is not None and len(self.restarts) >= limit
+        if exhausted or self._hopeless:
+            told = exhausted and limit and not self._hopeless
+            self.failure = f"{cause} (restarted {limit} times, which is the limit)" if told else cause
             self._stop()
             return
         self.restarts.append(Restart(now, cause))
@@ -183,18 +219,15 @@ class Job:
     def _restart(self) -> None:
         restart, metadata = self.restarts[-1], self.coordinator.latest_completed
         restart.restarted_at = self.agenda.now
-        source = None
-        if metadata is not None:
-            source = RecoverySource(metadata, self.storage)
-            restart.restored(metadata)
-            self._tell(f"restarts from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
-        else:
+        if metadata is None:
             self._tell("restarts from the beginning: no checkpoint is complete")
-        try:
-            self._begin(source)
-        except (StorageError, RecoveryError) as error:
+        else:
+            self._tell(f"restarts from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
+        if not self._begin_from(metadata):
             assert metadata is not None
-            self.fail(f"checkpoint {metadata.checkpoint_id} cannot be restored: {error}")
+            restart.unusable_checkpoint_id = metadata.checkpoint_id
+        elif metadata is not None:
+            restart.restored(metadata)
 
     def _end_attempt(self, attempt: Attempt) -> None:
         """Keep the figures of an attempt and take everything back from it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .checkpoints.initial import InitialCheckpoint
 from .result import Work
 from .state.snapshots import CheckpointMetadata
 from .statistics import SubtaskSample
@@ -25,7 +26,8 @@ class Restart:
     """A failure and the restart after it; times in seconds, None for what has not come.
 
     `checkpoint_id`: what was restored, None if the job began anew. `restored_bytes` is the size of all
-    state in it, `persisted_bytes` that of the data that was in flight.
+    state in it, `persisted_bytes` that of the data that was in flight. `unusable_checkpoint_id`: what could
+    not be restored, so that the job failed at once.
     """
 
     def __init__(self, failed_at: float, cause: str) -> None:
@@ -34,6 +36,7 @@ class Restart:
         self.restarted_at: float | None = None
         self.running_at: float | None = None
         self.checkpoint_id: int | None = None
+        self.unusable_checkpoint_id: int | None = None
         self.restored_bytes = 0
         self.persisted_bytes = 0
 
@@ -41,7 +44,18 @@ class Restart:
         """The job begins again with the state of this checkpoint."""
         self.checkpoint_id = metadata.checkpoint_id
         self.restored_bytes = metadata.size
-        self.persisted_bytes = sum(snapshot.persisted_bytes for snapshot in metadata.subtasks)
+        self.persisted_bytes = metadata.persisted_bytes
+
+
+class Start:
+    """The start of a run from a checkpoint of an earlier one.
+
+    `running_at`: when all tasks had their state, in seconds; None if it did not come to that.
+    """
+
+    def __init__(self, initial: InitialCheckpoint) -> None:
+        self.initial = initial
+        self.running_at: float | None = None
 
 
 _NOTHING_RUNS = SubtaskSample(input_queue_size=0, output_queue_size=0)

@@ -83,6 +83,22 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     """Of all state that was read, data in flight included."""
     persisted_bytes: int = 0
     """Of data in flight in it."""
+    unusable_checkpoint_id: int | UnsetType = UNSET
+    """What could not be restored, which was the next failure; absent where all went well."""
+
+
+class StartResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint of an earlier run that the run went on from."""
+
+    checkpoint_id: int
+    path: str
+    """Where it was found."""
+    restored_bytes: int = 0
+    """Of all state, data in flight included."""
+    persisted_bytes: int = 0
+    """Of data in flight in it."""
+    running_at: float | None = None
+    """When all tasks had read it and checkpoints began, in seconds; None if it did not come to that."""
 
 
 class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +206,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     work: Work = Work()
     checkpoints: list[CheckpointResult] = []
+    started_from: StartResult | UnsetType = UNSET
+    """Absent where the job began with nothing."""
     restarts: list[RestartResult] = []
     faults: list[FaultResult] = []
     failure: str | None = None

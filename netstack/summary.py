@@ -13,12 +13,13 @@ from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from .faults.fault import FiredFault
-from .restarts import Restart
+from .restarts import Restart, Start
 from .result import (
     CheckpointResult,
     FaultResult,
     RestartResult,
     Series,
+    StartResult,
     Steady,
     VertexCheckpoint,
     VertexSteady,
@@ -117,9 +118,24 @@ def restart_results(restarts: Sequence[Restart]) -> list[RestartResult]:
             checkpoint_id=restart.checkpoint_id,
             restored_bytes=restart.restored_bytes,
             persisted_bytes=restart.persisted_bytes,
+            unusable_checkpoint_id=(
+                UNSET if restart.unusable_checkpoint_id is None else restart.unusable_checkpoint_id
+            ),
         )
         for restart in restarts
     ]
+
+
+def start_result(start: Start) -> StartResult:
+    """Return what became of the checkpoint that a run began with."""
+    metadata = start.initial.metadata
+    return StartResult(
+        checkpoint_id=metadata.checkpoint_id,
+        path=start.initial.path,
+        restored_bytes=metadata.size,
+        persisted_bytes=metadata.persisted_bytes,
+        running_at=_moment(start.running_at),
+    )
 
 
 def fault_results(faults: Sequence[FiredFault]) -> list[FaultResult]:

@@ -1,1 +1,7 @@
-"""Checkpoints in a directory: storing them, and checking what lies there."""
+"""Checkpoints and output that outlive a run: storing them, checking what lies there, going on from them."""
+
+from .directory import DirectoryStorage
+from .finding import find_checkpoint
+from .transaction_directory import TransactionDirectory
+
+__all__ = ["DirectoryStorage", "TransactionDirectory", "find_checkpoint"]

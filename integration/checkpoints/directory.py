@@ -7,7 +7,10 @@ A root is a path or a URI: ``/data/checkpoints``, ``file:///data/checkpoints``, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
@@ -15,13 +18,18 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
-from netstack import FileLayout, MissingFileError, StorageError
+from netstack import DamagedFileError, FileLayout, MissingFileError, StorageError, StoredFile
+
+from .ownership import DirectoryOwnership
 
 PARTIAL = ".partial"
 """End of the name of metadata that is being written."""
 
 LONGEST_REASON = 200
 """Characters of what Arrow says that are repeated."""
+
+PIECE_BYTES = 1 << 20
+"""How much of a file is read at once where not all of it is kept."""
 
 _T = TypeVar("_T")
 
@@ -53,6 +61,30 @@ class DirectoryStorage(FileLayout):
         )
         self._filesystem: Any = filesystem
         self._path: str = path.rstrip("/") or "/"
+        local = isinstance(filesystem, fs.LocalFileSystem)
+        self._ownership = DirectoryOwnership(Path(self._path)) if local else None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a directory of this machine's file systems, so that a run can have it for itself."""
+        return self._ownership is not None
+
+    def is_same_place(self, other: DirectoryStorage) -> bool:
+        """Return whether the other one keeps its files in the same directory."""
+        same: bool = self._filesystem.equals(other._filesystem)
+        if same and self.is_local:
+            return os.path.realpath(self._path) == os.path.realpath(other._path)
+        return same and self._path == other._path
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Return a context in which no other run has the directory, which is made; it may be nested.
+
+        Where no lock can be held, under S3 or HDFS, nothing keeps another run out.
+
+        Raises:
+            StorageError: Another run has it, or no lock can be held. It is raised on entry.
+        """
+        return nullcontext() if self._ownership is None else self._ownership.held()
 
     def exists(self) -> bool:
         """Return whether the root is there, and a directory.
@@ -86,13 +118,38 @@ class DirectoryStorage(FileLayout):
         self._put(partial, data)
         _telling(self._at(path), lambda: self._filesystem.move(self._at(partial), self._at(path)))
 
-    def _get(self, path: str) -> bytes:
-        return _telling(self._at(path), lambda: self._read(self._at(path)))
+    def verify(self, file: StoredFile) -> None:
+        """Check that the bytes of a file are those that were written, piece by piece.
 
-    def _read(self, path: str) -> bytes:
-        with self._filesystem.open_input_stream(path, compression=None) as stream:
-            data: bytes = stream.read()
-        return data
+        Raises:
+            StorageError: They are not, or cannot be read; as `read`.
+        """
+        found, digest = self._size(file.path), sha256()
+        if found is not None and found != file.size:
+            raise DamagedFileError(f"{file.path} has {found} bytes instead of {file.size}")
+        for piece in self._pieces(file.path, file.size):
+            digest.update(piece)
+        if digest.hexdigest() != file.checksum:
+            raise DamagedFileError(f"{file.path} has another checksum than it was written with")
+
+    def _get(self, path: str, at_most: int) -> bytes:
+        return b"".join(self._pieces(path, at_most))
+
+    def _pieces(self, path: str, at_most: int) -> Iterator[bytes]:
+        """The bytes of a file: nothing that could be endless, or keep whoever opens it waiting."""
+        full = self._at(path)
+        info = self._info(path)
+        if info.type == fs.FileType.NotFound:
+            raise MissingFileError(f"{full} is not there")
+        if info.type != fs.FileType.File:
+            raise StorageError(f"{full} is no regular file")
+        if info.size > at_most:
+            raise StorageError(f"{full} has {info.size} bytes, more than the {at_most} that it may have")
+        stream = _telling(full, lambda: self._filesystem.open_input_stream(full, compression=None))
+        with stream:
+            for start in range(0, info.size, PIECE_BYTES):
+                wanted = min(PIECE_BYTES, info.size - start)
+                yield _telling(full, partial(stream.read, wanted))
 
     def _size(self, path: str) -> int | None:
         info = self._info(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.text import Text
 
 from netstack import (
+    InitialCheckpoint,
     JobFailedError,
     Result,
     Scenario,
@@ -18,11 +19,19 @@ from netstack import (
     task_managers,
 )
 
+from ..checkpoints.directory import DirectoryStorage
 from ..distributed.run import run_on_spark
 from .output import say, to_stderr
 
 
-def run_over_tcp(scenario: Scenario, file: Path, master: str | None, trace: Trace | None) -> Result:
+def run_over_tcp(
+    scenario: Scenario,
+    file: Path,
+    master: str | None,
+    trace: Trace | None,
+    storage: DirectoryStorage | None,
+    initial: InitialCheckpoint | None,
+) -> Result:
     """Run a scenario on Spark, and say on stderr what a user should know; one that failed has a result too.
 
     Raises:
@@ -40,7 +49,9 @@ def run_over_tcp(scenario: Scenario, file: Path, master: str | None, trace: Trac
         say(doing)
     try:
         with console.status(Text(doing)):
-            return run_on_spark(scenario, master=master, trace=trace)
+            return run_on_spark(
+                scenario, master=master, trace=trace, storage=storage, from_checkpoint=initial
+            )
     except JobFailedError as error:
         return error.result
     except SourceError as error:

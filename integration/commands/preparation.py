@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from buffers import InsufficientBuffers
 from netstack import (
     OPTIONS,
-    CheckpointStorage,
+    InitialCheckpoint,
     Scenario,
     ScenarioError,
     SourceError,
@@ -24,6 +25,9 @@ from netstack import (
 from ..scenarios.load import load_scenario
 from ..scenarios.sources import open_sources, reads_paths
 from .output import say, to_stderr
+
+if TYPE_CHECKING:
+    from ..checkpoints.directory import DirectoryStorage
 
 _DIRECTORY_KEY = f"flink.{OPTIONS['checkpoint_dir'].name}"
 
@@ -58,37 +62,63 @@ def load_runnable(
     return scenario
 
 
-def checkpoint_storage(scenario: Scenario, file: Path) -> CheckpointStorage | None:
-    """Return where a scenario wants its checkpoints; None: in memory.
+@contextmanager
+def checkpoints_of(
+    scenario: Scenario, file: Path, from_checkpoint: str | None
+) -> Iterator[tuple[DirectoryStorage | None, InitialCheckpoint | None]]:
+    """Give where a scenario wants its checkpoints (None: in memory), and the one that it goes on from.
 
-    A file is written there and deleted again, so that what will not do is known before the run.
+    The directory is this run's alone while the block runs. A file is written there and deleted again, so
+    that what will not do is known before the run.
 
     Raises:
-        ScenarioError: nothing can be written there, or checkpoints are there already, which stay as they are.
+        ScenarioError: nothing can be written there, another run has it, or checkpoints are there already,
+            which stay as they are; or `from_checkpoint` names none that can be restored.
     """
-    if not _writes_files(scenario):
-        return None
+    with ExitStack() as stack:
+        storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
+        initial = None if from_checkpoint is None else _initial(from_checkpoint)
+        there = [] if storage is None else storage.present()
+        if storage is not None and there and not (initial is not None and _lies_in(initial, storage)):
+            problem = (
+                f"{storage.root} holds chk-{there[-1]} of an earlier run; go on from it with "
+                "--from-checkpoint, name a directory without checkpoints, or empty it"
+            )
+            raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {problem}"])
+        yield storage, initial
+
+
+def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> DirectoryStorage:
     # Here, since few scenarios need what it takes a while to import.
     from ..checkpoints.directory import DirectoryStorage
 
     directory = str(scenario.config.checkpoint_dir)
     try:
         storage = DirectoryStorage(directory)
-        there = storage.present()
-        if not there:
-            storage.write(_NO_CHECKPOINT, "is-writable", b"")
-            storage.discard(_NO_CHECKPOINT)
+        stack.enter_context(storage.exclusive())
+        storage.write(_NO_CHECKPOINT, "is-writable", b"")
+        storage.discard(_NO_CHECKPOINT)
     except StorageError as error:
         reason = f"{directory}: checkpoints cannot be kept there: {' '.join(str(error).split())}"
         raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {reason}"]) from None
-    if there:
-        raise ScenarioError(
-            [
-                f"{file}: {_DIRECTORY_KEY}: {directory} holds chk-{there[-1]} of an earlier run; "
-                "name a directory without checkpoints, or empty it"
-            ]
-        )
+    if not storage.is_local:
+        say(f"{file}: {_DIRECTORY_KEY}: no lock can be held there; let no other run use it meanwhile")
     return storage
+
+
+def _initial(path: str) -> InitialCheckpoint:
+    from ..checkpoints.finding import find_checkpoint
+
+    try:
+        return find_checkpoint(path)
+    except StorageError as error:
+        raise ScenarioError([f"netstack run: --from-checkpoint: {' '.join(str(error).split())}"]) from None
+
+
+def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
+    from ..checkpoints.directory import DirectoryStorage
+
+    return isinstance(initial.storage, DirectoryStorage) and initial.storage.is_same_place(storage)
 
 
 def _writes_files(scenario: Scenario) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from netstack import (
     FROM_SOURCE,
+    InitialCheckpoint,
     PathSpec,
     Result,
     Scenario,
@@ -39,15 +40,24 @@ LEAST_SLOTS = 2
 """Slots of a session that is started for a job."""
 
 
-def run_on_spark(scenario: Scenario, *, master: str | None = None, trace: Trace | None = None) -> Result:
+def run_on_spark(
+    scenario: Scenario,
+    *,
+    master: str | None = None,
+    trace: Trace | None = None,
+    storage: DirectoryStorage | None = None,
+    from_checkpoint: InitialCheckpoint | None = None,
+) -> Result:
     """Run `scenario` in real time over TCP, one Spark task for each of its task managers.
 
     Sources with a path have one subtask for each of Spark's partitions. `master` is Spark's, by default local
-    with a slot for each task; a session that is active is used as it is. Checkpoints go to the directory
-    that the scenario names, which all tasks have to reach; else to a temporary one on this machine. `trace`
+    with a slot for each task; a session that is active is used as it is. Checkpoints go to `storage`, by
+    default the directory that the scenario names, which all tasks have to reach, else to a temporary one on
+    this machine. So has the storage of `from_checkpoint` to be reached, if the job goes on from one. `trace`
     is told the steps of the checkpoints when an attempt is over.
 
     Raises:
+        StorageError: if another run has the directory.
         ScenarioError: if the scenario makes no sense, or is not possible over several processes.
         SourceError: if a source cannot be read, or Spark cannot run the tasks; one line.
         JobFailedError: if the job failed and its restart strategy allows no further restart.
@@ -60,9 +70,28 @@ def run_on_spark(scenario: Scenario, *, master: str | None = None, trace: Trace 
     fed, frames = _read_sources(scenario, session)
     with (
         _checkpoints(scenario, session) as root,
-        closing(BarrierStage(session, fed, frames, root)) as stage,
+        closing(BarrierStage(session, fed, frames, root, _root(from_checkpoint))) as stage,
     ):
-        return run_distributed(fed, stage.launch, DirectoryStorage(root), trace=trace)
+        return run_distributed(
+            fed,
+            stage.launch,
+            DirectoryStorage(root) if storage is None else storage,
+            from_checkpoint=from_checkpoint,
+            trace=trace,
+        )
+
+
+def _root(initial: InitialCheckpoint | None) -> str | None:
+    """Where the checkpoint to go on from lies, as every task can name it."""
+    if initial is None:
+        return None
+    if not isinstance(initial.storage, DirectoryStorage):
+        raise SourceError(f"{initial.path} is not in a directory that the tasks of Spark could reach")
+    return _as_tasks_name(initial.storage.root)
+
+
+def _as_tasks_name(directory: str) -> str:
+    return directory if has_scheme(directory) else os.path.abspath(directory)
 
 
 def _read_sources(scenario: Scenario, session: SparkSession) -> tuple[Scenario, dict[int, DataFrame]]:
@@ -102,7 +131,7 @@ def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
     directory = scenario.config.checkpoint_dir
     if scenario.takes_checkpoints and scenario.config.stores_checkpoints_in_files:
         assert directory is not None
-        yield directory if has_scheme(directory) else os.path.abspath(directory)
+        yield _as_tasks_name(directory)
         return
     if scenario.takes_checkpoints and not is_local(session):
         raise SourceError(

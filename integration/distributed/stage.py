@@ -63,17 +63,24 @@ class BarrierStage:
     """Runs attempts of `scenario` as barrier stages of `session`, one after the other.
 
     `frames` has what the sources read, by the number of their vertex; `checkpoints` is the root of the
-    checkpoint storage. Rows that may be needed again, after a restart, stay on Spark's disks until `close`.
+    checkpoint storage, `initial` that of the one with the checkpoint to begin with, if there is one. Rows
+    that may be needed again, after a restart, stay on Spark's disks until `close`.
 
     Raises:
         SourceError: This version of Spark cannot bring rows to a task.
     """
 
     def __init__(
-        self, session: SparkSession, scenario: Scenario, frames: Mapping[int, DataFrame], checkpoints: str
+        self,
+        session: SparkSession,
+        scenario: Scenario,
+        frames: Mapping[int, DataFrame],
+        checkpoints: str,
+        initial: str | None = None,
     ) -> None:
         self._session = session
         self._checkpoints = checkpoints
+        self._initial = initial
         self._tasks = len(task_managers(scenario))
         pieces = _pieces(scenario, frames)
         if pieces is not None and not hasattr(pieces, "repartitionById"):
@@ -101,6 +108,7 @@ class BarrierStage:
         job = Job(
             assignment=assignment,
             checkpoints=self._checkpoints,
+            initial=self._initial,
             secret=fresh_secret(),
             loopback=is_local(self._session),
         )

@@ -33,6 +33,8 @@ class Job:
     assignment: Assignment
     checkpoints: str
     """The root of the checkpoint storage."""
+    initial: str | None
+    """The root of the storage that has the checkpoint to begin with; None where there is none."""
     secret: Secret
     """What only the tasks and the driver know."""
     loopback: bool
@@ -73,6 +75,8 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
         _, port = await mesh.listen()
         meeting = await rendezvous.meet(port)
         streams = await mesh.connect(meeting.addresses, meeting.secret)
-    report = await run_task_manager(job.assignment, task, streams, DirectoryStorage(job.checkpoints))
+    storage = DirectoryStorage(job.checkpoints)
+    initial = None if job.initial is None else DirectoryStorage(job.initial)
+    report = await run_task_manager(job.assignment, task, streams, storage, initial=initial)
     rendezvous.finish()
     return report

@@ -6,12 +6,24 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from netstack import CheckpointResult, CostModel, FaultResult, RestartResult, Result, parse_rate
+from msgspec import UNSET
+
+from netstack import (
+    CheckpointResult,
+    CostModel,
+    FaultResult,
+    RestartResult,
+    Result,
+    StartResult,
+    parse_rate,
+)
 
 from .checkpoint_phases import COMPLETED, FAILED, PLAIN_TYPE, of_status
 from .wording import milliseconds, percent, size
 
 UNKNOWN = "unknown reason"
+
+_REPEATED = "; what sinks have committed since that checkpoint comes again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +36,20 @@ class Incident:
 
 
 def incidents(result: Result) -> list[Incident]:
-    """Return the faults that fired and the restarts after failures, in the order in which they came."""
-    found = [
+    """Return what a run began with, the faults that fired and the restarts, in the order of time."""
+    found = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
+    found += [
         Incident(fault.t, fault.kind.replace("_", " "), fault.what + _lost(fault, result))
         for fault in result.faults
     ]
     faults = {(fault.t, fault.what) for fault in result.faults}
+    went_back = False
     for restart in result.restarts:
         known = (restart.failed_at, restart.cause) in faults
         cause = "" if known else f"{restart.cause}; "
-        found.append(Incident(restart.failed_at, "failure", cause + _recovery(restart)))
+        text = cause + _recovery(restart) + (_REPEATED if went_back else "")
+        found.append(Incident(restart.failed_at, "failure", text))
+        went_back = restart.unusable_checkpoint_id is not UNSET
     if result.failure is not None:
         found.append(Incident(result.emulated_seconds, "end of the job", result.failure))
     return sorted(found, key=lambda incident: incident.t)  # stable: a fault stands before what it does
@@ -152,9 +168,18 @@ def _lost(fault: FaultResult, result: Result) -> str:
     return ", without effect: the job is down" if down else ""
 
 
+def _start(start: StartResult) -> str:
+    text = f"went on from checkpoint {start.checkpoint_id} in {start.path} ({size(start.restored_bytes)})"
+    if start.running_at is None:
+        return f"{text}, not running before the next failure or the end"
+    return f"{text}, running after {milliseconds(1000 * start.running_at)}"
+
+
 def _recovery(restart: RestartResult) -> str:
     if restart.restarted_at is None:
         return "not restarted before the end"
+    if restart.unusable_checkpoint_id is not UNSET:
+        return f"restarted from checkpoint {restart.unusable_checkpoint_id}, in vain"
     if restart.checkpoint_id is None:
         text = "began anew, as no checkpoint was complete"
     else:

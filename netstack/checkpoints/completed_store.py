@@ -17,16 +17,22 @@ from .storage import CheckpointStorage, StorageError
 class CompletedCheckpointStore:
     """Keeps the newest `retained` completed checkpoints in `storage`; outlives restarts of the job.
 
-    It begins with `found`, what is there already, oldest first. What cannot be deleted is left where it is:
-    it belongs to no checkpoint any more and harms none.
+    It begins with `found`, what is there already, oldest first. The checkpoint `initial` of an earlier run
+    counts as the oldest one, and is forgotten in its turn but never deleted. What cannot be deleted is left
+    where it is: it belongs to no checkpoint any more and harms none.
     """
 
     def __init__(
-        self, storage: CheckpointStorage, retained: int, found: Iterable[CheckpointMetadata] = ()
+        self,
+        storage: CheckpointStorage,
+        retained: int,
+        found: Iterable[CheckpointMetadata] = (),
+        initial: CheckpointMetadata | None = None,
     ) -> None:
         self.storage = storage
         self._retained = retained
-        self._checkpoints = list(found)
+        self._initial = initial
+        self._checkpoints = [*([] if initial is None else [initial]), *found]
 
     @property
     def checkpoints(self) -> tuple[CheckpointMetadata, ...]:
@@ -50,7 +56,12 @@ class CompletedCheckpointStore:
         self._checkpoints.append(metadata)
         if len(self._checkpoints) > self._retained:
             oldest = self._checkpoints.pop(0)
-            self.discard(oldest.checkpoint_id, oldest.files.values(), in_use)
+            if oldest is not self._initial:
+                self.discard(oldest.checkpoint_id, oldest.files.values(), in_use)
+
+    def forget(self, metadata: CheckpointMetadata) -> None:
+        """Never go back to a checkpoint that cannot be restored; its files stay for whoever looks into it."""
+        self._checkpoints.remove(metadata)
 
     def discard(
         self, checkpoint_id: int, files: Iterable[StoredFile], in_use: Iterable[StoredFile] = ()
@@ -67,7 +78,7 @@ class CompletedCheckpointStore:
             return
         for file in in_use:
             unused.pop(file.path, None)
-        for checkpoint in self._checkpoints:
+        for checkpoint in (*self._checkpoints, *filter(None, [self._initial])):
             for path in checkpoint.files:
                 unused.pop(path, None)
         with suppress(StorageError):

@@ -14,14 +14,14 @@ when it was triggered. The rules are those of Flink's CheckpointCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
 from ..agenda import Agenda
 from ..randomness import Randomness
 from ..settings.config import CheckpointMode, CostModel, NetworkConfig
-from ..state.snapshots import CheckpointMetadata, StoredFile
+from ..state.snapshots import CheckpointMetadata, JobShape, StoredFile
 from ..trace import Trace, how, in_bytes, milliseconds
 from .acknowledgement import Acknowledgement
 from .completed_store import CompletedCheckpointStore
@@ -35,10 +35,10 @@ from .storage import CheckpointStorage, StorageError
 class CheckpointCoordinator:
     """Takes the checkpoints of one job, over all its attempts; ids increase over them.
 
-    `parallelism` is by name of vertex, in their order. `on_end` is told of each checkpoint that has been
-    completed or has failed, `fail_job` (last, so it may call `stop`) why too many have failed in a row. The
-    first checkpoint is number `first_id`. `store` has those that are complete, `found` those of them that an
-    earlier coordinator of the job has left.
+    `on_end` is told of each checkpoint that has been completed or has failed, `fail_job` (last, so it may
+    call `stop`) why too many have failed in a row. The first checkpoint is number `first_id`. `store` has
+    those that are complete: to begin with, `found`, which an earlier coordinator of the job has left, or the
+    checkpoint `initial`, which another run has left and which is not deleted.
     """
 
     def __init__(
@@ -48,25 +48,24 @@ class CheckpointCoordinator:
         config: NetworkConfig,
         costs: CostModel,
         randomness: Randomness,
-        job: str,
-        parallelism: Mapping[str, int],
+        job: JobShape,
         storage: CheckpointStorage,
         control_plane: ControlPlane,
         on_end: Callable[[Checkpoint], None],
         fail_job: Callable[[str], None],
         first_id: int = 1,
         found: Iterable[CheckpointMetadata] = (),
+        initial: CheckpointMetadata | None = None,
         trace: Trace | None = None,
     ) -> None:
         self.control_plane = control_plane
-        self.store = CompletedCheckpointStore(storage, config.retained_checkpoints, found)
+        self.store = CompletedCheckpointStore(storage, config.retained_checkpoints, found, initial)
         self._pending: dict[int, Checkpoint] = {}
         self._agenda = agenda
         self._config = config
         self._costs = costs
         self._randomness = randomness
         self._job = job
-        self._parallelism = parallelism
         self._on_end = on_end
         self._fail_job = fail_job
         self._trace = trace
@@ -211,7 +210,7 @@ class CheckpointCoordinator:
     def _complete(self, checkpoint: Checkpoint) -> None:
         """Complete a checkpoint that all have acknowledged, and give up those that are older."""
         now, number = self._agenda.now, checkpoint.identity
-        metadata = checkpoint.metadata(self._job, self._parallelism, now)
+        metadata = checkpoint.metadata(self._job, now)
         try:
             self.store.add(metadata, self._files_in_use())
         except StorageError as error:
@@ -278,7 +277,7 @@ class CheckpointCoordinator:
         return dropped
 
     def _name(self, subtask: CheckpointedTask) -> str:
-        return f"{list(self._parallelism)[subtask.vertex]}[{subtask.index}]"
+        return f"{list(self._job.parallelism)[subtask.vertex]}[{subtask.index}]"
 
     def _say(self, text: str, checkpoint_id: int | None = None) -> None:
         if self._trace is not None:

@@ -17,6 +17,9 @@ import msgspec
 
 from ..state.snapshots import SCHEMA, CheckpointMetadata
 
+LONGEST_HEADER = 1 << 10
+"""Bytes of the first line at most."""
+
 
 class _Header(msgspec.Struct, frozen=True):
     schema: str
@@ -24,7 +27,7 @@ class _Header(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def checksum(data: bytes) -> str:
+def checksum(data: bytes | memoryview) -> str:
     """Return the SHA-256 of some bytes in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
@@ -42,13 +45,14 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
     Raises:
         ValueError: They are cut short, changed, of another layout, or no metadata at all; says which.
     """
-    first, _, body = data.partition(b"\n")
+    end = data.find(b"\n", 0, LONGEST_HEADER)
     try:
-        header = msgspec.json.decode(first, type=_Header)
+        header = msgspec.json.decode(data[: max(end, 0)], type=_Header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ValueError("it does not begin like checkpoint metadata") from None
     if header.schema != SCHEMA:
         raise ValueError(f"its layout is {header.schema!r}, and only {SCHEMA!r} can be read")
+    body = memoryview(data)[end + 1 :]  # no copy: there may be much of it
     if len(body) != header.size:
         raise ValueError(f"it has {len(body)} bytes after its first line instead of {header.size}")
     if checksum(body) != header.sha256:

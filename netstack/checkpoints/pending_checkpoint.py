@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
-from ..state.snapshots import CheckpointMetadata, StoredFile, SubtaskSnapshot
+from ..state.snapshots import CheckpointMetadata, JobShape, StoredFile, SubtaskSnapshot
 from ..statistics import Recorder, SubtaskCheckpoint
 from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey
@@ -166,9 +166,9 @@ class Checkpoint:
         )
         return True
 
-    def metadata(self, job: str, parallelism: Mapping[str, int], now: float) -> CheckpointMetadata:
-        """All of it, for the storage; `parallelism` is by name of vertex, in their order."""
-        names = list(parallelism)
+    def metadata(self, job: JobShape, now: float) -> CheckpointMetadata:
+        """All of it, for the storage."""
+        names = list(job.parallelism)
         snapshots = dict(self.snapshots)
         for vertex, index in self.finished:
             snapshots[vertex, index] = SubtaskSnapshot(
@@ -176,12 +176,13 @@ class Checkpoint:
             )
         return CheckpointMetadata(
             checkpoint_id=self.identity,
-            job=job,
+            job=job.name,
             checkpoint_type=self.checkpoint_type.value,
             triggered_at=self.triggered_at,
             completed_at=now,
-            parallelism=dict(parallelism),
+            parallelism=dict(job.parallelism),
             subtasks=tuple(snapshots[task] for task in sorted(snapshots)),
+            exchanges=job.exchanges,
         )
 
 

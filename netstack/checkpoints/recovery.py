@@ -10,11 +10,22 @@ from flowcontrol import EndOfOutputChannelState
 from ..exchange.partition import ResultPartition
 from ..state.backend import HandleReader
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
-from .storage import CheckpointStorage
+from ..state.values import StateError
+from .storage import CheckpointStorage, StorageError
 
 
 class RecoveryError(Exception):
     """The state of a checkpoint cannot be taken over."""
+
+
+UNUSABLE = (StorageError, StateError, RecoveryError)
+"""What is raised where a checkpoint cannot be restored."""
+
+
+def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
+    """Return in one line that and why a checkpoint cannot be restored; `last`: nor can any other one."""
+    end = "; no other checkpoint is left" if last else ""
+    return f"checkpoint {checkpoint_id} cannot be restored: {' '.join(str(error).split())}{end}"
 
 
 class SubtaskRecovery:

@@ -6,7 +6,8 @@ Paths are relative to the root of the storage (`checkpoint_paths`), so a whole d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from ..state.snapshots import CheckpointMetadata, StoredFile
@@ -19,6 +20,9 @@ from .paths import (
     is_file_path,
     metadata_path,
 )
+
+MAX_METADATA_BYTES = 64 << 20
+"""Size of a checkpoint's metadata at most, to be written or read."""
 
 
 class StorageError(Exception):
@@ -109,6 +113,16 @@ class CheckpointStorage(Protocol):
         ...
 
 
+def exclusively(storage: CheckpointStorage | None) -> AbstractContextManager[None]:
+    """Return a context in which no other run has the storage; nothing to do for one that cannot be shared.
+
+    Raises:
+        StorageError: another run has it; says which. It is raised on entry.
+    """
+    exclusive: Callable[[], AbstractContextManager[None]] | None = getattr(storage, "exclusive", None)
+    return nullcontext() if exclusive is None else exclusive()
+
+
 class FileLayout(ABC):
     """A `CheckpointStorage` over anything that keeps files by path; subclasses say how it does."""
 
@@ -124,19 +138,29 @@ class FileLayout(ABC):
 
     def read(self, file: StoredFile) -> bytes:
         """Return the bytes of a file; see `CheckpointStorage`."""
-        data = self._get(_checked(file.path))
-        if len(data) != file.size:
-            raise DamagedFileError(f"{file.path} has {len(data)} bytes instead of {file.size}")
+        size = self._size(_checked(file.path))
+        if size is not None and size != file.size:  # before anything is read: it may be any size
+            raise DamagedFileError(f"{file.path} has {size} bytes instead of {file.size}")
+        data = self._get(file.path, file.size)
         if checksum(data) != file.checksum:
             raise DamagedFileError(f"{file.path} has another checksum than it was written with")
         return data
 
+    def verify(self, file: StoredFile) -> None:
+        """Check that a file is as it was written, without keeping its bytes; raises what `read` raises."""
+        self.read(file)
+
     def complete(self, metadata: CheckpointMetadata) -> None:
         """Write the metadata, which makes the checkpoint complete; see `CheckpointStorage`."""
-        path = metadata_path(metadata.checkpoint_id)
+        path, data = metadata_path(metadata.checkpoint_id), encode_metadata(metadata)
         if self._size(path) is not None:
             raise StorageError(f"{path} exists already")
-        self._publish(path, encode_metadata(metadata))
+        if len(data) > MAX_METADATA_BYTES:
+            raise StorageError(
+                f"{path} would have {len(data)} bytes, more than {MAX_METADATA_BYTES}; "
+                "lower state.storage.fs.memory-threshold, so that it holds less state"
+            )
+        self._publish(path, data)
 
     def checkpoints(self) -> list[int]:
         """Return the ids of the complete checkpoints, ascending."""
@@ -146,7 +170,7 @@ class FileLayout(ABC):
         """Return the metadata of a complete checkpoint; see `CheckpointStorage`."""
         path = metadata_path(checkpoint_id)
         try:
-            metadata = decode_metadata(self._get(path))
+            metadata = decode_metadata(self._get(path, MAX_METADATA_BYTES))
         except ValueError as error:
             raise DamagedFileError(f"{path}: {error}") from error
         if metadata.checkpoint_id != checkpoint_id:
@@ -196,8 +220,13 @@ class FileLayout(ABC):
         """Store a file, whole or not at all."""
 
     @abstractmethod
-    def _get(self, path: str) -> bytes:
-        """Return a file, or raise MissingFileError."""
+    def _get(self, path: str, at_most: int) -> bytes:
+        """Return a regular file of at most so many bytes.
+
+        Raises:
+            MissingFileError: It is not there.
+            StorageError: It is something else, or larger.
+        """
 
     @abstractmethod
     def _size(self, path: str) -> int | None:
@@ -236,7 +265,7 @@ class MemoryStorage(FileLayout):
     def _publish(self, path: str, data: bytes) -> None:
         self._put(path, data)
 
-    def _get(self, path: str) -> bytes:
+    def _get(self, path: str, at_most: int) -> bytes:
         if path not in self.files:
             raise MissingFileError(f"{path} is not there")
         return self.files[path]

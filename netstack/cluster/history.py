@@ -10,7 +10,7 @@ import numpy as np
 from ..emulation import result_of
 from ..faults.fault import FiredFault
 from ..job import SAMPLE_INTERVAL_S
-from ..restarts import Restart, Totals
+from ..restarts import Restart, Start, Totals
 from ..result import Result, Work
 from ..settings.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
@@ -23,14 +23,15 @@ class RunHistory:
     """All attempts of a run, one after the other.
 
     `origin` is when the run began on the wall clock, None while no attempt has; `ended_at` when the last
-    attempt ended, in seconds of the run.
+    attempt ended, in seconds of the run. `start`: from which checkpoint of an earlier run, if so.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, start: Start | None = None) -> None:
         self.origin: float | None = None
         self.ended_at = 0.0
         self.restarts: list[Restart] = []
         self._scenario = scenario
+        self._start = start
         self._fired: list[FiredFault] = []
         self._recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
         self._totals = Totals(sum(self._recorder.parallelisms))
@@ -59,6 +60,8 @@ class RunHistory:
             self.restarts[-1].restarted_at = at
             self.restarts[-1].running_at = leader.running_at
             self.nothing_ran_until(at)
+        elif self._start is not None:
+            self._start.running_at = leader.running_at
 
     def _add_samples(self, reports: Sequence[Report]) -> None:
         figures = _together(self._scenario, reports)
@@ -84,9 +87,12 @@ class RunHistory:
         """The numbers of the checkpoints that are known to have begun."""
         return [head.identity for head in self._recorder.checkpoints]
 
-    def restores(self, metadata: CheckpointMetadata) -> None:
-        """The next attempt begins with the state of this checkpoint."""
-        self.restarts[-1].restored(metadata)
+    def began_with(self, metadata: CheckpointMetadata, *, restored: bool) -> None:
+        """The last attempt began with this checkpoint, or could not; the first one is no restart."""
+        if self.restarts and restored:
+            self.restarts[-1].restored(metadata)
+        elif self.restarts:
+            self.restarts[-1].unusable_checkpoint_id = metadata.checkpoint_id
 
     def nothing_ran_until(self, time: float) -> None:
         """There was no attempt from the end of the last one until `time`."""
@@ -104,6 +110,7 @@ class RunHistory:
             emulated_seconds=self.ended_at,
             wall_seconds=wall_seconds,
             work=self._totals.work,
+            start=self._start,
             restarts=self.restarts,
             fired=self._fired,
             failure=failure,

@@ -72,14 +72,14 @@ class Leader:
             config=scenario.config,
             costs=environment.costs,
             randomness=environment.randomness,
-            job=scenario.name,
-            parallelism={vertex.name: vertex.parallelism for vertex in scenario.vertices},
+            job=scenario.shape,
             storage=environment.storage,
             control_plane=ControlPlane(environment.agenda),
             on_end=partial(record_checkpoint, self._recorder),
             fail_job=fail,
             first_id=assignment.first_checkpoint,
-            found=() if restored is None else (restored,),
+            found=() if restored is None or assignment.from_initial else (restored,),
+            initial=restored if assignment.from_initial else None,
             trace=environment.trace,
         )
 

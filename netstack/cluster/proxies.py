@@ -28,6 +28,17 @@ from .messages import (
 )
 
 
+def deliver(message: ToTask, subtask: Subtask) -> None:
+    """Tell a subtask of this process what the coordinator has for it."""
+    match message:
+        case TriggerCheckpoint(_, barrier):
+            subtask.trigger_checkpoint(barrier)
+        case Completed(_, checkpoint_id):
+            subtask.checkpoint_completed(checkpoint_id)
+        case Aborted(_, checkpoint_id):
+            subtask.checkpoint_aborted(checkpoint_id)
+
+
 class DistantTask:
     """A subtask as the coordinator sees it, a `CheckpointedTask`; `tell` takes messages for it."""
 

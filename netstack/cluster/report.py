@@ -31,6 +31,8 @@ class Failure(msgspec.Struct, frozen=True):
     cause: str
     at: float
     blame: Blame = Blame.OWN
+    unrestorable: bool = False
+    """Whether the checkpoint that the attempt began with could not be restored."""
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):

@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter, sleep, time
 
-from ..checkpoints.storage import FileLayout
+from ..checkpoints.initial import InitialCheckpoint
+from ..checkpoints.storage import FileLayout, exclusively
 from ..emulation import JobFailedError
+from ..restarts import Start
 from ..result import Result
 from ..settings.scenario import Scenario, ScenarioError
 from ..settings.scenario_rules import check_scenario
+from ..state.snapshots import CheckpointMetadata
 from ..trace import Trace
 from .history import RunHistory
-from .report import Report
+from .report import Failure, Report
 from .terms import Assignment, distribution_problems
 
 
@@ -39,24 +42,35 @@ Launch = Callable[[Assignment], Sequence[Report]]
 
 
 def run_distributed(
-    scenario: Scenario, launch: Launch, storage: FileLayout, *, trace: Trace | None = None
+    scenario: Scenario,
+    launch: Launch,
+    storage: FileLayout,
+    *,
+    from_checkpoint: InitialCheckpoint | None = None,
+    trace: Trace | None = None,
 ) -> Result:
     """Run `scenario` over several processes in real time, and return what was measured.
 
     `storage` is one that all of them reach. After a failure the job is launched again, as its restart
     strategy says, from the latest checkpoint in `storage`; figures of an attempt that `launch` could not
-    report are lost. `trace` is told the steps of an attempt when that is over.
+    report are lost. The first attempt begins with `from_checkpoint`, one of an earlier run of the same job,
+    whose storage all processes reach too. `trace` is told the steps of an attempt when that is over.
 
     Raises:
         ScenarioError: if the scenario makes no sense, or is not possible over several processes.
-        JobFailedError: if the job failed and its restart strategy allows no further restart.
+        StorageError: if another run has the directory of `storage`.
+        JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
+            could be restored.
     """
     check_scenario(scenario)
     problems = [f"{key}: {message}" for key, message in distribution_problems(scenario)]
+    if from_checkpoint is not None:
+        problems += from_checkpoint.misfits(scenario.shape)
     if problems:
         raise ScenarioError(problems)
     started = perf_counter()
-    failure, history = _Run(scenario, launch, storage, trace).run()
+    with exclusively(storage):
+        failure, history = _Run(scenario, launch, storage, from_checkpoint, trace).run()
     result = history.result(wall_seconds=perf_counter() - started, failure=failure)
     if failure is not None:
         raise JobFailedError(result)
@@ -64,45 +78,58 @@ def run_distributed(
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, launch: Launch, storage: FileLayout, trace: Trace | None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        launch: Launch,
+        storage: FileLayout,
+        initial: InitialCheckpoint | None,
+        trace: Trace | None,
+    ) -> None:
         self._scenario = scenario
         self._launch = launch
         self._storage = storage
         self._trace = trace
-        self._history = RunHistory(scenario)
+        self._initial = initial
+        self._history = RunHistory(scenario, None if initial is None else Start(initial))
         self._hopeless = False
-        self._next_checkpoint = max(storage.present(), default=0) + 1
+        self._unrestorable: set[int] = set()
+        first = 1 if initial is None else initial.next_id
+        self._first = self._next_checkpoint = max([first, *(number + 1 for number in storage.present())])
 
     def run(self) -> tuple[str | None, RunHistory]:
         """Launch attempts until one does not fail or none is left; why the job failed for good, if so."""
         history, limit = self._history, self._scenario.restart_limit
-        restore: int | None = None
+        restore = None if self._initial is None else self._initial.metadata
         while True:
             failed = self._attempt(restore)
             if failed is None:
                 return None, history
-            at, cause = failed
             if history.origin is None or self._hopeless:  # it did not come as far as to open its tasks
-                return cause, history
+                return failed.cause, history
+            if failed.unrestorable and self._latest_checkpoint() is None:
+                return f"{failed.cause}; no other checkpoint is left", history
             if limit is not None and len(history.restarts) >= limit:
                 more = f" (restarted {limit} times, which is the limit)" if limit else ""
-                return cause + more, history
-            history.failed(at, cause)
+                return failed.cause + more, history
+            history.failed(failed.at, failed.cause)
             delay = self._scenario.config.restart_delay_s
-            if at + delay >= self._scenario.duration_s:
+            if failed.at + delay >= self._scenario.duration_s:
                 history.nothing_ran_until(self._scenario.duration_s)
                 return None, history
             sleep(delay)
+            self._clear_away()
             restore = self._latest_checkpoint()
 
-    def _attempt(self, restore: int | None) -> tuple[float, str] | None:
-        """Run one attempt; when, in seconds of the run, and why it failed, or None."""
+    def _attempt(self, restore: CheckpointMetadata | None) -> Failure | None:
+        """Run one attempt; why it failed, and when, in seconds of the run, or None."""
         history = self._history
         launched = time()
         assignment = Assignment(
             scenario=self._scenario,
             origin=history.origin,
-            restore=restore,
+            restore=None if restore is None else restore.checkpoint_id,
+            from_initial=self._initial is not None and restore is self._initial.metadata,
             first_checkpoint=self._next_checkpoint,
             traced=self._trace is not None,
         )
@@ -112,10 +139,16 @@ class _Run:
             self._hopeless = not error.again
             if history.origin is None:
                 history.origin = launched
-            return time() - history.origin, str(error)
-        self._tell(reports)
-        failure = history.add(reports)
-        return None if failure is None else (failure.at, failure.cause)
+            failure: Failure | None = Failure(str(error), time() - history.origin)
+        else:
+            self._tell(reports)
+            failure = history.add(reports)
+        if restore is not None:
+            unrestorable = failure is not None and failure.unrestorable
+            if unrestorable:
+                self._unrestorable.add(restore.checkpoint_id)
+            history.began_with(restore, restored=not unrestorable)
+        return failure
 
     def _tell(self, reports: Sequence[Report]) -> None:
         if self._trace is not None:
@@ -123,13 +156,21 @@ class _Run:
             for event in sorted(events, key=lambda event: event.at):
                 self._trace(*event)
 
-    def _latest_checkpoint(self) -> int | None:
-        """The checkpoint to go on from; what is left of others that were not complete is deleted."""
+    def _clear_away(self) -> None:
+        """Delete what is left of checkpoints of this run that were not complete; their ids are used up."""
         complete, present = self._storage.checkpoints(), self._storage.present()
         for number in set(present) - set(complete):
-            self._storage.discard(number)
+            if number >= self._first:
+                self._storage.discard(number)
         self._next_checkpoint = max([self._next_checkpoint - 1, *present, *self._history.checkpoint_ids]) + 1
-        if not complete:
+
+    def _latest_checkpoint(self) -> CheckpointMetadata | None:
+        """The newest checkpoint to restore: of this run, or the initial one while that is retained."""
+        complete = [number for number in self._storage.checkpoints() if number >= self._first]
+        usable = [number for number in complete if number not in self._unrestorable]
+        if usable:
+            return self._storage.load(usable[-1])
+        if self._initial is None or len(complete) >= self._scenario.config.retained_checkpoints:
             return None
-        self._history.restores(self._storage.load(complete[-1]))
-        return complete[-1]
+        metadata = self._initial.metadata
+        return None if metadata.checkpoint_id in self._unrestorable else metadata

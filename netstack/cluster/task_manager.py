@@ -24,11 +24,10 @@ from flowcontrol import RemoteProtocolError
 
 from ..agenda import Agenda
 from ..attempt import Attempt
-from ..checkpoints.recovery import RecoveryError, RecoverySource
+from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.storage import CheckpointStorage, StorageError
 from ..connections import Find, Site
 from ..exchange.tcp_link import TcpLink
-from ..faults.tapped_gate import Tap
 from ..randomness import Randomness
 from ..settings.scenario import Scenario
 from ..tasks.environment import Environment
@@ -54,7 +53,7 @@ from .messages import (
     decode_control,
     encode_control,
 )
-from .proxies import DistantCoordinator
+from .proxies import DistantCoordinator, deliver
 from .report import Blame, Failure, Report
 from .samples import Sampler
 from .terms import Assignment, task_managers, with_real_costs
@@ -68,11 +67,13 @@ async def run_task_manager(
     streams: Mapping[int, Stream],
     storage: CheckpointStorage,
     limits: ConnectionLimits | None = None,
+    initial: CheckpointStorage | None = None,
 ) -> Report:
     """Run the subtasks of task manager number `index`, with the others at the ends of `streams`.
 
-    `streams` are what `Mesh.connect` gives, and are closed here. `storage` is one for all processes. It
-    returns when the attempt is over in this process, failed or not; cancelling it leaves nothing behind.
+    `streams` are what `Mesh.connect` gives, and are closed here. `storage` is one for all processes, as is
+    `initial`, where the checkpoint of an earlier run lies that the job may begin with. It returns when the
+    attempt is over in this process, failed or not; cancelling it leaves nothing behind.
     Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost.
     """
     scenario = assignment.scenario
@@ -83,12 +84,18 @@ async def run_task_manager(
         peer: TcpLink(stream, limits, f"task manager {names[peer]} (task {peer})")
         for peer, stream in streams.items()
     }
-    return await _Process(assignment, index, links, storage).run()
+    source = storage if initial is None or not assignment.from_initial else initial
+    return await _Process(assignment, index, links, storage, source).run()
 
 
 class _Process:
     def __init__(
-        self, assignment: Assignment, index: int, links: Mapping[int, TcpLink], storage: CheckpointStorage
+        self,
+        assignment: Assignment,
+        index: int,
+        links: Mapping[int, TcpLink],
+        storage: CheckpointStorage,
+        restores_from: CheckpointStorage,
     ) -> None:
         self._scenario = scenario = with_real_costs(assignment.scenario)
         self._assignment = assignment
@@ -110,12 +117,13 @@ class _Process:
         self._attempt = Attempt(
             scenario,
             self._environment,
-            _unwatched,
+            lambda source, target, subtask: {},  # no fault counts what channels hand over
             lambda: self._send(LEADER, Running()),
             self._environment.coordinator.finished,
             Site(self._name, self._connect),
         )
         self._leader: Leader | None = None
+        self._restores_from = restores_from
         self._source: RecoverySource | None = None
         self._sampler = Sampler(self._agenda, self._attempt)
         self._killings = Killings(self._agenda, self._attempt, self._name, self._fail)
@@ -150,7 +158,7 @@ class _Process:
 
     def _prepare(self) -> None:
         """Build everything, before anything can arrive for it."""
-        restore, storage = self._assignment.restore, self._environment.storage
+        restore, storage = self._assignment.restore, self._restores_from
         try:
             metadata = None if restore is None else storage.load(restore)
             self._source = None if metadata is None else RecoverySource(metadata, storage)
@@ -159,6 +167,8 @@ class _Process:
                     self._assignment, self._environment, self._clock, metadata, self._send, self._fail
                 )
             self._attempt.builder.build()
+        except StorageError as error:
+            self._cannot_restore(error)
         except Exception as error:
             self._fail_with(error)
 
@@ -227,8 +237,12 @@ class _Process:
             return
         try:
             self._attempt.recover(self._source)
-        except (StorageError, RecoveryError) as error:
-            self._fail(f"checkpoint {self._assignment.restore} cannot be restored: {error}")
+        except UNUSABLE as error:
+            self._cannot_restore(error)
+
+    def _cannot_restore(self, error: Exception) -> None:
+        assert self._assignment.restore is not None
+        self._fail(unusable_text(self._assignment.restore, error, last=False), unrestorable=True)
 
     def _deliver(self, message: ToTask) -> None:
         vertex, index = message.task
@@ -236,15 +250,8 @@ class _Process:
             subtask: Subtask = self._attempt.builder.subtasks[vertex][index]
         except IndexError:
             raise RemoteProtocolError(f"subtask {message.task} does not run in task {self._index}") from None
-        if subtask.ended:
-            return
-        match message:
-            case TriggerCheckpoint(_, barrier):
-                subtask.trigger_checkpoint(barrier)
-            case Completed(_, checkpoint_id):
-                subtask.checkpoint_completed(checkpoint_id)
-            case Aborted(_, checkpoint_id):
-                subtask.checkpoint_aborted(checkpoint_id)
+        if not subtask.ended:
+            deliver(message, subtask)
 
     def _stop(self) -> None:
         """The run is over, as far as this process is concerned."""
@@ -261,11 +268,11 @@ class _Process:
         where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         self._fail(f"{type(error).__name__}: {error}{where}")
 
-    def _fail(self, cause: str, blame: Blame = Blame.OWN) -> None:
+    def _fail(self, cause: str, blame: Blame = Blame.OWN, *, unrestorable: bool = False) -> None:
         """The job cannot go on; what comes later is only an echo."""
         if not self._over:
             self._over = True
-            self._failure = Failure(cause, self._clock(), blame)
+            self._failure = Failure(cause, self._clock(), blame, unrestorable)
             for link in self._links.values():
                 link.fail(cause)
             self._agenda.external(self._stop)
@@ -291,7 +298,3 @@ class _Process:
 def _own_seed(scenario: Scenario, index: int) -> int:
     """A seed for what is random in one process: equal ones would begin alike in all."""
     return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])
-
-
-def _unwatched(source: str, target: str, subtask: int) -> dict[int, Tap]:
-    return {}

@@ -25,13 +25,15 @@ class Assignment:
     """What all processes of an attempt are given alike.
 
     `origin` is when the run began on the wall clock and `restore` the checkpoint to go on from; both None
-    for the first attempt, `restore` also where none was complete. Its first checkpoint has the number
-    `first_checkpoint`. `traced`: whether reports tell each step.
+    for the first attempt, `restore` also where none was complete. `from_initial`: that is the checkpoint of
+    an earlier run, in the storage of that. The attempt's first checkpoint has the number `first_checkpoint`.
+    `traced`: whether reports tell each step.
     """
 
     scenario: Scenario
     origin: float | None = None
     restore: int | None = None
+    from_initial: bool = False
     first_checkpoint: int = 1
     traced: bool = False
 

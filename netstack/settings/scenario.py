@@ -14,6 +14,7 @@ import numpy as np
 
 from ..exchange.selectors import KeyHash
 from ..faults.fault import Fault
+from ..state.snapshots import JobShape
 from ..tasks.operators import OperatorFactory
 from ..tasks.source import GeneratedSource, Source
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig
@@ -169,6 +170,15 @@ class Scenario:
     def windows(self) -> tuple[tuple[float, float], ...]:
         """The phases, or the one from warmup to the end."""
         return self.phases or ((self.warmup_s, self.duration_s),)
+
+    @property
+    def shape(self) -> JobShape:
+        """What its checkpoints depend on."""
+        return JobShape(
+            self.name,
+            {vertex.name: vertex.parallelism for vertex in self.vertices},
+            tuple((edge.source, edge.target, edge.ship) for edge in self.edges),
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, Vertex]:

@@ -7,7 +7,9 @@ still use them. The terms are those of Flink's state handles and OperatorSubtask
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +25,9 @@ class StateKind(StrEnum):
     INPUT_CHANNEL = "input channel"
     OUTPUT_CHANNEL = "output channel"
 
+
+Exchange = tuple[str, str, str]
+"""Producer and consumer of an exchange, and how it deals records out."""
 
 CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
 """Kinds that only unaligned checkpoints have: data that the barrier has overtaken."""
@@ -80,11 +85,20 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return sum(handle.size for handle in self.handles if handle.kind in CHANNEL_STATE)
 
 
+class JobShape(NamedTuple):
+    """What the state of a job depends on: its name, its vertices with their parallelism, its exchanges."""
+
+    name: str
+    parallelism: Mapping[str, int]
+    exchanges: tuple[Exchange, ...] = ()
+
+
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """All of a completed checkpoint; its bytes are written last and make it complete.
 
     Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT or
-    AT_LEAST_ONCE_CHECKPOINT. `parallelism` is by vertex.
+    AT_LEAST_ONCE_CHECKPOINT. `parallelism` is by vertex. `exchanges` are those of the job, in its order; None
+    where whoever wrote it did not say.
     """
 
     schema: str = SCHEMA
@@ -95,6 +109,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: float
     parallelism: dict[str, int]
     subtasks: tuple[SubtaskSnapshot, ...]
+    exchanges: tuple[Exchange, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -105,6 +120,11 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     def duration_s(self) -> float:
         """Trigger to completion in seconds."""
         return self.completed_at - self.triggered_at
+
+    @property
+    def persisted_bytes(self) -> int:
+        """Bytes of overtaken data in it."""
+        return sum(snapshot.persisted_bytes for snapshot in self.subtasks)
 
     @property
     def files(self) -> dict[str, StoredFile]:

@@ -21,11 +21,13 @@ from netstack import (
 )
 
 
-def launch_locally(storage: FileLayout, seen: list[list[Report]] | None = None) -> Launch:
+def launch_locally(
+    storage: FileLayout, seen: list[list[Report]] | None = None, initial: FileLayout | None = None
+) -> Launch:
     """Launch attempts here; the reports of each are added to `seen`."""
 
     def launch(assignment: Assignment) -> list[Report]:
-        reports = trio.run(run_processes, assignment, storage)
+        reports = trio.run(run_processes, assignment, storage, initial)
         if seen is not None:
             seen.append(reports)
         return reports
@@ -33,7 +35,9 @@ def launch_locally(storage: FileLayout, seen: list[list[Report]] | None = None) 
     return launch
 
 
-async def run_processes(assignment: Assignment, storage: FileLayout) -> list[Report]:
+async def run_processes(
+    assignment: Assignment, storage: FileLayout, initial: FileLayout | None = None
+) -> list[Report]:
     """Run one attempt in a process for each task manager, and return what they report, as it is sent."""
     size, secret = len(task_managers(assignment.scenario)), fresh_secret()
     meshes = [Mesh(index, size) for index in range(size)]
@@ -42,7 +46,7 @@ async def run_processes(assignment: Assignment, storage: FileLayout) -> list[Rep
 
     async def run(index: int) -> None:
         streams = await meshes[index].connect(addresses, secret)
-        report = await run_task_manager(assignment, index, streams, storage)
+        report = await run_task_manager(assignment, index, streams, storage, initial=initial)
         reports[index] = decode_report(encode_report(report))
 
     async with trio.open_nursery() as nursery:

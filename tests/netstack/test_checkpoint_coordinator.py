@@ -19,7 +19,7 @@ from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.checkpoints.storage import MemoryStorage, StorageError
 from netstack.randomness import Randomness
 from netstack.settings.config import CheckpointMode, CostModel, NetworkConfig
-from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
+from netstack.state.snapshots import CheckpointMetadata, JobShape, StateHandle, StateKind, SubtaskSnapshot
 from netstack.statistics import SubtaskCheckpoint
 from netstack.trace import TraceLog
 
@@ -113,8 +113,7 @@ class Job:
             config=NetworkConfig(**options),
             costs=COSTS,
             randomness=Randomness(1, 1.0),
-            job="job",
-            parallelism=self.parallelism,
+            job=JobShape("job", self.parallelism),
             storage=self.storage,
             control_plane=ControlPlane(self.agenda),
             on_end=self.ended.append,

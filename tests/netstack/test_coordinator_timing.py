@@ -21,7 +21,7 @@ from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.randomness import Randomness
 from netstack.settings.config import CostModel, NetworkConfig
-from netstack.state.snapshots import SubtaskSnapshot
+from netstack.state.snapshots import JobShape, SubtaskSnapshot
 
 COSTS = CostModel()
 NAMES = ("source", "stage")
@@ -257,8 +257,7 @@ def real_coordinator(job: ModelJob) -> CheckpointCoordinator:
         ),
         costs=COSTS,
         randomness=job.randomness,
-        job="model",
-        parallelism=dict.fromkeys(NAMES, PARALLELISM),
+        job=JobShape("model", dict.fromkeys(NAMES, PARALLELISM)),
         storage=MemoryStorage(),
         control_plane=ControlPlane(job.agenda),
         on_end=job.checkpoint_ended,

@@ -1,0 +1,49 @@
+"""The retained checkpoint of an earlier run that a new one goes on from.
+
+It belongs to whoever keeps it: the new run reads it, and deletes neither it nor its files (Flink's claim mode
+NO_CLAIM). Ids go on behind it, and the clock of the new run begins at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ..state.snapshots import CheckpointMetadata, Exchange, JobShape
+from .storage import CheckpointStorage
+
+
+class InitialCheckpoint(NamedTuple):
+    """A checkpoint to begin with, the storage that has its files, and its name for people.
+
+    No checkpoint of the new run has an id below `next_id`, so that none can be taken for one that lies
+    beside this.
+    """
+
+    metadata: CheckpointMetadata
+    storage: CheckpointStorage
+    path: str
+    next_id: int
+
+    def misfits(self, job: JobShape) -> list[str]:
+        """Return why it is no checkpoint of this job, a line for each reason; none where it is one."""
+        return [f"{self.path}: {reason}" for reason in _misfits(self.metadata, job)]
+
+
+def _misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
+    if metadata.job != job.name:
+        yield f"it is a checkpoint of the job {metadata.job!r}, not of {job.name!r}"
+        return
+    there = metadata.parallelism
+    if there.keys() != job.parallelism.keys():
+        yield f"its vertices are {', '.join(there)}; those of the job are {', '.join(job.parallelism)}"
+        return
+    for name, subtasks in job.parallelism.items():
+        if there[name] != subtasks:
+            yield f"{name} has parallelism {there[name]} in it and {subtasks} in the job; they must be equal"
+    if metadata.exchanges is not None and metadata.exchanges != job.exchanges:
+        yield f"its edges are {_shown(metadata.exchanges)}; those of the job are {_shown(job.exchanges)}"
+
+
+def _shown(exchanges: Iterable[Exchange]) -> str:
+    return ", ".join(f"{source} -> {target} ({ship})" for source, target, ship in exchanges)

@@ -1,0 +1,360 @@
+"""Runs that are killed, and others that go on from what they have left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from buffers import RecordBlock
+from integration.checkpoints import DirectoryStorage, TransactionDirectory, find_checkpoint
+from integration.checkpoints.ownership import LOCK_NAME
+from integration.cli import MISTAKE, main
+from netstack import (
+    CollectionSource,
+    Edge,
+    NetworkConfig,
+    Scenario,
+    SourceObject,
+    StorageError,
+    Transaction,
+    TransactionLog,
+    Vertex,
+    emulate,
+    from_json,
+    key_sum,
+    metadata_path,
+    transactional_sink,
+)
+
+KEYS = 5
+COUNT = 400
+MODES = {
+    "aligned": {},
+    "unaligned": {"unaligned_enabled": True},
+}
+
+
+def number_of(record: bytes | memoryview) -> int:
+    return int(bytes(record).split(b":")[0])
+
+
+def key_hash(block: RecordBlock) -> NDArray[np.int32]:
+    return np.array([number_of(payload) % KEYS for payload in block.payloads()], dtype=np.int32)
+
+
+def sums_job(commit: Callable[[Transaction], None], **settings: object) -> Scenario:
+    """Two sources whose records are committed as they are, and as sums by key at the end."""
+    numbers = [b"%d:%s" % (number, b"x" * (number % 200)) for number in range(COUNT)]
+    config = {
+        "checkpoint_interval_s": 0.1,
+        "segment_bytes": 1024,
+        "exclusive_buffers_per_channel": 1,
+        "floating_buffers_per_gate": 2,
+        "state_memory_threshold_bytes": 0,
+    }
+    source = CollectionSource([numbers, numbers], key_hash=key_hash)
+    return Scenario(
+        name="killed sums",
+        duration_s=60.0,
+        config=NetworkConfig(**(config | settings)),  # type: ignore[arg-type]
+        vertices=(
+            Vertex(name="numbers", parallelism=2, source=SourceObject(source=source, rates=(0.0,))),
+            Vertex(
+                name="sums",
+                parallelism=2,
+                service=((0.0, 0.002),),
+                operator=key_sum(lambda record: (b"k%d" % (number_of(record) % KEYS), number_of(record))),
+            ),
+            Vertex(name="out", parallelism=2, operator=transactional_sink(commit)),
+            Vertex(name="copy", parallelism=2, operator=transactional_sink(commit)),
+        ),
+        edges=(
+            Edge(source="numbers", target="sums", ship="hash"),
+            Edge(source="sums", target="out"),
+            Edge(source="numbers", target="copy"),
+        ),
+    )
+
+
+FILE = """\
+name = "short"
+duration = "4 s"
+
+[flink]
+"execution.checkpointing.interval" = "500 ms"
+"execution.checkpointing.dir" = "{directory}"
+"execution.checkpointing.num-retained" = 2
+"state.storage.fs.memory-threshold" = 0
+
+[[vertices]]
+name = "source"
+source = {{ record_bytes = 100, rate = 100 }}
+
+[[vertices]]
+name = "stage"
+
+[[edges]]
+from = "source"
+to = "stage"
+"""
+
+
+def undisturbed(**settings: object) -> list[bytes]:
+    log = TransactionLog()
+    emulate(sums_job(log.commit, **settings))
+    return sorted(log.records)
+
+
+CHILD = """
+import os, signal, sys
+from tests.integration.test_from_checkpoint import sums_job
+from integration.checkpoints import DirectoryStorage, TransactionDirectory, find_checkpoint
+from netstack import emulate
+
+root, out, when, settings = sys.argv[1], sys.argv[2], sys.argv[3], eval(sys.argv[4])
+log = TransactionDirectory(out, resume="resume" in sys.argv[5:])
+commits = 0
+
+def commit(transaction):
+    global commits
+    commits += 1
+    if when == f"commit {commits}":
+        os.kill(os.getpid(), signal.SIGKILL)
+    log.commit(transaction)
+
+def trace(at, place, text, checkpoint_id):
+    if text.startswith(when):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+initial = find_checkpoint(root) if "resume" in sys.argv[5:] else None
+emulate(sums_job(commit, **settings), storage=DirectoryStorage(root), from_checkpoint=initial, trace=trace)
+"""
+
+
+def run_and_kill(tmp_path: Path, when: str, settings: object, *more: str) -> None:
+    """Run the job in a process of its own, which kills itself at a step of a checkpoint, or in a commit."""
+    arguments = [str(tmp_path / "checkpoints"), str(tmp_path / "out"), when, repr(settings), *more]
+    root = str(Path(__file__).parents[2])
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, *arguments],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "moments"),
+    [
+        ("aligned", ["checkpoint 4 is complete", "triggers checkpoint 7"]),
+        ("unaligned", ["triggers checkpoint 4", "commit 12"]),
+    ],
+)
+def test_a_killed_run_that_is_continued_puts_out_what_an_undisturbed_one_does(
+    tmp_path: Path, mode: str, moments: list[str]
+) -> None:
+    settings = MODES[mode]
+    run_and_kill(tmp_path, moments[0], settings)
+    before = find_checkpoint(tmp_path / "checkpoints")
+    assert 0 < len(TransactionDirectory(tmp_path / "out", resume=True).records) < 2 * COUNT
+    run_and_kill(tmp_path, moments[1], settings, "resume")
+    log = TransactionDirectory(tmp_path / "out", resume=True)
+    storage = DirectoryStorage(tmp_path / "checkpoints")
+    initial = find_checkpoint(tmp_path / "checkpoints")
+    assert initial.metadata.checkpoint_id > before.metadata.checkpoint_id
+    assert before.metadata.checkpoint_id in storage.checkpoints()  # it is not the new run's to delete
+    result = emulate(sums_job(log.commit, **settings), storage=storage, from_checkpoint=initial)
+    assert sorted(log.records) == undisturbed(**settings)
+    assert result.started_from.checkpoint_id == initial.metadata.checkpoint_id  # type: ignore[union-attr]
+    assert result.started_from.running_at is not None  # type: ignore[union-attr]
+    assert min(checkpoint.id for checkpoint in result.checkpoints) >= initial.next_id
+    assert result.restarts == []
+    # Whoever was killed holds nothing any more, though its name stands there.
+    assert (tmp_path / "checkpoints" / LOCK_NAME).exists()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints"
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, directory: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A scenario that has been run, so that its directory has two checkpoints."""
+    file = tmp_path / "short.toml"
+    file.write_text(FILE.format(directory=directory))
+    assert main(["run", str(file)]) == 0
+    capsys.readouterr()
+    return file
+
+
+def files(directory: Path) -> dict[Path, bytes]:
+    paths = [path for path in directory.rglob("*") if path.is_file() and path.name != LOCK_NAME]
+    return {path: path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize(
+    ("what", "clock"),
+    [
+        ("", []),
+        ("/", ["--real-time"]),
+        ("/chk-{}", []),
+        ("/chk-{}/", []),
+        ("/chk-{}/_metadata", []),
+    ],
+)
+def test_a_checkpoint_is_named_by_its_folder_its_metadata_or_the_directory(
+    scenario: Path, directory: Path, what: str, clock: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if clock:
+        scenario.write_text(scenario.read_text().replace('"4 s"', '"1200 ms"'))
+    older, last = DirectoryStorage(directory).checkpoints()
+    before = files(directory)
+    given = f"{directory}{what.format(last)}"
+    assert main(["run", str(scenario), "--from-checkpoint", given, "--json", *clock]) == 0
+    result = from_json(capsys.readouterr().out)
+    start = result.started_from
+    assert start is not msgspec.UNSET
+    assert (start.checkpoint_id, start.path) == (last, f"{directory}/chk-{last}")
+    assert start.restored_bytes > 0
+    assert result.checkpoints[0].id == last + 1
+    assert files(directory).items() > before.items()
+    assert DirectoryStorage(directory).checkpoints()[:2] == [older, last]
+
+
+def test_the_table_says_what_a_run_went_on_from(
+    scenario: Path, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older, last = DirectoryStorage(directory).checkpoints()
+    scenario.write_text(FILE.format(directory=tmp_path / "others"))
+    assert main(["run", str(scenario), "--from-checkpoint", f"{directory}/chk-{older}"]) == 0
+    out = capsys.readouterr().out
+    assert f"0.0 s start went on from checkpoint {older} in" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+    # Ids go on behind all that lie beside it, also in another directory.
+    assert DirectoryStorage(tmp_path / "others").checkpoints()[0] > last
+
+
+def spoil(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+def newer(directory: Path, last: int) -> str:
+    path = directory / metadata_path(last)
+    path.write_bytes(path.read_bytes().replace(b"checkpoint/1", b"checkpoint/2"))
+    return f"{directory}/chk-{last}"
+
+
+def odd(directory: Path, last: int) -> str:
+    (directory / metadata_path(last)).unlink()
+    os.mkfifo(directory / metadata_path(last))
+    return f"{directory}/chk-{last}"
+
+
+def spoiled(directory: Path, last: int) -> str:
+    spoil(next(path for path in (directory / f"chk-{last}").iterdir() if path.name != "_metadata"))
+    return str(directory)
+
+
+def spoiled_metadata(directory: Path, last: int) -> str:
+    spoil(directory / metadata_path(last))
+    return str(directory)
+
+
+def incomplete(directory: Path, last: int) -> str:
+    (directory / metadata_path(last)).unlink()
+    return f"{directory}/chk-{last}"
+
+
+MISTAKES: dict[str, tuple[Callable[[Path, int], str], str]] = {
+    "nothing there": (lambda directory, last: f"{directory}/nowhere", "nowhere: there is no such checkpoint"),
+    "no such one": (lambda directory, last: f"{directory}/chk-99", "chk-99: there is no such checkpoint"),
+    "empty": (lambda directory, last: str(directory.parent), "no checkpoint there is complete"),
+    "a device": (lambda directory, last: "/dev/zero", "/dev/zero: there is no such checkpoint"),
+    "not complete": (incomplete, "is not complete: it has no _metadata"),
+    "damaged": (spoiled, "is damaged: chk-{last}/source-0-operator has another checksum"),
+    "damaged metadata": (spoiled_metadata, "to go on from an older one, name it: chk-{older}"),
+    "of a newer version": (newer, "its layout is 'netstack.checkpoint/2', and only"),
+    "odd": (odd, "/_metadata is no regular file"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_cannot_be_gone_on_from_is_one_line_before_the_run(
+    scenario: Path, directory: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, message = MISTAKES[name]
+    older, last = DirectoryStorage(directory).checkpoints()
+    given = make(directory, last)
+    before = files(directory)
+    assert main(["run", str(scenario), "--from-checkpoint", given]) == MISTAKE
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith("netstack run: --from-checkpoint: ")
+    assert message.format(older=older, last=last) in captured.err
+    assert files(directory) == before
+
+
+MORE = """[[vertices]]
+name = "more"
+
+[[edges]]
+from = "source"
+to = "more"
+
+[[edges]]"""
+
+MISFITS = [
+    ('"short"', '"other"', "it is a checkpoint of the job 'short', not of 'other'"),
+    ("[[edges]]", MORE, "its vertices are source, stage; those of the job are source, stage, more"),
+    (
+        'name = "stage"',
+        'name = "stage"\nparallelism = 2',
+        "stage has parallelism 1 in it and 2 in the job; they must be equal",
+    ),
+    (
+        'to = "stage"',
+        'to = "stage"\nship = "hash"',
+        "its edges are source -> stage (rebalance); those of the job are source -> stage (hash)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISFITS)
+def test_a_checkpoint_of_another_job_is_refused_before_the_run(
+    scenario: Path, directory: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = scenario.read_text()
+    assert text.count(old) == 1
+    scenario.write_text(text.replace(old, new))
+    before = files(directory)
+    assert main(["run", str(scenario), "--from-checkpoint", str(directory)]) == MISTAKE
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert message in captured.err
+    assert files(directory) == before
+
+
+def test_output_of_an_earlier_run_is_not_mixed_with_that_of_another(tmp_path: Path) -> None:
+    first = TransactionDirectory(tmp_path)
+    first.commit(Transaction("out", 0, 1, (b"a",)))
+    first.commit(Transaction("out", 0, 1, (b"a",)))
+    with pytest.raises(StorageError, match="has transactions of an earlier run"):
+        TransactionDirectory(tmp_path)
+    again = TransactionDirectory(tmp_path, resume=True)
+    with pytest.raises(StorageError, match=r"out-0-1\.transaction was committed with other records"):
+        again.commit(Transaction("out", 0, 1, (b"b",)))
+    again.commit(Transaction("out", 1, 1, (b"b", b"c")))
+    assert again.records == [b"a", b"b", b"c"]
