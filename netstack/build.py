@@ -126,6 +126,8 @@ class JobBuilder:
 
     def _operators(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
         environment = self._environment
+        groups_of_keys: dict[bytes, int] = {}
+        key_hash = self._hash_into(vertex)
 
         def make(number: int, index: int) -> Subtask:
             throttle = Throttle(
@@ -135,13 +137,13 @@ class JobBuilder:
                 exact=vertex.exact_service,
             )
             operator = Forward() if vertex.operator is None else vertex.operator(index)
-            state = self._state(vertex, index)
+            state = self._state(vertex, index, groups_of_keys)
             context = OperatorContext(
                 vertex.name,
                 index,
                 state.keyed,
                 state.operator,
-                self._key_hash(vertex),
+                key_hash,
                 self._config.checkpoint_interval_s is not None,
             )
             return OperatorSubtask(
@@ -150,11 +152,11 @@ class JobBuilder:
 
         return make
 
-    def _state(self, vertex: Vertex, index: int) -> SubtaskState:
+    def _state(self, vertex: Vertex, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
         parallelism = vertex.parallelism
-        return SubtaskState(vertex.name, index, parallelism, default_max_parallelism(parallelism))
+        return SubtaskState(vertex.name, index, parallelism, default_max_parallelism(parallelism), keys)
 
-    def _key_hash(self, vertex: Vertex) -> KeyHash | None:
+    def _hash_into(self, vertex: Vertex) -> KeyHash | None:
         """What the exchange into a vertex hashes its records by; None if there is no such exchange."""
         hashed = [edge for edge in self._scenario.inputs(vertex) if edge.ship == "hash"]
         return self._scenario.key_hash(hashed[0]) if hashed else None
@@ -165,8 +167,9 @@ class JobBuilder:
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
         channels = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [self._gate_spec(len(own)).exclusive_per_channel for own in channels]
+        key_hash = scenario.key_hash(edge) if edge.ship == "hash" else None
         partitions = [
-            self._partition(producer, index, edge, own, [exclusive[target] for target in own])
+            self._partition(producer, index, edge, own, [exclusive[target] for target in own], key_hash)
             for index, own in enumerate(reached if self._hosts(producer) else ())
         ]
         for index, own in enumerate(channels):
@@ -188,7 +191,13 @@ class JobBuilder:
             self._subpartitions[identity] = queue
 
     def _partition(
-        self, vertex: Vertex, index: int, edge: Edge, consumers: list[int], exclusive: list[int]
+        self,
+        vertex: Vertex,
+        index: int,
+        edge: Edge,
+        consumers: list[int],
+        exclusive: list[int],
+        key_hash: KeyHash | None,
     ) -> ResultPartition:
         config = self._config
         subtask = self._subtasks_of(vertex)[index]
@@ -216,17 +225,15 @@ class JobBuilder:
             flush_always=config.buffer_timeout_s == 0,
             supports_unaligned=edge.ship not in ALIGNED_SHIPS,
         )
-        subtask.outputs.append(Output(partition, self._selector(edge, vertex, count)))
+        subtask.outputs.append(Output(partition, self._selector(edge, count, key_hash)))
         subtask.readers.append((edge.target, consumers))
         return partition
 
-    def _selector(self, edge: Edge, producer: Vertex, channels: int) -> ChannelSelector | None:
+    def _selector(self, edge: Edge, channels: int, key_hash: KeyHash | None) -> ChannelSelector | None:
         if edge.ship == "broadcast":
             return None
-        if edge.ship == "hash":
-            return KeyGroupSelector(
-                channels, default_max_parallelism(channels), self._scenario.key_hash(edge)
-            )
+        if key_hash is not None:
+            return KeyGroupSelector(channels, default_max_parallelism(channels), key_hash)
         first = self._environment.randomness.integer(channels) if edge.ship == "rebalance" else 0
         return RoundRobin(channels, first)
 

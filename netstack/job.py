@@ -25,7 +25,7 @@ from .checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from .checkpoints.storage import CheckpointStorage, MemoryStorage
 from .faults.injection import FaultInjector
 from .randomness import Randomness
-from .restarts import Restart, Start, Totals
+from .restarts import Restart, Start, Totals, never_restored
 from .result import Work
 from .settings.scenario import Scenario, ScenarioError
 from .state.snapshots import CheckpointMetadata
@@ -115,6 +115,7 @@ class Job:
             self.faults.start()
             self._begin_from(self.coordinator.latest_completed)
             await agenda.run()
+            self.failure = self.failure or never_restored(self.restarts)
             for checkpoint in self.coordinator.pending:
                 record_checkpoint(self.recorder, checkpoint)
         finally:

@@ -47,6 +47,14 @@ class Restart:
         self.persisted_bytes = metadata.persisted_bytes
 
 
+def never_restored(restarts: Sequence[Restart]) -> str | None:
+    """Return why a run has failed that was over before it could try another checkpoint; None: it was not."""
+    if len(restarts) < 2 or restarts[-1].restarted_at is not None:
+        return None
+    unusable = restarts[-2].unusable_checkpoint_id is not None
+    return f"{restarts[-1].cause}; the run was over before an older one was tried" if unusable else None
+
+
 class Start:
     """The start of a run from a checkpoint of an earlier one.
 

@@ -127,7 +127,7 @@ class _Checks:
 
     def _read(self, file: StoredFile) -> None:
         try:
-            self._storage.read(file)
+            self._storage.verify(file)
         except MissingFileError:
             self.problems.append(Problem(Wrong.MISSING, file.path, "it is not there"))
         except DamagedFileError as error:

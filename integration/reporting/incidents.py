@@ -47,9 +47,10 @@ def incidents(result: Result) -> list[Incident]:
     for restart in result.restarts:
         known = (restart.failed_at, restart.cause) in faults
         cause = "" if known else f"{restart.cause}; "
-        text = cause + _recovery(restart) + (_REPEATED if went_back else "")
+        again = _REPEATED if went_back and restart.checkpoint_id is not None else ""
+        text = cause + _recovery(restart) + again
         found.append(Incident(restart.failed_at, "failure", text))
-        went_back = restart.unusable_checkpoint_id is not UNSET
+        went_back = restart.unusable_checkpoint_id is not UNSET or (went_back and not again)
     if result.failure is not None:
         found.append(Incident(result.emulated_seconds, "end of the job", result.failure))
     return sorted(found, key=lambda incident: incident.t)  # stable: a fault stands before what it does

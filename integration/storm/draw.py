@@ -124,22 +124,14 @@ def _edges(
     chance: random.Random, producers: list[StormVertex], consumer: StormVertex
 ) -> Iterator[tuple[str, str, str]]:
     """The edges from all producers to a consumer."""
-    together = _ship_of_keyed(chance, consumer)
+    by_key = consumer.work in KEYED and consumer.parallelism > 1
     for producer in producers:
         ships = ["rescale", "rebalance", "rebalance", "hash", "hash"]
         if producer.parallelism == consumer.parallelism:
             ships += ["forward", "forward"]
         if chance.random() < 0.15:
             ships = [_BROADCAST]
-        yield producer.name, consumer.name, together or chance.choice(ships)
-
-
-def _ship_of_keyed(chance: random.Random, consumer: StormVertex) -> str | None:
-    """How all input is dealt out to keyed state: by key; or what is summed might depend on who sums it."""
-    if consumer.work not in KEYED or consumer.parallelism == 1:
-        return None
-    others = (_BROADCAST,) if consumer.work is Work.SUM else (_BROADCAST, "rebalance", "rescale")
-    return "hash" if chance.random() < 0.7 else chance.choice(others)
+        yield producer.name, consumer.name, "hash" if by_key else chance.choice(ships)
 
 
 def _pressed(chance: random.Random, vertices: tuple[StormVertex, ...]) -> tuple[StormVertex, ...]:

@@ -21,7 +21,7 @@ from .paths import (
     metadata_path,
 )
 
-MAX_METADATA_BYTES = 64 << 20
+MAX_METADATA_BYTES = 32 << 20
 """Size of a checkpoint's metadata at most, to be written or read."""
 
 

@@ -15,7 +15,7 @@ from time import perf_counter, sleep, time
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.storage import FileLayout, exclusively
 from ..emulation import JobFailedError
-from ..restarts import Start
+from ..restarts import Start, never_restored
 from ..result import Result
 from ..settings.scenario import Scenario, ScenarioError
 from ..settings.scenario_rules import check_scenario
@@ -116,7 +116,7 @@ class _Run:
             delay = self._scenario.config.restart_delay_s
             if failed.at + delay >= self._scenario.duration_s:
                 history.nothing_ran_until(self._scenario.duration_s)
-                return None, history
+                return never_restored(history.restarts), history
             sleep(delay)
             self._clear_away()
             restore = self._latest_checkpoint()

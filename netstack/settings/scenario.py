@@ -15,6 +15,7 @@ import numpy as np
 from ..exchange.selectors import KeyHash
 from ..faults.fault import Fault
 from ..state.snapshots import JobShape
+from ..tasks.keys import KeyOf, hash_by
 from ..tasks.operators import OperatorFactory
 from ..tasks.source import GeneratedSource, Source
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig
@@ -81,6 +82,14 @@ class SourceObject:
 SourceSpec = GeneratorSpec | PathSpec | SourceObject
 
 
+def _gives_keys(spec: SourceSpec) -> bool:
+    """Whether somebody said what the keys of a source's records are."""
+    if isinstance(spec, SourceObject):
+        named = spec.spec is None or bool(spec.spec.key)
+        return named and bool(getattr(spec.source, "gives_keys", True))
+    return bool(spec.key) if isinstance(spec, PathSpec) else True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
     """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
@@ -129,7 +138,7 @@ class Edge:
     target: str
     ship: str = "rebalance"
     key_hash: KeyHash | None = None
-    """Java's hashCode of each record's key, for ``hash``; None: the key that the source gave the record."""
+    """Java's hashCode of each record's key, for ``hash``; None: see `Scenario.key_hash`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +239,10 @@ class Scenario:
         raise ScenarioError([f"vertex {vertex.name!r} {what}; use integration.open_sources(scenario)"])
 
     def key_hash(self, edge: Edge) -> KeyHash:
-        """Return the hash of a record's key that an edge uses: its own, or that of the sources before it.
+        """Return the hash of a record's key that an edge uses.
+
+        It is its own, or that of the source before it; where neither is given, or a function has made other
+        records, it follows from the key that the operator behind it says.
 
         Raises:
             ScenarioError: a path has not been opened.
@@ -238,7 +250,24 @@ class Scenario:
         if edge.key_hash is not None:
             return edge.key_hash
         before = self.vertices_before(edge.source)
+        key_of = self.key_of(self.vertex(edge.target))
+        if key_of is not None and not self._have_keys(before):
+            return hash_by(key_of)
         return self.source_of(next(vertex for vertex in before if vertex.source is not None)).key_hash
+
+    def key_of(self, vertex: Vertex) -> KeyOf | None:
+        """Return what says the key of a record to an operator with keyed state; None for any other vertex."""
+        operator = None if vertex.operator is None else vertex.operator(0)
+        return operator.key_of if operator is not None and operator.keyed else None
+
+    def _have_keys(self, vertices: Sequence[Vertex]) -> bool:
+        """Whether the records that these make have the keys that their sources, all of a kind, gave them."""
+        sources = [vertex.source for vertex in vertices if vertex.source is not None]
+        return (
+            len({type(source) for source in sources}) == 1
+            and all(map(_gives_keys, sources))
+            and all(vertex.operator is None for vertex in vertices)
+        )
 
     def vertices_before(self, name: str) -> tuple[Vertex, ...]:
         """The vertices whose records reach a vertex, and that vertex; in topological order."""

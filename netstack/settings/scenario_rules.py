@@ -202,6 +202,24 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
         if edge.ship == "hash" and edge.key_hash is None:
             for message in _about_key(scenario, edge):
                 yield edge_key(edge, "ship"), message
+    for edge in scenario.edges:
+        vertex = scenario.vertex(edge.target)
+        if vertex.parallelism > 1 and not _deals_out_by_key(scenario, edge) and scenario.key_of(vertex):
+            text = (
+                f"{vertex.name} keeps state by key, and {edge.ship} brings a key to several of its subtasks"
+            )
+            yield edge_key(edge, "ship"), f"{text}; use hash"
+
+
+def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
+    """Whether the records of a key come to one subtask, as far as can be told: `forward` leaves them there.
+
+    That an edge's hash follows from the key is seen when records come.
+    """
+    if edge.ship != "forward":
+        return edge.ship == "hash"
+    before = scenario.inputs(scenario.vertex(edge.source))
+    return bool(before) and all(_deals_out_by_key(scenario, each) for each in before)
 
 
 def _about_faults(scenario: Scenario) -> Iterator[Problem]:
@@ -212,6 +230,8 @@ def _about_faults(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
+    if scenario.key_of(scenario.vertex(edge.target)) is not None:
+        return  # it says what the keys are
     before = list(scenario.vertices_before(edge.source))
     sources = [vertex.source for vertex in before if vertex.source is not None]
     for source in sources:

@@ -14,7 +14,7 @@ not be changed afterwards unless it is put again at once. (Flink: ``HeapKeyedSta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from .backend import NO_CHECKPOINT_ID, ReadHandle
 from .copy_on_write import CopyOnWriteMap
@@ -196,11 +196,16 @@ class KeyedStateBackend:
     Args:
         key_groups: Those that the subtask owns.
         max_parallelism: Number of all key groups.
+        groups_of_keys: The key group of each key that any subtask of the vertex has met, shared by all of
+            them: so none can have state for a key that another one has state for.
     """
 
-    def __init__(self, key_groups: range, max_parallelism: int) -> None:
+    def __init__(
+        self, key_groups: range, max_parallelism: int, groups_of_keys: dict[bytes, int] | None = None
+    ) -> None:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
+        self._groups_of_keys = {} if groups_of_keys is None else groups_of_keys
         self._current = CurrentKey()
         self._tables: dict[str, tuple[str, Table]] = {}  # kind of state and table, by name
 
@@ -208,12 +213,24 @@ class KeyedStateBackend:
         """Make all states refer to this key.
 
         Raises:
-            StateError: The key is of a type that cannot be stored, or of a key group of another subtask.
+            StateError: The key is of a type that cannot be stored, of a key group of another subtask, or has
+                been met with another key group.
         """
         if key_group not in self.key_groups:
             first, last = self.key_groups.start, self.key_groups.stop - 1
             raise StateError(f"key group {key_group} is not one of this subtask's, {first} to {last}")
-        self._current.prefixed = key_group.to_bytes(GROUP_BYTES, "big") + encode_value(key)
+        encoded = encode_value(key)
+        if self._groups_of_keys.setdefault(encoded, key_group) != key_group:
+            self._refuse(encoded, key_group)
+        self._current.prefixed = key_group.to_bytes(GROUP_BYTES, "big") + encoded
+
+    def _refuse(self, key: bytes, key_group: int) -> NoReturn:
+        groups = f"{self._groups_of_keys[key]} and {key_group}"
+        raise StateError(
+            f"records of the key {decode_value(key)!r} come with the key groups {groups}, which would split "
+            "its state: the exchange does not deal them out by this key; give the edge the hash of the key as "
+            "key_hash, or none"
+        )
 
     def value(self, name: str, default: Any = None) -> ValueState[Any]:
         """Return the value state of that name.
@@ -260,7 +277,10 @@ class KeyedStateBackend:
                 kind, entries = decode_table(read(handle))
                 table = self._table(kind, handle.name)
                 for key, value in entries:
-                    if int.from_bytes(key[:GROUP_BYTES], "big") in self.key_groups:
+                    group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
+                    if group in self.key_groups:
+                        if self._groups_of_keys.setdefault(plain, group) != group:
+                            self._refuse(plain, group)
                         table.put(key, value)
 
     def _owns_some_of(self, handle: StateHandle) -> bool:

@@ -40,15 +40,24 @@ class StateSnapshot:
 class SubtaskState:
     """The state of one of ``parallelism`` subtasks of a vertex (Flink: ``StreamOperatorStateHandler``).
 
+    ``groups_of_keys`` is shared by all of them; see `KeyedStateBackend`.
+
     Raises:
         ValueError: The numbers do not fit together.
     """
 
-    def __init__(self, vertex: str, subtask: int, parallelism: int, max_parallelism: int) -> None:
+    def __init__(
+        self,
+        vertex: str,
+        subtask: int,
+        parallelism: int,
+        max_parallelism: int,
+        groups_of_keys: dict[bytes, int] | None = None,
+    ) -> None:
         self.vertex = vertex
         self.subtask = subtask
         groups = key_group_range(max_parallelism, parallelism, subtask)
-        self.keyed = KeyedStateBackend(groups, max_parallelism)
+        self.keyed = KeyedStateBackend(groups, max_parallelism, groups_of_keys)
         self.operator = OperatorStateBackend()
         self._backends: tuple[StateBackend, ...] = (self.keyed, self.operator)
 

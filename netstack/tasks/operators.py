@@ -61,6 +61,14 @@ class Operator:
     """Whether each input record gives exactly one output record and nothing is remembered of it, so that
     blocks may be processed ahead of their time and cut anywhere."""
 
+    keyed = False
+    """Whether it keeps state by the key that `key_of` says: then all records of a key have to come to one
+    subtask, and a hash exchange that is given no other hash deals them out by this key."""
+
+    def key_of(self, record: bytes) -> object:
+        """The key of a record: bytes, text, a number, or a tuple of these; also asked before `open`."""
+        raise NotImplementedError
+
     def open(self, context: OperatorContext) -> None:
         """Get ready; called once, before the first record."""
 
@@ -80,7 +88,7 @@ class Operator:
 
 
 OperatorFactory = Callable[[int], Operator]
-"""Makes the operator of the subtask with the given index."""
+"""Makes the operator of the subtask with the given index; also to ask it for keys, and never to open it."""
 
 
 class Forward(Operator):
@@ -143,10 +151,11 @@ class FlatMap(Operator):
 class KeyedOperator(Operator):
     """Works on one record at a time, with state that is scoped by the record's key.
 
-    A subclass declares its state, says what the key of a record is, and what a record does. Its input
-    should be hash partitioned by that key; else each subtask has state of its own for it.
+    A subclass declares its state, says what the key of a record is, and what a record does. Where there are
+    several subtasks, its input has to be hash partitioned by that key.
     """
 
+    keyed = True
     _context: OperatorContext
 
     def open(self, context: OperatorContext) -> None:
@@ -156,10 +165,6 @@ class KeyedOperator(Operator):
 
     def declare(self, state: KeyedStateBackend) -> None:
         """Ask for the states that `process_record` uses: value, list, reducing, aggregating ones."""
-        raise NotImplementedError
-
-    def key_of(self, record: bytes) -> object:
-        """The key of a record: bytes, text, a number, or a tuple of these."""
         raise NotImplementedError
 
     def process_record(self, record: bytes) -> Iterable[bytes]:
@@ -179,6 +184,8 @@ class KeyedOperator(Operator):
 class KeySum(Operator):
     """Sums numbers by key in keyed state; gives the sums when the input has ended, ordered by key."""
 
+    keyed = True
+
     def __init__(self, parse: Callable[[bytes], Pair], render: Callable[[bytes, int], bytes]) -> None:
         self._parse = parse
         self._render = render
@@ -189,6 +196,10 @@ class KeySum(Operator):
         """Declare the state."""
         self._context = context
         self._sums = context.keyed.reducing("sum", _add)
+
+    def key_of(self, record: bytes) -> object:
+        """The key of a record."""
+        return self._parse(record)[0]
 
     def process(self, block: RecordBlock) -> RecordBlock:
         """Add up; nothing goes out yet."""

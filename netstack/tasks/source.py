@@ -209,12 +209,14 @@ class CollectionSource:
         partitions: The payloads of each partition; a subtask takes partitions ``subtask``,
             ``subtask + parallelism``, and so on.
         key_hash: Java's hash code of the key of each record; by default the whole payload is the key, as a
-            byte array (`payload_hash`). For text, `text_hash`.
+            byte array (`payload_hash`), unless an operator with keyed state says another one. For text,
+            `text_hash`.
     """
 
     def __init__(self, partitions: Sequence[Sequence[bytes]], key_hash: KeyHash | None = None) -> None:
         self._partitions = [tuple(payloads) for payloads in partitions]
         self._key_hash = key_hash or payload_hash
+        self.gives_keys = key_hash is not None
 
     @property
     def parallelism_hint(self) -> int:

@@ -1,5 +1,8 @@
 import json
+import os
 import re
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -158,3 +161,46 @@ def test_mistakes_are_one_line(directory: str, message: str, capsys: pytest.Capt
     err = capsys.readouterr().err
     assert err.startswith(message)
     assert err.count("\n") == 1
+
+
+ODD: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a pipe": (os.mkfifo, "is no regular file"),
+    "a folder": (Path.mkdir, "is no regular file"),
+    "an endless device": (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+    "an enormous file": (lambda path: enormous(path), f"has {1 << 40} bytes, more than the "),
+}
+
+
+def enormous(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Room for no more than 200 MB beside what there is; whoever wants it all fails."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (200 << 20), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("name", ["_metadata", "a"])
+def test_odd_files_are_neither_waited_for_nor_read(
+    storage: DirectoryStorage, what: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, message = ODD[what]
+    path = Path(storage.root, "chk-10", name)
+    path.unlink()
+    make(path)
+    status = main(["checkpoints", storage.root, "--verify"])
+    captured = capsys.readouterr()
+    if name == "a" and "enormous" in what:  # its size is another than it was written with
+        assert (status, captured.err) == (WRONG, "")
+        assert f"corrupt: chk-10/a: has {1 << 40} bytes instead of 1" in captured.out
+    else:
+        assert (status, captured.out, captured.err.count("\n")) == (MISTAKE, "", 1)
+        assert captured.err.startswith(f"netstack checkpoints: {path} {message}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from integration.checkpoints import DirectoryStorage, TransactionDirectory, find_checkpoint
 from integration.checkpoints.ownership import LOCK_NAME
-from integration.cli import MISTAKE, main
+from integration.cli import FAILED, MISTAKE, main
 from netstack import (
     CollectionSource,
     Edge,
@@ -25,6 +26,7 @@ from netstack import (
     Scenario,
     SourceObject,
     StorageError,
+    StoredFile,
     Transaction,
     TransactionLog,
     Vertex,
@@ -345,6 +347,41 @@ def test_a_checkpoint_of_another_job_is_refused_before_the_run(
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert message in captured.err
     assert files(directory) == before
+
+
+class Spoiling(DirectoryStorage):
+    """Cuts the files short that a restart wants to read."""
+
+    def read(self, file: StoredFile) -> bytes:
+        path = Path(self.root, file.path)
+        path.write_bytes(path.read_bytes()[:-1])
+        return super().read(file)
+
+
+def test_a_job_that_cannot_be_restored_fails_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("integration.checkpoints.directory.DirectoryStorage", Spoiling)
+    file = tmp_path / "short.toml"
+    delay = '"restart-strategy.fixed-delay.delay" = "DELAY"\n\n[[vertices]]\nname = "source"'
+    kill = '[[faults]]\nkind = "kill_subtask"\nvertex = "stage"\nsubtask = 0\nat = "2200 ms"\n'
+    text = FILE.format(directory=tmp_path / "checkpoints") + kill
+    text = text.replace('\n[[vertices]]\nname = "source"', delay.replace("DELAY", "100 ms"))
+    file.write_text(text)
+    assert main(["run", str(file)]) == FAILED
+    captured = capsys.readouterr()
+    out = " ".join(captured.out.split())
+    newer, older = re.findall(r"restarted from checkpoint (\d+), in vain", out)
+    assert int(newer) == int(older) + 1
+    assert "restored checkpoint" not in out
+    assert f"end of the job checkpoint {older} cannot be restored: chk-{older}/source-0-operator has" in out
+    assert f"checkpoint {older} cannot be restored" in captured.err
+    assert captured.err.endswith("; no other checkpoint is left\n")
+    assert max(map(len, captured.out.splitlines())) <= 80
+    # The same where the time was over before the older one was tried.
+    file.write_text(text.replace("100 ms", "1 s").replace('/checkpoints"', '/others"'))
+    assert main(["run", str(file)]) == FAILED
+    assert capsys.readouterr().err.endswith("; the run was over before an older one was tried\n")
 
 
 def test_output_of_an_earlier_run_is_not_mixed_with_that_of_another(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""The hash code of a key that an operator reads out of a record, as Java would have it.
+
+Text hashes as a String, bytes as a byte array, a number of 64 bits as a Long. Whatever else may be a key, or
+tell keys apart that Java would not, hashes by the bytes with which it is stored. So one key has one hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from buffers import RecordBlock
+
+from ..exchange.java_hash import Hashes, hash_binary, hash_longs, hash_strings
+from ..exchange.selectors import KeyHash
+from ..state.values import encode_value
+
+KeyOf = Callable[[bytes], object]
+"""Gives the key of a record, from the bytes of that record alone."""
+
+
+def hash_by(key_of: KeyOf) -> KeyHash:
+    """Return the hash of each record's key, as `key_of` says it.
+
+    Raises:
+        StateError: when it is called, where something cannot be a key.
+    """
+
+    def key_hash(block: RecordBlock) -> NDArray[np.int32]:
+        return hash_keys([key_of(bytes(payload)) for payload in block.payloads()])
+
+    return key_hash
+
+
+def hash_keys(keys: Sequence[object]) -> Hashes:
+    """Return the hash code of each key."""
+    hashes = np.empty(len(keys), dtype=np.int32)
+    places: dict[Callable[[list[Any]], Hashes], list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(_hash_function(key), []).append(place)
+    for function, own in places.items():
+        hashes[own] = function([keys[place] for place in own])
+    return hashes
+
+
+def _hash_function(key: object) -> Callable[[list[Any]], Hashes]:
+    """What hashes a list of such keys; it depends on nothing but the key."""
+    if type(key) is str:
+        return hash_strings
+    if type(key) is bytes:
+        return _hash_bytes
+    if type(key) is int and -(1 << 63) <= key < 1 << 63:
+        return _hash_numbers
+    return _hash_stored
+
+
+def _hash_bytes(keys: list[bytes]) -> Hashes:
+    return hash_binary(b"".join(keys), np.cumsum([0, *map(len, keys)]))
+
+
+def _hash_numbers(keys: list[int]) -> Hashes:
+    return hash_longs(np.array(keys, dtype=np.int64))
+
+
+def _hash_stored(keys: list[object]) -> Hashes:
+    return _hash_bytes([encode_value(key) for key in keys])
