@@ -228,8 +228,8 @@ class KeyedStateBackend:
         groups = f"{self._groups_of_keys[key]} and {key_group}"
         raise StateError(
             f"records of the key {decode_value(key)!r} come with the key groups {groups}, which would split "
-            "its state: the exchange does not deal them out by this key; give the edge the hash of the key as "
-            "key_hash, or none"
+            "its state: the exchange does not deal them out by this key; give the edge the hash of the key "
+            "as key_hash, or none"
         )
 
     def value(self, name: str, default: Any = None) -> ValueState[Any]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import UNSET
 
 from integration import load_scenario
-from integration.cli import main
+from integration.checkpoints import DirectoryStorage
+from integration.cli import MISTAKE, main
 from integration.distributed.feeding import FedSource, fed_source, in_pieces, keep_pieces
 from integration.distributed.run import run_on_spark
 from integration.distributed.stage import first_cause, require_slots
@@ -239,3 +241,43 @@ def test_mistakes_are_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.splitlines() == [
         "netstack run: --master is for --on-spark; give that too, or leave it out"
     ]
+
+
+@pytest.mark.spark
+def test_a_job_goes_on_from_a_checkpoint_that_was_taken_elsewhere(
+    spark: SparkSession, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    directory, scenario = tmp_path / "checkpoints", tmp_path / "short.toml"
+    scenario.write_text(
+        f"""
+name = "short"
+duration = "2 s"
+[flink]
+"execution.checkpointing.interval" = "400 ms"
+"execution.checkpointing.dir" = "{directory}"
+"state.storage.fs.memory-threshold" = 0
+[[vertices]]
+name = "source"
+source = {{ record_bytes = 100, rate = 100 }}
+[[vertices]]
+name = "stage"
+[[edges]]
+from = "source"
+to = "stage"
+"""
+    )
+    assert main(["run", str(scenario)]) == 0
+    capsysbinary.readouterr()
+    (last,) = DirectoryStorage(directory).checkpoints()
+    arguments = ["run", str(scenario), "--on-spark", "--json", "--from-checkpoint", str(directory)]
+    assert main(arguments) == 0
+    result = from_json(capsysbinary.readouterr().out)
+    start = result.started_from
+    assert start is not UNSET
+    assert (start.checkpoint_id, result.link, result.restarts) == (last, "tcp", [])
+    assert start.running_at is not None
+    assert result.checkpoints[0].id == last + 1
+    assert DirectoryStorage(directory).checkpoints()[0] == last
+    with DirectoryStorage(directory).exclusive():
+        assert main(arguments) == MISTAKE
+    assert b"is in use by another run" in capsysbinary.readouterr().err
