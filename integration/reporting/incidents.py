@@ -170,7 +170,7 @@ def _lost(fault: FaultResult, result: Result) -> str:
 
 
 def _start(start: StartResult) -> str:
-    text = f"went on from checkpoint {start.checkpoint_id} in {start.path} ({size(start.restored_bytes)})"
+    text = f"went on from {start.path} ({size(start.restored_bytes)})"
     if start.running_at is None:
         return f"{text}, not running before the next failure or the end"
     return f"{text}, running after {milliseconds(1000 * start.running_at)}"

@@ -69,7 +69,7 @@ def _print_found(found: Sequence[Incident], console: Console) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")  # a path may be long
     for incident in found[:MOST_INCIDENTS]:
         table.add_row(f"{incident.t:.1f} s", incident.what, Text(incident.text))
     console.print()
