@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from buffers import RecordBlock
@@ -181,13 +181,23 @@ def test_state_that_is_split_is_found_in_any_operator() -> None:
         totals(["rebalance"], keyed=lambda subtask: OwnState())
 
 
+SHIPS_TO_STATE = [
+    ["hash"],
+    ["rebalance", "hash"],
+    ["broadcast", "hash"],
+    ["hash", "forward"],
+    ["forward"],
+    ["rebalance", "forward"],
+    ["rescale"],
+    ["broadcast"],
+]
 kinds = st.sampled_from([payload_hash, key_hash, None])
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    records=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 99)), min_size=1, max_size=40),
-    ships=st.lists(st.sampled_from(["hash", "forward", "rebalance", "broadcast"]), min_size=1, max_size=2),
+    records=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), min_size=5, max_size=20),
+    ships=st.sampled_from(SHIPS_TO_STATE),
     parallelism=st.integers(1, 3),
     hashed=kinds,
     source_hash=kinds,
@@ -220,6 +230,7 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(values, min_size=1, max_size=12))
 def test_the_hash_of_a_key_depends_on_nothing_else(keys: list[object]) -> None:
     try:
