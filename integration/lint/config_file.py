@@ -17,6 +17,8 @@ import yaml
 
 from netstack import ScenarioError
 
+from ..user_files import LARGEST_CONFIGURATION, read_user_text
+
 OLD_NAME = "flink-conf.yaml"
 """Files of this name are read line by line."""
 
@@ -64,7 +66,7 @@ def read_config_file(path: Path) -> ConfigFile:
     Raises:
         ScenarioError: it cannot be read, or Flink would not read it at all; one line that says where.
     """
-    text = _text(path)
+    text = read_user_text(path, LARGEST_CONFIGURATION, f"name a config.yaml or {OLD_NAME}")
     if path.name == OLD_NAME:
         return _read_lines(text)
     try:
@@ -78,17 +80,6 @@ def read_config_file(path: Path) -> ConfigFile:
     except _NotOptions as error:
         raise ScenarioError([f"{path}: line {error.line}: {error}"]) from None
     return ConfigFile(entries, [], repeated, is_old=False)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except FileNotFoundError:
-        raise ScenarioError([f"{path}: there is no such file"]) from None
-    except UnicodeDecodeError:
-        raise ScenarioError([f"{path}: is not text in UTF-8; name a config.yaml or {OLD_NAME}"]) from None
-    except OSError as error:
-        raise ScenarioError([f"{path}: cannot be read: {error.strerror}"]) from None
 
 
 class _NotOptions(Exception):  # noqa: N818 - it names what is there

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from netstack import PathSpec, Result, Scenario, ScenarioError, Vertex, from_json
 
+from ..user_files import LARGEST_RESULT, read_user_file
+from .documents import check_bounds, json_document, one_line, toml_document
 from .scenario_reader import read_scenario
 
 
@@ -23,9 +23,10 @@ def load_scenario(path: str | Path) -> Scenario:
         ScenarioError: with a line for each mistake: file, key, what is wrong, what would be right.
     """
     file = Path(path)
-    document = _read(file)
+    document = json_document(file) if file.suffix == ".json" else toml_document(file)
     if file.suffix == ".json" and isinstance(document.get("scenario"), Mapping):
         document = document["scenario"]
+    check_bounds(document, file)
     try:
         scenario = read_scenario(document, name=file.stem)
     except ScenarioError as error:
@@ -42,11 +43,13 @@ def load_result(path: str | Path) -> Result:
     """
     file = Path(path)
     try:
-        return from_json(_bytes(file))
+        return from_json(read_user_file(file, LARGEST_RESULT))
+    except RecursionError:
+        raise ScenarioError([f"{file}: is no result: it is nested too deeply"]) from None
     except ValueError as error:
         if isinstance(error, ScenarioError):
             raise
-        raise ScenarioError([f"{file}: is no result: {_one_line(error)}"]) from None
+        raise ScenarioError([f"{file}: is no result: {one_line(error)}"]) from None
 
 
 def load_json(path: str | Path) -> dict[str, Any]:
@@ -55,40 +58,7 @@ def load_json(path: str | Path) -> dict[str, Any]:
     Raises:
         ScenarioError: it is missing, no JSON, or no object.
     """
-    file = Path(path)
-    try:
-        document = json.loads(_bytes(file))
-    except ValueError as error:
-        if isinstance(error, ScenarioError):
-            raise
-        raise ScenarioError([f"{file}: is not valid JSON: {_one_line(error)}"]) from None
-    if not isinstance(document, dict):
-        raise ScenarioError([f"{file}: holds no object; it must begin with {{"])
-    return document
-
-
-def _read(file: Path) -> dict[str, Any]:
-    if file.suffix == ".json":
-        return load_json(file)
-    try:
-        return tomllib.loads(_bytes(file).decode())
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError([f"{file}: is not valid TOML: {_one_line(error)}"]) from None
-    except UnicodeDecodeError:
-        raise ScenarioError([f"{file}: is not text in UTF-8; a scenario is a TOML file"]) from None
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        raise ScenarioError([f"{file}: there is no such file"]) from None
-    except OSError as error:
-        raise ScenarioError([f"{file}: cannot be read: {error.strerror}"]) from None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return json_document(Path(path))
 
 
 def _with_path_beside(vertex: Vertex, folder: Path) -> Vertex:

@@ -193,7 +193,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_folder_and_a_binary_file_are_no_scenarios(tmp_path):
-    with pytest.raises(ScenarioError, match="cannot be read"):
+    with pytest.raises(ScenarioError, match="is a folder; name a regular file"):
         load_scenario(tmp_path)
     binary = tmp_path / "x.toml"
     binary.write_bytes(b"\xff\xfe\x00")
