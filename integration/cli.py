@@ -108,6 +108,7 @@ def run(
     master: str | None = None,
     trace: Flag = False,
     policy: str | None = None,
+    allow_code: Flag = False,
 ) -> int:
     """Run a scenario and print what was measured.
 
@@ -121,10 +122,11 @@ def run(
         master: Spark's master URL; by default this machine, with a slot for each task.
         trace: Print on stderr what happens to each checkpoint, step by step.
         policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
+        allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
     """
     if master is not None and not on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
-    scenario = load_runnable(file, seed, stores=True, policy=policy)
+    scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     prepare_folder(out)
     storage = checkpoint_storage(scenario, file)
     printer = TracePrinter(to_stderr()) if trace else None

@@ -32,22 +32,24 @@ _NO_CHECKPOINT = 0
 
 
 def load_runnable(
-    file: Path, seed: int | None = None, *, stores: bool = False, policy: str | None = None
+    file: Path,
+    seed: int | None = None,
+    *,
+    stores: bool = False,
+    policy: str | None = None,
+    allow_code: bool = False,
 ) -> Scenario:
     """Read a scenario that this version can run, and say on stderr what a user should know of its options.
 
     `stores` is whether its checkpoints will be written to the directory that it may name. `seed` and `policy`
-    take the place of the scenario's.
+    take the place of the scenario's. With `allow_code` the file may name a policy to be imported.
 
     Raises:
         ScenarioError: it makes no sense, or asks for more than there is; a line for each mistake.
     """
-    scenario = load_scenario(file)
+    scenario = load_scenario(file, policy=policy, allow_code=allow_code)
     if seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
-    if policy is not None:
-        config = dataclasses.replace(scenario.config, debloat_policy=policy)
-        scenario = dataclasses.replace(scenario, config=config)
     mistakes = scenario_problems(scenario)
     if mistakes:
         raise ScenarioError([f"{file}: {key}: {message}" for key, message in mistakes])

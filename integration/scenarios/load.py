@@ -14,10 +14,12 @@ from .documents import check_bounds, json_document, one_line, toml_document
 from .scenario_reader import read_scenario
 
 
-def load_scenario(path: str | Path) -> Scenario:
+def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bool = False) -> Scenario:
     """Read a scenario from a TOML file, or from its JSON form, alone or within a result.
 
-    A relative path of a source is looked for beside the file first, then in the working directory.
+    A relative path of a source is looked for beside the file first, then in the working directory. `policy`
+    takes the place of the file's. A file may have come from anywhere, so a policy that it names as
+    "package.module:Class" is imported, and so run, only with `allow_code`.
 
     Raises:
         ScenarioError: with a line for each mistake: file, key, what is wrong, what would be right.
@@ -27,12 +29,27 @@ def load_scenario(path: str | Path) -> Scenario:
     if file.suffix == ".json" and isinstance(document.get("scenario"), Mapping):
         document = document["scenario"]
     check_bounds(document, file)
+    if policy is not None:
+        document = {**document, "policy": policy}
+    elif not allow_code:
+        _refuse_code(document, file)
     try:
         scenario = read_scenario(document, name=file.stem)
     except ScenarioError as error:
         raise ScenarioError([f"{file}: {problem}" for problem in error.problems]) from None
     vertices = tuple(_with_path_beside(vertex, file.parent) for vertex in scenario.vertices)
     return dataclasses.replace(scenario, vertices=vertices)
+
+
+def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
+    policy = document.get("policy")
+    if isinstance(policy, str) and ":" in policy:
+        raise ScenarioError(
+            [
+                f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by --policy, "
+                "or give --allow-code for a file that you trust"
+            ]
+        )
 
 
 def load_result(path: str | Path) -> Result:
