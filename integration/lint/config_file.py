@@ -21,7 +21,7 @@ from ..user_files import LARGEST_CONFIGURATION, read_user_text
 from .kubernetes import OLD_NAME, Place, is_manifest, places_in
 from .yaml_nodes import documents
 
-MOST_OPTIONS = 10_000
+MOST_OPTIONS = 2_000
 """A file with more is refused: aliases can make few lines stand for any number of options."""
 
 _LONGEST_NAME = 1000
@@ -186,7 +186,10 @@ def _documents(text: str) -> list[yaml.Node]:
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else min(mark.line, text.rstrip().count("\n")) + 1
-        raise _NotOptions(f"is not valid YAML: {problem}", line) from None
+        raise _NotOptions(
+            f"is no YAML that is read here: {problem}" if line is None else f"is not valid YAML: {problem}",
+            line,
+        ) from None
 
 
 def _read_lines(text: str) -> ConfigPart:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 from yaml.composer import Composer
 from yaml.resolver import Resolver
+
+DEEPEST = 100
+"""Mappings and lists within each other."""
+
+MOST_EVENTS = 40_000
+"""Names, values, beginnings and ends; all of Flink's options come to a few thousand."""
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The scanner in C where there is one: a tenth of the time."""
@@ -42,11 +49,23 @@ def documents(text: str) -> list[yaml.Node]:
         yaml.YAMLError: it is no YAML.
         RecursionError: it goes too deep.
     """
-    composer = _FromEvents(list(yaml.parse(text, Loader=_FAST)))
+    composer = _FromEvents(list(_events(text)))
     found = []
     while composer.check_node():
         found.append(composer.get_node())
     return found
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """Yield what is read, as long as it is not too deep; deeper, the scanner takes the square of the time."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(text, Loader=_FAST)):
+        if number > MOST_EVENTS:
+            raise yaml.YAMLError(f"it holds more than {MOST_EVENTS:,} names and values")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise RecursionError
+        yield event
 
 
 def child(node: yaml.Node | None, *path: str) -> yaml.Node | None:

@@ -394,7 +394,13 @@ def test_mistakes_are_one_line_on_stderr(tmp_path, capsys, arguments, line) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["a: " + "[" * 3000 + "]" * 3000, "".join(" " * n + "a:\n" for n in range(1000))]
+    "text",
+    [
+        "a: " + "[" * 3000 + "]" * 3000,
+        "[" * 1_000_000,
+        "- " * 500_000,
+        "".join(" " * n + "a:\n" for n in range(1000)),
+    ],
 )
 def test_a_file_that_is_nested_without_end_is_refused(tmp_path, text) -> None:
     with pytest.raises(ScenarioError, match=r"config\.yaml: is nested too deeply"):
@@ -554,6 +560,11 @@ def test_lists_of_aliases_are_shown_in_part(tmp_path) -> None:
     assert found[-1] == Entry("i", f"[{', '.join(['...'] * 9)}]", 9)
     (entry,) = entries(tmp_path, f"a: [{'x, ' * 100}]\n")
     assert entry.value == f"[{'x, ' * 20}...]"
+
+
+def test_a_list_without_end_is_refused(tmp_path) -> None:
+    with pytest.raises(ScenarioError, match="it holds more than 40,000 names and values"):
+        entries(tmp_path, f"a: [{'x, ' * 100_000}]\n")
 
 
 def test_names_do_not_grow_without_end(tmp_path) -> None:
