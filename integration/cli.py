@@ -32,6 +32,7 @@ from .commands.output import OutputError, prepare_folder, say, to_stderr, to_std
 from .commands.preparation import checkpoint_storage, load_runnable, opened
 from .commands.progress import Report as Progress
 from .commands.progress import progress
+from .commands.usage import usage_problem
 from .comparison.seeds import WorkerDied
 from .reporting.run_text import print_result
 from .reporting.trace_text import TracePrinter
@@ -62,7 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ScenarioError as error:
         for problem in error.problems:
             say(problem)
-    except (CycloptsError, InsufficientBuffers, OutputError, SourceError, WorkerDied) as error:
+    except CycloptsError as error:
+        say(usage_problem(error, set_arguments(arguments)))
+    except (InsufficientBuffers, OutputError, SourceError, WorkerDied) as error:
         say(f"netstack: {' '.join(str(error).split())}")
     except OSError as error:
         _drop_stdout()  # which may be what could not be written

@@ -63,7 +63,10 @@ def emulate(
         ScenarioError: if the scenario makes no sense.
         InsufficientBuffers: if the network memory is too small for the job.
         JobFailedError: if the job failed and its restart strategy allows no further restart.
+        RuntimeError: if trio runs already: there, `run_job` is to be awaited.
     """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("emulate begins a run of trio; within one, write `await run_job(scenario)`")
     run = partial(
         run_job,
         scenario,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from netstack import (
     ScenarioError,
     SourceError,
     StorageError,
+    format_size,
     option_notices,
     scenario_problems,
 )
@@ -110,6 +112,12 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
             yield ready
     except (InsufficientBuffers, SourceError) as error:
         raise ScenarioError([f"{file}: {' '.join(str(error).split())}"]) from None
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        size = format_size(scenario.config.segment_bytes)
+        message = f"is {size}; this machine has not the memory for the job's buffers, make them smaller"
+        raise ScenarioError([f"{file}: flink.{OPTIONS['segment_bytes'].name}: {message}"]) from None
 
 
 @contextmanager

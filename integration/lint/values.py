@@ -91,11 +91,12 @@ def about_ranges(settings: Settings) -> Iterator[Finding]:
     """Yield values outside of their range, or outside of what another option leaves of it."""
     keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
     for key, message in option_problems(settings.config):
-        yield settings.finding("error", "out-of-range", keys[key], message)
+        if keys[key] != "segment_bytes":  # of which a real Flink wants more, as below
+            yield settings.finding("error", "out-of-range", keys[key], message)
     page = settings.config.segment_bytes
-    if not SMALLEST_PAGE <= page <= LARGEST_PAGE and page & (page - 1) == 0:
-        message = f"is {format_size(page)}; it must be a power of two from {format_size(SMALLEST_PAGE)}"
-        message += f" to {format_size(LARGEST_PAGE)}" if page > LARGEST_PAGE else ""
+    if not SMALLEST_PAGE <= page <= LARGEST_PAGE or page & (page - 1):
+        bounds = f"{format_size(SMALLEST_PAGE)} to {format_size(LARGEST_PAGE)}"
+        message = f"is {format_size(page)}; it must be a power of two from {bounds}"
         yield settings.finding("error", "out-of-range", "segment_bytes", message)
     inline = settings.config.state_memory_threshold_bytes
     if inline > MOST_INLINE:
