@@ -34,6 +34,7 @@ from .commands.output import OutputError, prepare_folder, say, to_stderr, to_std
 from .commands.preparation import checkpoints_of, load_runnable, opened
 from .commands.progress import Report as Progress
 from .commands.progress import progress
+from .commands.usage import usage_problem
 from .comparison.seeds import WorkerDied
 from .reporting.run_text import print_result
 from .reporting.trace_text import TracePrinter
@@ -67,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ScenarioError as error:
         for problem in error.problems:
             say(problem)
-    except (CycloptsError, InsufficientBuffers, OutputError, SourceError, WorkerDied) as error:
+    except CycloptsError as error:
+        say(usage_problem(error, set_arguments(arguments)))
+    except (InsufficientBuffers, OutputError, SourceError, WorkerDied) as error:
         say(f"netstack: {' '.join(str(error).split())}")
     except OSError as error:
         _drop_stdout()  # which may be what could not be written
@@ -114,6 +117,7 @@ def run(
     trace: Flag = False,
     policy: str | None = None,
     from_checkpoint: str | None = None,
+    allow_code: Flag = False,
 ) -> int:
     """Run a scenario and print what was measured.
 
@@ -128,10 +132,11 @@ def run(
         trace: Print on stderr what happens to each checkpoint, step by step.
         policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
         from_checkpoint: Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory.
+        allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
     """
     if master is not None and not on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
-    scenario = load_runnable(file, seed, stores=True, policy=policy)
+    scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     prepare_folder(out)
     printer = TracePrinter(to_stderr()) if trace else None
     with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):

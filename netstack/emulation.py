@@ -70,7 +70,10 @@ def emulate(
         StorageError: if another run has the directory of `storage`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
+        RuntimeError: if trio runs already: there, `run_job` is to be awaited.
     """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("emulate begins a run of trio; within one, write `await run_job(scenario)`")
     run = partial(
         run_job,
         scenario,

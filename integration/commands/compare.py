@@ -60,6 +60,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def compare(
     *paths: Path,
     seeds: Whole = SEEDS,
+    allow_code: Flag = False,
     json: Flag = False,
     out: Path | None = None,
     markdown: Path | None = None,
@@ -70,6 +71,7 @@ def compare(
         paths: Scenarios (files, or folders of them) or results, and last the reference: a file, or a folder
             that holds NAME.json for each.
         seeds: Runs of each scenario, with its own seed, the next one, and so on.
+        allow_code: Let files name a debloat policy as MODULE:CLASS, which is imported and so run.
         json: Print the comparison as one JSON document.
         out: Folder for comparison.json and comparison.md.
         markdown: File for the table as Markdown.
@@ -79,7 +81,7 @@ def compare(
     if seeds < 1:
         raise ScenarioError([f"netstack compare: --seeds is {seeds}; at least 1 is needed"])
     prepare_folder(out)
-    subjects = [_subject(file, paths[-1]) for file in _files(paths[:-1])]
+    subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]
     comparisons = _compare_all(subjects, seeds)
     report = Report(ok=all(comparison.ok for comparison in comparisons), comparisons=comparisons)
     _write(report, out, markdown)
@@ -104,8 +106,8 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _subject(file: Path, reference: Path) -> Subject:
-    ours = _ours(file)
+def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
+    ours = _ours(file, allow_code)
     path = reference
     if reference.is_dir():
         name = ours.name if isinstance(ours, Scenario) else ours.scenario["name"]
@@ -118,10 +120,10 @@ def _subject(file: Path, reference: Path) -> Subject:
     return Subject(file, ours, document)
 
 
-def _ours(file: Path) -> Scenario | Result:
+def _ours(file: Path, allow_code: bool) -> Scenario | Result:
     if file.suffix == ".json" and "schema" in load_json(file):
         return load_result(file)
-    return load_runnable(file)
+    return load_runnable(file, allow_code=allow_code)
 
 
 def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
+from rich.text import Text
 
 from netstack import QuantityError, ScenarioError, parse_duration
 
@@ -61,12 +62,12 @@ def read_flink(url: str, job: str | None, given: Overrides, watch: str | None) -
     watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
     if problems:
         raise ScenarioError(problems)
-    with to_stderr().status(f"reading {url}") as status:
+    with to_stderr().status(Text(f"reading {url}")) as status:
 
         def watching(done: float, total: float) -> None:
             if not done and total > _SILENT_S and not status.console.is_terminal:
                 say(f"{url}: watching the job's metrics for {total:.0f} s")
-            status.update(f"watching the job's metrics: {done:.0f} of {total:.0f} s")
+            status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
 
         imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=watching)
     for note in imported.notes:

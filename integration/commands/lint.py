@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..lint.check import DEFAULT_VERSION
+from netstack import ScenarioError
+
 from ..lint.check import lint as lint_file
+from ..lint.findings import LintReport
 from ..lint.text import print_lint
 from .compare import Flag
 from .output import prepare_folder, to_stdout, write_files, write_json
@@ -15,24 +17,35 @@ from .output import prepare_folder, to_stdout, write_files, write_json
 FOUND = 1
 
 
-def lint(
-    config: Path, /, *, flink: str = DEFAULT_VERSION, json: Flag = False, out: Path | None = None
-) -> int:
-    """Check a Flink configuration file for the network layer; exit status 1 where something is wrong.
+class LintReports(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``--json`` prints of several files."""
+
+    schema: str = "netstack.lint-reports/1"
+    ok: bool
+    reports: list[LintReport]
+
+
+def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path | None = None) -> int:
+    """Check Flink configuration files for the network layer; exit status 1 where something is wrong.
 
     Args:
-        config: A config.yaml, or a flink-conf.yaml of Flink 1.x.
-        flink: Version by whose rules it is checked, as 2.2 or 1.20.
+        configs: A config.yaml, a flink-conf.yaml of Flink 1.x, a FlinkDeployment or a ConfigMap; or several.
+        flink: Version by whose rules they are checked, 1.12 to 2.2; by default what a FlinkDeployment says.
         json: Print what is found as one JSON document.
         out: Folder for lint.json.
     """
+    if not configs:
+        raise ScenarioError(["netstack lint: name a configuration file, such as config.yaml"])
+    reports = [lint_file(config, flink) for config in configs]
     prepare_folder(out)
-    report = lint_file(config, flink)
-    document = msgspec.json.encode(report)
+    ok = all(report.ok for report in reports)
+    document = msgspec.json.encode(reports[0] if len(reports) == 1 else LintReports(ok=ok, reports=reports))
     if out is not None:
         write_files(out, {"lint.json": msgspec.json.format(document, indent=1) + b"\n"})
     if json:
         write_json(document)
     else:
-        print_lint(report, to_stdout())
-    return 0 if report.ok else FOUND
+        console = to_stdout()
+        for report in reports:
+            print_lint(report, console)
+    return 0 if ok else FOUND

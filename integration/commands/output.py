@@ -9,6 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from .terminal import Terminal, shown, shown_json
+
 WIDTH = 80
 """Columns of what is printed for people."""
 
@@ -19,23 +21,23 @@ class OutputError(Exception):
 
 def to_stderr() -> Console:
     """Return a console for progress and notices."""
-    return Console(stderr=True)
+    return Terminal(stderr=True, markup=False, emoji=False)
 
 
 def to_stdout() -> Console:
     """Return a console for tables, of a width that does not depend on the terminal."""
-    return Console(width=WIDTH)
+    return Terminal(width=WIDTH, markup=False, emoji=False)
 
 
 def say(line: str) -> None:
-    """Print a line to stderr, as it is and on one line however long it is."""
-    to_stderr().print(Text(line), soft_wrap=True)
+    """Print a text to stderr, on one line however long it is, with control characters shown."""
+    to_stderr().print(Text(shown(line)), soft_wrap=True)
 
 
 def write_json(document: bytes) -> None:
     """Print a document to stdout, with nothing else but a line feed at its end."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(document + b"\n")
+    sys.stdout.buffer.write(shown_json(document) + b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from netstack import (
     ScenarioError,
     SourceError,
     StorageError,
+    format_size,
     option_notices,
     scenario_problems,
 )
@@ -36,22 +38,24 @@ _NO_CHECKPOINT = 0
 
 
 def load_runnable(
-    file: Path, seed: int | None = None, *, stores: bool = False, policy: str | None = None
+    file: Path,
+    seed: int | None = None,
+    *,
+    stores: bool = False,
+    policy: str | None = None,
+    allow_code: bool = False,
 ) -> Scenario:
     """Read a scenario that this version can run, and say on stderr what a user should know of its options.
 
     `stores` is whether its checkpoints will be written to the directory that it may name. `seed` and `policy`
-    take the place of the scenario's.
+    take the place of the scenario's. With `allow_code` the file may name a policy to be imported.
 
     Raises:
         ScenarioError: it makes no sense, or asks for more than there is; a line for each mistake.
     """
-    scenario = load_scenario(file)
+    scenario = load_scenario(file, policy=policy, allow_code=allow_code)
     if seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
-    if policy is not None:
-        config = dataclasses.replace(scenario.config, debloat_policy=policy)
-        scenario = dataclasses.replace(scenario, config=config)
     mistakes = scenario_problems(scenario)
     if mistakes:
         raise ScenarioError([f"{file}: {key}: {message}" for key, message in mistakes])
@@ -138,6 +142,12 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
             yield ready
     except (InsufficientBuffers, SourceError) as error:
         raise ScenarioError([f"{file}: {' '.join(str(error).split())}"]) from None
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        size = format_size(scenario.config.segment_bytes)
+        message = f"is {size}; this machine has not the memory for the job's buffers, make them smaller"
+        raise ScenarioError([f"{file}: flink.{OPTIONS['segment_bytes'].name}: {message}"]) from None
 
 
 @contextmanager

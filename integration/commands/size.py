@@ -49,6 +49,7 @@ def size(
     flink: str | None = None,
     check: Flag = False,
     seeds: Whole = SEEDS,
+    allow_code: Flag = False,
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
@@ -65,6 +66,7 @@ def size(
         flink: Version whose defaults hold, 2.2 or 1.20; of a scenario, its own.
         check: Emulate the job too, and print its figures beside the computed ones.
         seeds: Runs of each of the two emulations.
+        allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
         json: Print all figures as one JSON document.
         out: Folder for size.json.
     """
@@ -73,7 +75,7 @@ def size(
     numbers = None
     if file is not None:
         given = {"--throughput": throughput, "--parallelism": parallelism, "--ship": ship, "--flink": flink}
-        scenario = _of_file(file, given, round_trip, set)
+        scenario = _of_file(file, given, round_trip, set, allow_code)
     elif throughput is None:
         raise ScenarioError(["netstack size: name a scenario, or give --throughput"])
     else:
@@ -97,12 +99,16 @@ def size(
 
 
 def _of_file(
-    file: Path, given: dict[str, str | None], round_trip: str | None, options: Sequence[str]
+    file: Path,
+    given: dict[str, str | None],
+    round_trip: str | None,
+    options: Sequence[str],
+    allow_code: bool,
 ) -> Scenario:
     extra = [f"netstack size: {name} goes without a scenario" for name, value in given.items() if value]
     if extra:
         raise ScenarioError(extra)
-    scenario = load_runnable(file)
+    scenario = load_runnable(file, allow_code=allow_code)
     problems: list[str] = []
     config = read_option_texts(options, scenario.config, problems)
     scenario = with_round_trip(dataclasses.replace(scenario, config=config), round_trip)

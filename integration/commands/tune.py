@@ -72,6 +72,7 @@ def tune(
     min_throughput: float = 0.99,
     max_checkpoint: str | None = None,
     max_delay: str | None = None,
+    allow_code: Flag = False,
     master: str | None = None,
     out: Path | None = None,
     json: Flag = False,
@@ -98,12 +99,13 @@ def tune(
         min_throughput: Share of the throughput without debloating that has to be left, with every seed.
         max_checkpoint: What 95 % of the checkpoints may take, as 2s.
         max_delay: What 95 % of the records may take from emission to processing.
+        allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
         master: Spark's master URL; by default this machine, with a slot for each core.
         out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
         json: Print all of it as one JSON document.
     """
     scenario, notes = _scenario(
-        file, from_flink, job, overrides_of(record_bytes=record_bytes, rate=rate), watch
+        file, from_flink, job, overrides_of(record_bytes=record_bytes, rate=rate), watch, allow_code
     )
     constraints = _constraints(min_throughput, max_checkpoint, max_delay)
     axes = read_axes(
@@ -145,7 +147,12 @@ def tune(
 
 
 def _scenario(
-    file: Path | None, address: str | None, job: str | None, given: Overrides, watch: str | None
+    file: Path | None,
+    address: str | None,
+    job: str | None,
+    given: Overrides,
+    watch: str | None,
+    allow_code: bool,
 ) -> tuple[Scenario, list[str]]:
     """The scenario of a file, or of a running job with what could not be read of it."""
     if address is not None and file is None:
@@ -156,7 +163,7 @@ def _scenario(
     if job is not None or watch is not None or given != Overrides():
         only = "--job, --record-bytes, --rate and --watch are for --from-flink"
         raise ScenarioError([f"netstack tune: {only}; give that in place of a file, or leave them out"])
-    return load_runnable(file), []
+    return load_runnable(file, allow_code=allow_code), []
 
 
 def _constraints(min_throughput: float, max_checkpoint: str | None, max_delay: str | None) -> Constraints:

@@ -80,7 +80,7 @@ def buffer_usages(
 def _ask(client: RestClient, job: FlinkJob, vertex: FlinkVertex, subtask: int) -> dict[str, float]:
     path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/{subtask}/metrics?get={EXCLUSIVE},{FLOATING}"
     values = {}
-    for entry in client.find(path) or ():
+    for entry in client.find_list(path) or ():
         try:
             values[entry["id"]] = float(entry["value"])
         except (KeyError, TypeError, ValueError):

@@ -7,17 +7,15 @@ says which paths these were.
 
 from __future__ import annotations
 
-import http.client
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-from urllib.error import HTTPError
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
 
 from netstack import ScenarioError
+
+from .transfer import Answer, TooLargeError, TransferError, fetch
 
 TIMEOUT_S = 10.0
 """How long one answer may take."""
@@ -29,8 +27,20 @@ NOT_FOUND = 404
 FAILURE = 500
 """From this status on, a cluster fails at what it was asked."""
 
-_CHUNK = 1 << 16
 _SHOWN = 120
+
+_SHAPES: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+T = TypeVar("T")
 
 
 class FlinkRestError(ScenarioError):
@@ -56,9 +66,10 @@ class RestClient:
         self.missing: list[str] = []
         """Paths that the cluster did not have, or at which it failed."""
         self._timeout_s = timeout_s
+        self._asked = ""
 
-    def get(self, path: str) -> Any:
-        """Return the answer to a path that every cluster has.
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the object that answers a path which every cluster has.
 
         Raises:
             FlinkRestError: nobody answers, or not as Flink does.
@@ -70,23 +81,25 @@ class RestClient:
             raise FlinkRestError(
                 f"{self.url}: has no {path}; is this the address of a Flink cluster's REST API?"
             )
-        return answer
+        return self._of_shape(dict, path, answer)
 
-    def find(self, path: str, *, may_be_gone: bool = False) -> Any | None:
-        """Return the answer to a path, None where the cluster does not have it, or fails at it.
+    def find(self, path: str, *, may_be_gone: bool = False) -> dict[str, Any] | None:
+        """Return the object that answers a path, None where the cluster does not have it, or fails at it.
 
         What may be gone because it is old does not count as missing.
 
         Raises:
             FlinkRestError: nobody answers, or not as Flink does.
         """
-        answer = self._ask(path)
-        if not isinstance(answer, _Refused):
-            return answer
-        if answer.code != NOT_FOUND and answer.code < FAILURE:
-            raise FlinkRestError(f"{self.url}: {path}: {answer.text}")
-        self.missing += [] if may_be_gone and answer.code == NOT_FOUND else [path]
-        return None
+        answer = self._found(path, may_be_gone)
+        return None if answer is None else self._of_shape(dict, path, answer)
+
+    def find_list(self, path: str) -> list[dict[str, Any]] | None:
+        """Return the list of objects that answers a path; None, and errors, as with `find`."""
+        answer = self._found(path)
+        if answer is None:
+            return None
+        return [self._of_shape(dict, path, entry) for entry in self._of_shape(list, path, answer)]
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -99,51 +112,54 @@ class RestClient:
             yield
         except ScenarioError:
             raise
+        except KeyError as error:
+            raise self._not_flink(f"an answer has no {error}") from error
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            what = f"{type(error).__name__}: {error}"
-            raise FlinkRestError(f"{self.url}: does not answer as Flink's REST API does ({what})") from error
+            raise self._not_flink("an answer has not the values that are documented") from error
+
+    def _not_flink(self, what: str) -> FlinkRestError:
+        return FlinkRestError(f"{self.url}: {self._asked}: does not answer as Flink's REST API does: {what}")
+
+    def _of_shape(self, shape: type[T], path: str, answer: object) -> T:
+        if not isinstance(answer, shape):
+            is_, right = _SHAPES[type(answer)], _SHAPES[shape]
+            raise self._not_flink(f"where {right} should be is {is_}")
+        return answer
+
+    def _found(self, path: str, may_be_gone: bool = False) -> Any | None:
+        answer = self._ask(path)
+        if not isinstance(answer, _Refused):
+            return answer
+        if answer.code != NOT_FOUND and answer.code < FAILURE:
+            raise FlinkRestError(f"{self.url}: {path}: {answer.text}")
+        self.missing += [] if may_be_gone and answer.code == NOT_FOUND else [path]
+        return None
 
     def _ask(self, path: str) -> Any | _Refused:
+        self._asked = path
+        answer = self._fetched(path)
+        if not 200 <= answer.status < 300:
+            return _Refused(answer.status, _refusal(answer))
         try:
-            body = self._body(path)
-        except HTTPError as error:
-            with error:
-                return _Refused(error.code, _refusal(error))
-        except (OSError, http.client.HTTPException, UnicodeError) as error:  # a URLError is an OSError
-            raise FlinkRestError(self._unreachable(error)) from None
-        try:
-            return json.loads(body)
+            return json.loads(answer.body)
         except (ValueError, RecursionError):
             raise FlinkRestError(
                 f"{self.url}: {path}: the answer is no JSON; is this the address of Flink's REST API?"
             ) from None
 
-    def _body(self, path: str) -> bytes:
-        """Read an answer in pieces, so that neither a slow nor an endless one holds us up."""
-        # The address begins with http, so no file is opened here.
-        request = Request(self.url + quote(path, safe="/?=&,"), headers={"Accept": "application/json"})
-        ends, pieces, size = time.monotonic() + self._timeout_s, [], 0
-        with urlopen(request, timeout=self._timeout_s) as answer:
-            while piece := answer.read1(_CHUNK):
-                pieces.append(piece)
-                size += len(piece)
-                if size > LARGEST_ANSWER:
-                    raise FlinkRestError(
-                        f"{self.url}: {path}: the answer has more than {LARGEST_ANSWER >> 20} MiB; "
-                        "is this the address of Flink's REST API?"
-                    )
-                if time.monotonic() > ends:
-                    raise TimeoutError
-            if answer.length:
-                raise http.client.IncompleteRead(b"".join(pieces), answer.length)
-        return b"".join(pieces)
-
-    def _unreachable(self, error: Exception) -> str:
-        reason = getattr(error, "reason", error)
-        why = getattr(reason, "strerror", None) or _one_line(reason) or type(reason).__name__
-        if isinstance(reason, TimeoutError):
-            why = f"no answer within {self._timeout_s:g} s"
-        return f"{self.url}: cannot be reached: {why}; name the address of Flink's web interface"
+    def _fetched(self, path: str) -> Answer:
+        try:
+            url = self.url + quote(path, safe="/?=&,")
+            return fetch(url, timeout_s=self._timeout_s, largest=LARGEST_ANSWER)
+        except TooLargeError:
+            raise FlinkRestError(
+                f"{self.url}: {path}: the answer has more than {LARGEST_ANSWER >> 20} MiB; "
+                "is this the address of Flink's REST API?"
+            ) from None
+        except TransferError as error:
+            raise FlinkRestError(
+                f"{self.url}: cannot be reached: {error}; name the address of Flink's web interface"
+            ) from None
 
 
 class _Refused(NamedTuple):
@@ -161,14 +177,14 @@ def _is_address(url: str) -> bool:
         return False
 
 
-def _refusal(error: HTTPError) -> str:
+def _refusal(answer: Answer) -> str:
     """What a cluster says of its refusal, on one line."""
     try:
-        told = json.loads(error.read(_CHUNK))["errors"]
+        told = json.loads(answer.body)["errors"]
         text = _one_line(told[0] if isinstance(told, list) else told)
-    except (ValueError, LookupError, TypeError, OSError, RecursionError, http.client.HTTPException):
-        text = _one_line(error.reason)
-    return f"Flink answers {error.code}: {text[:_SHOWN]}"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        text = _one_line(answer.reason)
+    return f"Flink answers {answer.status}: {text[:_SHOWN]}"
 
 
 def _one_line(text: object) -> str:

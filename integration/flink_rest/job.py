@@ -213,5 +213,5 @@ def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tupl
 
 
 def _configuration(client: RestClient) -> dict[str, str]:
-    entries = client.find("/jobmanager/config") or []
+    entries = client.find_list("/jobmanager/config") or []
     return {entry["key"]: entry["value"] for entry in entries}

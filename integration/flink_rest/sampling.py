@@ -186,7 +186,7 @@ def _names(
     """The metrics to ask for, with their fields. A cluster that nobody has asked lists none at first."""
     path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/0/metrics"
     for left in reversed(range(_TRIES)):
-        entries = client.find(path)
+        entries = client.find_list(path)
         if entries or entries is None or not left:
             break
         wait()
@@ -208,7 +208,7 @@ def _round(
     for vertex in job.vertices:
         for subtask in range(vertex.parallelism if names[vertex.id] else 0):
             path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/{subtask}/metrics"
-            entries = client.find(f"{path}?get={','.join(names[vertex.id])}")
+            entries = client.find_list(f"{path}?get={','.join(names[vertex.id])}")
             if entries:
                 answers[vertex.id, subtask] = (clock(), _sample(entries, names[vertex.id]))
     return answers

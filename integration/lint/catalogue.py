@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from netstack import OPTIONS, QuantityError
 
+from .versions import FIRST_OF_1, FIRST_OF_2, LATEST, SINCE, Version, is_read
+
 FAMILIES = (
     "taskmanager.network.",
     "taskmanager.memory.network.",
@@ -132,6 +134,14 @@ class Known(NamedTuple):
     field: str | None
     """Its field in `NetworkConfig`, if the emulator knows it."""
     only_1x: bool = False
+    """Whether Flink 2 has removed it."""
+
+    def name_in(self, version: Version) -> str | None:
+        """Return the name by which a version reads it: the newest that it knows; None: it has none."""
+        if self.only_1x and version >= FIRST_OF_2:
+            return None
+        older = sorted((name for name, now in RENAMED.items() if now == self.name), key=_since, reverse=True)
+        return next((name for name in (self.name, *older) if is_read(name, version)), None)
 
 
 def _catalogue() -> dict[str, Known]:
@@ -194,15 +204,19 @@ def is_of_family(name: str) -> bool:
     return name.startswith(FAMILIES)
 
 
-def nearest(name: str, only_close: bool = False) -> list[str]:
-    """Return the options that a wrong name may stand for, most often one.
+def _since(name: str) -> Version:
+    return SINCE.get(name, FIRST_OF_1)
+
+
+def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> list[str]:
+    """Return the options of a version that a wrong name may stand for, most often one.
 
     In this order: names that end with it; one that is written almost like it; one that it goes on from, or
     that goes on from it; a sibling of which the end is much like its end. `only_close` takes the first two.
     """
     if name in _NEIGHBOURS:
         return []
-    names = sorted(set(CATALOGUE) - RENAMED.keys())
+    names = sorted({now for known in CATALOGUE.values() if (now := known.name_in(version)) is not None})
     if ends := [each for each in names if each.endswith(f".{name}")]:
         return ends[:3]
     if close := get_close_matches(name, names, n=1, cutoff=0.92):

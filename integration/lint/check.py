@@ -2,70 +2,66 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from netstack import PRESETS, ScenarioError
+from netstack import PRESETS
 
 from .checkpoints import about_checkpoints
-from .config_file import read_config_file
+from .config_file import ConfigPart, read_config_file
 from .debloating import about_debloating
 from .findings import Finding, LintReport
 from .memory import about_memory
 from .names import about_format, about_names, about_repeated, concerns
-from .values import about_ranges, read_settings
-
-DEFAULT_VERSION = "2.2"
+from .values import about_ranges, about_usual, read_settings
+from .versions import LATEST, Version, read_version
 
 _SEVERITIES = ("error", "warning", "note")
 _COMBINATIONS = (about_debloating, about_checkpoints, about_memory)
 
 
-def lint(path: Path, version: str = DEFAULT_VERSION) -> LintReport:
+def lint(path: Path, flink: str | None = None) -> LintReport:
     """Check a configuration file for the network layer and checkpoints, by the rules of a version of Flink.
 
-    Any 1.x is checked as 1.20, and any 2.x as 2.2. Combinations are looked at once each value is in its
-    range: what is made of a wrong value says nothing.
+    A version is named as "2.2", "1.18.1" or "2"; None: the one that the file names, as a FlinkDeployment
+    does, else the latest one. A file may have several parts, which have nothing to do with each other.
 
     Raises:
         ScenarioError: the file cannot be read, or there are no rules for that version.
     """
-    preset = preset_of(version)
-    is_flink_1 = preset.startswith("flink-1")
-    file = read_config_file(path)
-    settings, wrong = read_settings(file.entries, PRESETS[preset], is_flink_1)
-    findings = [
-        *about_format(file, is_flink_1),
-        *about_names(file.entries, is_flink_1),
-        *about_repeated(file),
-        *wrong,
-    ]
-    ranges = list(about_ranges(settings))
-    findings += ranges
-    if not ranges:
-        findings += [finding for rule in _COMBINATIONS for finding in rule(settings)]
+    given = None if flink is None else read_version(flink, "netstack lint: --flink")
+    parts = read_config_file(path)
+    checked = [(part, given or _version_of(part, path)) for part in parts]
+    findings = [finding for part, version in checked for finding in _findings(part, version, path.name)]
+    entries = [entry for part in parts for entry in part.entries]
+    versions = dict.fromkeys(str(version) for _, version in checked) or [str(given or LATEST)]
     return LintReport(
         file=str(path),
-        flink=version,
-        options=len({entry.name for entry in file.entries if concerns(entry.name)}),
+        flink=flink or ", ".join(versions),
+        options=len({(entry.name, entry.line) for entry in entries if concerns(entry.name)}),
         ok=all(finding.severity == "note" for finding in findings),
         findings=sorted(findings, key=_place),
     )
 
 
-def preset_of(version: str) -> str:
-    """Return the preset whose rules hold for a version such as "2.2", "1.20" or "2".
+def _version_of(part: ConfigPart, path: Path) -> Version:
+    return LATEST if part.version is None else read_version(part.version, f"{path}: flinkVersion")
 
-    Raises:
-        ScenarioError: there is none.
-    """
-    major = re.fullmatch(r"([12])(\.[0-9]+){0,2}", version)
-    if major is None:
-        known = " or ".join(preset.removeprefix("flink-") for preset in PRESETS)
-        raise ScenarioError(
-            [f"netstack lint: --flink is {version!r}; it must be {known}, or another 1.x or 2.x"]
-        )
-    return "flink-1.20" if major[1] == "1" else "flink-2.2"
+
+def _findings(part: ConfigPart, version: Version, name: str) -> list[Finding]:
+    """Look at combinations once each value is in its range: what is made of a wrong one says nothing."""
+    settings, wrong = read_settings(part.entries, PRESETS[version.preset], version)
+    ranges = list(about_ranges(settings))
+    findings = [
+        *about_format(part, version, name),
+        *about_names(part.entries, version),
+        *about_repeated(part, version),
+        *wrong,
+        *ranges,
+    ]
+    if not ranges:
+        findings += about_usual(part.entries, settings)
+        findings += [finding for rule in _COMBINATIONS for finding in rule(settings)]
+    return findings
 
 
 def _place(finding: Finding) -> tuple[int, int]:

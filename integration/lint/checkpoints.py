@@ -29,7 +29,7 @@ def _unaligned(settings: Settings) -> Iterator[Finding]:
             "max_subtasks_per_channel_state_file",
         ):
             if settings.gives(field):
-                message = "does nothing without execution.checkpointing.unaligned.enabled = true"
+                message = f"does nothing without {settings.spelt('unaligned_enabled')} = true"
                 yield settings.finding("warning", "no-unaligned", field, message)
 
 

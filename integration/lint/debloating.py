@@ -54,7 +54,7 @@ def _sizes(settings: Settings) -> Iterator[Finding]:
 def _threshold(settings: Settings) -> Iterator[Finding]:
     """A size is announced if it differs from the announced one by the threshold (BufferDebloater)."""
     percent = settings.config.debloat_threshold_percent
-    if percent >= 100:
+    if percent == 100:  # what is more is remarked wherever it stands
         message = (
             f"is {percent}: no size is smaller than another by so much, so a smaller one is told "
             "only when it has come to the least"

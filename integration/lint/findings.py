@@ -10,6 +10,7 @@ import msgspec
 from netstack import OPTIONS, NetworkConfig
 
 from .catalogue import CATALOGUE
+from .versions import FIRST_OF_2, Version
 
 Severity = Literal["error", "warning", "note"]
 """error: Flink refuses it, or no job runs. warning: it does not do what it says. note: good to know."""
@@ -61,7 +62,12 @@ class Settings(NamedTuple):
     """Options that the emulator does not know, by their names of today."""
     places: Mapping[str, Place]
     """Of each option that is given, by its name of today."""
-    is_flink_1: bool
+    version: Version
+
+    @property
+    def is_flink_1(self) -> bool:
+        """Whether it is a version before 2.0."""
+        return self.version < FIRST_OF_2
 
     def gives(self, field: str) -> bool:
         """Whether the option of a field stands in the file and counts."""
@@ -80,10 +86,16 @@ class Settings(NamedTuple):
             line=None if place is None else place.line,
             severity=severity,
             rule=rule,
-            option=name if place is None else place.name,
+            option=self.spelt(option) if place is None else place.name,
             message=message,
             advice=advice,
         )
+
+    def spelt(self, option: str) -> str:
+        """Return the name that the version has for an option, given by its field or by its name of today."""
+        name = name_of(option) if option in OPTIONS else option
+        known = CATALOGUE.get(name)
+        return (known and known.name_in(self.version)) or name
 
 
 def name_of(field: str) -> str:

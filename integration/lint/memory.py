@@ -93,7 +93,7 @@ def _flushing(settings: Settings) -> Iterator[Finding]:
     if not settings.gives("buffer_timeout_interval_s"):
         return
     if not config.buffer_timeout_enabled:
-        message = "does nothing while execution.buffer-timeout.enabled is false"
+        message = f"does nothing while {settings.spelt('buffer_timeout_enabled')} is false"
         yield settings.finding("warning", "no-flushing", "buffer_timeout_interval_s", message)
     elif config.buffer_timeout_interval_s == 0 and not config.debloat_enabled:
         message = "is 0: each record is sent by itself, in a buffer of its own, which costs throughput"

@@ -20,6 +20,8 @@ def print_lint(report: LintReport, console: Console) -> None:
 
 def summary(report: LintReport) -> str:
     """Return the one sentence that says how it went."""
+    if not report.options and not report.findings:
+        return f"{report.file}: nothing of Flink's network layer or checkpoints here, so nothing was checked."
     looked = f"{report.file}: {_count(report.options, 'option')} of the network layer and checkpoints"
     found = [
         _count(number, severity)

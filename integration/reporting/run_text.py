@@ -78,16 +78,21 @@ def _print_found(found: Sequence[Incident], console: Console) -> None:
         console.print(f"... and {len(found) - MOST_INCIDENTS} more of such events", highlight=False)
 
 
-def _window_line(steady: Steady, end_s: float) -> str:
+def _window_line(steady: Steady, end_s: float) -> Text:
     """The window, as far as the job came, and its checkpoints."""
     if steady.from_s >= end_s:
-        return f"[bold]{steady.from_s:g}-{steady.to_s:g} s[/]: the job ended before, after {end_s:.4g} s"
-    window = f"[bold]{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s[/]: "
+        window = f"{steady.from_s:g}-{steady.to_s:g} s"
+        return Text.assemble((window, "bold"), f": the job ended before, after {end_s:.4g} s")
+    window = f"{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s"
+    return Text.assemble((window, "bold"), f": {_checkpoints_line(steady)}")
+
+
+def _checkpoints_line(steady: Steady) -> str:
     if steady.end_to_end_ms is None:
-        return window + "no checkpoint"
+        return "no checkpoint"
     low, high = steady.end_to_end_ms_min or 0, steady.end_to_end_ms_max or 0
     return (
-        f"{window}{_checkpoints(steady.checkpoints)}, end to end {figure(steady.end_to_end_ms)} ms "
+        f"{_checkpoints(steady.checkpoints)}, end to end {figure(steady.end_to_end_ms)} ms "
         f"({figure(low)}-{figure(high)})"
     )
 

@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from netstack import PathSpec, Result, Scenario, ScenarioError, Vertex, from_json
 
+from ..user_files import LARGEST_RESULT, read_user_file
+from .documents import check_bounds, json_document, one_line, toml_document
 from .scenario_reader import read_scenario
 
 
-def load_scenario(path: str | Path) -> Scenario:
+def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bool = False) -> Scenario:
     """Read a scenario from a TOML file, or from its JSON form, alone or within a result.
 
-    A relative path of a source is looked for beside the file first, then in the working directory.
+    A relative path of a source is looked for beside the file first, then in the working directory. `policy`
+    takes the place of the file's. A file may have come from anywhere, so a policy that it names as
+    "package.module:Class" is imported, and so run, only with `allow_code`.
 
     Raises:
         ScenarioError: with a line for each mistake: file, key, what is wrong, what would be right.
     """
     file = Path(path)
-    document = _read(file)
+    document = json_document(file) if file.suffix == ".json" else toml_document(file)
     if file.suffix == ".json" and isinstance(document.get("scenario"), Mapping):
         document = document["scenario"]
+    check_bounds(document, file)
+    if policy is not None:
+        document = {**document, "policy": policy}
+    elif not allow_code:
+        _refuse_code(document, file)
     try:
         scenario = read_scenario(document, name=file.stem)
     except ScenarioError as error:
         raise ScenarioError([f"{file}: {problem}" for problem in error.problems]) from None
     vertices = tuple(_with_path_beside(vertex, file.parent) for vertex in scenario.vertices)
     return dataclasses.replace(scenario, vertices=vertices)
+
+
+def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
+    policy = document.get("policy")
+    if isinstance(policy, str) and ":" in policy:
+        raise ScenarioError(
+            [
+                f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by --policy, "
+                "or give --allow-code for a file that you trust"
+            ]
+        )
 
 
 def load_result(path: str | Path) -> Result:
@@ -42,11 +60,13 @@ def load_result(path: str | Path) -> Result:
     """
     file = Path(path)
     try:
-        return from_json(_bytes(file))
+        return from_json(read_user_file(file, LARGEST_RESULT))
+    except RecursionError:
+        raise ScenarioError([f"{file}: is no result: it is nested too deeply"]) from None
     except ValueError as error:
         if isinstance(error, ScenarioError):
             raise
-        raise ScenarioError([f"{file}: is no result: {_one_line(error)}"]) from None
+        raise ScenarioError([f"{file}: is no result: {one_line(error)}"]) from None
 
 
 def load_json(path: str | Path) -> dict[str, Any]:
@@ -55,40 +75,7 @@ def load_json(path: str | Path) -> dict[str, Any]:
     Raises:
         ScenarioError: it is missing, no JSON, or no object.
     """
-    file = Path(path)
-    try:
-        document = json.loads(_bytes(file))
-    except ValueError as error:
-        if isinstance(error, ScenarioError):
-            raise
-        raise ScenarioError([f"{file}: is not valid JSON: {_one_line(error)}"]) from None
-    if not isinstance(document, dict):
-        raise ScenarioError([f"{file}: holds no object; it must begin with {{"])
-    return document
-
-
-def _read(file: Path) -> dict[str, Any]:
-    if file.suffix == ".json":
-        return load_json(file)
-    try:
-        return tomllib.loads(_bytes(file).decode())
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError([f"{file}: is not valid TOML: {_one_line(error)}"]) from None
-    except UnicodeDecodeError:
-        raise ScenarioError([f"{file}: is not text in UTF-8; a scenario is a TOML file"]) from None
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        raise ScenarioError([f"{file}: there is no such file"]) from None
-    except OSError as error:
-        raise ScenarioError([f"{file}: cannot be read: {error.strerror}"]) from None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return json_document(Path(path))
 
 
 def _with_path_beside(vertex: Vertex, folder: Path) -> Vertex:

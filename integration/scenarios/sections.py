@@ -15,6 +15,10 @@ Reader = Callable[[object], T]
 _TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
 
+_LONGEST = 400
+"""Letters of a line about a mistake."""
+
+
 class Section:
     """One table of a document. `problems` is shared by all sections of a document: one line a mistake."""
 
@@ -60,7 +64,7 @@ class Section:
 
     def complain(self, key: str, message: str) -> None:
         """Note a mistake at a key of this section; one that is found again is noted once."""
-        line = f"{self.path}{key}: {message}"
+        line = _shortened(f"{self.path}{key}: {message}")
         if line not in self.problems:
             self.problems.append(line)
 
@@ -69,6 +73,11 @@ class Section:
         for key in self._values:
             if key not in self._taken:
                 self.complain(key, f"is no key of this table; {did_you_mean(key, known)}")
+
+
+def _shortened(line: str) -> str:
+    """A line that a person reads to its end, where what would be right stands."""
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST * 3 // 4]} ... {line[-_LONGEST // 4 :]}"
 
 
 def text(value: object) -> str:

@@ -35,7 +35,7 @@ from netstack import (
 
 from ..scenarios.scenario_reader import read_options
 from ..scenarios.sections import Section
-from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value
+from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
 
 Change = Callable[[Scenario], Scenario]
 """Makes a scenario another one; raises ScenarioError where it has not what is to be changed."""
@@ -87,7 +87,8 @@ def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]
         changed = apply(scenario, values)
     except ScenarioError as error:
         return list(error.problems)
-    return [f"{key}: {message}" for key, message in scenario_problems(changed)]
+    problems = [f"{key}: {message}" for key, message in scenario_problems(changed)]
+    return problems + surplus_factors(scenario, changed)
 
 
 def read_axes(

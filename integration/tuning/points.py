@@ -30,6 +30,7 @@ from netstack import (
 
 from .axes import TARGET, Axis, AxisValue, apply, problems_after
 from .probes import Probe
+from .vertex_axes import PARALLELISM, SKEW
 
 SEEDS = 3
 """Seeds of a point, unless told otherwise."""
@@ -129,7 +130,9 @@ class Grid:
         if self.seeds < 1:
             raise ScenarioError([f"seeds: is {self.seeds}; at least 1 is needed"])
         problems = problems_after(scenario, ())
-        problems = problems or [problem for axis in self.axes for problem in axis.problems(scenario)]
+        scaled = any(axis.name == PARALLELISM for axis in self.axes)  # then factors are for what comes of it
+        alone = [axis for axis in self.axes if not (scaled and axis.name == SKEW)]
+        problems = problems or [problem for axis in alone for problem in axis.problems(scenario)]
         if not problems:
             for values in self._combinations():
                 pairs = zip(self.axes, values, strict=True)

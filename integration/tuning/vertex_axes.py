@@ -71,6 +71,19 @@ def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
     return dataclasses.replace(scenario, vertices=vertices)
 
 
+def surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
+    """Return a line for each vertex that was given more factors than it has subtasks: some change nothing.
+
+    Fewer are no mistake: they begin anew.
+    """
+    had = {vertex.name: vertex.service_skew for vertex in before.vertices}
+    return [
+        f"{vertex.name!r} has {vertex.parallelism} subtasks, and {len(vertex.service_skew)} factors are given"
+        for vertex in changed.vertices
+        if vertex.service_skew != had.get(vertex.name) and len(vertex.service_skew) > vertex.parallelism
+    ]
+
+
 def _names(scenario: Scenario, value: VertexValue) -> set[str]:
     if value.vertex is not None:
         return {_named(scenario, value.vertex, value.axis)}

@@ -16,6 +16,8 @@ Problem = tuple[str, str]
 """Where a mistake is, in the words of a scenario file; and what is wrong and would be right."""
 
 _SMALLEST_PAGE = 1024
+_LARGEST_PAGE = 1 << 30
+"""The largest power of two of Java's int, by which Flink counts the bytes of a segment."""
 _SMALLEST_PAGE_OF_FLINK = 4096
 _LEAST_INTERVAL_S = 0.010
 _POLICY_KEY = "policy"
@@ -36,12 +38,13 @@ def option_problems(config: NetworkConfig) -> Iterator[Problem]:
 
 def _about_values(config: NetworkConfig) -> Iterator[Problem]:
     page = config.segment_bytes
-    if page < _SMALLEST_PAGE or page & (page - 1):
-        text = f"is {format_size(page)}; it must be a power of two from {format_size(_SMALLEST_PAGE)}"
-        yield option_key("segment_bytes"), text
+    is_page = _SMALLEST_PAGE <= page <= _LARGEST_PAGE and not page & (page - 1)
+    if not is_page:
+        bounds = f"{format_size(_SMALLEST_PAGE)} to {format_size(_LARGEST_PAGE)}"
+        yield option_key("segment_bytes"), f"is {format_size(page)}; it must be a power of two from {bounds}"
     for field in ("min_segment_bytes", "starting_segment_bytes"):
         size = getattr(config, field)
-        if not 0 < size <= page:
+        if is_page and not 0 < size <= page:
             text = f"is {format_size(size)}; it must be from 1 b to the segment size, {format_size(page)}"
             yield option_key(field), text
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):

@@ -137,7 +137,7 @@ def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(f"{value!r} is not a number with a unit", hint)
     if str(value).strip().startswith("-"):
-        raise QuantityError(f"{value!r} is negative", hint)
+        raise _negative(value, hint)
     match = _QUANTITY.fullmatch(str(value))
     if match is None:
         raise QuantityError(f"{value!r} is not a number with a unit", hint)
@@ -149,11 +149,17 @@ def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
 def _whole(value: object, hint: str) -> tuple[int, str]:
     readable = isinstance(value, str | int) and not isinstance(value, bool)
     match = _QUANTITY.fullmatch(str(value)) if readable else None
+    if readable and str(value).strip().startswith("-"):
+        raise _negative(value, hint)
     if match is None:
         raise QuantityError(f"{value!r} is not a whole number with a unit", hint)
     if not match[1].isdigit():
         raise QuantityError(f"{value!r} has decimals, which Flink does not read", f"{hint}, in whole numbers")
     return int(match[1]), match[2]
+
+
+def _negative(value: object, hint: str) -> QuantityError:
+    return QuantityError(f"{value!r} is negative", f"positive: {hint}")
 
 
 def _scale(unit: str, units: Mapping[str, Decimal], value: object, hint: str) -> Decimal:

@@ -120,18 +120,20 @@ def _about_vertices(scenario: Scenario) -> Iterator[Problem]:
     for name, count in Counter(vertex.name for vertex in scenario.vertices).items():
         if count > 1:
             yield vertex_key(name), f"there are {count} vertices of this name; names must differ"
+    names = {vertex.name for vertex in scenario.vertices}
+    astray = any(edge.target not in names for edge in scenario.edges)
     for vertex in scenario.vertices:
-        for field, message in _about_vertex(vertex, bool(scenario.inputs(vertex))):
+        for field, message in _about_vertex(vertex, bool(scenario.inputs(vertex)), astray):
             yield vertex_key(vertex.name, field), message
 
 
-def _about_vertex(vertex: Vertex, has_input: bool) -> Iterator[Problem]:
+def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Problem]:
     if not vertex.name:
         yield "name", "is empty; give the vertex a name"
     least = FROM_SOURCE if isinstance(vertex.source, PathSpec) else 1
     if not least <= vertex.parallelism <= MAX_PARALLELISM:
         yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM}"
-    if vertex.source is None and not has_input:
+    if vertex.source is None and not has_input and not astray:  # else an edge may be meant for it
         yield "source", "is missing, and no edge leads to this vertex; give it a source or an edge"
     if vertex.source is not None:
         if has_input:

@@ -134,6 +134,13 @@ class MapBlocks(Operator):
         return result
 
 
+def _several(records: Iterable[bytes]) -> Iterable[bytes]:
+    """Records that a user's function gives; of one by itself each byte would be taken for a record."""
+    if records is None or isinstance(records, bytes | bytearray | memoryview | str):
+        raise TypeError(f"an operator returned {records!r:.40}; return a list of records, such as [record]")
+    return records
+
+
 class FlatMap(Operator):
     """Applies a function to each record that gives any number of records."""
 
@@ -144,7 +151,7 @@ class FlatMap(Operator):
         """All output records of all input records."""
         function = self._function
         return RecordBlock.from_payloads(
-            [out for payload in block.payloads() for out in function(bytes(payload))]
+            [out for payload in block.payloads() for out in _several(function(bytes(payload)))]
         )
 
 
@@ -177,7 +184,7 @@ class KeyedOperator(Operator):
         for payload, group in zip(block.payloads(), context.key_groups(block), strict=True):
             record = bytes(payload)
             context.keyed.set_current_key(self.key_of(record), group)
-            found.extend(self.process_record(record))
+            found.extend(_several(self.process_record(record)))
         return RecordBlock.from_payloads(found)
 
 

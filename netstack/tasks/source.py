@@ -205,6 +205,9 @@ class GeneratedReader:
 class CollectionSource:
     """Records that are in memory, for examples and tests.
 
+    Raises:
+        TypeError: a partition is a record, or a record is not bytes.
+
     Args:
         partitions: The payloads of each partition; a subtask takes partitions ``subtask``,
             ``subtask + parallelism``, and so on.
@@ -214,7 +217,7 @@ class CollectionSource:
     """
 
     def __init__(self, partitions: Sequence[Sequence[bytes]], key_hash: KeyHash | None = None) -> None:
-        self._partitions = [tuple(payloads) for payloads in partitions]
+        self._partitions = [_partition(payloads) for payloads in partitions]
         self._key_hash = key_hash or payload_hash
         self.gives_keys = key_hash is not None
 
@@ -231,6 +234,18 @@ class CollectionSource:
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's hash code of each record's key."""
         return self._key_hash(block)
+
+
+def _partition(payloads: Sequence[bytes]) -> tuple[bytes, ...]:
+    if isinstance(payloads, bytes | bytearray | memoryview | str | int):  # an int: a byte of one record
+        raise TypeError(
+            f"CollectionSource takes partitions, lists of records, not the record {payloads!r:.40}; "
+            "for one partition, write CollectionSource([records])"
+        )
+    for payload in payloads:
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise TypeError(f"a record is bytes; CollectionSource was given {payload!r:.40}")
+    return tuple(payloads)
 
 
 class CollectionReader:

@@ -509,3 +509,15 @@ def test_a_reference_of_another_job_is_named(result, capsys):
     err = capsys.readouterr().err
     assert err.startswith(f"{result}: the windows differ: 2-8 s here, 16-46 s in the reference")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "size", "tune", "diagnose"])
+def test_a_second_file_is_named_as_one_too_many(command, capsys):
+    assert main([command, "a.toml", "b.toml"]) == 2
+    assert capsys.readouterr().err == f"netstack {command}: 'b.toml': one argument too many; leave it out\n"
+
+
+@pytest.mark.parametrize("option", ["--target", "--latency", "--max-checkpoint"])
+def test_a_negative_time_is_no_missing_argument(option, scenario, capsys):
+    assert main(["tune", str(scenario), option, "-5ms"]) == 2
+    assert capsys.readouterr().err == f"netstack tune: {option}: '-5ms' is negative; it must be positive\n"

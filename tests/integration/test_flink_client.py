@@ -1,6 +1,7 @@
 """Asking a cluster that answers late, wrongly, too much, or not at all."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -80,12 +81,19 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
     [
         (sent(b"[" * 100_000 + b"]" * 100_000), "the answer is no JSON"),
         (sent(b'{"a": 1'), "the answer is no JSON"),
-        (sent(b'{"a": 1', length=100), "cannot be reached: IncompleteRead"),
+        (sent(b'{"a": 1', length=100), "cannot be reached: peer closed connection"),
         (sent(b'{"errors":', 500, length=100), "Flink answers 500: Internal Server Error"),
         (sent(b"[" * 50_000, 500), "Flink answers 500: Internal Server Error"),
         (sent(b'{"errors": ["told\\n so"]}', 503), "Flink answers 503: told so"),
-        (sent(b"", 302, Location="/config"), "Flink answers 302: The HTTP server returned a redirect error"),
-        (sent(b"", 302, Location="file:///etc/passwd"), "Flink answers 302"),
+        (sent(b"", 302, Location="/config"), "Flink answers 302: it is at /config, which is not followed"),
+        (sent(b"", 302, Location="file:///etc/passwd"), "Flink answers 302: it is at file:///etc/passwd"),
+        (sent(b"", 302, Location="http://[::1"), "cannot be reached"),
+        (
+            sent(b"null"),
+            "/config: does not answer as Flink's REST API does: where an object should be is null",
+        ),
+        (sent(b"[]"), "where an object should be is a list"),
+        (sent(b"0.5"), "where an object should be is a number"),
         (sent(b"", 401), "Flink answers 401: Unauthorized"),
     ],
 )
@@ -102,10 +110,10 @@ def test_answers_that_are_none(answer, message):
 def test_a_redirection_is_followed():
     def answer(request: BaseHTTPRequestHandler) -> None:
         moved = request.path.startswith("/new")
-        (sent(b"[1]") if moved else sent(b"", 301, Location=f"/new{request.path}"))(request)
+        (sent(b'{"a": 1}') if moved else sent(b"", 301, Location=f"/new{request.path}"))(request)
 
     with answering(answer) as url:
-        assert RestClient(url).get("/config") == [1]
+        assert RestClient(url).get("/config") == {"a": 1}
 
 
 @pytest.mark.parametrize("code", [404, 500, 503])
@@ -131,19 +139,91 @@ def test_an_answer_without_end_is_given_up(monkeypatch):
         RestClient(url).get("/config")
 
 
-def test_an_answer_that_trickles_is_given_up():
+@pytest.mark.parametrize(
+    "elsewhere", ["http://localhost:{port}/", "https://127.0.0.1:{port}/", "http://127.0.0.1:{other}/"]
+)
+def test_a_redirection_stays_on_its_scheme_host_and_port(elsewhere):
+    asked = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        place = elsewhere.format(port=request.server.server_port, other=others_port)
+        sent(b"", 307, Location=place)(request)
+
+    def other(request: BaseHTTPRequestHandler) -> None:
+        asked.append("elsewhere")
+        sent(b"{}")(request)
+
+    with answering(other) as others, answering(answer) as url:
+        others_port = int(others.rpartition(":")[2])
+        with pytest.raises(FlinkRestError, match="Flink answers 307: it is at http"):
+            RestClient(url).get("/config")
+    assert asked == ["/config"]
+
+
+def test_a_list_of_what_is_no_object():
+    with answering(sent(b"[1]")) as url, pytest.raises(FlinkRestError) as caught:
+        RestClient(url).find_list("/x")
+    assert caught.value.problems == (
+        f"{url}: /x: does not answer as Flink's REST API does: where an object should be is a number",
+    )
+
+
+@contextmanager
+def dripping(head: bytes, drip: bytes) -> Iterator[str]:
+    """The address of a server that sends `head` and then `drip` time and again, while it is read."""
+    over = threading.Event()
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, suppress(OSError):
+                    connection.recv(1 << 16)
+                    connection.sendall(head)
+                    while not over.wait(0.02):
+                        connection.sendall(drip)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            over.set()
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "drip"),
+    [
+        pytest.param(b"HTTP/1.1 200 ", b"O", id="status line"),
+        pytest.param(OK, b"X-Drip: 1\r\n", id="headers"),
+        pytest.param(OK + b"X-Long: ", b"x", id="header"),
+        pytest.param(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"0", id="chunk size"),
+        pytest.param(b"", b"HTTP/1.1 100 Continue\r\n\r\n", id="100 Continue"),
+        pytest.param(OK + b"Content-Length: 1000000\r\n\r\n", b" ", id="body"),
+        pytest.param(b"HTTP/1.1 500 No\r\nContent-Length: 1000000\r\n\r\n", b" ", id="body of an error"),
+    ],
+)
+def test_an_answer_that_drips_is_given_up(head, drip):
+    with dripping(head, drip) as url, pytest.raises(FlinkRestError) as caught:
+        RestClient(url, timeout_s=0.2).get("/config")
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{url}: cannot be reached: no answer within 0.2 s")
+
+
+def test_a_redirection_does_not_begin_the_time_anew():
+    """Each hop is answered within the limit; all of them together are not."""
     over = threading.Event()
 
     def answer(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Length", "1000000")
-        request.end_headers()
-        while not over.wait(0.02):
-            request.wfile.write(b" ")
+        over.wait(0.15)
+        sent(b"", 302, Location=f"{request.path}x")(request)
 
-    with answering(answer) as url:
-        try:
-            with pytest.raises(FlinkRestError, match=r"no answer within 0\.2 s"):
-                RestClient(url, timeout_s=0.2).get("/config")
-        finally:
-            over.set()
+    with answering(answer) as url, pytest.raises(FlinkRestError, match=r"no answer within 0\.2 s"):
+        RestClient(url, timeout_s=0.2).get("/config")

@@ -6,6 +6,7 @@ from integration.lint.catalogue import CATALOGUE, RENAMED, nearest
 from integration.lint.check import lint
 from integration.lint.config_file import MOST_OPTIONS, Entry, read_config_file
 from integration.lint.findings import Finding, LintReport
+from integration.lint.versions import LATEST, SINCE, Version, read_version
 from netstack import OPTIONS, PRESETS, ScenarioError
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"
@@ -30,7 +31,7 @@ def places(findings: list[Finding]) -> list[tuple[int | None, str, str, str]]:
 
 def entries(tmp_path, text: str, name: str = "config.yaml") -> list[Entry]:
     (tmp_path / name).write_text(text)
-    return read_config_file(tmp_path / name).entries
+    return [entry for part in read_config_file(tmp_path / name) for entry in part.entries]
 
 
 def test_dots_and_nesting_mean_the_same_and_keep_their_lines(tmp_path) -> None:
@@ -47,7 +48,7 @@ def test_dots_and_nesting_mean_the_same_and_keep_their_lines(tmp_path) -> None:
 def test_the_older_format_is_read_line_by_line(tmp_path) -> None:
     path = tmp_path / "flink-conf.yaml"
     path.write_text("a.b: 1 # one\n\n  c: x: y\nd:e\nf:\n  g: 2\n")
-    file = read_config_file(path)
+    (file,) = read_config_file(path)
     assert file.entries == [Entry("a.b", "1", 1), Entry("c", "x: y", 3), Entry("g", "2", 6)]
     assert [(skipped.text, skipped.line) for skipped in file.skipped] == [("d:e", 4), ("f:", 5)]
 
@@ -144,7 +145,8 @@ def test_options_of_other_parts_of_flink_are_left_alone(check) -> None:
 
 
 def test_every_known_name_is_accepted(check) -> None:
-    names = sorted(set(CATALOGUE) - {option.name for option in OPTIONS.values() if option.only_1x})
+    later = {"taskmanager.memory.starting-segment-size"}
+    names = sorted(set(CATALOGUE) - {option.name for option in OPTIONS.values() if option.only_1x} - later)
     found = check("".join(f"{name}: x\n" for name in names), "1.20")
     assert {each.rule for each in found} <= {"bad-value", "old-name", "given-twice"}
 
@@ -336,7 +338,7 @@ def test_the_defaults_written_out_are_fine(check) -> None:
         config, lines = PRESETS[preset], []
         for field, option in OPTIONS.items():
             value = getattr(config, field)
-            if value is not None and not (option.only_1x and version == "2.2"):
+            if value is not None and CATALOGUE[option.name].name_in(read_version(version, "")) is not None:
                 name = CATALOGUE[option.name].name
                 plain = "request-backoff" in name
                 shown = round(value * 1000) if plain else option.kind.render(value)
@@ -379,7 +381,7 @@ def test_the_command_writes_its_report(tmp_path, capsys) -> None:
         (["missing.yaml"], "missing.yaml: there is no such file"),
         (
             ["missing.yaml", "--flink", "3"],
-            "netstack lint: --flink is '3'; it must be 2.2 or 1.20, or another",
+            "netstack lint: --flink is '3'; it must be from 1.12 to 1.20, or from 2.0 to 2.2",
         ),
     ],
 )
@@ -392,7 +394,13 @@ def test_mistakes_are_one_line_on_stderr(tmp_path, capsys, arguments, line) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["a: " + "[" * 3000 + "]" * 3000, "".join(" " * n + "a:\n" for n in range(1000))]
+    "text",
+    [
+        "a: " + "[" * 3000 + "]" * 3000,
+        "[" * 1_000_000,
+        "- " * 500_000,
+        "".join(" " * n + "a:\n" for n in range(1000)),
+    ],
 )
 def test_a_file_that_is_nested_without_end_is_refused(tmp_path, text) -> None:
     with pytest.raises(ScenarioError, match=r"config\.yaml: is nested too deeply"):
@@ -430,3 +438,251 @@ def test_empty_files_and_other_versions(check) -> None:
     assert check("") == []
     assert check("# nothing\n", "2") == []
     assert check("", "1.19.1") == []
+
+
+@pytest.mark.parametrize("version", ["1.18", "1.18.1"])
+def test_a_name_that_came_later_is_not_advised_and_not_read(check, version) -> None:
+    assert check("state.checkpoints.dir: file:///x\n", version, "flink-conf.yaml") == []
+    (found,) = check(f"{CHECKPOINTS}.dir: file:///x\n", version, "flink-conf.yaml")
+    assert (found.rule, found.severity, found.advice) == (
+        "later-option",
+        "warning",
+        "write state.checkpoints.dir",
+    )
+    assert found.message == "came with Flink 1.20; 1.18 ignores it without a word"
+    assert [each.rule for each in check("state.checkpoints.dir: file:///x\n", "1.20")] == ["old-name"]
+
+
+def test_debloating_came_with_1_14(check) -> None:
+    text = f"{DEBLOAT}.enabled: true\n{DEBLOAT}.target: abc\n"
+    found = check(text, "1.12", "flink-conf.yaml")
+    assert [(each.rule, each.advice) for each in found] == [("later-option", "drop it")] * 2
+    assert [each.rule for each in check(text, "1.14", "flink-conf.yaml")] == ["bad-value"]
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("1.12", f"{CHECKPOINTS}.unaligned"),
+        ("1.16", f"{CHECKPOINTS}.unaligned"),
+        ("1.17", f"{CHECKPOINTS}.unaligned.enabled"),
+        ("1.13", f"{CHECKPOINTS}.alignment-timeout"),
+        ("1.14", f"{CHECKPOINTS}.aligned-checkpoint-timeout"),
+        ("1.17", "execution.buffer-timeout"),
+        ("1.18", "execution.buffer-timeout.interval"),
+        ("1.12", "state.backend.fs.memory-threshold"),
+        ("1.19", "state.storage.fs.memory-threshold"),
+        ("1.20", f"{CHECKPOINTS}.data-inline-threshold"),
+        ("1.16", "restart-strategy"),
+    ],
+)
+def test_the_name_of_each_version_is_fine_in_it(check, version, name) -> None:
+    known = CATALOGUE[name]
+    assert known.name_in(read_version(version, "")) == name
+    found = check(f"{name}: x\n", version, "flink-conf.yaml")
+    assert {each.rule for each in found} <= {"bad-value", "no-unaligned"}
+
+
+def test_messages_name_options_as_the_version_does(check) -> None:
+    (found,) = check(f"{CHECKPOINTS}.alignment-timeout: 1 s\n", "1.13", "flink-conf.yaml")
+    assert found.message == f"does nothing without {CHECKPOINTS}.unaligned = true"
+    (found,) = check(f"{CHECKPOINTS}.unaligned.enable: true\n", "1.14", "flink-conf.yaml")
+    assert found.advice == f"did you mean {CHECKPOINTS}.unaligned?"
+
+
+def test_every_name_with_a_date_is_in_the_catalogue() -> None:
+    assert set(SINCE) - set(CATALOGUE) == set()
+    assert max(SINCE.values()) <= LATEST
+
+
+@pytest.mark.parametrize(
+    "version", ["1.11", "1.21", "1.99", "2.3", "2.9", "3", "0", "2.2.x", "", "2.2\n", "v1_18"]
+)
+def test_versions_whose_rules_are_not_known_are_refused(version) -> None:
+    with pytest.raises(ScenarioError, match=r"it must be from 1\.12 to 1\.20, or from 2\.0 to 2\.2"):
+        read_version(version, "--flink")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("1", (1, 20)),
+        ("2", (2, 2)),
+        ("1.12", (1, 12)),
+        ("1.20.3", (1, 20)),
+        ("2.0.0", (2, 0)),
+        ("2.1", (2, 1)),
+    ],
+)
+def test_versions_that_are_known(text, version) -> None:
+    assert read_version(text, "") == Version(*version)
+
+
+def test_flink_before_1_19_reads_no_config_yaml(check) -> None:
+    text = f"{CHECKPOINTS}.interval: 10 s\n"
+    assert places(check(text, "1.18")) == [(None, "note", "new-file", "config.yaml")]
+    assert check(text, "1.19") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{DEBLOAT}.threshold-percentages: 150\n", (2, "warning", "unusual-value")),
+        (f"{DEBLOAT}.target: 10\n", (2, "note", "no-unit")),
+        (f"{DEBLOAT}.target: 2 min\n", (2, "warning", "unusual-value")),
+        (f"{CHECKPOINTS}.interval: 30\n", (2, "warning", "unusual-value")),
+        (f"{CHECKPOINTS}.interval: 60\n", (2, "note", "no-unit")),
+        (f"{CHECKPOINTS}.max-concurrent-checkpoints: 2147483647\n", (2, "warning", "unusual-value")),
+        ("taskmanager.memory.network.fraction: 0.9\n", (2, "warning", "unusual-value")),
+        ("taskmanager.memory.network.min: 64\n", (2, "note", "no-unit")),
+    ],
+)
+def test_values_that_hardly_anybody_means(check, text, expected) -> None:
+    found = [(each.line, each.severity, each.rule) for each in check(on(text))]
+    assert expected in found
+    assert len(found) == 1 or expected[2] == "no-unit"
+
+
+def test_usual_values_are_not_remarked(check) -> None:
+    text = f"{DEBLOAT}.target: 500\n".replace("500", "1000") + f"{CHECKPOINTS}.interval: 60000\n"
+    assert check(on(text)) == []
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def test_lists_of_aliases_are_shown_in_part(tmp_path) -> None:
+    assert len(BOMB) < 500
+    found = entries(tmp_path, BOMB)
+    assert found[-1] == Entry("i", f"[{', '.join(['...'] * 9)}]", 9)
+    (entry,) = entries(tmp_path, f"a: [{'x, ' * 100}]\n")
+    assert entry.value == f"[{'x, ' * 20}...]"
+
+
+def test_a_list_without_end_is_refused(tmp_path) -> None:
+    with pytest.raises(ScenarioError, match="it holds more than 40,000 names and values"):
+        entries(tmp_path, f"a: [{'x, ' * 100_000}]\n")
+
+
+def test_names_do_not_grow_without_end(tmp_path) -> None:
+    levels = [f"a0: &a0 {{{'x' * 600}: 1}}"] + [
+        f"a{n}: &a{n} {{{'y' * 600}: *a{n - 1}}}" for n in range(1, 9)
+    ]
+    with pytest.raises(ScenarioError, match=r"line 1: a name has more than 1000 letters"):
+        entries(tmp_path, "\n".join(levels))
+
+
+DEPLOYMENT = """\
+apiVersion: flink.apache.org/v1beta1
+kind: FlinkDeployment
+metadata:
+  name: job
+spec:
+  flinkVersion: v1_18
+  flinkConfiguration:
+    taskmanager.network.memory.buffers-per-channel: "4"
+    execution.checkpointing.dir: file:///x
+---
+# of another job
+apiVersion: v1
+kind: ConfigMap
+data:
+  other.txt: "a: 1"
+  flink-conf.yaml: |
+    # the old form
+    taskmanager.network.memory.buffer-debloat.enabled: yes
+
+    skipped
+  config.yaml: |-
+    taskmanager:
+      network:
+        memory:
+          buffer-debloat:
+            enabled: maybe
+---
+apiVersion: v1
+kind: Service
+spec: {ports: [1]}
+"""
+
+
+def test_what_kubernetes_is_given_is_read_part_by_part(tmp_path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(DEPLOYMENT)
+    report = lint(path)
+    assert [(each.line, each.rule) for each in report.findings] == [
+        (9, "later-option"),
+        (16, "old-file"),
+        (18, "bad-value"),
+        (20, "skipped-line"),
+        (26, "bad-value"),
+    ]
+    assert (report.flink, report.options) == ("1.18, 2.2", 4)
+    of_2 = lint(path, "2.2")
+    assert (of_2.flink, of_2.findings[0].line, of_2.findings[0].rule) == ("2.2", 8, "ignored-option")
+
+
+def test_a_list_of_kubernetes_and_lines_that_cannot_be_told(tmp_path) -> None:
+    path = tmp_path / "list.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: List\nitems:\n- kind: ConfigMap\n  data:\n"
+        f'    config.yaml: "{DEBLOAT}.target: x\\n{DEBLOAT}.samples: x"\n'
+    )
+    assert [(each.line, each.rule) for each in lint(path).findings if each.severity == "error"] == [
+        (6, "bad-value"),
+        (6, "bad-value"),
+    ]
+
+
+def test_a_mistake_within_a_text_has_the_line_of_the_file(tmp_path) -> None:
+    path = tmp_path / "map.yaml"
+    path.write_text("kind: ConfigMap\ndata:\n  config.yaml: |\n    a: 1\n    - b\n")
+    with pytest.raises(ScenarioError, match=r"map\.yaml: line 5: is not valid YAML"):
+        lint(path)
+    path.write_text("kind: FlinkDeployment\nspec: {flinkVersion: v3_0, flinkConfiguration: {a: 1}}\n")
+    with pytest.raises(ScenarioError, match=r"map\.yaml: flinkVersion is '3\.0'; it must be from 1\.12"):
+        lint(path)
+
+
+def test_documents_of_one_file_keep_their_lines(check) -> None:
+    assert places(check(f"{DEBLOAT}.enabled: x\n---\na: 1\n---\n\n{DEBLOAT}.samples: 0\n")) == [
+        (1, "error", "bad-value", f"{DEBLOAT}.enabled"),
+        (6, "error", "bad-value", f"{DEBLOAT}.samples"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "rest.port: 8081\n", "kind: Service\napiVersion: v1\n"])
+def test_a_file_without_such_options_is_not_called_fine(tmp_path, capsys, text) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    assert main(["lint", str(path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "nothing of Flink's network layer or checkpoints here, so nothing was checked" in printed
+    assert "nothing to say" not in printed
+
+
+def test_several_files_are_checked_in_turn(tmp_path, capsys) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(f"{CHECKPOINTS}.interval: 10 s\n")
+    bad.write_text(f"{DEBLOAT}.enabled: x\n")
+    assert main(["lint", str(good), str(bad), "--json"]) == 1
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert (document["schema"], document["ok"]) == ("netstack.lint-reports/1", False)
+    assert [(each["file"], each["ok"]) for each in document["reports"]] == [
+        (str(good), True),
+        (str(bad), False),
+    ]
+    assert main(["lint", str(bad), str(good)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.index("error [bad-value]") < printed.index("good.yaml")
+    assert main(["lint"]) == 2
+    assert capsys.readouterr().err == "netstack lint: name a configuration file, such as config.yaml\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path) -> None:
+    for name in ("config.yaml", "flink-conf.yaml"):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbfa.b: 1\n")
+        assert [entry.name for part in read_config_file(tmp_path / name) for entry in part.entries] == ["a.b"]

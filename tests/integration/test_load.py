@@ -1,9 +1,11 @@
 import dataclasses
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
+from integration.commands.preparation import opened
 from integration.scenarios.load import load_json, load_result, load_scenario
 from netstack import GeneratorSpec, PathSpec, Result, ScenarioError, scenario_document, to_json
 
@@ -193,7 +195,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_folder_and_a_binary_file_are_no_scenarios(tmp_path):
-    with pytest.raises(ScenarioError, match="cannot be read"):
+    with pytest.raises(ScenarioError, match="is a folder; name a regular file"):
         load_scenario(tmp_path)
     binary = tmp_path / "x.toml"
     binary.write_bytes(b"\xff\xfe\x00")
@@ -288,3 +290,36 @@ def test_a_wrong_json_file_gets_one_line(tmp_path, content, load, message):
     path.write_text(content)
     with pytest.raises(ScenarioError, match=message):
         load(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_scenario(file):
+    file.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert load_scenario(file).name == "job"
+
+
+def test_one_mistake_gets_one_line_without_what_follows_from_it(file):
+    file.write_text(GOOD.replace('to = "stage1"', 'to = "stge1"'))
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    (problem,) = caught.value.problems
+    assert "no vertex is named 'stge1'; did you mean 'stage1'?" in problem
+
+
+@pytest.mark.parametrize("size", ["2 gb", "1 tb", "512 b", "33 kb"])
+def test_a_segment_size_that_no_flink_takes_is_named_with_its_key(file, size):
+    file.write_text(GOOD.replace(INTERVAL, f'"taskmanager.memory.segment-size" = "{size}"'))
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    (problem,) = caught.value.problems
+    key = f"{file}: flink.taskmanager.memory.segment-size"
+    assert problem == f"{key}: is {size}; it must be a power of two from 1 kb to 1 gb"
+
+
+def test_memory_that_the_machine_has_not_is_a_matter_of_the_segment_size(file):
+    file.write_text(GOOD)
+    with pytest.raises(ScenarioError) as caught, opened(load_scenario(file), file):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+    (problem,) = caught.value.problems
+    assert problem.startswith(
+        f"{file}: flink.taskmanager.memory.segment-size: is 32 kb; this machine has not"
+    )

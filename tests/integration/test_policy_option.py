@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,63 @@ def test_a_policy_does_not_make_equal_scenarios_of_different_ones() -> None:
     scenario = load_scenario(FILE)
     other = dataclasses.replace(scenario.config, debloat_policy="burst")
     assert dataclasses.replace(scenario, config=other) != scenario
+
+
+CODE = "policy_of_a_file:Policy"
+MODULE = """\
+from pathlib import Path
+
+from flowcontrol import POLICIES
+
+Path(__file__).with_name("was-imported").touch()
+
+
+class Policy(POLICIES["flink"]):
+    pass
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scenario beside a module that it names as its policy; the file that tells that it was imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "policy_of_a_file", raising=False)
+    (tmp_path / "policy_of_a_file.py").write_text(MODULE)
+    with_policy(tmp_path, CODE)
+    return tmp_path / "was-imported"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["run"], ["run", "--on-spark"], ["size"], ["size", "--check"], ["tune"], ["compare"]],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("form", ["toml", "json"])
+def test_a_file_alone_has_no_code_run(code, capsys, command, form) -> None:
+    file = code.with_name(f"job.{form}")
+    if form == "json":
+        file.write_text(json.dumps({"scenario": tomllib.loads(code.with_name("job.toml").read_text())}))
+    reference = [str(FILE.with_suffix(".json"))] if command == ["compare"] else []
+    assert main([command[0], str(file), *reference, *command[1:]]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        f"{file}: policy: '{CODE}' is code, and a file alone has none run; name it by --policy, "
+        "or give --allow-code for a file that you trust\n"
+    )
+    assert not code.exists()
+
+
+def test_code_is_run_where_its_user_says_so(code, capsys) -> None:
+    file = code.with_name("job.toml")
+    assert main(["size", str(file), "--allow-code", "--json"]) == 0
+    assert code.exists()
+    assert load_scenario(file, allow_code=True).config.debloat_policy == CODE
+    capsys.readouterr()
+
+
+def test_a_policy_on_the_command_line_keeps_that_of_the_file_from_being_imported(code) -> None:
+    assert load_scenario(code.with_name("job.toml"), policy="burst").config.debloat_policy == "burst"
+    assert not code.exists()
+    assert load_scenario(FILE, policy=CODE).config.debloat_policy == CODE
+    assert code.exists()

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from integration.tuning.axes import DEFAULT_TARGETS, Axis, apply, read_axes
+from integration.tuning.points import Grid
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, ScenarioError, Vertex
 
 PREFIX = "taskmanager.network.memory.buffer-debloat"
@@ -198,3 +199,23 @@ def test_an_option_that_undoes_the_target_is_refused_beside_it(option: str) -> N
     wrong = f"{name}: is what the axis target sets; give targets there, or leave this out"
     assert mistakes(target="50ms", options=[f"{PREFIX}.{option}"]) == [wrong]
     assert only(options=[f"{PREFIX}.{option}"]).name == name
+
+
+def test_more_factors_than_subtasks_are_refused() -> None:
+    assert only(skew="1:1:1:1:2").problems(job()) == [
+        "skew 1:1:1:1:2: 'slow' has 4 subtasks, and 5 factors are given"
+    ]
+    assert only(skew="1:4").problems(job()) == []
+
+
+def test_factors_are_for_the_parallelism_beside_them() -> None:
+    axes = read_axes(skew="1:1:1:1:2", parallelism="slow:5")
+    assert Grid(axes, 1).points(job())
+    with pytest.raises(ScenarioError, match="'slow' has 3 subtasks, and 5 factors are given"):
+        Grid(read_axes(skew="1:1:1:1:2", parallelism="slow:3"), 1).points(job())
+
+
+@pytest.mark.parametrize("axis", ["target", "latency", "service"])
+def test_times_below_0_are_to_be_positive(axis: str) -> None:
+    (line,) = mistakes(**{axis: "-5ms"})
+    assert line.startswith(f"{axis}: '-5ms' is negative; it must be positive: a time such as")

@@ -175,15 +175,20 @@ def test_a_policy_of_the_users_own_is_imported_by_its_path(
 OWN = """
 import sys
 from flowcontrol import DebloatPolicy, to_all
-class TakesNothing(DebloatPolicy):
+class Sized(DebloatPolicy):
+    def recalculate(self, throughput, channels, now):
+        return ()
+class TakesNothing(Sized):
     def __init__(self):
         pass
-class ForgetsItsBase(DebloatPolicy):
+class ForgetsItsBase(Sized):
     def __init__(self, settings):
         self.settings = settings
-class Refuses(DebloatPolicy):
+class Refuses(Sized):
     def __init__(self, settings):
         raise ValueError("the target is\\ntoo short")
+class SizesNothing(DebloatPolicy):
+    pass
 class AnnouncesNothingUsable(DebloatPolicy):
     def recalculate(self, throughput, channels, now):
         return to_all(0, channels)
@@ -196,6 +201,7 @@ class AnnouncesNothingUsable(DebloatPolicy):
         ("TakesNothing", r"TypeError: TakesNothing.__init__\(\) takes 1 positional argument"),
         ("ForgetsItsBase", "AttributeError: .* no attribute 'last_announced'"),
         ("Refuses", "ValueError: the target is too short"),
+        ("SizesNothing", "TypeError: Can't instantiate abstract class SizesNothing"),
     ],
 )
 def test_a_policy_that_cannot_be_made_is_a_mistake_of_the_scenario(
@@ -230,6 +236,9 @@ def test_a_policy_that_announces_what_cannot_be_fails_the_job_by_its_name(
 class Choosy(DebloatPolicy):
     def __init__(self, settings):  # type: ignore[no-untyped-def]
         raise ValueError("a target of 1 s is too long")
+
+    def recalculate(self, throughput, channels, now):  # type: ignore[no-untyped-def]
+        return ()
 
 
 def test_a_registered_policy_that_cannot_be_made_is_not_taken_for_a_wrong_name() -> None:

@@ -191,7 +191,7 @@ def test_hash_after_a_users_function_needs_a_key():
 
 
 def test_hash_of_sources_of_two_kinds_is_refused():
-    other = Vertex(name="other", source=SourceObject(source=CollectionSource([b"a"])))
+    other = Vertex(name="other", source=SourceObject(source=CollectionSource([[b"a"]])))
     edges = (
         *JOB.edges,
         Edge(source="other", target="stage1"),
@@ -387,7 +387,7 @@ def test_a_document_loads_back_to_the_same_scenario(scenario):
 
 
 def test_a_document_names_what_it_cannot_hold():
-    vertices = (Vertex(name="source", source=SourceObject(source=CollectionSource([b"a"]))),)
+    vertices = (Vertex(name="source", source=SourceObject(source=CollectionSource([[b"a"]]))),)
     document = scenario_document(job(vertices=vertices, edges=()))
     assert document["vertices"][0]["source"]["object"] == "CollectionSource"
     with pytest.raises(ScenarioError, match="is a Python object"):
