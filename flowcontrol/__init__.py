@@ -3,7 +3,7 @@
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
 `messages`, `frames`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`, `sender`,
 `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`,
-`debloat_policy`, `policies`.
+`debloat_policy`, `policies`, `peer_text`.
 """
 
 from .alignment import BarrierAligner
@@ -89,6 +89,7 @@ from .messages import (
     PartitionRequest,
     ResumeConsumption,
 )
+from .peer_text import MAX_PEER_TEXT, readable
 from .policies.burst import BurstPolicy
 from .policies.flink import FlinkPolicy
 from .policies.frozen import FrozenWhileBlockedPolicy
@@ -105,6 +106,7 @@ __all__ = [
     "BLOCKING_TYPES",
     "DEFAULT_MAX_FRAME_BYTES",
     "EVENT_TYPES",
+    "MAX_PEER_TEXT",
     "NEED_DATA",
     "NONCE_BYTES",
     "NO_CHECKPOINT",
@@ -201,6 +203,7 @@ __all__ = [
     "encode",
     "encode_event",
     "encode_header",
+    "readable",
     "register_policy",
     "seal",
     "to_all",

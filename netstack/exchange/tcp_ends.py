@@ -16,6 +16,7 @@ from flowcontrol import (
     Message,
     PartitionRequest,
     RemoteProtocolError,
+    readable,
 )
 
 from ..tcp.errors import LinkClosedError, PeerFailedError
@@ -122,7 +123,7 @@ class Incoming:
         if kind is KeepAlive:
             return
         if isinstance(message, ErrorResponse):
-            raise PeerFailedError(self._peer, message.cause)
+            raise PeerFailedError(self._peer, readable(message.cause))
         self._expect_more(kind.__name__)
         if kind is CloseRequest:
             self.finished = True

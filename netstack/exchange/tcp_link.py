@@ -29,6 +29,7 @@ from flowcontrol import (
     KeepAlive,
     Message,
     RemoteProtocolError,
+    readable,
 )
 
 from ..tcp.errors import ConnectionLostError, LinkClosedError, PeerSilentError, TransportError
@@ -42,7 +43,6 @@ HIGH_WATERMARK_BYTES = 256 << 10
 
 _BYTES_PER_TURN = 256 << 10  # then trio and the other connections have their turn
 _LOOKS = 4  # at whether something was said and heard, during the time after which a peer counts as dead
-_LONGEST_CAUSE = 4096
 _LINGER_S = 2.0  # for the last words, and for those of a peer that has gone
 
 
@@ -126,7 +126,7 @@ class TcpLink:
         self._said_all = trio.Event()
         self._deferred.clear()
         # Not at once: the task that sends may be at work on what is to be dropped.
-        self.notify(self._say_last_words, cause[:_LONGEST_CAUSE].encode(errors="backslashreplace").decode())
+        self.notify(self._say_last_words, readable(cause))
         self._over.set()
 
     def _say_last_words(self, cause: str) -> None:

@@ -158,8 +158,10 @@ class Endpoint:
                 if item.is_event:
                     self._event(channel, bytes(item.payload))
                 else:
-                    block = channel.decoder.feed(item.payload)
-                    item.release()
+                    try:
+                        block = channel.decoder.feed(item.payload)
+                    finally:
+                        item.release()
                     records.extend(block.payloads())
                     size += block.nbytes
             elif records or self.reading_ended:

@@ -14,6 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from buffers import BufferBuilder, NetworkBufferPool, PipelinedSubpartition, RecordBlock
 from flowcontrol import (
+    MAX_PEER_TEXT,
     NEED_DATA,
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -295,6 +296,14 @@ def test_a_peer_that_tells_that_it_failed_is_believed() -> None:
     assert type(raised) is PeerFailedError
     assert raised.peer == "the peer"
     assert raised.problem == "out of memory"
+
+
+def test_what_a_peer_says_of_its_failure_is_shown_and_not_obeyed() -> None:
+    raised, _ = trio.run(attack, encode(ErrorResponse("\x1b[2J" + "out of memory\n" * 500)))
+    assert isinstance(raised, PeerFailedError)
+    assert raised.problem.startswith(r"\x1b[2Jout of memory\nout of")
+    assert str(raised).isprintable()
+    assert len(str(raised)) == MAX_PEER_TEXT
 
 
 channels = st.sampled_from([IN, IN, OUT, OUT, 9])
