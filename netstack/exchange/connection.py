@@ -7,15 +7,13 @@ consuming end hands arrived buffers to input channels and sends back credit, siz
                                       ^ <===== link ====== |
                                         AddCredit, NewBufferSize, ResumeConsumption
 
-Task threads do not touch the network themselves, they notify the thread that does: in emulated time that
-takes the time `notify` and keeps its order, in a thread that runs tasks and network it is a plain call.
+Task threads do not touch the network themselves, they notify the thread that does (`notifier`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from buffers import PipelinedSubpartition
 from flowcontrol import (
@@ -37,40 +35,12 @@ from ..agenda import Agenda
 from ..randomness import Randomness
 from ..settings.config import CostModel
 from .link import ConsumingEnd, Link, ProducingEnd
+from .notifier import Notifier, Notify
 from .remote_channel import RemoteInputChannel
 from .stalls import CreditStalls
 
 MAX_EVENT_BYTES = 64 << 10
 """The longest event that is taken; a barrier has some 20 bytes."""
-
-
-class Notify(Protocol):
-    """Hands work from task threads to a network thread, in order."""
-
-    def __call__(self, work: Callable[..., None], *args: object) -> None:
-        """Let the network thread do ``work(*args)``."""
-        ...
-
-
-class Notifier:
-    """Notifies a network thread in emulated time, which takes a small random time."""
-
-    __slots__ = ("_agenda", "_jitter", "_last", "_median")
-
-    def __init__(self, agenda: Agenda, costs: CostModel, randomness: Randomness) -> None:
-        self._agenda = agenda
-        self._median = costs.notify_s
-        self._jitter = randomness.jitter
-        self._last = 0.0
-
-    def __call__(self, work: Callable[..., None], *args: object) -> None:
-        """Let the network thread do ``work(*args)``."""
-        agenda = self._agenda
-        time = agenda.now + self._median * self._jitter()
-        if time < self._last:
-            time = self._last
-        self._last = time
-        agenda.at(time, work, *args)
 
 
 class ProducerEnd:
@@ -268,7 +238,11 @@ def connect(
     costs: CostModel,
     randomness: Randomness,
     find: Callable[[int], PipelinedSubpartition],
+    blocked_until: Callable[[], float] | None = None,
 ) -> tuple[ProducerEnd, ConsumerEnd]:
-    """Both ends of a connection over an emulated `link`; `find` gives the subpartition of a channel."""
+    """Both ends of a connection over an emulated `link`; `find` gives the subpartition of a channel.
+
+    `blocked_until` tells when the consumer can write, if a link can be blocked at all.
+    """
     producer = ProducerEnd(link.producing, Notifier(agenda, costs, randomness), find)
-    return producer, ConsumerEnd(link.consuming, Notifier(agenda, costs, randomness))
+    return producer, ConsumerEnd(link.consuming, Notifier(agenda, costs, randomness, blocked_until))

@@ -26,6 +26,7 @@ class EmulatedWire:
 
     __slots__ = (
         "_agenda",
+        "_cut_until",
         "_finished",
         "_free_at",
         "_jitter",
@@ -51,6 +52,7 @@ class EmulatedWire:
         if conditions.bandwidth_bytes_per_s is not None:
             self._seconds_per_byte += 1 / conditions.bandwidth_bytes_per_s
         self._free_at = 0.0
+        self._cut_until = 0.0
         self._last_arrival = 0.0
         self._finished = False
 
@@ -83,7 +85,13 @@ class EmulatedWire:
 
         What has been written already is under way and arrives.
         """
-        self._free_at = _NEVER if until is None else max(self._free_at, until)
+        end = _NEVER if until is None else until
+        self._free_at = max(self._free_at, end)
+        self._cut_until = max(self._cut_until, end)
+
+    def blocked_until(self) -> float:
+        """When something can leave again, in seconds of the run; infinity: never. It may be past."""
+        return self._cut_until
 
 
 class EmulatedEnd:

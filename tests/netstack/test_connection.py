@@ -29,9 +29,10 @@ from flowcontrol import (
     wire_size,
 )
 from netstack.agenda import Agenda
-from netstack.exchange.connection import Notifier, connect
+from netstack.exchange.connection import connect
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
+from netstack.exchange.notifier import Notifier
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.randomness import Randomness
 from netstack.settings.config import CostModel, LinkConditions
@@ -67,7 +68,7 @@ class TappedLink:
     """An emulated link, and what both ends wrote to it."""
 
     def __init__(self, agenda: Agenda, costs: CostModel, randomness: Randomness) -> None:
-        link = EmulatedLink(agenda, costs, LinkConditions(), randomness)
+        self.emulated = link = EmulatedLink(agenda, costs, LinkConditions(), randomness)
         self.producing = Tap(agenda, link.producing)
         self.consuming = Tap(agenda, link.consuming)
 
@@ -84,7 +85,12 @@ class Connected:
         self.output = self.memory.create_pool(32, 32, 32)
         self.subpartition = PipelinedSubpartition(0, receiver_exclusive=exclusive)
         self.producer, self.consumer = connect(
-            self.agenda, self.link, costs, randomness, [self.subpartition].__getitem__
+            self.agenda,
+            self.link,
+            costs,
+            randomness,
+            [self.subpartition].__getitem__,
+            self.link.emulated.to_producer.blocked_until,
         )
         pool = self.memory.create_pool(floating, 1, floating)
         self.gate = InputGate("input", pool, None, lambda: None)
@@ -173,6 +179,42 @@ def test_no_more_than_the_credit_is_sent() -> None:
     connected.run()
     assert connected.consumer.buffers == 6
     assert connected.channel.queue_length == 6
+    connected.close()
+
+
+def test_what_is_gained_while_a_link_is_blocked_is_announced_at_once() -> None:
+    connected = Connected(exclusive=4, floating=1)
+    agenda, link = connected.agenda, connected.link
+    agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
+    agenda.at(0.5, link.emulated.cut, 2.0)
+    agenda.at(1.5, link.emulated.cut, 3.0)
+
+    def read_one() -> None:
+        polled = connected.gate.poll(agenda.now)
+        assert polled is not None
+        polled[1].release()
+
+    before: list[int] = []
+    agenda.at(0.6, lambda: before.append(len(link.consuming.sent(AddCredit))))
+    for number in range(4):
+        agenda.at(1.0 + 0.4 * number, read_one)  # on both sides of the end that the cut had at first
+    agenda.at(1.9, connected.channel.announce_buffer_size, 17)
+    agenda.at(2.5, link.emulated.cut, 2.6)  # shorter than what there is
+    connected.run()
+    late = [(time, message) for time, message in link.consuming.written if time > 0.6]
+    assert late[:2] == [(3.0, AddCredit(0, 4)), (3.0, NewBufferSize(0, 17))]
+    assert len(link.consuming.sent(AddCredit)) == before[0] + 1
+    connected.read_all()
+    connected.close()
+
+
+def test_nothing_is_announced_over_a_link_that_is_cut_for_good() -> None:
+    connected = Connected(exclusive=2)
+    connected.agenda.at(0.0, connected.add_and_flush, b"one", b"two")
+    connected.agenda.at(0.5, connected.link.emulated.cut, None)
+    connected.agenda.at(0.6, lambda: connected.read_all())
+    connected.run()
+    assert [message for time, message in connected.link.consuming.written if time > 0.5] == []
     connected.close()
 
 
