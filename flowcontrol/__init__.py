@@ -3,7 +3,7 @@
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
 `messages`, `frames`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`, `sender`,
 `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`,
-`debloat_policy`, `policies`, `peer_text`.
+`debloat_policy`, `policies`, `partition_requests`, `peer_text`.
 """
 
 from .alignment import BarrierAligner
@@ -74,6 +74,7 @@ from .frames import (
 )
 from .handshake import NONCE_BYTES, ClientHandshake, Handshake, Identity, Secret, ServerHandshake
 from .messages import (
+    PARTITION_NOT_FOUND,
     AckAllUserRecordsProcessed,
     AddCredit,
     BacklogAnnouncement,
@@ -89,6 +90,7 @@ from .messages import (
     PartitionRequest,
     ResumeConsumption,
 )
+from .partition_requests import RequestBackoff, RequestListeners
 from .peer_text import MAX_PEER_TEXT, readable
 from .policies.burst import BurstPolicy
 from .policies.flink import FlinkPolicy
@@ -110,6 +112,7 @@ __all__ = [
     "NEED_DATA",
     "NONCE_BYTES",
     "NO_CHECKPOINT",
+    "PARTITION_NOT_FOUND",
     "POLICIES",
     "PRIORITY_TYPES",
     "SEAL_BYTES",
@@ -186,6 +189,8 @@ __all__ = [
     "ProtocolError",
     "ReceiverState",
     "RemoteProtocolError",
+    "RequestBackoff",
+    "RequestListeners",
     "Resume",
     "ResumeConsumption",
     "Secret",

@@ -97,14 +97,21 @@ class EmulatedWire:
 class EmulatedEnd:
     """Writes to one direction of an emulated link and hears the other; one message leaves at a time."""
 
-    __slots__ = ("_incoming", "finish", "write")
+    __slots__ = ("_agenda", "_incoming", "after", "finish", "write")
 
     ready = False
 
-    def __init__(self, outgoing: EmulatedWire, incoming: EmulatedWire) -> None:
+    def __init__(self, agenda: Agenda, outgoing: EmulatedWire, incoming: EmulatedWire) -> None:
+        self._agenda = agenda
         self._incoming = incoming
+        self.after = agenda.after
         self.write = outgoing.write  # no frame of ours around it: it runs for each message
         self.finish = outgoing.finish
+
+    @property
+    def now(self) -> float:
+        """The time of the run."""
+        return self._agenda.now
 
     def listen(self, receiver: Receiver) -> None:
         """Hand what arrives here to `receiver`."""
@@ -119,8 +126,8 @@ class EmulatedLink:
     ) -> None:
         self.to_consumer = EmulatedWire(agenda, costs, conditions, randomness)
         self.to_producer = EmulatedWire(agenda, costs, conditions, randomness)
-        self.producing = EmulatedEnd(self.to_consumer, self.to_producer)
-        self.consuming = EmulatedEnd(self.to_producer, self.to_consumer)
+        self.producing = EmulatedEnd(agenda, self.to_consumer, self.to_producer)
+        self.consuming = EmulatedEnd(agenda, self.to_producer, self.to_consumer)
 
     def cut(self, until: float | None) -> None:
         """Let nothing leave in either direction before `until`, in seconds of the run; None: never again."""

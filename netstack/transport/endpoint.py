@@ -86,7 +86,7 @@ class Endpoint:
         own = {self._identity(self.index, peer): self._subpartitions[peer]}
         self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, own.__getitem__)
         producer.stalls = self._stalls
-        consumer = ConsumerEnd(link.consuming, link.notify)
+        consumer = ConsumerEnd(link.consuming, link.notify, link.peer)
         identity = self._identity(peer, self.index)
         exclusive = self._buffers.take_exclusive(peer)
         channel = RemoteInputChannel(self._gate, peer, identity, consumer, exclusive, self._gate.floating)
