@@ -22,8 +22,8 @@ from flowcontrol import PRIORITY_TYPES
 
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
 
-Settled = Callable[[list[bytes]], None]
-"""Is told the data that a barrier with a timeout has overtaken, if any."""
+Settled = Callable[[list[bytes] | None], None]
+"""Is told the data that a barrier with a timeout has overtaken, if any; None: that will never be known."""
 
 
 class _Timeoutable(NamedTuple):
@@ -62,8 +62,11 @@ class PriorityPart:
         return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
 
     def expect(self, checkpoint_id: int, consumer: EventConsumer, settled: Settled) -> None:
-        """Remember a barrier that may time out, instead of the one before; `settled` is called once."""
-        self.settle()
+        """Remember a barrier that may time out; `settled` is called once.
+
+        One that is still expected fails: concurrent unaligned checkpoints are not possible.
+        """
+        self.settle(None)
         self._timeoutable = _Timeoutable(checkpoint_id, consumer, settled)
 
     def time_out(self, checkpoint_id: int, unaligned: EventConsumer) -> bool:
@@ -87,14 +90,14 @@ class PriorityPart:
     def polled(self, event: BufferSlice | EventBuffer) -> None:
         """A blocking event was handed out: if it is the barrier that could time out, it cannot any more."""
         if self._timeoutable is not None and self._timeoutable.consumer.build() is event:
-            self.settle()
+            self.settle([])
 
-    def settle(self) -> None:
-        """Nothing was overtaken by the barrier that could time out, if there is one."""
+    def settle(self, overtaken: list[bytes] | None) -> None:
+        """The barrier that could time out, if there is one, cannot any more."""
         waiting = self._timeoutable
         if waiting is not None:
             self._timeoutable = None
-            waiting.settled([])
+            waiting.settled(overtaken)
 
 
 NOTHING_IN_FRONT = PriorityPart(deque())

@@ -136,13 +136,14 @@ class PipelinedSubpartition:
     def add_timeoutable(self, consumer: EventConsumer, checkpoint_id: int, settled: Settled) -> int:
         """Append an aligned barrier that `alignment_timeout` may let overtake; returns what `add` does.
 
-        `settled` is called once: with the data that was overtaken, as `overtake` returns it, or with
-        nothing as soon as the barrier has been polled, was refused or dropped, or another one is added.
+        `settled` is called once: with the data that was overtaken, as `overtake` returns it; with nothing as
+        soon as the barrier has been polled, was refused or dropped; or with None if another one is added,
+        which fails the channel state of the first.
         """
         self._priority_part().expect(checkpoint_id, consumer, settled)
         wanted = self.add(consumer)
         if wanted == ADD_REFUSED:
-            self._front.settle()
+            self._front.settle([])
         return wanted
 
     def alignment_timeout(self, checkpoint_id: int, unaligned: EventConsumer) -> bool:
@@ -274,7 +275,7 @@ class PipelinedSubpartition:
             self._queue.popleft().close()
         self.data_buffers = 0
         self._front, front = NOTHING_IN_FRONT, self._front
-        front.settle()
+        front.settle([])
 
     def _finished_buffers(self) -> int:
         queue = self._queue

@@ -3,7 +3,7 @@
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
 `messages`, `frames`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`, `sender`,
 `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`,
-`debloat_policy`, `policies`.
+`debloat_policy`, `policies`, `partition_requests`, `peer_text`.
 """
 
 from .alignment import BarrierAligner
@@ -74,6 +74,7 @@ from .frames import (
 )
 from .handshake import NONCE_BYTES, ClientHandshake, Handshake, Identity, Secret, ServerHandshake
 from .messages import (
+    PARTITION_NOT_FOUND,
     AckAllUserRecordsProcessed,
     AddCredit,
     BacklogAnnouncement,
@@ -89,6 +90,8 @@ from .messages import (
     PartitionRequest,
     ResumeConsumption,
 )
+from .partition_requests import RequestBackoff, RequestListeners
+from .peer_text import MAX_PEER_TEXT, readable
 from .policies.burst import BurstPolicy
 from .policies.flink import FlinkPolicy
 from .policies.frozen import FrozenWhileBlockedPolicy
@@ -105,9 +108,11 @@ __all__ = [
     "BLOCKING_TYPES",
     "DEFAULT_MAX_FRAME_BYTES",
     "EVENT_TYPES",
+    "MAX_PEER_TEXT",
     "NEED_DATA",
     "NONCE_BYTES",
     "NO_CHECKPOINT",
+    "PARTITION_NOT_FOUND",
     "POLICIES",
     "PRIORITY_TYPES",
     "SEAL_BYTES",
@@ -184,6 +189,8 @@ __all__ = [
     "ProtocolError",
     "ReceiverState",
     "RemoteProtocolError",
+    "RequestBackoff",
+    "RequestListeners",
     "Resume",
     "ResumeConsumption",
     "Secret",
@@ -201,6 +208,7 @@ __all__ = [
     "encode",
     "encode_event",
     "encode_header",
+    "readable",
     "register_policy",
     "seal",
     "to_all",

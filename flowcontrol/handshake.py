@@ -10,6 +10,9 @@ and the one that was dialled, which strangers can reach, answers a proof with a 
        | <-- proof 32: HMAC(secret, "listener", hello, challenge) --------------- |
     the listener is proven
 
+A listener that refuses a proof says so in its place. One that just leaves has refused nothing: it may have
+put out whoever had not proven itself yet, for want of room, and be there for the next attempt.
+
 A proof is worth nothing anywhere else: the nonces make it one of this connection, the label one of this end,
 the indices one of this pair. A wrong byte is refused as soon as it is there, and a peer that proves nothing
 has made the listener keep 128 bytes and compute one HMAC.
@@ -41,6 +44,7 @@ _HELLO = struct.Struct(f">8sHIII{NONCE_BYTES}s")
 _CHALLENGE = struct.Struct(f">8sH{NONCE_BYTES}s")
 _DIALLER_LABEL, _LISTENER_LABEL = b"netstack handshake: dialler ", b"netstack handshake: listener"
 _PROOF_BYTES = 32
+_REFUSAL = b"the proof is refused".ljust(_PROOF_BYTES, b"\0")
 _INDEX = struct.Struct(">I")
 _DIALLER_AT = _HELLO.size - NONCE_BYTES - _INDEX.size
 _MAX_SIZE = 2**32 - 1
@@ -123,6 +127,11 @@ class Handshake(ABC):
         """What to say of a peer that leaves now."""
         return "the peer left before it had proven itself"
 
+    @property
+    def refusal(self) -> bytes:
+        """What to send to a peer before it is let go for what it has said; only a proof is answered."""
+        return b""
+
     def begin(self) -> bytes:
         """What to send before anything has arrived; nothing at the end that was dialled."""
         return b""
@@ -192,10 +201,6 @@ class ClientHandshake(Handshake):
     @property
     def left(self) -> str:
         """What to say of a listener that leaves now."""
-        if len(self._said) > _HELLO.size:
-            return (
-                "the peer refused the proof: it has another secret, or is connected with this process already"
-            )
         return "the peer left without an answer"
 
     def begin(self) -> bytes:
@@ -204,6 +209,11 @@ class ClientHandshake(Handshake):
 
     def _answer(self) -> bytes:
         if len(self._said) > _HELLO.size:
+            if self._received == _REFUSAL:
+                raise HandshakeRefused(
+                    "the peer refused the proof: it has another secret,"
+                    " or is connected with this process already"
+                )
             self._check_proof(_LISTENER_LABEL)
             return b""
         self._said += self._received
@@ -232,6 +242,11 @@ class ServerHandshake(Handshake):
             (_INDEX.pack(listener), f"looks for another process than {listener}"),
         )
         self._await(_HELLO.size, fields)
+
+    @property
+    def refusal(self) -> bytes:
+        """What to send to a dialler whose proof is wrong, or is one too many."""
+        return _REFUSAL if self._said else b""
 
     def _check(self) -> None:
         super()._check()

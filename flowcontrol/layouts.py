@@ -16,12 +16,16 @@ import msgspec
 from .data_type import DataType
 from .errors import LocalProtocolError, MalformedFrame
 from .messages import BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
+from .peer_text import MAX_PEER_TEXT
 
 MAGIC = 0xBADC0FFE
 """What the second four bytes of every frame are."""
 
 HEADER = struct.Struct(">IIB")
 """Total length, magic, message id: what every frame begins with."""
+
+MAX_CAUSE_BYTES = 4 * MAX_PEER_TEXT
+"""The longest cause of an ErrorResponse, in UTF-8."""
 
 _DATA_TYPES = {int(data_type): data_type for data_type in DataType}
 
@@ -195,12 +199,14 @@ class ResponseLayout:
 class ErrorLayout:
     """How an ErrorResponse is packed and unpacked; `frame_bytes` is without cause and channel.
 
-    Length of the cause 4, the cause in UTF-8, flag 1, channel 16 if the flag is 1.
+    Length of the cause 4, the cause in UTF-8, flag 1, channel 16 if the flag is 1. A longer cause than
+    `MAX_CAUSE_BYTES` is refused before it is collected.
     """
 
     message_id = 1
     message_type = ErrorResponse
     frame_bytes = HEADER.size + 4 + 1
+    _longest_frame = frame_bytes + MAX_CAUSE_BYTES + 16
 
     def pack(self, message: ErrorResponse) -> bytes:
         """The whole frame of `message`.
@@ -210,6 +216,10 @@ class ErrorLayout:
         """
         try:
             cause = message.cause.encode()
+            if len(cause) > MAX_CAUSE_BYTES:
+                raise LocalProtocolError(
+                    f"a cause of {len(cause)} bytes cannot be sent, the longest has {MAX_CAUSE_BYTES}"
+                )
             channel = b"" if message.channel is None else message.channel.to_bytes(16)
             length = self.frame_bytes + len(cause) + len(channel)
             head = struct.pack(">IIBI", length, MAGIC, self.message_id, len(cause))
@@ -235,7 +245,7 @@ class ErrorLayout:
 
     def accepts_length(self, length: int) -> bool:
         """Whether a frame of this message can have that many bytes."""
-        return length >= self.frame_bytes
+        return self.frame_bytes <= length <= self._longest_frame
 
 
 class ControlLayout:

@@ -12,6 +12,9 @@ import msgspec
 
 from .data_type import DataType
 
+PARTITION_NOT_FOUND = "PartitionNotFoundException"
+"""The cause of an ErrorResponse when the requested partition does not exist, or does not exist yet."""
+
 
 class BufferResponse(msgspec.Struct, frozen=True, gc=False):
     """One buffer, data or event, with the number of data buffers that wait behind it.
@@ -42,7 +45,10 @@ class BufferHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
-    """The producer failed, for one channel or (None) for all channels of the connection."""
+    """The producer failed, for one channel or (None) for all channels of the connection.
+
+    A cause of `PARTITION_NOT_FOUND` means that the channel may be requested again.
+    """
 
     cause: str
     channel: int | None = None

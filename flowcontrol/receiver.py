@@ -137,8 +137,9 @@ class ChannelReceiver:
         self._move(Input.END)
 
     def release(self) -> None:
-        """Close the channel; what arrives later is the caller's to drop."""
+        """Close the channel: no credit is announced any more, and what arrives is the caller's to drop."""
         self._move(Input.RELEASE)
+        self.credit.unannounced = 0
 
     def _move(self, what: Input) -> None:
         state = TRANSITIONS[self.state].get(what)

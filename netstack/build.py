@@ -189,6 +189,8 @@ class JobBuilder:
             queue = partitions[source].subpartitions[subpartition]
             queue.on_acknowledged = subtasks[source].consumer_acknowledged
             self._subpartitions[identity] = queue
+            for end in self.connections.producers:
+                end.partition_added(identity)
 
     def _partition(
         self,

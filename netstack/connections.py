@@ -72,7 +72,9 @@ class EmulatedConnections:
             self._environment.randomness,
         )
         link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness)
-        producer, consumer = connect(agenda, link, costs, randomness, self._find)
+        producer, consumer = connect(
+            agenda, link, costs, randomness, self._find, link.to_producer.blocked_until
+        )
         self.producers.append(producer)
         self.consumers.append(consumer)
         return consumer

@@ -27,6 +27,7 @@ from ..state.subtask_state import StateSnapshot
 from ..trace import acknowledgement_text, in_bytes, milliseconds
 from .acknowledgement import Acknowledgement
 from .channel_state import ChannelPlace, channel_handles
+from .running_checkpoint import RunningCheckpoint
 from .storage import StorageError
 
 if TYPE_CHECKING:
@@ -34,59 +35,6 @@ if TYPE_CHECKING:
 
 ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
 """Flink's name of a failure in the asynchronous part."""
-
-
-class RunningCheckpoint:
-    """A checkpoint that this subtask has triggered and not acknowledged.
-
-    `timed_out`: the barrier was sent on to be aligned, and overtakes what is queued now after all.
-    `metrics` is None until the alignment is over. `uploading` from the end of the synchronous part on;
-    `uploads` counts those that are under way.
-    """
-
-    __slots__ = (
-        "barrier",
-        "channel_data",
-        "channels_stored",
-        "data_ended",
-        "handles",
-        "metrics",
-        "open_outputs",
-        "state",
-        "sync_s",
-        "timed_out",
-        "uploading",
-        "uploads",
-        "uploads_since",
-    )
-
-    def __init__(
-        self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, data_ended: bool
-    ) -> None:
-        self.barrier = barrier
-        self.metrics = metrics
-        self.data_ended = data_ended
-        self.sync_s = 0.0
-        self.timed_out = False
-        self.state: StateSnapshot | None = None
-        self.handles: list[StateHandle] = []
-        self.channel_data: dict[ChannelPlace, list[bytes]] = {}
-        self.channels_stored = False
-        self.open_outputs = 0
-        self.uploading = False
-        self.uploads = 0
-        self.uploads_since = 0.0
-
-    @property
-    def unaligned(self) -> bool:
-        """Whether the barrier overtakes data."""
-        return self.barrier.options.is_unaligned
-
-    @property
-    def channels_complete(self) -> bool:
-        """Whether all channel state is there and none has been stored yet."""
-        known = self.metrics is not None and self.open_outputs == 0
-        return self.uploading and known and not self.channels_stored
 
 
 class SubtaskCheckpoints:
@@ -144,14 +92,28 @@ class SubtaskCheckpoints:
             environment.agenda.after(delay, self._subtask.post, expired)
 
     def _output_settled(
-        self, running: RunningCheckpoint, output: int, channel: int, data: list[bytes]
+        self, running: RunningCheckpoint, output: int, channel: int, data: list[bytes] | None
     ) -> None:
         running.open_outputs -= 1
+        if data is None:
+            self._output_failed(running)
+            return
         if data:
             place = ChannelPlace(StateKind.OUTPUT_CHANNEL, output, channel)
             running.channel_data[place] = data
             self._trace_overtaken(running, place, data)
         self._upload_channels(running)
+
+    def _output_failed(self, running: RunningCheckpoint) -> None:
+        """A newer barrier with a timeout came while that of `running` was queued: it cannot be complete."""
+        number = running.barrier.checkpoint_id
+        if self._running.get(number) is running:
+            overlap = "a newer checkpoint began while the barrier of this one could still time out"
+            self._fail(number, overlap)
+
+    def _fail(self, number: int, detail: str) -> None:
+        self.abort(number)
+        self._environment.coordinator.decline(self._subtask, number, ASYNC_FAILED, detail)
 
     def _outputs_timed_out(self, running: RunningCheckpoint) -> None:
         if running.open_outputs and running.barrier.checkpoint_id in self._running:
@@ -220,8 +182,7 @@ class SubtaskCheckpoints:
         try:
             handles = store()
         except StorageError as error:
-            self.abort(number)
-            self._environment.coordinator.decline(self._subtask, number, ASYNC_FAILED, str(error))
+            self._fail(number, str(error))
             return
         size = sum(handle.size for handle in handles if handle.file is not None)
         running.handles += handles

@@ -35,7 +35,7 @@ class TcpConnections:
             consuming = _AgendaConsumingEnd(link.consuming, agenda)
             self._ends += [producing, consuming]
             self.producers.append(ProducerEnd(producing, notify, find))
-            self._reading[name] = ConsumerEnd(consuming, notify)
+            self._reading[name] = ConsumerEnd(consuming, notify, link.peer)
 
     @property
     def consumers(self) -> list[ConsumerEnd]:
@@ -64,6 +64,15 @@ class _AgendaEnd:
     def ready(self) -> bool:
         """Whether it is of use to write a message before an earlier one has left."""
         return self._link_end.ready
+
+    @property
+    def now(self) -> float:
+        """The time of the run."""
+        return self._agenda.now
+
+    def after(self, delay_s: float, work: Callable[[], None]) -> None:
+        """Do `work` in `delay_s` seconds of the run."""
+        self._agenda.after(delay_s, work)
 
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message`; after `finish` it is dropped, and `written` is not called."""

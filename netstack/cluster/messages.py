@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcontrol import CheckpointBarrier, RemoteProtocolError
+from flowcontrol import CheckpointBarrier, RemoteProtocolError, readable
 
 from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.control_plane import TaskKey
@@ -105,12 +105,18 @@ def encode_control(message: Control) -> bytes:
 
 
 def decode_control(payload: bytes) -> Control:
-    """Return the message in these bytes.
+    """Return the message in these bytes; what it has of text is readable.
 
     Raises:
         RemoteProtocolError: if they are none.
     """
     try:
-        return _decoder.decode(payload)
+        message = _decoder.decode(payload)
     except msgspec.DecodeError as error:
-        raise RemoteProtocolError(f"a control message of {len(payload)} bytes: {error}") from None
+        problem = readable(str(error))  # it may quote the message
+        raise RemoteProtocolError(f"a control message of {len(payload)} bytes: {problem}") from None
+    if isinstance(message, Decline):
+        return Decline(
+            message.task, message.checkpoint_id, readable(message.reason), readable(message.detail)
+        )
+    return message

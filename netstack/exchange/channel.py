@@ -11,7 +11,8 @@ Both kinds take part in two things besides handing out what they receive::
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import NoReturn, Protocol
 
 from buffers import (
     BufferSlice,
@@ -100,6 +101,11 @@ class InputChannel:
     def request(self, subpartition: int) -> None:
         """Ask the producer to send."""
         raise NotImplementedError
+
+    def fail(self, error: Exception) -> None:
+        """Raise `error` instead of whatever the next poll would give."""
+        self.poll = partial(_raise, error)
+        self.gate.data_arrived(self)
 
     @property
     def has_priority(self) -> bool:
@@ -192,6 +198,10 @@ class InputChannel:
     def _persist(self, data: bytes) -> None:
         if self.persist is not None and self._persisting is not None:
             self.persist(self._persisting, self, data)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBarrier | None:

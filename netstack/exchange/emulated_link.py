@@ -26,6 +26,7 @@ class EmulatedWire:
 
     __slots__ = (
         "_agenda",
+        "_cut_until",
         "_finished",
         "_free_at",
         "_jitter",
@@ -51,6 +52,7 @@ class EmulatedWire:
         if conditions.bandwidth_bytes_per_s is not None:
             self._seconds_per_byte += 1 / conditions.bandwidth_bytes_per_s
         self._free_at = 0.0
+        self._cut_until = 0.0
         self._last_arrival = 0.0
         self._finished = False
 
@@ -83,20 +85,33 @@ class EmulatedWire:
 
         What has been written already is under way and arrives.
         """
-        self._free_at = _NEVER if until is None else max(self._free_at, until)
+        end = _NEVER if until is None else until
+        self._free_at = max(self._free_at, end)
+        self._cut_until = max(self._cut_until, end)
+
+    def blocked_until(self) -> float:
+        """When something can leave again, in seconds of the run; infinity: never. It may be past."""
+        return self._cut_until
 
 
 class EmulatedEnd:
     """Writes to one direction of an emulated link and hears the other; one message leaves at a time."""
 
-    __slots__ = ("_incoming", "finish", "write")
+    __slots__ = ("_agenda", "_incoming", "after", "finish", "write")
 
     ready = False
 
-    def __init__(self, outgoing: EmulatedWire, incoming: EmulatedWire) -> None:
+    def __init__(self, agenda: Agenda, outgoing: EmulatedWire, incoming: EmulatedWire) -> None:
+        self._agenda = agenda
         self._incoming = incoming
+        self.after = agenda.after
         self.write = outgoing.write  # no frame of ours around it: it runs for each message
         self.finish = outgoing.finish
+
+    @property
+    def now(self) -> float:
+        """The time of the run."""
+        return self._agenda.now
 
     def listen(self, receiver: Receiver) -> None:
         """Hand what arrives here to `receiver`."""
@@ -111,8 +126,8 @@ class EmulatedLink:
     ) -> None:
         self.to_consumer = EmulatedWire(agenda, costs, conditions, randomness)
         self.to_producer = EmulatedWire(agenda, costs, conditions, randomness)
-        self.producing = EmulatedEnd(self.to_consumer, self.to_producer)
-        self.consuming = EmulatedEnd(self.to_producer, self.to_consumer)
+        self.producing = EmulatedEnd(agenda, self.to_consumer, self.to_producer)
+        self.consuming = EmulatedEnd(agenda, self.to_producer, self.to_consumer)
 
     def cut(self, until: float | None) -> None:
         """Let nothing leave in either direction before `until`, in seconds of the run; None: never again."""

@@ -37,6 +37,15 @@ class LinkEnd(Protocol):
         """Whether it is of use to write a message before an earlier one has left."""
         ...
 
+    @property
+    def now(self) -> float:
+        """The time by which `after` goes, in seconds."""
+        ...
+
+    def after(self, delay_s: float, work: Callable[[], None]) -> None:
+        """Do `work` in `delay_s` seconds, unless the link has ended."""
+        ...
+
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message` of `size` encoded bytes.
 

@@ -204,13 +204,13 @@ class ResultPartition:
             subpartition.add(EventConsumer(consumer))
 
     def broadcast_barrier(
-        self, barrier: CheckpointBarrier, settled: Callable[[int, list[bytes]], None]
+        self, barrier: CheckpointBarrier, settled: Callable[[int, list[bytes] | None], None]
     ) -> bool:
         """Send a checkpoint barrier on, in the way that its options and this exchange allow.
 
         An unaligned barrier overtakes all data; one that may time out does when `alignment_timeout` says
         so. `settled` is called once for each subpartition with the data overtaken there, which may be
-        none. Returns whether that is, or may become, anything.
+        none, or with None if that will never be known. Returns whether that is, or may become, anything.
         """
         if not self.supports_unaligned:
             barrier = replace(barrier, options=barrier.options.with_unaligned_unsupported())

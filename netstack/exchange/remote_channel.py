@@ -276,7 +276,7 @@ class RemoteInputChannel(InputChannel):
         return self.receiver.state is ReceiverState.BLOCKED
 
     def release(self) -> None:
-        """Drop what is queued and give all buffers back."""
+        """Drop what is queued and give all buffers back; to be called between two arrivals on the channel."""
         self.receiver.release()
         if self._landing is not None:
             self._landing.release()

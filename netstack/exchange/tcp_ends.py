@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import trio
+
 from flowcontrol import (
     BacklogAnnouncement,
     BufferHeader,
@@ -16,6 +18,7 @@ from flowcontrol import (
     Message,
     PartitionRequest,
     RemoteProtocolError,
+    readable,
 )
 
 from ..tcp.errors import LinkClosedError, PeerFailedError
@@ -40,6 +43,10 @@ class Connection(Protocol):
         """One of the ends has finished."""
         ...
 
+    def after(self, delay_s: float, work: Callable[[], None]) -> None:
+        """Do `work` in `delay_s` seconds, if the connection still runs then."""
+        ...
+
 
 class TcpEnd:
     """One of the two ends of a `TcpLink` in this process."""
@@ -56,6 +63,15 @@ class TcpEnd:
     def ready(self) -> bool:
         """Whether the socket can soon take more."""
         return self._link.ready
+
+    @property
+    def now(self) -> float:
+        """The time of this process's event loop."""
+        return trio.current_time()
+
+    def after(self, delay_s: float, work: Callable[[], None]) -> None:
+        """Do `work` in `delay_s` seconds; see `netstack.exchange.link.LinkEnd`."""
+        self._link.after(delay_s, work)
 
     def listen(self, receiver: Receiver) -> None:
         """Hand what arrives here to `receiver`."""
@@ -98,7 +114,7 @@ class Incoming:
         self.on_finished: Callable[[], None] = lambda: None
         self._peer = peer
         self._max_channels = max_channels
-        self._channels = 0
+        self._channels: set[int] = set()
         self._producing = producing
         self._consuming = consuming
 
@@ -121,19 +137,19 @@ class Incoming:
         kind = type(message)
         if kind is KeepAlive:
             return
-        if isinstance(message, ErrorResponse):
-            raise PeerFailedError(self._peer, message.cause)
+        if isinstance(message, ErrorResponse) and message.channel is None:
+            raise PeerFailedError(self._peer, readable(message.cause))
         self._expect_more(kind.__name__)
         if kind is CloseRequest:
             self.finished = True
             self.on_finished()
         elif isinstance(message, ControlPayload):
             self._control(message.payload)
-        elif kind is BacklogAnnouncement:
+        elif kind is BacklogAnnouncement or kind is ErrorResponse:
             self._consuming.receiver.receive(message)
         else:
-            if kind is PartitionRequest:
-                self._count_channel()
+            if isinstance(message, PartitionRequest):
+                self._note_channel(message.channel)
             self._producing.receiver.receive(message)
 
     def _expect_more(self, what: str) -> None:
@@ -145,7 +161,8 @@ class Incoming:
             raise RemoteProtocolError("the peer sent a ControlPayload, which nobody reads here")
         self.on_control(payload)
 
-    def _count_channel(self) -> None:
-        self._channels += 1
-        if self._channels > self._max_channels:
+    def _note_channel(self, channel: int) -> None:
+        """Take note of a channel that is opened, or asked for again as its partition was not there."""
+        self._channels.add(channel)
+        if len(self._channels) > self._max_channels:
             raise RemoteProtocolError(f"the peer requests more than {self._max_channels} channels")

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import trio
 
@@ -29,20 +30,20 @@ from flowcontrol import (
     KeepAlive,
     Message,
     RemoteProtocolError,
+    readable,
 )
 
-from ..tcp.errors import ConnectionLostError, LinkClosedError, PeerSilentError, TransportError
+from ..tcp.errors import ConnectionLostError, LinkClosedError, TransportError
 from ..tcp.limits import ConnectionLimits
 from ..tcp.outgoing import Outgoing
 from ..tcp.pipe import Stream, describe, pipe_over
+from .keep_alive import keep_alive
 from .tcp_ends import Incoming, TcpConsumingEnd, TcpEnd
 
 HIGH_WATERMARK_BYTES = 256 << 10
 """From so many bytes on that wait for the socket, more of them would only wait longer."""
 
 _BYTES_PER_TURN = 256 << 10  # then trio and the other connections have their turn
-_LOOKS = 4  # at whether something was said and heard, during the time after which a peer counts as dead
-_LONGEST_CAUSE = 4096
 _LINGER_S = 2.0  # for the last words, and for those of a peer that has gone
 
 
@@ -52,6 +53,8 @@ class TcpLink:
     Nothing moves until `run`, and nothing after it. `incoming.on_control` gets what the peer's `send_control`
     sends, `on_error` at once what `run` is going to raise. `outgoing` is what has yet to leave.
     """
+
+    _nursery: trio.Nursery
 
     def __init__(self, stream: Stream, limits: ConnectionLimits, peer: str) -> None:
         self.peer = peer
@@ -94,6 +97,14 @@ class TcpLink:
         if self._wake is not None:
             self._wake.set()
 
+    def after(self, delay_s: float, work: Callable[[], None]) -> None:
+        """Do `work` in `delay_s` seconds, on the task that sends; to be called while the link runs."""
+        self._nursery.start_soon(self._notify_later, delay_s, work)
+
+    async def _notify_later(self, delay_s: float, work: Callable[[], None]) -> None:
+        await trio.sleep(delay_s)
+        self.notify(work)
+
     def send_control(self, payload: bytes) -> None:
         """Send a message of the control plane, in order with everything else.
 
@@ -126,7 +137,7 @@ class TcpLink:
         self._said_all = trio.Event()
         self._deferred.clear()
         # Not at once: the task that sends may be at work on what is to be dropped.
-        self.notify(self._say_last_words, cause[:_LONGEST_CAUSE].encode(errors="backslashreplace").decode())
+        self.notify(self._say_last_words, readable(cause))
         self._over.set()
 
     def _say_last_words(self, cause: str) -> None:
@@ -145,7 +156,9 @@ class TcpLink:
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
-                    for work in (self._write_all, self._read_all, self._keep_alive, self._wind_up):
+                    self._nursery = nursery
+                    alive = partial(keep_alive, self, self._limits.keep_alive_s)
+                    for work in (self._write_all, self._read_all, alive, self._wind_up):
                         nursery.start_soon(self._guard, work)
         finally:
             self.outgoing.clear()
@@ -279,22 +292,3 @@ class TcpLink:
             await self._pipe.send_eof()
             await self._peer_gone.wait()
         self._scope.cancel()
-
-    async def _keep_alive(self) -> None:
-        """Speak when there is nothing else to say, and find a peer that does not."""
-        limit = self._limits.keep_alive_s
-        interval = limit / _LOOKS
-        said = heard = -1
-        moved_at = trio.current_time()
-        while True:
-            due = trio.current_time() + interval
-            await trio.sleep_until(due)
-            now = trio.current_time()
-            stalled = now - due > interval  # it was this process that did not run
-            if said == self.outgoing.sent_bytes and not self.outgoing:
-                self.enqueue(KeepAlive())
-            if heard != self.received_bytes or stalled:
-                moved_at = now
-            elif now - moved_at >= limit - interval:
-                raise PeerSilentError(self.peer, f"nothing was heard for {limit:g} s")
-            said, heard = self.outgoing.sent_bytes, self.received_bytes

@@ -1,8 +1,15 @@
 """The listening socket of a process: lets in who is admitted, and keeps everybody else out.
 
-A stranger holds one of `max_connections` places for `handshake_timeout_s` at most, and leaves one line in the
-log ("netstack.tcp") with its address and what was wrong. Nobody else notices, but that a peer which finds all
-places taken has to come again.
+Who comes is a stranger until it is proven. A stranger stays for `handshake_timeout_s` at most, and no longer
+than there is room: when all places are taken, the one that has been there longest is put out for the next::
+
+    accept --> [ oldest stranger, ..., newest stranger ] -- proven --> stays until it leaves
+                    | put out for want of room
+
+So any number of strangers that say nothing delay a peer by the time that it takes to accept them, since a
+peer proves itself in a few turns of the event loop. Each leaves one line in the log ("netstack.tcp") with its
+address and what was wrong. There are `max_connections` places, and strangers never have more than half of the
+descriptors that the process has left: the other half is for what it opens itself.
 """
 
 from __future__ import annotations
@@ -10,24 +17,30 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
 from .handshaking import UnprovenError
-from .limits import ConnectionLimits
+from .limits import ConnectionLimits, free_descriptors
 
 _log = logging.getLogger("netstack.tcp")
 
-_LEAST_BACKLOG = 128
+_BACKLOG = 4096  # those that have come and were not accepted yet; the system may allow fewer
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _PAUSE_S = 0.1
+
+
+class _Stranger(NamedTuple):
+    address: str
+    scope: trio.CancelScope
 
 
 class Door:
     """Listens at `host` and asks `admit` about each connection.
 
-    `admit` returns when the connection is to stay, or raises `UnprovenError` with the reason why not.
+    `admit` calls `proven` as soon as it knows who is there, and returns when the connection is to stay or has
+    been served, or raises `UnprovenError` with the reason why not.
     """
 
     def __init__(
@@ -37,7 +50,9 @@ class Door:
         self._limits = limits
         self._admit = admit
         self._listener: Any = None
-        self._places_taken = 0
+        self._strangers: dict[trio.SocketStream, _Stranger] = {}  # the oldest first
+        self._proven: set[trio.SocketStream] = set()
+        self._descriptors = 0
 
     @property
     def is_open(self) -> bool:
@@ -56,7 +71,8 @@ class Door:
             family, kind, protocol, _, address = found[0]
             self._listener = trio.socket.socket(family, kind, protocol)
             await self._listener.bind(address)
-            self._listener.listen(max(_LEAST_BACKLOG, self._limits.max_connections))
+            self._listener.listen(_BACKLOG)
+            self._descriptors = free_descriptors()
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -65,9 +81,15 @@ class Door:
         host, port, *_ = self._listener.getsockname()
         return host, port
 
-    def left(self) -> None:
-        """Take back the place of one who had been let in to stay."""
-        self._places_taken -= 1
+    def proven(self, stream: trio.SocketStream) -> None:
+        """Let one stay, whoever else comes; one that is being put out has come too late."""
+        if self._strangers.pop(stream, None) is not None:
+            self._proven.add(stream)
+
+    def left(self, stream: trio.SocketStream) -> None:
+        """Take back the place of one that is gone."""
+        self._strangers.pop(stream, None)
+        self._proven.discard(stream)
 
     def close(self) -> None:
         """Listen no more; who has been let in stays."""
@@ -84,29 +106,57 @@ class Door:
                 except OSError as error:
                     await self._wait_after(error)
                     continue
-                self._places_taken += 1
-                nursery.start_soon(self._greet, trio.SocketStream(socket), f"{host}:{port}")
+                deadline = trio.current_time() + self._limits.handshake_timeout_s
+                stranger = _Stranger(f"{host}:{port}", trio.CancelScope(deadline=deadline))
+                stream = trio.SocketStream(socket)
+                if self._make_room():
+                    self._strangers[stream] = stranger
+                    nursery.start_soon(self._greet, stream, stranger)
+                else:
+                    self._log_crowd(stranger)
+                    socket.close()
+
+    def _make_room(self) -> bool:
+        """Put strangers out, the oldest first, until one more has a place; False if there is none at all."""
+        proven = len(self._proven)
+        descriptors = max(1, (self._descriptors - proven) // 2)
+        places = min(self._limits.max_connections - proven, descriptors)
+        while self._strangers and len(self._strangers) >= places:
+            self._put_out_oldest()
+        return places > 0
+
+    def _put_out_oldest(self) -> None:
+        oldest = next(iter(self._strangers))
+        self._log_crowd(self._strangers[oldest])
+        self._strangers.pop(oldest).scope.cancel()
+
+    def _log_crowd(self, stranger: _Stranger) -> None:
+        count = len(self._strangers) + len(self._proven)
+        crowded = "refused a connection from %s: there are %d connections already"
+        _log.warning(crowded, stranger.address, count)
 
     async def _wait_after(self, error: OSError) -> None:
         """Go on at once if a connection was gone before it was taken, later if this machine is exhausted."""
-        if error.errno in _EXHAUSTED:
+        if error.errno not in _EXHAUSTED:
+            return
+        if self._strangers:
+            self._put_out_oldest()
+            await trio.lowlevel.checkpoint()
+        else:
             _log.warning("cannot take connections for %g s: %s", _PAUSE_S, error.strerror)
             await trio.sleep(_PAUSE_S)
 
-    async def _greet(self, stream: trio.SocketStream, address: str) -> None:
+    async def _greet(self, stream: trio.SocketStream, stranger: _Stranger) -> None:
         stays = False
         try:
-            if self._places_taken > self._limits.max_connections:
-                raise UnprovenError(f"there are {self._limits.max_connections} connections already")
-            with trio.fail_after(self._limits.handshake_timeout_s):
+            with stranger.scope:
                 await self._admit(stream)
-            stays = True
+                stays = True
+            if not stays and (stream in self._strangers or stream in self._proven):
+                raise UnprovenError(f"not proven within {self._limits.handshake_timeout_s:g} s")
         except UnprovenError as problem:
-            _log.warning("refused a connection from %s: %s", address, problem)
-        except trio.TooSlowError:
-            limit = self._limits.handshake_timeout_s
-            _log.warning("refused a connection from %s: not proven within %g s", address, limit)
+            _log.warning("refused a connection from %s: %s", stranger.address, problem)
         finally:
             if not stays:
-                self._places_taken -= 1
-                await trio.aclose_forcefully(stream)
+                self.left(stream)
+                stream.socket.close()

@@ -33,6 +33,10 @@ class PeerFailedError(TransportError):
         return self.problem
 
 
+class PartitionNotFoundError(TransportError):
+    """The peer has no partition for a channel, however often it was asked (PartitionNotFoundException)."""
+
+
 class HandshakeError(TransportError):
     """The peer could not be reached, did not prove that it knows the secret, or refused ours."""
 

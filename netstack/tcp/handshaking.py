@@ -1,8 +1,8 @@
 """A connection on its way from accepted, or dialled, to proven: TLS if it is wanted, then the handshake.
 
 Everything that can go wrong ends in `UnprovenError` with a reason in a few words, none of which a peer has
-chosen. Who dials also learns whether to try again: a peer that is not there yet, or is busy with strangers,
-may be there later, one that says something wrong will say it again.
+chosen. Who dials also learns whether to try again: a peer that is not there yet, or has put this end out
+among strangers, may be there later; one that says something wrong, or refuses the proof, will do so again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import secrets
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import trio
@@ -97,16 +97,24 @@ async def converse(stream: Stream, handshake: Handshake) -> bytes:
         UnprovenError: if the peer said something wrong, or left.
     """
     said = handshake.begin()
-    received = 0
     while not handshake.proven:
         await say(stream, said)
-        with _as_unproven(final=received > 0):
+        with _as_unproven():
             data = await stream.receive_some(handshake.wanted)
             if not data:
-                raise UnprovenError(handshake.left, final=received > 0)
-            received += len(data)
-            said = handshake.receive(bytes(data))
+                raise UnprovenError(handshake.left)
+            try:
+                said = handshake.receive(bytes(data))
+            except HandshakeRefused:
+                await refuse(stream, handshake)
+                raise
     return said
+
+
+async def refuse(stream: Stream, handshake: Handshake) -> None:
+    """Tell a peer, if it is still there, that it need not come again."""
+    with suppress(UnprovenError):
+        await say(stream, handshake.refusal)
 
 
 async def say(stream: Stream, data: bytes) -> None:
@@ -138,14 +146,14 @@ async def _encrypted(stream: trio.SSLStream[trio.SocketStream]) -> Stream:
 
 
 @contextmanager
-def _as_unproven(*, final: bool = False) -> Iterator[None]:
+def _as_unproven() -> Iterator[None]:
     """Turn what a connection can die of into an `UnprovenError`."""
     try:
         yield
     except HandshakeRefused as refusal:
         raise UnprovenError(str(refusal), final=True) from None
     except (OSError, trio.BrokenResourceError) as error:
-        raise UnprovenError(_problem(error), final=final or _is_final(error)) from None
+        raise UnprovenError(_problem(error), final=_is_final(error)) from None
 
 
 def _is_final(error: BaseException) -> bool:

@@ -7,7 +7,7 @@
 
 The seal of an answer covers the question, so that no other message can stand in for it, nor an echo. A
 question that comes again, from who lost the answer or has overheard it, is answered and not counted again.
-Strangers are treated as at any door: not for long, and with one line in the log.
+Strangers are treated as at any door: not for long, or until there is no room, and with one line in the log.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Letterbox(trio.abc.AsyncResource):
     def __init__(self, host: str, secret: Secret, count: int, max_bytes: int, answer: Answer) -> None:
         self._secret = secret
         self._count = count
+        self._asked: set[bytes] = set()
         self._answered: set[bytes] = set()
         self._max_bytes = max_bytes
         self._answer = answer
@@ -64,11 +65,15 @@ class Letterbox(trio.abc.AsyncResource):
 
     async def _admit(self, stream: trio.SocketStream) -> None:
         question = await _receive(stream, self._secret, _QUESTION, self._max_bytes)
+        name = hashlib.sha256(question).digest()
+        if name not in self._asked:  # who repeats what was overheard stays a stranger
+            self._asked.add(name)
+            self._door.proven(stream)
         answer = await self._answer(question)
         await _send(stream, seal(self._secret, _answer_to(question), answer))
         await trio.aclose_forcefully(stream)
-        self._door.left()
-        self._answered.add(hashlib.sha256(question).digest())
+        self._door.left(stream)
+        self._answered.add(name)
         if len(self._answered) == self._count:
             self._done.cancel()
 

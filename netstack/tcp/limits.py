@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import sys
 from dataclasses import dataclass
 
 
@@ -18,7 +21,10 @@ class ConnectionLimits:
     max_channels: int = 65_536
     """Channels of one connection that a peer may open."""
     max_connections: int = 1024
-    """Connections of one listener, those that have yet to prove themselves included."""
+    """Connections of one listener, those that have yet to prove themselves included.
+
+    Of the latter there are never more than half the descriptors that the process has left.
+    """
     handshake_timeout_s: float = 10.0
     """From the first byte of a connection to its proof."""
     connect_timeout_s: float = 60.0
@@ -30,3 +36,11 @@ class ConnectionLimits:
         for name in self.__slots__:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)}")
+
+
+def free_descriptors() -> int:
+    """How many more files and sockets this process may open (RLIMIT_NOFILE)."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(0, soft - len(os.listdir("/dev/fd")))

@@ -18,7 +18,7 @@ from flowcontrol import Identity, Secret, ServerHandshake
 
 from .door import Door
 from .errors import HandshakeError
-from .handshaking import TlsContexts, UnprovenError, answer, converse, dial, fresh_nonce, say
+from .handshaking import TlsContexts, UnprovenError, answer, converse, dial, fresh_nonce, refuse, say
 from .limits import ConnectionLimits
 from .pipe import Stream
 
@@ -133,8 +133,10 @@ class Mesh(trio.abc.AsyncResource):
         assert handshake.identity is not None
         peer = handshake.identity.dialler
         if peer in self._proven:
+            await refuse(stream, handshake)
             raise UnprovenError(f"task {peer} is connected already")
         self._proven.add(peer)
+        self._door.proven(transport)
         try:
             await say(stream, proof)
         except BaseException:

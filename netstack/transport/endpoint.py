@@ -86,7 +86,7 @@ class Endpoint:
         own = {self._identity(self.index, peer): self._subpartitions[peer]}
         self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, own.__getitem__)
         producer.stalls = self._stalls
-        consumer = ConsumerEnd(link.consuming, link.notify)
+        consumer = ConsumerEnd(link.consuming, link.notify, link.peer)
         identity = self._identity(peer, self.index)
         exclusive = self._buffers.take_exclusive(peer)
         channel = RemoteInputChannel(self._gate, peer, identity, consumer, exclusive, self._gate.floating)
@@ -158,8 +158,10 @@ class Endpoint:
                 if item.is_event:
                     self._event(channel, bytes(item.payload))
                 else:
-                    block = channel.decoder.feed(item.payload)
-                    item.release()
+                    try:
+                        block = channel.decoder.feed(item.payload)
+                    finally:
+                        item.release()
                     records.extend(block.payloads())
                     size += block.nbytes
             elif records or self.reading_ended:

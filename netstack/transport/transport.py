@@ -141,7 +141,7 @@ class Transport:
         Raises:
             TransportError: if the exchange has failed.
         """
-        return self._call(self._endpoint.read)
+        return self._call(self._read)
 
     def statistics(self) -> TransportStatistics:
         """The counters, at this moment or when it was closed."""
@@ -233,6 +233,13 @@ class Transport:
                 work()
             except Exception as error:
                 self._fail(error)
+
+    async def _read(self) -> list[memoryview] | None:
+        try:
+            return await self._endpoint.read()
+        except TransportError as error:  # of one channel, perhaps, of which no other call knows yet
+            self._fail(error)
+            raise
 
     async def _finish_writing(self) -> None:
         self._endpoint.finish_writing()

@@ -31,7 +31,7 @@ PLAYED = (
 )
 
 _CHANNEL = "played on a whole channel in tests/netstack/test_input_channel.py"
-_BACKOFF = "partition request retries: here a partition exists before it is requested, so nothing is retried"
+_BACKOFF = "about no buffers: played in tests/flowcontrol/test_partition_requests.py"
 
 NOT_HERE = {
     "rx-out-of-order": _CHANNEL,

@@ -14,11 +14,11 @@ VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 
 HISTORICAL = {
     "debloat_throughput_ema_historical": (
-        "an average over throughputs that Flink had only on the way to 1.14; "
-        "since then the buffer size is averaged, not the throughput"
+        "Flink 1.14.x averages the throughput with this class, and sizes buffers by the average; "
+        "later versions, which the presets are of, average the buffer size"
     ),
 }
-"""Files of figures that no Flink in use fulfils."""
+"""Files of figures that hold for no version with a preset."""
 
 
 def scenarios(name: str) -> dict[str, dict[str, Any]]:

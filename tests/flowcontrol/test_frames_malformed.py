@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowcontrol import (
+    MAX_PEER_TEXT,
     NEED_DATA,
     AddCredit,
     BacklogAnnouncement,
@@ -117,6 +118,19 @@ def test_malformed_bytes_are_the_peers_fault_and_stay_where_they_are(
 
     with pytest.raises(error):
         drip(FrameDecoder(), data)
+
+
+def test_a_cause_over_its_limit_is_found_before_it_is_collected() -> None:
+    longest = ErrorResponse("\U0001f4a9" * MAX_PEER_TEXT, 7)
+    decoder = FrameDecoder()
+    decoder.feed(encode(longest))
+    assert drain(decoder) == [longest]
+    length = len(encode(longest)) + 1
+    decoder.feed(length.to_bytes(4) + bytes.fromhex("badc0ffe 01"))
+    with pytest.raises(MalformedFrame, match=f"ErrorResponse in a frame of {length} bytes"):
+        decoder.next_message()
+    with pytest.raises(LocalProtocolError, match="cannot be sent, the longest has 16384"):
+        encode(ErrorResponse("x" * (4 * MAX_PEER_TEXT + 1)))
 
 
 def test_the_limit_is_found_before_the_frame_is_collected() -> None:

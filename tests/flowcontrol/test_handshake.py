@@ -306,7 +306,18 @@ def test_what_it_means_that_the_peer_leaves() -> None:
     assert one.left == "the peer left without an answer"
     one.receive(other.receive(one.begin()))
     assert other.left == "the peer left before it had proven itself"
-    assert one.left.startswith("the peer refused the proof: it has another secret, or")
+    assert one.left == "the peer left without an answer"
+
+
+def test_only_a_proof_is_refused_in_words() -> None:
+    one, other = client(), server()
+    assert (one.refusal, other.refusal) == (b"", b"")
+    one.receive(other.receive(one.begin()))
+    with pytest.raises(HandshakeRefused):
+        other.receive(bytes(32))
+    with pytest.raises(HandshakeRefused, match="the peer refused the proof: it has another secret, or"):
+        one.receive(other.refusal)
+    assert (one.proven, one.refusal) == (False, b"")
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))

@@ -36,8 +36,7 @@ VECTORS = json.loads(
 
 ELSEWHERE = {
     "tx-new-buffer-size": "needs a writer: played on a result partition in tests/netstack/test_partition.py",
-    "tx-partition-timeout": "belongs to the listeners of partition requests: here a channel is requested "
-    "only when its partition exists, so there is nothing to wait for",
+    "tx-partition-timeout": "nothing is sent yet: played in tests/flowcontrol/test_partition_requests.py",
 }
 
 DATA, EVENT, BARRIER = DataType.DATA_BUFFER, DataType.EVENT_BUFFER, DataType.ALIGNED_CHECKPOINT_BARRIER

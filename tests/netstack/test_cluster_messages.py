@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions, RemoteProtocolError
+from flowcontrol import (
+    MAX_PEER_TEXT,
+    Alignment,
+    AlignmentMetrics,
+    CheckpointBarrier,
+    CheckpointOptions,
+    RemoteProtocolError,
+)
 from netstack import (
     Edge,
     GeneratorSpec,
@@ -91,6 +99,18 @@ def test_other_bytes_break_the_protocol_and_nothing_else(payload: bytes) -> None
     except RemoteProtocolError:
         return
     assert isinstance(decoded, Control)
+
+
+def test_text_of_a_peer_is_readable() -> None:
+    decoded = decode_control(encode_control(Decline((0, 1), 3, "\x1b[31mREASON", "line\n" * 9999)))
+    assert isinstance(decoded, Decline)
+    assert decoded.reason == r"\x1b[31mREASON"
+    assert decoded.detail.startswith(r"line\nline\n")
+    assert len(decoded.detail) == MAX_PEER_TEXT
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_control(msgspec.msgpack.encode({"type": "\x1b[2J" * 9999}))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < MAX_PEER_TEXT + 100
 
 
 def test_bytes_cut_short_are_no_message() -> None:

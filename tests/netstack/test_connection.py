@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 import trio
@@ -17,6 +17,7 @@ from buffers import (
 )
 from flowcontrol import (
     AddCredit,
+    CancelPartitionRequest,
     CheckpointBarrier,
     CloseRequest,
     Message,
@@ -29,14 +30,17 @@ from flowcontrol import (
     wire_size,
 )
 from netstack.agenda import Agenda
-from netstack.exchange.connection import Notifier, connect
+from netstack.exchange.connection import connect
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
+from netstack.exchange.notifier import Notifier
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.randomness import Randomness
 from netstack.settings.config import CostModel, LinkConditions
+from netstack.tcp.errors import PartitionNotFoundError
 
 SEGMENT_SIZE = 32
+REQUEST, CANCEL = PartitionRequest(0, 2), CancelPartitionRequest(0)
 
 
 class Tap:
@@ -52,6 +56,11 @@ class Tap:
         self._end = end
         self.listen = end.listen
         self.finish = end.finish
+        self.after = end.after
+
+    @property
+    def now(self) -> float:
+        return self._agenda.now
 
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         self.written.append((self._agenda.now, message))
@@ -67,7 +76,7 @@ class TappedLink:
     """An emulated link, and what both ends wrote to it."""
 
     def __init__(self, agenda: Agenda, costs: CostModel, randomness: Randomness) -> None:
-        link = EmulatedLink(agenda, costs, LinkConditions(), randomness)
+        self.emulated = link = EmulatedLink(agenda, costs, LinkConditions(), randomness)
         self.producing = Tap(agenda, link.producing)
         self.consuming = Tap(agenda, link.consuming)
 
@@ -75,7 +84,15 @@ class TappedLink:
 class Connected:
     """A subpartition, a channel that asks for it, and a connection between them."""
 
-    def __init__(self, exclusive: int = 2, floating: int = 4, *, sigma: float = 0.0, seed: int = 1) -> None:
+    def __init__(
+        self,
+        exclusive: int = 2,
+        floating: int = 4,
+        *,
+        sigma: float = 0.0,
+        seed: int = 1,
+        partitions: Mapping[int, PipelinedSubpartition] | None = None,
+    ) -> None:
         costs = CostModel(jitter_sigma=sigma)
         randomness = Randomness(seed, sigma)
         self.agenda = Agenda()
@@ -84,7 +101,12 @@ class Connected:
         self.output = self.memory.create_pool(32, 32, 32)
         self.subpartition = PipelinedSubpartition(0, receiver_exclusive=exclusive)
         self.producer, self.consumer = connect(
-            self.agenda, self.link, costs, randomness, [self.subpartition].__getitem__
+            self.agenda,
+            self.link,
+            costs,
+            randomness,
+            {0: self.subpartition}.__getitem__ if partitions is None else partitions.__getitem__,
+            self.link.emulated.to_producer.blocked_until,
         )
         pool = self.memory.create_pool(floating, 1, floating)
         self.gate = InputGate("input", pool, None, lambda: None)
@@ -173,6 +195,123 @@ def test_no_more_than_the_credit_is_sent() -> None:
     connected.run()
     assert connected.consumer.buffers == 6
     assert connected.channel.queue_length == 6
+    connected.close()
+
+
+def test_what_is_gained_while_a_link_is_blocked_is_announced_at_once() -> None:
+    connected = Connected(exclusive=4, floating=1)
+    agenda, link = connected.agenda, connected.link
+    agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
+    agenda.at(0.5, link.emulated.cut, 2.0)
+    agenda.at(1.5, link.emulated.cut, 3.0)
+
+    def read_one() -> None:
+        polled = connected.gate.poll(agenda.now)
+        assert polled is not None
+        polled[1].release()
+
+    before: list[int] = []
+    agenda.at(0.6, lambda: before.append(len(link.consuming.sent(AddCredit))))
+    for number in range(4):
+        agenda.at(1.0 + 0.4 * number, read_one)  # on both sides of the end that the cut had at first
+    agenda.at(1.9, connected.channel.announce_buffer_size, 17)
+    agenda.at(2.5, link.emulated.cut, 2.6)  # shorter than what there is
+    connected.run()
+    late = [(time, message) for time, message in link.consuming.written if time > 0.6]
+    assert late[:2] == [(3.0, AddCredit(0, 4)), (3.0, NewBufferSize(0, 17))]
+    assert len(link.consuming.sent(AddCredit)) == before[0] + 1
+    connected.read_all()
+    connected.close()
+
+
+def test_credit_of_a_channel_that_was_released_meanwhile_is_not_announced() -> None:
+    connected = Connected(exclusive=2, floating=1)
+    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
+    connected.agenda.at(0.5, lambda: connected.read_all())
+
+    def release() -> None:
+        assert connected.channel.receiver.credit.unannounced > 0
+        connected.channel.release()
+
+    connected.agenda.at(0.5, release)
+    connected.run()
+    late = [message for time, message in connected.link.consuming.written if time >= 0.5]
+    assert late == []
+    connected.close()
+
+
+def test_a_released_channel_is_cancelled_once_and_gets_no_more_credit() -> None:
+    connected = Connected(exclusive=2, floating=4)
+    connected.agenda.at(0.0, connected.channel.release)
+    connected.agenda.at(0.001, connected.add_and_flush, *[b"x"] * 8)
+    connected.run()
+    assert connected.link.consuming.written[1:] == [(connected.link.consuming.written[1][0], CANCEL)]
+    assert connected.consumer.messages == 2
+    assert (connected.consumer.buffers, connected.subpartition.released) == (0, True)
+    connected.close()
+
+
+class Late(Connected):
+    """The same, where the subpartition cannot be found at first."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, PipelinedSubpartition] = {}
+        super().__init__(partitions=self.partitions)
+        self.add_and_flush(b"late")
+
+    def add_partition(self) -> None:
+        self.partitions[0] = self.subpartition
+        self.producer.partition_added(0)
+
+    @property
+    def requests(self) -> list[float]:
+        return [round(time, 2) for time, message in self.link.consuming.written if message == REQUEST]
+
+
+@pytest.mark.parametrize(("added_at", "requests"), [(3.0, [0.0]), (15.0, [0.0, 10.0])])
+def test_a_partition_that_comes_late_is_served_at_once(added_at: float, requests: list[float]) -> None:
+    connected = Late()
+    read: list[bytes] = []
+    connected.agenda.at(added_at, connected.add_partition)
+    connected.agenda.at(added_at + 0.01, lambda: read.extend(connected.read_all()))
+    connected.run()
+    assert read == [b"late"]
+    assert connected.requests == requests
+    connected.close()
+
+
+def test_a_partition_that_never_comes_fails_its_channel_after_20_s() -> None:
+    connected = Late()
+    readable: list[bool] = []
+    connected.agenda.at(19.9, lambda: readable.append(connected.gate.readable))
+    connected.run()
+    assert readable == [False]
+    assert connected.agenda.now == pytest.approx(20.0, abs=0.01)
+    assert connected.requests == [0.0, 10.0]
+    with pytest.raises(
+        PartitionNotFoundError, match="the producer: there was no partition for channel 0 in 20 s"
+    ):
+        connected.gate.poll(connected.agenda.now)
+    connected.close()
+
+
+def test_a_request_that_is_cancelled_while_it_waits_is_forgotten() -> None:
+    connected = Late()
+    connected.agenda.at(1.0, connected.consumer.send, CANCEL)
+    connected.agenda.at(2.0, connected.add_partition)
+    connected.run()
+    assert connected.producer.queue.sender(0) is None
+    assert connected.link.producing.written == []
+    connected.close()
+
+
+def test_nothing_is_announced_over_a_link_that_is_cut_for_good() -> None:
+    connected = Connected(exclusive=2)
+    connected.agenda.at(0.0, connected.add_and_flush, b"one", b"two")
+    connected.agenda.at(0.5, connected.link.emulated.cut, None)
+    connected.agenda.at(0.6, lambda: connected.read_all())
+    connected.run()
+    assert [message for time, message in connected.link.consuming.written if time > 0.5] == []
     connected.close()
 
 

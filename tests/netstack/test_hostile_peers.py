@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import resource
 import socket
 import ssl
 import struct
@@ -21,7 +22,7 @@ import trio
 from flowcontrol import ClientHandshake, Identity, Secret
 from netstack.tcp.errors import HandshakeError
 from netstack.tcp.handshaking import TlsContexts, UnprovenError, dial, fresh_nonce
-from netstack.tcp.limits import ConnectionLimits
+from netstack.tcp.limits import ConnectionLimits, free_descriptors
 from netstack.tcp.mesh import Mesh
 from tests.netstack.meshes import (
     PATIENT,
@@ -33,6 +34,7 @@ from tests.netstack.meshes import (
     connect,
     log_lines,
     no_socket_left,
+    open_files,
     relay,
     tls_contexts,
 )
@@ -283,26 +285,60 @@ def test_a_second_connection_of_a_connected_process_is_refused() -> None:
     trio.run(main)
 
 
-def test_strangers_that_take_all_places_delay_a_peer_until_they_are_gone() -> None:
+@pytest.mark.parametrize("said", [b"", HELLO], ids=["nothing", "a right hello"])
+def test_peers_get_in_while_strangers_hold_all_places(said: bytes) -> None:
+    """The strangers stay as long as they may; the oldest go when somebody else comes."""
+
     async def main() -> None:
-        limits = ConnectionLimits(max_connections=2, handshake_timeout_s=300, connect_timeout_s=300)
+        limits = ConnectionLimits(max_connections=3, handshake_timeout_s=300, connect_timeout_s=300)
         with log_lines() as log:
-            mesh, peer = Mesh(0, 2, limits), Mesh(1, 2, limits)
-            addresses = [await mesh.listen(), await peer.listen()]
+            meshes = [Mesh(index, 3, limits) for index in range(3)]
+            addresses = [await mesh.listen() for mesh in meshes]
             connected: dict[int, Streams] = {}
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(connect, mesh, addresses, connected, 0)
-                strangers = [await trio.open_tcp_stream(*addresses[0]) for _ in range(2)]
-                nursery.start_soon(connect, peer, addresses, connected, 1)
-                await log.wait_for(2)
-                assert connected == {}
-                for stranger in strangers:
-                    await stranger.aclose()
+                nursery.start_soon(connect, meshes[0], addresses, connected, 0)
+                strangers = [await trio.open_tcp_stream(*addresses[0]) for _ in range(9)]
+                await log.wait_for(6)  # three of the nine are in
+                for stranger in strangers[6:]:
+                    await stranger.send_all(said)
+                for index in (1, 2):
+                    nursery.start_soon(connect, meshes[index], addresses, connected, index)
+            for stranger in strangers:
+                assert await is_closed(stranger)
+                await stranger.aclose()
             await check_pairs(connected)
-        problems = [line.partition(": ")[2] for line in log.lines]
-        assert problems[:2] == ["there are 2 connections already"] * 2
-        assert sorted(problems[2:])[-2:] == [LEFT] * 2
-        assert set(problems) == {LEFT, problems[0]}
+        assert {line.partition(": ")[2] for line in log.lines} == {"there are 3 connections already"}
+        ports = [line.partition(": ")[0].rpartition(":")[2] for line in log.lines]
+        assert len(set(ports)) == len(ports)
+
+    trio.run(main)
+
+
+def test_strangers_leave_a_process_half_of_its_descriptors() -> None:
+    async def main() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        strangers = [trio.socket.socket() for _ in range(60)]
+        mesh, peer = Mesh(0, 2, PATIENT), Mesh(1, 2, PATIENT)
+        connected: dict[int, Streams] = {}
+        with log_lines() as log:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + 42, hard))
+            try:
+                addresses = [await mesh.listen(), await peer.listen()]
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(connect, mesh, addresses, connected, 0)
+                    for stranger in strangers:
+                        await stranger.connect(addresses[0])
+                    await log.wait_for(40)
+                    assert free_descriptors() >= 18
+                    nursery.start_soon(connect, peer, addresses, connected, 1)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                for stranger in strangers:
+                    stranger.close()
+            await check_pairs(connected)
+        assert {re.sub(r"\d+", "N", line.partition(": ")[2]) for line in log.lines} == {
+            "there are N connections already"
+        }
 
     trio.run(main)
 

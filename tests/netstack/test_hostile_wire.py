@@ -10,11 +10,13 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from buffers import BufferBuilder, NetworkBufferPool, PipelinedSubpartition, RecordBlock
 from flowcontrol import (
+    MAX_PEER_TEXT,
     NEED_DATA,
+    PARTITION_NOT_FOUND,
     AckAllUserRecordsProcessed,
     AddCredit,
     BacklogAnnouncement,
@@ -49,7 +51,7 @@ from netstack.exchange.connection import ConsumerEnd, ProducerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
-from netstack.tcp.errors import ConnectionLostError, PeerFailedError, TransportError
+from netstack.tcp.errors import ConnectionLostError, PartitionNotFoundError, PeerFailedError, TransportError
 from netstack.tcp.handshaking import dial
 from netstack.tcp.limits import ConnectionLimits
 from netstack.tcp.mesh import Mesh
@@ -232,11 +234,22 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         RemoteProtocolError,
         "channel that is BLOCKED",
     ),
-    ("a channel that does not exist", encode(PartitionRequest(9, 2)), RemoteProtocolError, "channel 9"),
+    (
+        "a channel twice that does not exist",
+        encode(PartitionRequest(9, 2)) * 2,
+        RemoteProtocolError,
+        "channel 9 was requested twice",
+    ),
+    (
+        "no partition for a channel that is served",
+        buffer(0) + encode(ErrorResponse(PARTITION_NOT_FOUND, IN)),
+        RemoteProtocolError,
+        f"no partition for channel {IN}, which is served",
+    ),
     ("a channel twice", REQUEST * 2, RemoteProtocolError, f"channel {OUT} was requested twice"),
     (
         "more channels than allowed",
-        REQUEST + encode(CancelPartitionRequest(OUT)) + REQUEST * 2,
+        REQUEST + encode(PartitionRequest(8, 2)) + encode(PartitionRequest(9, 2)),
         RemoteProtocolError,
         "more than 2 channels",
     ),
@@ -297,6 +310,81 @@ def test_a_peer_that_tells_that_it_failed_is_believed() -> None:
     assert raised.problem == "out of memory"
 
 
+def test_what_a_peer_says_of_its_failure_is_shown_and_not_obeyed() -> None:
+    raised, _ = trio.run(attack, encode(ErrorResponse("\x1b[2J" + "out of memory\n" * 500)))
+    assert isinstance(raised, PeerFailedError)
+    assert raised.problem.startswith(r"\x1b[2Jout of memory\nout of")
+    assert str(raised).isprintable()
+    assert len(str(raised)) == MAX_PEER_TEXT
+
+
+def test_a_request_for_no_partition_is_answered_when_it_has_waited_and_the_link_goes_on() -> None:
+    async def main() -> None:
+        ours, theirs = map(trio.SocketStream, trio.socket.socketpair())
+        memory = NetworkBufferPool(32, SEGMENT_BYTES)
+        side = Side(memory, ours, reads=IN, serves=OUT)
+        decoder = FrameDecoder()
+        async with theirs, trio.open_nursery() as nursery:
+            nursery.start_soon(side.run)
+
+            async def told() -> Message:
+                while (message := decoder.next_message()) is NEED_DATA:
+                    decoder.feed(await theirs.receive_some())
+                return message
+
+            assert await told() == PartitionRequest(IN, EXCLUSIVE)
+            await theirs.send_all(encode(PartitionRequest(9, 2)) + encode(NewBufferSize(9, 5)))
+            await wait_all_tasks_blocked(0.01)
+            clock.jump(10)
+            assert await told() == ErrorResponse(PARTITION_NOT_FOUND, 9)
+            for _ in range(2):
+                await theirs.send_all(encode(ErrorResponse(PARTITION_NOT_FOUND, IN)))
+            assert await told() == PartitionRequest(IN, EXCLUSIVE)
+            await theirs.send_all(REQUEST)
+            side.send(b"still here")
+            assert isinstance(await told(), BufferResponse)
+            with pytest.raises(PartitionNotFoundError):
+                side.gate.poll(0.0)
+            assert side.error is None
+            nursery.cancel_scope.cancel()
+        side.producer.close()
+        side.close()
+        assert memory.used == 0
+
+    clock = MockClock()
+    trio.run(main, clock=clock)
+
+
+def test_what_is_sent_to_a_released_channel_is_dropped_and_cancelled_once() -> None:
+    async def main() -> None:
+        ours, theirs = map(trio.SocketStream, trio.socket.socketpair())
+        memory = NetworkBufferPool(32, SEGMENT_BYTES)
+        side = Side(memory, ours, reads=IN, serves=OUT)
+        side.channel.release()
+        held = memory.used
+        async with theirs, trio.open_nursery() as nursery:
+            nursery.start_soon(side.run)
+            with suppress(trio.BrokenResourceError):
+                for data in (
+                    FLOOD,
+                    encode(BacklogAnnouncement(IN, 5)),
+                    buffer(0, b"?", DataType.EVENT_BUFFER),
+                ):
+                    await theirs.send_all(data)
+                await theirs.send_all(buffer(7, bytes(SEGMENT_BYTES)))
+                await wait_all_tasks_blocked(0.01)
+                assert (side.error, memory.used) == (None, held)
+                await theirs.send_all(buffer(8, bytes(SEGMENT_BYTES + 1)))
+            told = await last_words(theirs)
+        assert "a buffer of 65 bytes arrived, allowed are 64" in str(side.error)
+        assert told[:2] == [PartitionRequest(IN, EXCLUSIVE), CancelPartitionRequest(IN)]
+        assert [type(message) for message in told[2:]] == [ErrorResponse]
+        side.close()
+        assert memory.used == 0
+
+    trio.run(main)
+
+
 channels = st.sampled_from([IN, IN, OUT, OUT, 9])
 numbers = st.integers(1, 3) | st.just(2**31 - 1)
 payloads = st.binary(max_size=70) | st.sampled_from(
@@ -322,7 +410,7 @@ any_message = st.one_of(
     st.builds(NewBufferSize, channels, numbers),
     st.just(KeepAlive()),
     st.builds(ControlPayload, payloads),
-    st.builds(ErrorResponse, st.text(max_size=9), channels | st.none()),
+    st.builds(ErrorResponse, st.text(max_size=9) | st.just(PARTITION_NOT_FOUND), channels | st.none()),
     st.just(CloseRequest()),
 )
 
@@ -348,10 +436,11 @@ def test_whatever_a_peer_says_ends_in_an_error_of_the_protocol_or_in_none(
                 ):
                     await theirs.send_all(portion)
                     await wait_all_tasks_blocked()
-                    while side.channel.queue_length:
-                        item, _ = side.channel.poll()
-                        assert item is not None
-                        item.release()
+                    with suppress(TransportError):
+                        while side.channel.queue_length:
+                            item, _ = side.channel.poll()
+                            assert item is not None
+                            item.release()
             nursery.cancel_scope.cancel()
         side.producer.close()
         side.close()

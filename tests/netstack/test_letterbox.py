@@ -143,3 +143,46 @@ def test_a_question_that_comes_again_is_answered_and_not_counted_again() -> None
     with no_socket_left(), log_lines() as log:
         trio.run(main)
     assert log.lines == []
+
+
+@pytest.mark.parametrize("overheard", [False, True], ids=["silent", "who repeat what they have overheard"])
+def test_those_who_are_meant_are_answered_while_strangers_hold_all_places(overheard: bool) -> None:
+    """An answer comes when all have asked, and until then who has asked keeps the place."""
+
+    async def main() -> None:
+        address = ("127.0.0.1", free_port())
+        answers: Answers = {}
+        asked: set[bytes] = set()
+        all_asked = trio.Event()
+
+        async def answer(question: bytes) -> bytes:
+            asked.add(question)
+            if len(asked) == 2:
+                all_asked.set()
+            await all_asked.wait()
+            return question.upper()
+
+        async with Letterbox("127.0.0.1", SECRET, 2, LONGEST, answer) as letterbox:
+            await letterbox.open(address[1])
+            with log_lines() as log:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(letterbox.serve)
+                    nursery.start_soon(ask_all, address, [b"first"], answers)
+                    while not asked:
+                        await trio.lowlevel.checkpoint()
+                    strangers = [await trio.open_tcp_stream(*address) for _ in range(100)]
+                    for stranger in strangers:
+                        with suppress(trio.BrokenResourceError):
+                            await stranger.send_all(
+                                seal(SECRET, b"question", b"first") if overheard else b"?"
+                            )
+                            await stranger.send_eof() if overheard else None
+                    await log.wait_for(100 - 17)
+                    assert answers == {}
+                    await ask_all(address, [b"second"], answers)
+                for stranger in strangers:
+                    await stranger.aclose()
+        assert answers == {b"first": b"FIRST", b"second": b"SECOND"}
+
+    with no_socket_left():
+        trio.run(main)

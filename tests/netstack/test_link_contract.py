@@ -25,6 +25,7 @@ from flowcontrol import (
     BufferResponse,
     CheckpointBarrier,
     DataType,
+    ErrorResponse,
     Message,
     RemoteProtocolError,
     data_type_of,
@@ -39,10 +40,11 @@ from netstack import (
     LinkConditions,
     PeerFailedError,
 )
-from netstack.exchange.connection import ConsumerEnd, Notify, ProducerEnd
+from netstack.exchange.connection import ConsumerEnd, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.link import ConsumingEnd, LinkEnd, ProducingEnd
+from netstack.exchange.notifier import Notify
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
 from netstack.randomness import Randomness
@@ -365,6 +367,53 @@ def test_a_size_and_a_barrier_arrive_and_a_resumption_lets_go_on(open_link: Call
         assert connected.read(0) is None
         await link.until(lambda: connected.channels[0].queue_length == 1)
         assert connected.read(0) == b"behind"
+        link.cancel()
+        connected.close()
+
+    run(body, open_link)
+
+
+@BOTH
+def test_data_for_a_released_channel_is_dropped_and_no_other_notices(open_link: Callable[[], object]) -> None:
+    async def body(link: Opened) -> None:
+        connected = Connected(link, 2)
+        for number in range(30):
+            connected.add(0, bytes([number]))
+            connected.add(1, bytes([number]))
+        connected.channels[0].release()
+        link.start()
+        await link.until(lambda: connected.subpartitions[0].released)
+        for number in range(30):
+            await link.until(lambda: connected.channels[1].queue_length > 0)
+            assert connected.read(1) == bytes([number])
+        assert connected.producer.queue.sender(0) is None
+        assert (len(connected.subpartitions[0]), connected.channels[0].queue_length) == (0, 0)
+        link.cancel()
+        connected.close()
+
+    run(body, open_link)
+
+
+@BOTH
+def test_an_error_of_one_channel_is_raised_where_it_is_read_and_no_other_notices(
+    open_link: Callable[[], object],
+) -> None:
+    async def body(link: Opened) -> None:
+        connected = Connected(link, 2)
+        write(link.producing, ErrorResponse("\x1b[2Jno disk", 0))
+        connected.add(0, b"too late")
+        link.start()
+        await link.until(lambda: connected.gate.readable)
+        for number in range(30):
+            connected.add(1, bytes([number]))
+            await link.until(lambda: connected.channels[1].queue_length > 0)
+            assert connected.read(1) == bytes([number])
+        for _ in range(2):
+            with pytest.raises(PeerFailedError) as caught:
+                connected.channels[0].poll()
+            assert caught.value.problem == r"\x1b[2Jno disk"
+        with pytest.raises(PeerFailedError):
+            connected.gate.poll(0.0)
         link.cancel()
         connected.close()
 

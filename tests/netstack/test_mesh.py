@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from flowcontrol import Identity, Secret
+from flowcontrol import Identity, Secret, ServerHandshake
 from netstack.tcp.errors import HandshakeError
 from netstack.tcp.handshaking import TlsContexts, dial, fresh_nonce, fresh_secret, is_own_end
 from netstack.tcp.limits import ConnectionLimits
@@ -182,8 +182,9 @@ def test_a_peer_that_listens_late_is_dialled_again() -> None:
     trio.run(main)
 
 
-def test_a_listener_that_has_no_place_is_dialled_again() -> None:
-    """It closes the connection without an answer, as one does that strangers keep busy."""
+@pytest.mark.parametrize("challenged", [False, True], ids=["before", "behind the challenge"])
+def test_a_listener_that_puts_a_dialler_out_for_want_of_room_is_dialled_again(challenged: bool) -> None:
+    """It closes the connection without an answer, or without a proof, as one does that strangers besiege."""
 
     async def main() -> None:
         meshes = [Mesh(index, 2, PATIENT) for index in range(2)]
@@ -195,7 +196,14 @@ def test_a_listener_that_has_no_place_is_dialled_again() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connect, meshes[1], [front, addresses[1]], connected, 1)
                 for _ in range(2):
-                    await (await busy.accept()).aclose()
+                    stream = await busy.accept()
+                    if challenged:
+                        hello = await stream.receive_some(54)
+                        await stream.send_all(
+                            ServerHandshake(SECRET, 0, 2, fresh_nonce()).receive(bytes(hello))
+                        )
+                        await stream.receive_some(32)
+                    await stream.aclose()
                 await busy.aclose()
                 relays.start_soon(relay, front, addresses[0])
                 nursery.start_soon(connect, meshes[0], addresses, connected, 0)

@@ -11,6 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from flowcontrol import (
+    MAX_PEER_TEXT,
     AddCredit,
     BufferHeader,
     BufferResponse,
@@ -178,6 +179,17 @@ def test_the_peer_learns_why_a_side_has_failed_even_if_much_waits_for_the_socket
         assert left.error is None
         assert isinstance(right.error, PeerFailedError)
         assert (right.error.peer, str(right.error)) == ("left", "out of luck")
+
+    with_links(body)
+
+
+def test_a_cause_of_any_text_reaches_the_peer_as_far_as_it_may_be_long() -> None:
+    async def body(left: Side, right: Side) -> None:
+        left.link.fail("\udc80\x1b" * 9999)
+        await right.ended.wait()
+        assert isinstance(right.error, PeerFailedError)
+        assert str(right.error).startswith(r"\udc80\x1b\udc80")
+        assert len(str(right.error)) == MAX_PEER_TEXT
 
     with_links(body)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from buffers import DEFAULT_MAX_RECORD_BYTES, InsufficientBuffers
+from flowcontrol import ErrorResponse, wire_size
 from netstack import (
     ConnectionLimits,
     LinkClosedError,
@@ -45,6 +46,24 @@ def test_a_target_that_does_not_exist_is_refused(target: int) -> None:
     with pytest.raises(ValueError, match=f"no target {target} among 2"):
         transports[0].write([(1, b"first"), (target, b"lost"), (1, b"behind")])
     assert exchange(transports, [[(1, b"second")], []]) == [[], [b"first", b"second"]]
+
+
+def test_a_channel_that_fails_at_its_producer_fails_the_exchange_of_both() -> None:
+    transports = opened(2)
+    error = ErrorResponse("no disk", channel=1)  # by which process 1 reads from process 0
+
+    async def fail_channel() -> None:
+        transports[0]._endpoint.links[1].producing.write(wire_size(error), None, error)
+
+    transports[0]._call(fail_channel)
+    for transport in reversed(transports):
+        with pytest.raises(PeerFailedError, match="no disk"):
+            transport.read()
+        with pytest.raises(PeerFailedError, match="no disk"):
+            transport.write([(0, b"record")])
+    for transport in transports:
+        transport.close(RuntimeError("failed"))
+        assert transport.leaked_segments == 0
 
 
 def test_nothing_can_be_written_after_the_last_record() -> None:

@@ -1,0 +1,92 @@
+"""Requests for a partition that is not there yet: how long either end waits for it.
+
+::
+
+    consumer                                        producer
+    PartitionRequest ---------------------------->  no such partition: a listener waits for it
+                        the partition is made  -->  served, as if it had been there
+                       or not, for 10 s (T)    -->  the listener is dropped
+    waited + T < twice the maximum? <-------------  ErrorResponse of the channel: partition not found
+      yes: PartitionRequest ... or the channel fails
+
+The wait is the listener's, so the consumer asks again at once. Other channels do not notice. The rules are
+those of Flink's RemoteInputChannel and PartitionRequestListener; in older versions, the producer answers at
+once and the consumer waits, longer each time.
+"""
+
+from __future__ import annotations
+
+from .errors import RemoteProtocolError
+from .messages import PARTITION_NOT_FOUND, ErrorResponse, PartitionRequest
+
+LISTENER_TIMEOUT_S = 10.0
+"""How long a producer waits for a partition (Flink's taskmanager.network.partition-request-timeout)."""
+
+MAX_BACKOFF_S = 10.0
+"""The default of Flink's taskmanager.network.request-backoff.max."""
+
+
+class RequestBackoff:
+    """How often a consumer asks again: `waited_s` is what the producer's listeners have waited, in seconds.
+
+    Without a listener, which is a timeout of 0, it never does.
+    """
+
+    __slots__ = ("_listener_timeout_s", "_max_s", "waited_s")
+
+    def __init__(self, max_s: float = MAX_BACKOFF_S, listener_timeout_s: float = LISTENER_TIMEOUT_S) -> None:
+        self._max_s = max_s
+        self._listener_timeout_s = listener_timeout_s
+        self.waited_s = 0.0
+
+    def increase(self) -> bool:
+        """Take note that a listener has waited in vain; returns whether to ask again."""
+        self.waited_s += self._listener_timeout_s
+        return self._listener_timeout_s > 0 and self.waited_s < 2 * self._max_s
+
+
+class RequestListeners:
+    """The requests that wait at a producer, in the order of their coming.
+
+    Invariant: all wait equally long, so the first is the first to be dropped.
+    """
+
+    __slots__ = ("_timeout_s", "_waiting")
+
+    def __init__(self, timeout_s: float = LISTENER_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._waiting: dict[int, tuple[float, PartitionRequest]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the first of them has waited long enough, in seconds; None: none waits."""
+        return next((deadline for deadline, _ in self._waiting.values()), None)
+
+    def wait(self, request: PartitionRequest, now: float) -> None:
+        """Let `request` wait for its partition.
+
+        Raises:
+            RemoteProtocolError: if the channel waits already.
+        """
+        if request.channel in self._waiting:
+            raise RemoteProtocolError(f"channel {request.channel} was requested twice")
+        self._waiting[request.channel] = now + self._timeout_s, request
+
+    def take(self, channel: int) -> PartitionRequest | None:
+        """Return the request of `channel`, if it waits, which it does no more."""
+        _, request = self._waiting.pop(channel, (0.0, None))
+        return request
+
+    def expire(self, now: float) -> list[ErrorResponse]:
+        """Drop those that have waited long enough; returns what to tell their consumers."""
+        late = [channel for channel, (deadline, _) in self._waiting.items() if deadline <= now]
+        for channel in late:
+            del self._waiting[channel]
+        return [ErrorResponse(PARTITION_NOT_FOUND, channel) for channel in late]
+
+    def clear(self) -> None:
+        """Forget all of them: the connection is over."""
+        self._waiting.clear()

@@ -1,0 +1,62 @@
+"""What a subtask holds of one checkpoint between its trigger and its acknowledgement."""
+
+from __future__ import annotations
+
+from flowcontrol import AlignmentMetrics, CheckpointBarrier
+
+from ..state.snapshots import StateHandle
+from ..state.subtask_state import StateSnapshot
+from .channel_state import ChannelPlace
+
+
+class RunningCheckpoint:
+    """A checkpoint that this subtask has triggered and not acknowledged.
+
+    `timed_out`: the barrier was sent on to be aligned, and overtakes what is queued now after all.
+    `metrics` is None until the alignment is over. `uploading` from the end of the synchronous part on;
+    `uploads` counts those that are under way.
+    """
+
+    __slots__ = (
+        "barrier",
+        "channel_data",
+        "channels_stored",
+        "data_ended",
+        "handles",
+        "metrics",
+        "open_outputs",
+        "state",
+        "sync_s",
+        "timed_out",
+        "uploading",
+        "uploads",
+        "uploads_since",
+    )
+
+    def __init__(
+        self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, data_ended: bool
+    ) -> None:
+        self.barrier = barrier
+        self.metrics = metrics
+        self.data_ended = data_ended
+        self.sync_s = 0.0
+        self.timed_out = False
+        self.state: StateSnapshot | None = None
+        self.handles: list[StateHandle] = []
+        self.channel_data: dict[ChannelPlace, list[bytes]] = {}
+        self.channels_stored = False
+        self.open_outputs = 0
+        self.uploading = False
+        self.uploads = 0
+        self.uploads_since = 0.0
+
+    @property
+    def unaligned(self) -> bool:
+        """Whether the barrier overtakes data."""
+        return self.barrier.options.is_unaligned
+
+    @property
+    def channels_complete(self) -> bool:
+        """Whether all channel state is there and none has been stored yet."""
+        known = self.metrics is not None and self.open_outputs == 0
+        return self.uploading and known and not self.channels_stored

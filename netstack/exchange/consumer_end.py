@@ -1,0 +1,183 @@
+"""The receiving side of a connection: hands on what arrives, and sends back what channels ask for."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from flowcontrol import (
+    PARTITION_NOT_FOUND,
+    AddCredit,
+    BacklogAnnouncement,
+    BufferHeader,
+    BufferResponse,
+    CancelPartitionRequest,
+    DataType,
+    ErrorResponse,
+    Message,
+    PartitionRequest,
+    RemoteProtocolError,
+    RequestBackoff,
+    readable,
+    wire_size,
+)
+
+from ..tcp.errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
+from .link import ConsumingEnd
+from .notifier import Notify
+from .remote_channel import RemoteInputChannel
+
+MAX_EVENT_BYTES = 64 << 10
+"""The longest event that is taken; a barrier has some 20 bytes."""
+
+
+class ConsumerEnd:
+    """The receiving side of a connection.
+
+    `buffers`, `bytes` and `messages` count what has arrived: data buffers and their bytes, and
+    messages of any kind. Errors call the other side `peer`.
+
+    What arrives for a channel that was released is dropped, and the producer is asked once to send no more of
+    it; other channels do not notice. A channel that was never requested breaks the protocol, which is where
+    this end is stricter than Flink's.
+    """
+
+    def __init__(self, end: ConsumingEnd, notify: Notify, peer: str = "the producer") -> None:
+        self.buffers = 0
+        self.bytes = 0
+        self.messages = 0
+        self._end = end
+        self._notify = notify
+        self._peer = peer
+        self._channels: dict[int, RemoteInputChannel] = {}
+        self._requests: dict[int, tuple[PartitionRequest, RequestBackoff]] = {}
+        self._cancelled: set[int] = set()
+        self._arriving: memoryview | None = None
+        end.listen(self)
+
+    def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
+        """Ask the producer for the subpartition of `channel`."""
+        self._channels[request.channel] = channel
+        self._requests[request.channel] = request, RequestBackoff()
+        self._transmit(request)
+
+    def receive(self, message: Message) -> None:
+        """Take a message of the producing end.
+
+        Raises:
+            RemoteProtocolError: if it makes no sense here.
+        """
+        self.messages += 1
+        if type(message) is BufferResponse:
+            channel = self._channel(message.channel)
+            if channel is not None and not channel.on_message(message):
+                self.buffers += 1
+                self.bytes += len(message.payload)
+        elif type(message) is BacklogAnnouncement:
+            channel = self._channel(message.channel)
+            if channel is not None:
+                channel.on_backlog(message.backlog)
+        elif type(message) is ErrorResponse and message.channel is not None:
+            self._channel_failed(message.channel, message.cause)
+        else:
+            raise RemoteProtocolError(f"a producer does not send {type(message).__name__}")
+
+    def place(self, header: BufferHeader) -> memoryview:
+        """Where the payload of an arriving buffer goes: data into a segment of its channel.
+
+        Raises:
+            RemoteProtocolError: if the channel may not get this buffer.
+        """
+        channel = self._channel(header.channel)
+        if header.compressed:
+            raise RemoteProtocolError("a compressed buffer arrived, and nobody asked for compression")
+        if header.data_type is DataType.DATA_BUFFER:
+            if channel is not None:
+                return channel.land(header.sequence_number, header.backlog, header.size)
+            limit = self._channels[header.channel].gate.segment_bytes
+        else:
+            limit = MAX_EVENT_BYTES
+        if header.size > limit:
+            what = "a buffer" if header.data_type is DataType.DATA_BUFFER else "an event"
+            raise RemoteProtocolError(f"{what} of {header.size} bytes arrived, allowed are {limit}")
+        self._arriving = memoryview(bytearray(header.size))
+        return self._arriving
+
+    def landed(self, header: BufferHeader) -> None:
+        """The payload that was placed last is complete.
+
+        Raises:
+            RemoteProtocolError: if it is an event that makes no sense.
+        """
+        self.messages += 1
+        channel = self._channels[header.channel]
+        payload, self._arriving = self._arriving, None
+        if channel.released:
+            return
+        if payload is None:
+            self.buffers += 1
+            self.bytes += header.size
+            channel.landed(header.backlog)
+            return
+        event = BufferResponse(
+            header.channel,
+            header.subpartition,
+            header.sequence_number,
+            header.backlog,
+            header.data_type,
+            header.compressed,
+            payload,
+        )
+        channel.on_message(event)
+
+    def _channel(self, number: int) -> RemoteInputChannel | None:
+        """The channel that something has arrived for; None if it was released."""
+        channel = self._channels.get(number)
+        if channel is None:
+            raise RemoteProtocolError(f"a buffer or backlog arrived for channel {number}, which nobody reads")
+        if channel.released:
+            self._cancel(number)
+            return None
+        return channel
+
+    def _cancel(self, number: int) -> None:
+        if number not in self._cancelled:
+            self._cancelled.add(number)
+            with suppress(LinkClosedError):  # an end that has finished has taken leave of the producer
+                self._transmit(CancelPartitionRequest(number))
+
+    def _channel_failed(self, number: int, cause: str) -> None:
+        """The producer cannot serve a channel, which fails, or asks again; the others go on.
+
+        Raises:
+            RemoteProtocolError: if there is no partition for a channel that is served.
+        """
+        channel = self._channels.get(number)
+        if channel is None or channel.released:
+            return  # it concerns nobody
+        if cause != PARTITION_NOT_FOUND:
+            channel.fail(PeerFailedError(self._peer, readable(cause)))
+            return
+        if channel.receiver.expected_sequence != 0:
+            raise RemoteProtocolError(f"there is no partition for channel {number}, which is served")
+        request, backoff = self._requests[number]
+        if backoff.increase():
+            self._transmit(request)
+        else:
+            problem = f"there was no partition for channel {number} in {backoff.waited_s:g} s"
+            channel.fail(PartitionNotFoundError(self._peer, problem))
+
+    def credit_available(self, channel: RemoteInputChannel) -> None:
+        """Announce what `channel` has gained, all that it has when the network thread gets there."""
+        self._notify(self._send_credit, channel)
+
+    def _send_credit(self, channel: RemoteInputChannel) -> None:
+        credit = channel.take_credit()
+        if credit:
+            self._transmit(AddCredit(channel.identity, credit))
+
+    def send(self, message: Message) -> None:
+        """Send `message` to the producing end, behind all credit that is on its way to the network thread."""
+        self._notify(self._transmit, message)
+
+    def _transmit(self, message: Message) -> None:
+        self._end.write(wire_size(message), None, message)
