@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from netstack import CheckpointResult, CostModel, FaultResult, RestartResult, Result, parse_rate
 
-from .checkpoint_phases import COMPLETED, FAILED, PLAIN_TYPE, of_status
+from ..analysis.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, of_status
 from .wording import milliseconds, percent, size
 
 UNKNOWN = "unknown reason"

@@ -31,10 +31,11 @@ from .wording import NOTHING, milliseconds, per_second, size
 LEGEND = (
     "Means over seeds, with their 95 % intervals. Throughput: of what it is now, same seed, records per "
     "second below. "
-    "Start delay: from the trigger to the first barrier, mean over subtasks; alignment: to the last one, "
-    "slowest subtask. Stored if unaligned: data in flight that an unaligned checkpoint writes. Record delay: "
-    "from a record's emission by a source to its processing by the last vertex, which unaligned checkpoints "
-    "do not shorten. Adapts: until the queues have settled after the load has doubled."
+    "Start delay: from the trigger to the first barrier; alignment: to the last one; of the subtask that "
+    "acknowledged last, means of checkpoints, and part of the end to end. Stored if unaligned: data in "
+    "flight that an unaligned checkpoint writes. Record delay: from a record's emission by a source to its "
+    "processing by the last vertex, which unaligned checkpoints do not shorten. Adapts: until the queues "
+    "have settled after the load has doubled."
 )
 
 _OVER_TIME = ("checkpoint-history", "buffer-size", "in-flight-time", "queue-length")

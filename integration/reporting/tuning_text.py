@@ -22,10 +22,11 @@ from .wording import NOTHING
 
 LEGEND = (
     "Means over seeds; times in ms, bytes in KiB. thr. %: throughput, of what it is now. "
-    "delay, align: start delay of barriers and alignment (of the slowest subtask). end to end: of "
-    "checkpoints, with the 95th percentile. flight: bytes queued. unal.: bytes that an unaligned checkpoint "
-    "would store. record: from a record's emission to its processing, which unaligned checkpoints do not "
-    "shorten. adapt: s until queues have settled after the load has doubled; 1/3: in one run of three only."
+    "delay, align, end to end: start delay, alignment and whole of checkpoints, of the subtask that "
+    "acknowledged last, with the 95th percentile of the whole. flight: bytes queued. unal.: bytes that an "
+    "unaligned checkpoint would store. record: from a record's emission to its processing, which unaligned "
+    "checkpoints do not shorten. adapt: s until queues have settled after the load has doubled; 1/3: in one "
+    "run of three only."
 )
 
 MOST_SETTINGS = 4
