@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from ..reporting.tuning_text import print_recommendations
 from ..tuning.advise import MOST_GROWTH, SEEDS, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, read_axes
 from ..tuning.constraints import Constraints
+from ..tuning.effort import seconds_for
 from ..tuning.pitfalls import Pitfall, find_pitfalls
 from ..tuning.points import Point
 from ..tuning.recommend import Recommendation
@@ -208,13 +208,11 @@ def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
 
 def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[PointRow]) -> None:
     """Say how much there is to do, and how long that takes by what was tried."""
-    each_s = fmean([row.wall_seconds for row in tried]) if tried else 0.0
-    left = max(0, len(points) - len(tried))
-    cores = os.cpu_count() or 1
+    seconds, cores = seconds_for(points, tried), os.cpu_count() or 1
+    time = "for an unknown time" if seconds is None else f"about {duration_text(seconds / cores)}"
     say(
-        f"{scenario.name}: {len(points)} emulations of up to {scenario.duration_s:g} s, about "
-        f"{duration_text(each_s * left / cores)} on {cores} cores; up to {MOST_GROWTH} times the seeds for "
-        "settings that these leave open"
+        f"{scenario.name}: {len(points)} emulations of up to {scenario.duration_s:g} s, {time} on {cores} "
+        f"cores; up to {MOST_GROWTH} times the seeds for settings that these leave open"
     )
 
 

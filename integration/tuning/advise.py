@@ -1,6 +1,7 @@
 """The whole way from a scenario to advice: windows that are long enough, the sweep, more seeds where needed.
 
-1. What is set now and no debloating are tried with one seed, until their windows hold enough checkpoints.
+1. What is set now, no debloating and the shortest target are tried with one seed, until their windows hold
+   enough checkpoints; that also tells how long the rest will take.
 2. Every setting is run with the first seeds, and the choice is made (`recommend`).
 3. Where the intervals leave open whether a setting should have been chosen, it and the present one get as
    many seeds again, at most `MOST_GROWTH` times as many as at first. What is open then is said.
@@ -19,7 +20,7 @@ from .points import Grid, Point
 from .probes import Probe, probes_of
 from .recommend import Recommendation, conditions_of, current_target, recommendations
 from .rows import PointRow
-from .summaries import OFF, setting_of
+from .summaries import OFF, setting_of, target_s
 from .windows import with_enough_checkpoints
 
 SEEDS = 5
@@ -57,10 +58,12 @@ def advise(
     run: RunPoints,
     *,
     seeds: int = SEEDS,
+    most_seeds: int | None = None,
     planned: Callable[[Scenario, Sequence[Point], Sequence[PointRow]], None] = lambda *_: None,
 ) -> Advice:
     """Run a scenario at its present setting, without debloating and at every target, and say which to take.
 
+    `most_seeds` is how many a setting gets at most, by default `MOST_GROWTH` times `seeds`.
     `planned` is told of the points before they are run, and of the rows that were tried, by which the time
     can be reckoned.
 
@@ -80,20 +83,24 @@ def advise(
     planned(scenario, points, tried.rows)
     rows = run(points, tried.rows, "tuning")
     found = recommendations(rows, scenario, constraints)
-    for growth in range(2, MOST_GROWTH + 1):
-        more = _more_points(axes, scenario, seeds * growth, found, rows)
+    for total in range(2 * seeds, (most_seeds or MOST_GROWTH * seeds) + 1, seeds):
+        more = _more_points(axes, scenario, total, found, rows)
         if not more:
             break
-        rows = [*rows, *run(more, (), f"seeds {scenario.seed + seeds * (growth - 1)} on, to decide")]
+        rows = [*rows, *run(more, (), f"seeds {scenario.seed + total - seeds} on, to decide")]
         found = recommendations(rows, scenario, constraints)
     return Advice(scenario, rows, found)
 
 
 def _first_points(axes: Sequence[Axis], scenario: Scenario) -> list[Point]:
-    """What is set now and no debloating, with the first seed and the first value of each other axis."""
+    """What is set now, no debloating and the shortest target, which takes longest to emulate.
+
+    With the first seed, and the first value of each other axis.
+    """
     points = Grid(tuple(axes), 1).points(scenario, _main_probes)
     first = conditions_of(points[0])
-    wanted = {current_target(scenario), OFF}
+    shortest = min(map(setting_of, points), key=target_s)
+    wanted = {current_target(scenario), OFF, shortest}
     return [point for point in points if setting_of(point) in wanted and conditions_of(point) == first]
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
+import pytest
+
 from integration.scenarios.scenario_reader import read_scenario
 from integration.tuning.advise import MOST_GROWTH, PROBE_SEEDS, SEEDS, Advice, advise
 from integration.tuning.axes import read_axes
 from integration.tuning.constraints import Constraints
+from integration.tuning.effort import seconds_for
 from integration.tuning.measures import Measures
-from integration.tuning.points import Point
+from integration.tuning.points import Grid, Point
+from integration.tuning.probes import probes_of
 from integration.tuning.rows import PointRow
 from integration.tuning.windows import LEAST_CHECKPOINTS, MOST_WINDOW_S, lengthened
-from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, with_options
+from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, parse_flink_duration, with_options
 
 SCENARIO = Scenario(
     name="made-up",
@@ -101,6 +106,20 @@ def test_what_was_tried_is_not_run_again() -> None:
     assert not tried & {point.key for point in cluster.calls[-1][1]}
 
 
+def test_the_time_is_reckoned_by_what_was_tried() -> None:
+    """A shorter target has more buffers: about a + b / target; what was tried is not counted again."""
+
+    def row(point: Point) -> PointRow:
+        target = point.labels.get("target")
+        seconds = 2.0 + (0.0 if target is None else 0.1 / parse_flink_duration(target))
+        return msgspec.structs.replace(Cluster(usual)._row(point), wall_seconds=seconds)
+
+    points = Grid(AXES, 2).points(SCENARIO, lambda scenario: probes_of(scenario, ("main", "baseline")))
+    tried = [row(point) for point in points if point.seed == 1 and point.labels.get("target") != "1 s"]
+    assert seconds_for(points, tried) == pytest.approx(2.1 * 2 + 3.0 + 2.0)
+    assert seconds_for(points, []) is None
+
+
 def test_windows_of_fast_checkpoints_stay_as_they_are() -> None:
     found = advised(Cluster(lambda name, seed: (100.0, 400.0)))
     assert found.scenario == SCENARIO
@@ -124,8 +143,6 @@ def test_windows_have_an_end() -> None:
 
 
 def replace_measures(row: PointRow, **values: int) -> PointRow:
-    import msgspec
-
     assert row.measures is not None
     return msgspec.structs.replace(row, measures=msgspec.structs.replace(row.measures, **values))
 
