@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 LINE_EVERY_S = 5.0
@@ -28,6 +28,8 @@ def progress(label: str, total: float, unit: str, console: Console) -> Iterator[
         BarColumn(),
         TextColumn("{task.fields[shown]}"),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=total, shown="")
@@ -40,15 +42,32 @@ def progress(label: str, total: float, unit: str, console: Console) -> Iterator[
 
 
 def _lines(label: str, total: float, unit: str, console: Console) -> Report:
-    due = monotonic() + LINE_EVERY_S
+    begun = monotonic()
+    due = begun + LINE_EVERY_S
 
     def report(done: float) -> None:
         nonlocal due
         if monotonic() >= due:
             due = monotonic() + LINE_EVERY_S
-            console.print(Text(f"{label}: {_shown(done, total, unit)}"), soft_wrap=True)
+            left = _left(done, total, monotonic() - begun)
+            console.print(Text(f"{label}: {_shown(done, total, unit)}{left}"), soft_wrap=True)
 
     return report
+
+
+def _left(done: float, total: float, elapsed_s: float) -> str:
+    """How long the rest will take at the pace so far; nothing where nothing is done yet."""
+    if done <= 0 or done >= total:
+        return ""
+    return f", {duration_text(elapsed_s * (total - done) / done)} left"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time that is only estimated, as people say it: "40 s", "3 min", "1 h 20 min"."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _shown(done: float, total: float, unit: str) -> str:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from netstack import QuantityError, Scenario, ScenarioError, parse_flink_duration, scenario_document
+from netstack import OPTIONS, QuantityError, Scenario, ScenarioError, parse_flink_duration, scenario_document
 
 from ..flink_rest import Overrides
 from ..reporting.tuning_text import print_recommendations
-from ..scenarios.scenario_reader import read_scenario
+from ..tuning.advise import MOST_GROWTH, SEEDS, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, read_axes
 from ..tuning.constraints import Constraints
+from ..tuning.effort import seconds_for
 from ..tuning.pitfalls import Pitfall, find_pitfalls
-from ..tuning.points import SEEDS, Grid, Point
-from ..tuning.probes import probes_of
-from ..tuning.recommend import Recommendation, recommendations
+from ..tuning.points import Point
+from ..tuning.recommend import Recommendation
 from ..tuning.rows import PointRow
 from ..tuning.store import FOLDER
 from ..tuning.sweep import run_points
@@ -27,10 +28,12 @@ from .flink_options import Several, overrides_of, read_flink
 from .invocation import command_line
 from .output import prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from .preparation import load_runnable
-from .progress import progress
+from .progress import duration_text, progress
 
-SCHEMA = "netstack.tune/1"
+SCHEMA = "netstack.tune/2"
 """Names the layout of what ``--json`` prints."""
+
+_INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 
 NONE_FITS = 1
 DOCUMENT = "tuning.json"
@@ -42,7 +45,7 @@ class TuneDocument(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     command: str
     scenario: dict[str, Any]
-    """What the sweep was made from, as a document."""
+    """What the sweep was made from, as a document; its run is as long as its checkpoints need."""
     notes: list[str]
     """Of a scenario that was read from a job: what could not be read."""
     recommendations: list[Recommendation]
@@ -77,9 +80,9 @@ def tune(
     out: Path | None = None,
     json: Flag = False,
 ) -> int:
-    """Try debloat targets on a job and say which one to set, what it costs, and what it cannot help.
+    """Try debloat targets on a job and say whether one is better than what is set now, and what it costs.
 
-    Exit status 1 where no target keeps to the constraints.
+    Exit status 1 where nothing keeps to the constraints, the present setting included.
 
     Args:
         file: Scenario, a TOML file or its JSON form.
@@ -95,8 +98,9 @@ def tune(
         parallelism: Whole numbers, as 2,4,8; of one vertex with VERTEX:4.
         latency: Times, added to the way of each message between task managers.
         policy: Names of debloat policies.
-        seeds: Runs of each point, with the scenario's seed, the next one, and so on.
-        min_throughput: Share of the throughput without debloating that has to be left, with every seed.
+        seeds: Runs of each setting, with the scenario's seed, the next one, and so on; up to four times as
+            many where these do not decide.
+        min_throughput: Share of the present throughput that has to be left, in the mean over seeds.
         max_checkpoint: What 95 % of the checkpoints may take, as 2s.
         max_delay: What 95 % of the records may take from emission to processing.
         allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
@@ -117,17 +121,19 @@ def tune(
         latency=latency,
         policy=policy,
     )
-    points = Grid(axes, seeds).points(scenario, probes_of)
-    if max_checkpoint is not None and not any(_takes_checkpoints(point) for point in points):
+    if max_checkpoint is not None and not scenario.takes_checkpoints and not _sets_interval(set):
         raise ScenarioError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
     prepare_folder(out)
     prepare_folder(None if out is None else out / FOLDER)
-    rows = _run(scenario, points, out, master)
+    advice = advise(
+        scenario, axes, constraints, _runner(scenario.name, out, master), seeds=seeds, planned=_announce
+    )
+    scenario, rows = advice.scenario, advice.rows
     document = TuneDocument(
         command=command_line(),
         scenario=scenario_document(scenario),
         notes=notes,
-        recommendations=recommendations(rows, scenario, constraints),
+        recommendations=advice.recommendations,
         pitfalls=find_pitfalls(scenario, rows),
         points=[msgspec.structs.replace(row, result=None) for row in rows],
     )
@@ -187,16 +193,34 @@ def _milliseconds(option: str, text: str | None) -> float | None:
         raise ScenarioError([f"netstack tune: {option}: {error.wrong}; it must be {error.right}"]) from None
     if not found:
         raise ScenarioError([f"netstack tune: {option} is {text}; it must be more than 0"])
+    if text.strip().isdigit():
+        raise ScenarioError(
+            [f"netstack tune: {option} is {text}; it must have a unit, as {text}s or {text}ms"]
+        )
     return found
 
 
-def _takes_checkpoints(point: Point) -> bool:
-    return point.probe == "main" and read_scenario(point.document).takes_checkpoints
+def _sets_interval(options: Several) -> bool:
+    """Whether an axis may turn checkpoints on."""
+    return any(text.partition("=")[0].strip() in _INTERVAL for text in options)
 
 
-def _run(scenario: Scenario, points: Sequence[Point], out: Path | None, master: str | None) -> list[PointRow]:
-    with progress(f"{scenario.name}: tuning", len(points), "points", to_stderr()) as report:
-        return run_points(points, None, out, report, master=master)
+def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
+    def run(points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
+        with progress(f"{name}: {why}", len(points), "points", to_stderr()) as report:
+            return run_points(points, None, out, report, master=master, known=known)
+
+    return run
+
+
+def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[PointRow]) -> None:
+    """Say how much there is to do, and how long that takes by what was tried."""
+    seconds, cores = seconds_for(points, tried), os.cpu_count() or 1
+    time = "for an unknown time" if seconds is None else f"about {duration_text(seconds / cores)}"
+    say(
+        f"{scenario.name}: {len(points)} emulations of up to {scenario.duration_s:g} s, {time} on {cores} "
+        f"cores; up to {MOST_GROWTH} times the seeds for settings that these leave open"
+    )
 
 
 def _write(out: Path, document: TuneDocument, scenario: Scenario, rows: Sequence[PointRow]) -> None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..reporting.checkpoint_phases import ACKNOWLEDGEMENT, ALIGNMENT, ASYNC, FAILED, START_DELAY, SYNC
+from ..analysis.checkpoint_times import (
+    ACKNOWLEDGEMENT,
+    ALIGNMENT,
+    ASYNC,
+    FAILED,
+    START_DELAY,
+    SYNC,
+)
 from ..reporting.wording import milliseconds, size
 from .finding import BACK_PRESSURED, Finding, Severity, share
 from .observation import Observation
-from .phases import Phases, data_in_flight, phases
+from .phases import data_in_flight, longest, phases, phases_text
 from .pool_rules import full_readers
 
 SHORT_MS = 200.0
@@ -25,11 +32,11 @@ UNEVEN = 4.0
 
 def slow_phase(seen: Observation) -> Iterator[Finding]:
     """The phase that takes most of a checkpoint, and what it means."""
-    found = phases(seen)
-    if found is None:
+    times = phases(seen)
+    if times is None:
         return
-    evidence = [f"{milliseconds(found.duration_ms)} from trigger to completion: {found.text}"]
-    if found.duration_ms < SHORT_MS:
+    evidence = [f"{milliseconds(times.end_to_end_ms)} from trigger to completion: {phases_text(times)}"]
+    if times.end_to_end_ms < SHORT_MS:
         yield Finding(
             rule="checkpoints-short",
             severity="fine",
@@ -38,14 +45,17 @@ def slow_phase(seen: Observation) -> Iterator[Finding]:
             evidence=evidence,
         )
         return
-    means, steps = _MEANING.get(found.longest, _OTHER)
+    phase = longest(times)
+    if phase not in _MEANING:
+        return
+    means, steps = _MEANING[phase]
     yield Finding(
-        rule=f"long-{found.longest.replace(' ', '-')}",
-        severity=_severity(seen, found.duration_ms),
-        where=f"checkpoints, at {found.where}",
+        rule=f"long-{phase.replace(' ', '-')}",
+        severity=_severity(seen, times.end_to_end_ms),
+        where=f"checkpoints, at {times.vertex}",
         says=means,
-        evidence=[*evidence, *(data_in_flight(seen) if found.longest in (START_DELAY, ALIGNMENT) else [])],
-        next=_next(seen, found, steps),
+        evidence=[*evidence, *(data_in_flight(seen) if phase in (START_DELAY, ALIGNMENT) else [])],
+        next=_next(seen, phase, steps),
     )
 
 
@@ -72,14 +82,9 @@ _MEANING: dict[str, tuple[str, list[str]]] = {
     ),
 }
 
-_OTHER: tuple[str, list[str]] = (
-    "Most of the time passes after the barriers: in snapshots, storage, or messages.",
-    [],
-)
 
-
-def _next(seen: Observation, found: Phases, steps: Sequence[str]) -> list[str]:
-    if found.longest not in (START_DELAY, ALIGNMENT):
+def _next(seen: Observation, phase: str, steps: Sequence[str]) -> list[str]:
+    if phase not in (START_DELAY, ALIGNMENT):
         return list(steps)
     config = seen.config
     if any(full_readers(vertex) for vertex in seen.vertices):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
+from ..analysis.checkpoint_times import (
+    ALIGNMENT,
+    COMPLETED,
+    FAILED,
+    PLAIN_TYPE,
+    START_DELAY,
+    of_status,
+    phases_in,
+)
 from . import checkpoint_rows
 from .chart_data import Results, Row
-from .checkpoint_phases import ALIGNMENT, COMPLETED, FAILED, PHASES, PLAIN_TYPE, START_DELAY
 from .findings import Findings
 from .panels import (
     ALARM,
@@ -37,7 +46,7 @@ DETAIL = "checkpoint-detail"
 """The name of the picture of a single checkpoint."""
 
 _PARTS = ("#56b4e9", "#d55e00")
-_PHASES = ("#56b4e9", "#d55e00", "#009e73", "#cc79a7", "#a0a0a0")
+_PHASES = ("#56b4e9", "#d55e00", "#009e73", "#cc79a7", "#a0a0a0", "#e0e0e0")
 _STORED = ("#e69f00", "#0072b2")
 _TYPES = ("#bdbdbd", "#6f5fb5", "#8a7a00")
 _TRIGGER = "trigger of the checkpoint (s)"
@@ -55,7 +64,7 @@ def checkpoint_history(results: Results) -> Chart | None:
     if not rows:
         return None
     types = present(rows, "type", TYPES)
-    marks = [_bars(_seconds_high("time (s)"), "phase"), *_without_bar()]
+    marks = [_bars(_seconds_high("time (s)"), "phase", phases_in(results.values())), *_without_bar()]
     if len(types) > 1:
         marks.append(_type_strip(types))
     spec = panels(marks, rows, results, height=_height(results, 150, 90), time=_TRIGGER)
@@ -114,34 +123,41 @@ def checkpoint_time(results: Results) -> Chart | None:
     return Chart(
         "checkpoint-time",
         f"Start delay and alignment: {each(results, _waits)}",
-        f"Medians of the slowest subtask. Each bar is a checkpoint.{ruler_note(results)}",
+        f"Means of the subtask that acknowledged last. Each bar is a checkpoint.{ruler_note(results)}",
         panels([bars], rows, results, row="subtask", height=72, time=_TRIGGER),
     )
 
 
 def checkpoint_phases(results: Results) -> Chart | None:
-    """The phases of a checkpoint of median duration, a bar for each run; None without checkpoints."""
+    """The phases of the mean checkpoint, a bar for each run; None without checkpoints."""
     rows = checkpoint_rows.typical(results)
     if not rows:
         return None
-    names, note = present(rows, "run", list(results)), _phases_note(present(rows, "type", TYPES))
+    names, phases = present(rows, "run", list(results)), phases_in(results.values())
+    types = [each.checkpoint_type for result in results.values() for each in of_status(result, COMPLETED)]
     return Chart(
         "checkpoint-phases",
         f"A checkpoint takes: {each(results, _duration)}",
-        f"Of each run the checkpoint whose duration is the median. {note}",
-        _horizontal("run", names, rows),
+        f"Of each run the mean of its last window's checkpoints. {_phases_note(types)}",
+        _horizontal("run", names, rows, phases),
     )
 
 
-def checkpoint_detail() -> Spec:
-    """The specification of all subtasks' phases in one checkpoint; a page puts its rows in.
+def checkpoint_detail(results: Results) -> Spec:
+    """The specification of all subtasks' phases in one checkpoint of some runs; a page puts its rows in.
 
     A row has ``subtask, part, ms, from_s, to_s`` and ``figures``, a text.
     """
-    return _horizontal("subtask", None, [], extra=["figures:N"])
+    return _horizontal("subtask", None, [], phases_in(results.values()), extra=["figures:N"])
 
 
-def _horizontal(field: str, names: list[str] | None, rows: list[Row], extra: list[str] | None = None) -> Spec:
+def _horizontal(
+    field: str,
+    names: list[str] | None,
+    rows: list[Row],
+    phases: Sequence[str],
+    extra: list[str] | None = None,
+) -> Spec:
     bars = (
         alt.Chart()
         .mark_bar()
@@ -149,7 +165,7 @@ def _horizontal(field: str, names: list[str] | None, rows: list[Row], extra: lis
             x=alt.X("from_s:Q", title="time since the trigger (s)", axis=alt.Axis(tickCount=8)),
             x2="to_s:Q",
             y=alt.Y(f"{field}:N", sort=names, title=None, axis=alt.Axis(grid=False, labelLimit=220)),
-            color=_phase_colours(),
+            color=_phase_colours(phases),
             tooltip=[f"{field}:N", "part:N", tip("ms", "ms"), *(extra or ["last:N"])],
         )
         .properties(width=650, height=alt.Step(24 if names else 17))
@@ -159,7 +175,7 @@ def _horizontal(field: str, names: list[str] | None, rows: list[Row], extra: lis
     return spec | {"config": {"axisY": {"minExtent": 0, "maxExtent": 240}}}
 
 
-def _bars(height: alt.Y, title: str) -> Any:
+def _bars(height: alt.Y, title: str, phases: Sequence[str]) -> Any:
     """Bars of phases; all but the chosen one are pale, if one is chosen."""
     own = "datum.run + '#' + datum.id"
     condition = alt.condition(f"{CHOSEN} == '' || {CHOSEN} == {own}", alt.value(1.0), alt.value(0.45))
@@ -171,7 +187,7 @@ def _bars(height: alt.Y, title: str) -> Any:
             x2="until:Q",
             y=height,
             y2="to_s:Q",
-            color=_phase_colours(),
+            color=_phase_colours(phases),
             opacity=condition,
             tooltip=[
                 tip("id", "checkpoint"),
@@ -232,8 +248,8 @@ def _seconds_high(title: str, field: str = "from_s") -> alt.Y:
     return alt.Y(f"{field}:Q", title=title)
 
 
-def _phase_colours() -> alt.Color:
-    return colours("part", PHASES, _PHASES)
+def _phase_colours(phases: Sequence[str]) -> alt.Color:
+    return colours("part", phases, _PHASES)
 
 
 def _types_note(types: list[str]) -> str:
@@ -246,7 +262,7 @@ def _other_ends_note(results: Results) -> str:
     return note + (" Rings: they were going on at the end." if ends - {COMPLETED, FAILED} else "")
 
 
-def _phases_note(types: list[str]) -> str:
+def _phases_note(types: Sequence[str]) -> str:
     return _PHASES_NOTE + (_UNALIGNED_NOTE if UNALIGNED_TYPE in types else "")
 
 

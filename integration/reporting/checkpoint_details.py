@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from netstack import CheckpointResult
 
+from ..analysis.checkpoint_times import SubtaskPart, phases_in, subtask_parts
 from .chart_data import Results
-from .checkpoint_phases import SubtaskPart, subtask_parts
 from .checkpoint_rows import MAX_CHECKPOINTS, outcome
 from .wording import milliseconds, size
 
@@ -19,20 +20,20 @@ def details(results: Results) -> list[dict[str, Any]]:
     """Return what a page shows of a single checkpoint, for each run: all its subtasks.
 
     A run has its ``name``, its ``checkpoints`` and in ``chosen`` the id of the slowest. A checkpoint has
-    ``id``, ``label``, ``text``, and ``parts``: for each subtask its name, the milliseconds of each phase,
-    and a text of what else was measured.
+    ``id``, ``label``, ``text``, and ``parts``: for each subtask its name, the milliseconds of each phase
+    (`phases_in`), and a text of what else was measured.
     """
-    found = []
+    found, phases = [], phases_in(results.values())
     for run, result in results.items():
         checkpoints = result.checkpoints[-MAX_CHECKPOINTS:]
         if checkpoints:
             slowest = max(checkpoints, key=lambda checkpoint: checkpoint.duration_ms or 0.0)
-            shown = [_detail(checkpoint) for checkpoint in checkpoints]
+            shown = [_detail(checkpoint, phases) for checkpoint in checkpoints]
             found.append({"name": run, "chosen": slowest.id, "checkpoints": shown})
     return found
 
 
-def _detail(checkpoint: CheckpointResult) -> dict[str, Any]:
+def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, Any]:
     parts = list(subtask_parts(checkpoint))
     shown = _slowest_of_each_vertex(parts)
     subtasks = sum(len(vertex.end_to_end_ms) for vertex in checkpoint.vertices)
@@ -49,14 +50,23 @@ def _detail(checkpoint: CheckpointResult) -> dict[str, Any]:
         "label": f"{checkpoint.id}: at {checkpoint.t:.1f} s, {outcome(checkpoint)}",
         "text": f"{text}.",
         "parts": [
-            [f"{part.vertex} {part.subtask}", [round(ms, 2) for ms in part.phases], _figures(part)]
+            [
+                f"{part.vertex} {part.subtask}",
+                _bars(part, phases),
+                _figures(part),
+            ]
             for part in shown
         ],
     }
 
 
+def _bars(part: SubtaskPart, phases: Sequence[str]) -> list[float]:
+    """The length of each phase's bar; 0 of what was not measured, which is in `NOT_TOLD`."""
+    return [round(part.phases.get(name, 0.0), 2) for name in phases]
+
+
 def _figures(part: SubtaskPart) -> str:
-    kind = "unaligned" if part.unaligned else "aligned"
+    kind = {True: "unaligned", False: "aligned", None: "aligned or not"}[part.unaligned]
     text = f"{kind}; sync {milliseconds(part.sync_ms)}, async {milliseconds(part.async_ms)} in all"
     if part.processed_bytes:
         text += f"; {size(part.processed_bytes)} processed during alignment"

@@ -8,19 +8,20 @@ from statistics import median
 
 from netstack import CheckpointResult, Result
 
-from .chart_data import MAX_SUBTASKS, Results, Row
-from .checkpoint_phases import (
+from ..analysis.checkpoint_times import (
     ALIGNMENT,
     COMPLETED,
     FAILED,
-    PHASES,
     START_DELAY,
+    CheckpointTimes,
     SubtaskPart,
+    checkpoint_times,
     last_part,
     of_status,
     subtask_parts,
-    typical_checkpoint,
+    window_times,
 )
+from .chart_data import MAX_SUBTASKS, Results, Row
 from .wording import milliseconds, size
 
 MAX_CHECKPOINTS = 120
@@ -53,12 +54,12 @@ def history(results: Results) -> list[Row]:
                 "status": checkpoint.status,
                 "type": checkpoint.checkpoint_type,
             }
-            part = last_part(checkpoint)
-            if checkpoint.status != COMPLETED or part is None:
+            part, times = last_part(checkpoint), checkpoint_times(checkpoint)
+            if times is None or part is None:
                 rows.append(head | {"failure": outcome(checkpoint), "to_s": 0.0})
                 continue
-            last = {"last": f"{part.vertex} {part.subtask}", "total": round(part.end_to_end_ms, 1)}
-            rows += [head | last | bar for bar in _stacked(part)]
+            last = {"last": f"{part.vertex} {part.subtask}", "total": round(times.end_to_end_ms, 1)}
+            rows += [head | last | bar for bar in _stacked(times)]
     return rows
 
 
@@ -109,26 +110,20 @@ def checkpoint_parts(results: Results) -> list[Row]:
 
 
 def typical(results: Results) -> list[Row]:
-    """Rows ``run, id, type, last, part, ms, from_s, to_s``: a checkpoint of median duration of each run."""
+    """Rows ``run, last, part, ms, from_s, to_s``: the mean checkpoint of the last window of each run."""
     return [
-        {"run": run, "id": checkpoint.id, "last": f"{part.vertex} {part.subtask}"}
-        | {"type": checkpoint.checkpoint_type}
-        | bar
+        {"run": run, "last": times.vertex} | bar
         for run, result in results.items()
-        if (checkpoint := typical_checkpoint(result)) is not None
-        and (part := last_part(checkpoint)) is not None
-        for bar in _stacked(part)
+        if (times := window_times(result)) is not None
+        for bar in _stacked(times)
     ]
 
 
 def slowest_vertex(result: Result) -> str:
-    """Return the name of the vertex whose barriers come last, or of the last vertex if none came."""
-    vertices = result.steady[-1].vertices
-    waits = [
-        (vertex.start_delay_ms_max_subtask or 0) + (vertex.alignment_ms_max_subtask or 0)
-        for vertex in vertices
-    ]
-    return vertices[-1].name if not any(waits) else vertices[waits.index(max(waits))].name
+    """Return the name of the vertex that most often acknowledges last, or of the last one if none did."""
+    times = window_times(result)
+    last = result.steady[-1].vertices[-1].name
+    return last if times is None or times.vertex is None else times.vertex
 
 
 def outcome(checkpoint: CheckpointResult) -> str:
@@ -153,14 +148,16 @@ def _with_ends(checkpoints: Sequence[CheckpointResult]) -> Iterator[tuple[Checkp
 
 
 def _waits(part: SubtaskPart) -> Iterator[Row]:
-    delay, alignment = (round(part.phases[PHASES.index(name)] / 1000, 3) for name in (START_DELAY, ALIGNMENT))
+    if START_DELAY not in part.phases or ALIGNMENT not in part.phases:
+        return
+    delay, alignment = (round(part.phases[name] / 1000, 3) for name in (START_DELAY, ALIGNMENT))
     yield {"part": START_DELAY, "s": delay, "from_s": 0.0, "to_s": delay}
     yield {"part": ALIGNMENT, "s": alignment, "from_s": delay, "to_s": round(delay + alignment, 3)}
 
 
-def _stacked(part: SubtaskPart) -> Iterator[Row]:
+def _stacked(times: CheckpointTimes) -> Iterator[Row]:
     below = 0.0
-    for name, ms in zip(PHASES, part.phases, strict=True):
+    for name, ms in times.phases.items():
         if ms > 0:
             from_s, to_s = round(below / 1000, 5), round((below + ms) / 1000, 5)
             yield {"part": name, "ms": round(ms, 2), "from_s": from_s, "to_s": to_s}

@@ -13,6 +13,8 @@ from msgspec import UNSET
 
 from netstack import PRESETS, Result, Series, Steady, VertexSteady, parse_flink_size
 
+from ..analysis.checkpoint_times import window_times
+
 SLOPE_SAMPLES = 2
 """Samples before and after a moment that its throughput is taken from."""
 
@@ -21,8 +23,8 @@ SLOPE_SAMPLES = 2
 class Findings:
     """One window of a run; None where there was nothing to measure by.
 
-    Times are medians over the checkpoints that were triggered in the window, queued bytes and buffer sizes
-    medians of its samples.
+    Times are means over the checkpoints that were triggered in the window and completed, and phases add up to
+    the end to end (`analysis.checkpoint_times`); queued bytes and buffer sizes are medians of its samples.
     """
 
     from_s: float
@@ -30,10 +32,11 @@ class Findings:
     checkpoints: int
     """How many were completed."""
     start_delay_ms: float | None
-    """From a checkpoint's trigger to its first barrier, at the subtask where that took longest."""
+    """From a checkpoint's trigger to the first barrier, at the subtask that acknowledged last."""
     alignment_ms: float | None
-    """From the first barrier to the last, at the subtask where that took longest."""
+    """From the first barrier to the last, there."""
     end_to_end_ms: float | None
+    """From the trigger to completion."""
     in_flight_bytes: float | None
     """Queued in all senders and receivers together."""
     sender_bytes: float | None
@@ -48,6 +51,10 @@ class Findings:
     """Read by all subtasks between their first and their last barrier."""
     persisted_bytes: float | None = None
     """Of data in flight that a checkpoint stored."""
+    snapshot_ms: float | None = None
+    """What sync and async took after the alignment, there."""
+    acknowledgement_ms: float | None = None
+    """From then to completion."""
 
     @property
     def sender_share(self) -> float | None:
@@ -68,7 +75,7 @@ def find(result: Result, window: int = -1) -> Findings:
     Raises:
         IndexError: The result has no such window.
     """
-    steady = result.steady[window]
+    steady, times = result.steady[window], window_times(result, window)
     readers, writers = edge_ends(result)
     consumers = [vertex for vertex in steady.vertices if vertex.name in readers]
     last = [vertex for vertex in consumers if vertex.name not in writers]
@@ -80,9 +87,11 @@ def find(result: Result, window: int = -1) -> Findings:
         from_s=steady.from_s,
         to_s=steady.to_s,
         checkpoints=steady.checkpoints,
-        start_delay_ms=_largest(vertex.start_delay_ms_max_subtask for vertex in consumers),
-        alignment_ms=_largest(vertex.alignment_ms_max_subtask for vertex in consumers),
-        end_to_end_ms=steady.end_to_end_ms,
+        start_delay_ms=times.start_delay_ms if times else None,
+        alignment_ms=times.alignment_ms if times else None,
+        snapshot_ms=times.snapshot_ms if times else None,
+        acknowledgement_ms=times.acknowledgement_ms if times else None,
+        end_to_end_ms=times.end_to_end_ms if times else None,
         in_flight_bytes=_median([sum(both) for both in zip(senders, receivers, strict=False)]),
         sender_bytes=_median(senders),
         receiver_bytes=_median(receivers),
@@ -180,10 +189,6 @@ def _buffer_bytes(result: Result, consumers: list[VertexSteady]) -> float | None
 
 def _median(samples: list[int]) -> float | None:
     return median(samples) if samples else None
-
-
-def _largest(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _total(values: Iterable[float | None]) -> float | None:

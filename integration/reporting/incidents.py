@@ -18,7 +18,7 @@ from netstack import (
     parse_rate,
 )
 
-from .checkpoint_phases import COMPLETED, FAILED, PLAIN_TYPE, of_status
+from ..analysis.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, of_status
 from .wording import milliseconds, percent, size
 
 UNKNOWN = "unknown reason"

@@ -88,7 +88,7 @@ def render(
         obtained={run: how_obtained(result, command) for run, result in results.items()},
         scenarios={run: pretty(result.scenario) for run, result in results.items()},
         specs=[drawing(chart) for chart in pictures],
-        detail={"name": DETAIL, "signal": CHOSEN, "spec": checkpoint_detail(), "runs": checkpoints},
+        detail={"name": DETAIL, "signal": CHOSEN, "spec": checkpoint_detail(results), "runs": checkpoints},
     )
 
 

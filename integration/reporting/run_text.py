@@ -10,18 +10,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import Result, Steady, VertexSteady
+from netstack import CheckpointResult, Result, Steady, VertexSteady
 
+from ..analysis.checkpoint_times import (
+    ACKNOWLEDGEMENT,
+    ALIGNMENT,
+    NOT_TOLD,
+    START_DELAY,
+    CheckpointTimes,
+    completed_within,
+    mean_times,
+)
 from ..comparison.text import figure
 from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
 
 MOST_INCIDENTS = 20
 """Faults and failures that are printed; the first ones of more."""
 
-_HEAD = ("", "start delay", "alignment", "rec/s", "buffer", "in", "out", "busy", "blocked")
+_HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
 LEGEND = (
-    "start delay, alignment: ms, median over subtasks (of the slowest). rec/s: records of all subtasks. "
-    "buffer: smallest debloated size, bytes. in, out: queued buffers of a subtask. blocked: back-pressured."
+    "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
+    "vertex. rec/s: records of all subtasks. buffer: smallest debloated size, bytes. in, out: queued buffers "
+    "of a subtask. blocked: back-pressured."
 )
 
 
@@ -31,8 +41,9 @@ def print_result(result: Result, console: Console) -> None:
     print_incidents(result, console)
     for steady in result.steady:
         console.print()
-        console.print(_window_line(steady, result.emulated_seconds), highlight=False)
-        console.print(_table(steady))
+        completed = completed_within(result.checkpoints, steady)
+        console.print(_window_line(steady, completed, result.emulated_seconds), highlight=False)
+        console.print(_table(steady, completed))
     paid = price(result)
     if paid is not None:
         console.print(paid, highlight=False)
@@ -78,41 +89,58 @@ def _print_found(found: Sequence[Incident], console: Console) -> None:
         console.print(f"... and {len(found) - MOST_INCIDENTS} more of such events", highlight=False)
 
 
-def _window_line(steady: Steady, end_s: float) -> Text:
-    """The window, as far as the job came, and its checkpoints."""
+def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
+    """The window, as far as the job came, and its checkpoints with the phases of their time."""
     if steady.from_s >= end_s:
         window = f"{steady.from_s:g}-{steady.to_s:g} s"
         return Text.assemble((window, "bold"), f": the job ended before, after {end_s:.4g} s")
     window = f"{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s"
-    return Text.assemble((window, "bold"), f": {_checkpoints_line(steady)}")
+    return Text.assemble((window, "bold"), f": {_checkpoints_line(completed)}")
 
 
-def _checkpoints_line(steady: Steady) -> str:
-    if steady.end_to_end_ms is None:
+def _checkpoints_line(completed: Sequence[CheckpointResult]) -> str:
+    times = mean_times(completed)
+    if times is None:
         return "no checkpoint"
-    low, high = steady.end_to_end_ms_min or 0, steady.end_to_end_ms_max or 0
+    took = [found.duration_ms for found in completed if found.duration_ms is not None]
     return (
-        f"{_checkpoints(steady.checkpoints)}, end to end {figure(steady.end_to_end_ms)} ms "
-        f"({figure(low)}-{figure(high)})"
+        f"{_checkpoints(len(completed))}, end to end {figure(times.end_to_end_ms)} ms "
+        f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}"
     )
 
 
-def _table(steady: Steady) -> Table:
+def _phases_text(times: CheckpointTimes) -> str:
+    """The phases, which add up; sync and async as the snapshot that they are."""
+    parts = (
+        (START_DELAY, times.start_delay_ms),
+        (ALIGNMENT, times.alignment_ms),
+        ("snapshot", times.snapshot_ms),
+        (ACKNOWLEDGEMENT, times.acknowledgement_ms),
+    )
+    told = [f"{name} {figure(time)}" for name, time in parts if time is not None]
+    rest = times.end_to_end_ms - sum(time for _, time in parts if time is not None)
+    if len(told) < len(parts):
+        told.append(f"{NOT_TOLD} {figure(rest)}")
+    return " + ".join(told)
+
+
+def _table(steady: Steady, completed: Sequence[CheckpointResult]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for head in _HEAD:
         table.add_column(head, justify="right" if head else "left")
     for vertex in steady.vertices:
-        table.add_row(*_cells(vertex))
+        table.add_row(*_cells(vertex, mean_times(completed, vertex.name)))
     return table
 
 
-def _cells(vertex: VertexSteady) -> Sequence[str | Text]:
+def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str | Text]:
     reads = any(vertex.records_in_per_s)
     sizes = [size for size in vertex.debloatedBufferSize if size is not None]
     return (
         Text(vertex.name),
-        _with_slowest(vertex.start_delay_ms, vertex.start_delay_ms_max_subtask),
-        _with_slowest(vertex.alignment_ms, vertex.alignment_ms_max_subtask),
+        _known(times.start_delay_ms if times else None),
+        _known(times.alignment_ms if times else None),
+        _known(times.end_to_end_ms if times else None),
         figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
         figure(min(sizes)) if sizes else "-",
         _mean(vertex.inputQueueLength),
@@ -122,10 +150,8 @@ def _cells(vertex: VertexSteady) -> Sequence[str | Text]:
     )
 
 
-def _with_slowest(value: float | None, slowest: float | None) -> str:
-    if value is None:
-        return "-"
-    return figure(value) if slowest is None else f"{figure(value)} ({figure(slowest)})"
+def _known(value: float | None) -> str:
+    return "-" if value is None else figure(value)
 
 
 def _mean(values: Sequence[float | None]) -> str:

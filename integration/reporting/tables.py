@@ -29,6 +29,8 @@ SUBTASK_COLUMNS = (
 MODE_COLUMNS = (
     "Start delay",
     "Alignment",
+    "Snapshot",
+    "Acknowledgement",
     "End to end",
     "Bytes processed",
     "Bytes stored",
@@ -38,9 +40,10 @@ MODE_COLUMNS = (
 """The columns of `modes_table`."""
 
 MODES_LEGEND = (
-    "Start delay: to the first barrier, alignment: to the last one, of the slowest subtask; end to end: "
-    "trigger to completion. Processed: bytes read during alignment, stored: data in flight, of all subtasks. "
-    "Rate: records of all consumers. Medians of checkpoints."
+    "Start delay: to the first barrier, alignment: to the last one, snapshot: sync and async after that, "
+    "acknowledgement: to completion, all of the subtask that acknowledged last; they add up to end to end. "
+    "Means of checkpoints. Processed: bytes read during alignment, stored: data in flight, of all subtasks; "
+    "medians. Rate: records of all consumers."
 )
 """What its columns are."""
 
@@ -73,7 +76,7 @@ def summary_table(results: Mapping[str, Result]) -> Table:
         if not quantity.optional or any(quantity.value(each) for each in found)
     ]
     ends = [f"{each.checkpoints}" for each in found] + ([NOTHING] if pair else [])
-    rows.append(Row("Checkpoints", "that the medians are of", tuple(ends)))
+    rows.append(Row("Checkpoints", "completed", tuple(ends)))
     return Table((*columns, *(("ratio",) if pair else ())), tuple(rows))
 
 
@@ -82,7 +85,8 @@ def modes_table(results: Mapping[str, Result]) -> Table:
     rows = []
     for run, result in results.items():
         found = find(result)
-        times = (found.start_delay_ms, found.alignment_ms, found.end_to_end_ms)
+        phases = (found.start_delay_ms, found.alignment_ms, found.snapshot_ms, found.acknowledgement_ms)
+        times = (*phases, found.end_to_end_ms)
         texts = [milliseconds(time) for time in times]
         texts += [size(found.processed_bytes), size(found.persisted_bytes), per_second(found.records_per_s)]
         rows.append(Row(run, "", (*texts, "yes" if is_exactly_once(result) else "no")))

@@ -1,6 +1,6 @@
 """The pictures of a sweep over debloat targets: what each target costs and brings.
 
-A mark is the median over seeds, its bars are their range. Pictures over time are those of any report.
+A mark is the mean over seeds, its bars are the 95 % interval. Pictures over time are those of any report.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import altair as alt
 
 from netstack import parse_flink_duration
 
-from ..comparison.compare import Spread
+from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import OFF, TargetSummary
 from .chart_data import Row
-from .panels import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, colours, tip
+from .panels import ALARM, NEUTRAL, PALETTE, Chart, colours, tip
+from .trade_off_labels import FONT_SIZE, HEIGHT, PADDING, SIDES, WIDTH, placed, share_domain
 from .wording import milliseconds
 
 CHECKPOINT, FIRST_BARRIER, RECORD = "end to end", "start delay", "record delay"
 TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "record_delay_ms"}
 """The times that are drawn over the target, with their fields of `TargetSummary`."""
 
-CHOSEN, KNEE, BOTH, OTHER = "recommended", "knee", "recommended, knee", ""
-"""What is said of a target in a picture."""
+CHOSEN, NOW, KNEE = "recommended", "now", "knee"
+"""What is said of a setting in a picture."""
 
 MOST_CURVES = 8
 """Conditions whose curves are drawn; the first ones of more."""
@@ -33,15 +34,7 @@ MOST_CURVES = 8
 _WITH_UNIT = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' s'"
 """How an axis of milliseconds is labelled."""
 
-_SPARE = 0.24
-"""Share of the axis of throughput left free above and below all marks, where their names stand."""
-
 _ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-
-_NARROWEST = 4.0
-"""Percentage points that the axis of throughput shows at least, so that noise looks like noise."""
-
-_HEIGHT = 300
 
 
 def tuning_charts(found: Sequence[Recommendation]) -> list[Chart]:
@@ -67,9 +60,9 @@ def trade_off(found: Sequence[Recommendation]) -> Chart | None:
     return Chart(
         "trade-off",
         f"Throughput against checkpoint time: {_said_of(found)}",
-        "A mark is a target, the median over seeds; bars are their range. Throughput is compared with no "
-        "debloating and the same seed. Further left is a faster checkpoint, further up a faster job.",
-        _spec([*_ranges(base, colour), line, dots, *_rings(base, rows), *_names(base)], rows),
+        "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
+        "now, at the same seed. Further left is a faster checkpoint, further up a faster job.",
+        _spec([*_ranges(base, colour), line, dots, *_rings(base, rows), *_names(base)], placed(rows)),
     )
 
 
@@ -84,7 +77,7 @@ def times_by_target(found: Recommendation) -> Chart | None:
     x, y = _time_axis("target_ms", "target", targets), _value_axis("ms", ticks)
     base = alt.Chart().encode(x=x, y=y, color=colours("time", names, PALETTE, "stroke"))
     ends = alt.InlineData(values=[{"target_ms": end, "ms": end} for end in (targets[0], targets[-1])])
-    tips = [tip("ms", "median (ms)"), tip("least", "least (ms)"), tip("most", "most (ms)")]
+    tips = [tip("ms", "mean (ms)"), tip("least", "least (ms)"), tip("most", "most (ms)")]
     layers = [
         alt.Chart(ends).mark_line(color=NEUTRAL, strokeDash=[4, 4]).encode(x=x, y=y),
         base.mark_rule(opacity=0.5).encode(y=_value_axis("least", ticks), y2="most:Q"),
@@ -95,15 +88,13 @@ def times_by_target(found: Recommendation) -> Chart | None:
     return Chart(
         "times-by-target",
         _reached(found),
-        "Medians over seeds, bars are their range. Dashed: as long as the target. Red: the recommended one.",
+        "Means over seeds, bars are 95 % intervals. Dashed: as long as the target. Red: the recommended one.",
         _spec(layers, rows),
     )
 
 
 def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
-    layered = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(
-        width=2 * PANEL_WIDTH, height=_HEIGHT
-    )
+    layered = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=HEIGHT)
     spec: dict[str, Any] = layered.to_dict()
     return spec
 
@@ -120,9 +111,8 @@ def _trade_off_rows(found: Recommendation, alone: bool) -> Iterator[Row]:
             "target": _name(one.target),
             "said": (said := _said(found, one.target)),
             "label": _label(one.target, said, alone),
-            "side": "far" if one.target == OFF else "above" if place % 2 else "below",
-            **_spread("ms", time),
-            **_spread("share", Spread(*(100 * value for value in (share.median, share.least, share.most)))),
+            **_ends("ms", time),
+            **_ends("share", share, 100.0),
         }
 
 
@@ -135,21 +125,25 @@ def _label(target: str, said: str, alone: bool) -> str:
 def _time_rows(found: Recommendation) -> Iterator[Row]:
     for one in found.targets:
         for name, field in TIMES.items():
-            value: Spread | None = getattr(one, field)
+            value: Estimate | None = getattr(one, field)
             if value is None:
                 continue
             yield {
                 "time": name,
                 "target": one.target,
                 "target_ms": 1e3 * parse_flink_duration(one.target),
-                "ms": value.median,
+                "ms": value.mean,
                 "least": value.least,
-                "most": value.most,
+                "most": value.greatest,
             }
 
 
-def _spread(name: str, value: Spread) -> Row:
-    return {name: value.median, f"{name}_least": value.least, f"{name}_most": value.most}
+def _ends(name: str, value: Estimate, scale: float = 1.0) -> Row:
+    return {
+        name: scale * value.mean,
+        f"{name}_least": scale * value.least,
+        f"{name}_most": scale * value.greatest,
+    }
 
 
 def _with_baseline(found: Recommendation) -> Iterable[TargetSummary]:
@@ -173,14 +167,13 @@ def _rings(base: Any, rows: list[Row]) -> list[Any]:
 
 
 def _names(base: Any) -> list[Any]:
-    """The names of targets, above and below in turns, and of no debloating above all of them."""
+    """The names of settings, each on the side of its mark where it has room."""
     colour = alt.condition("datum.said != ''", alt.value(ALARM), alt.value(NEUTRAL))
-    places = {"above": ("bottom", -14), "below": ("top", 14), "far": ("bottom", -32)}
     return [
-        base.mark_text(baseline=baseline, dy=dy, fontSize=11.5)
+        base.mark_text(align=side.align, baseline=side.baseline, dx=side.dx, dy=side.dy, fontSize=FONT_SIZE)
         .encode(text="label:N", color=colour)
-        .transform_filter(f"datum.side === '{side}'")
-        for side, (baseline, dy) in places.items()
+        .transform_filter(f"datum.side === '{name}'")
+        for name, side in SIDES.items()
     ]
 
 
@@ -193,7 +186,7 @@ def _chosen_rule(found: Recommendation) -> list[Any]:
 
 def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
     axis = alt.Axis(grid=False, labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
-    scale = alt.Scale(type="log", nice=False, padding=40)
+    scale = alt.Scale(type="log", nice=False, padding=PADDING)
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
@@ -204,12 +197,9 @@ def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
 
 
 def _share_axis(rows: Sequence[Row]) -> alt.Y:
-    most = max(100.0, *(row["share_most"] for row in rows))
-    least = min(most - _NARROWEST, *(row["share_least"] for row in rows))
-    spare = _SPARE * (most - least)
-    scale = alt.Scale(domain=[least - spare, most + spare], nice=False, zero=False)
+    scale = alt.Scale(domain=list(share_domain(rows)), nice=False, zero=False)
     axis = alt.Axis(tickMinStep=1, format="d", minExtent=42, maxExtent=42)
-    return alt.Y("share:Q", title="throughput (% of no debloating)", scale=scale, axis=axis)
+    return alt.Y("share:Q", title="throughput (% of now)", scale=scale, axis=axis)
 
 
 def _round(values: Sequence[float]) -> list[float]:
@@ -224,23 +214,21 @@ def _name(target: str) -> str:
 
 
 def _said(found: Recommendation, target: str) -> str:
-    if target == found.chosen:
-        return BOTH if target == found.knee else CHOSEN
-    return KNEE if target == found.knee else OTHER
+    chosen = {"set": found.chosen, "turn off": OFF}.get(found.verdict)
+    each = ((CHOSEN, chosen), (NOW, found.current), (KNEE, found.knee))
+    return ", ".join(said for said, which in each if which == target)
 
 
 def _said_of(found: Sequence[Recommendation]) -> str:
-    """The recommended target and the knee of each curve."""
+    """What is recommended for each curve."""
     texts = []
     for one in found[:MOST_CURVES]:
-        chosen = {"set": f"recommended is {one.chosen}", "leave off": "none is better than no debloating"}
-        text = chosen.get(one.verdict, "no target will do")
-        knee = f"the knee is at {one.knee}" if one.knee is not None else "there is no knee"
-        text = (
-            f"{text}, which is the knee"
-            if one.verdict == "set" and one.knee == one.chosen
-            else f"{text}, {knee}"
-        )
+        said = {
+            "set": f"recommended is {one.chosen}",
+            "turn off": "recommended is no debloating",
+            "keep": "nothing is shown to be better than now",
+        }
+        text = said.get(one.verdict, "nothing keeps to the constraints")
         texts.append(f"{text} ({conditions_of(one)})" if len(found) > 1 else text)
     return "; ".join(texts)
 
@@ -256,7 +244,7 @@ def _reached(found: Recommendation) -> str:
 
 
 def _end_to_end(one: TargetSummary) -> str:
-    return milliseconds(None if one.end_to_end_ms is None else one.end_to_end_ms.median)
+    return milliseconds(None if one.end_to_end_ms is None else one.end_to_end_ms.mean)
 
 
 def conditions_of(found: Recommendation) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from netstack import Result
 
 from ..commands.output import prepare_folder
-from ..comparison.compare import Spread
+from ..tuning.estimates import Estimate
 from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import OFF, TargetSummary
@@ -20,23 +20,22 @@ from .pages import PAGE, drawing, pretty, render_page, write_file
 from .panels import Chart
 from .tuning_charts import conditions_of, tuning_charts
 from .tuning_text import (
-    by_seed,
     failures_of,
     mark_in_words,
     recommended,
     remedy_text,
     settings_of,
-    summaries_of,
 )
 from .wording import NOTHING, milliseconds, per_second, size
 
 LEGEND = (
-    "Medians over seeds, with their range. Throughput: of that without debloating, same seed, records per "
+    "Means over seeds, with their 95 % intervals. Throughput: of what it is now, same seed, records per "
     "second below. "
-    "Start delay: from the trigger to the first barrier, mean over subtasks; alignment: to the last one, "
-    "slowest subtask. Stored if unaligned: data in flight that an unaligned checkpoint writes. Record delay: "
-    "from a record's emission by a source to its processing by the last vertex, which unaligned checkpoints "
-    "do not shorten. Adapts: until the queues have settled after the load has doubled."
+    "Start delay: from the trigger to the first barrier; alignment: to the last one; of the subtask that "
+    "acknowledged last, means of checkpoints, and part of the end to end. Stored if unaligned: data in "
+    "flight that an unaligned checkpoint writes. Record delay: from a record's emission by a source to its "
+    "processing by the last vertex, which unaligned checkpoints do not shorten. Adapts: until the queues "
+    "have settled after the load has doubled."
 )
 
 _OVER_TIME = ("checkpoint-history", "buffer-size", "in-flight-time", "queue-length")
@@ -121,8 +120,6 @@ def render_sweep(
 def _part(found: Recommendation) -> dict[str, Any]:
     facts = [("Now", f"debloating {OFF}" if found.current == OFF else f"target {found.current}")]
     facts += [("Knee", f"{found.knee or 'none'}: {found.knee_why}"), ("Rule", found.rule)]
-    if found.by_seed and found.verdict != "none":
-        facts.insert(1, ("By seed", by_seed(found)))
     return {
         "conditions": conditions_of(found),
         "words": found.words,
@@ -130,7 +127,7 @@ def _part(found: Recommendation) -> dict[str, Any]:
         "facts": facts,
         "remedies": [(remedy_text(remedy), remedy.configuration) for remedy in found.remedies],
         "failures": failures_of(found),
-        "rows": [_row(found, one) for one in summaries_of(found)],
+        "rows": [_row(found, one) for one in found.settings],
     }
 
 
@@ -139,20 +136,29 @@ def _row(found: Recommendation, one: TargetSummary) -> dict[str, Any]:
         "name": "no debloating" if one.target == OFF else one.target,
         "said": mark_in_words(found, one),
         "chosen": one.target == recommended(found),
-        "cells": [_throughput(one), *(_cell(getattr(one, field), text) for _, field, text in _COLUMNS[1:])],
+        "cells": [_throughput(one), *(_figure(one, field, text) for _, field, text in _COLUMNS[1:])],
     }
+
+
+def _figure(one: TargetSummary, field: str, text: Text) -> tuple[str, str]:
+    value: Estimate | None = getattr(one, field)
+    if field == "adaptation_ms" and value is None and one.step_runs:
+        return "never", f"in {one.step_runs} runs"
+    return _cell(value, text)
 
 
 def _throughput(one: TargetSummary) -> tuple[str, str]:
     """The share of the throughput without debloating, with the rate itself below."""
     share, rate = one.throughput_share, one.throughput_per_s
-    return _percent(share.median if share else None), per_second(rate.median) if rate else ""
+    return _percent(share.mean if share else None), per_second(rate.mean) if rate else ""
 
 
-def _cell(value: Spread | None, text: Text) -> tuple[str, str]:
+def _cell(value: Estimate | None, text: Text) -> tuple[str, str]:
     if value is None:
         return NOTHING, ""
-    return text(value.median), _range(text(value.least), text(value.most))
+    below = [_range(text(value.least), text(value.greatest))]
+    below += [f"in {value.runs} of {value.of} runs"] if value.runs < value.of else []
+    return text(value.mean), ", ".join(part for part in below if part)
 
 
 def _range(least: str, most: str) -> str:

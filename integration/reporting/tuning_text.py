@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..comparison.compare import Spread
 from ..comparison.text import figure
-from ..tuning.constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT
+from ..tuning.constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, RUNS
+from ..tuning.estimates import Estimate
 from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
 from ..tuning.remedy_case import Remedy
@@ -21,11 +21,12 @@ from .tuning_charts import conditions_of
 from .wording import NOTHING
 
 LEGEND = (
-    "Medians over seeds; times in ms, bytes in KiB. thr. %: throughput, of that without debloating. "
-    "delay, align: start delay of barriers and alignment (of the slowest subtask). end to end: of "
-    "checkpoints, with the 95th percentile. flight: bytes queued. unal.: bytes that an unaligned checkpoint "
-    "would store. record: from a record's emission to its processing, which unaligned checkpoints do not "
-    "shorten. adapt: s until queues have settled after the load has doubled."
+    "Means over seeds; times in ms, bytes in KiB. thr. %: throughput, of what it is now. "
+    "delay, align, end to end: start delay, alignment and whole of checkpoints, of the subtask that "
+    "acknowledged last, with the 95th percentile of the whole. flight: bytes queued. unal.: bytes that an "
+    "unaligned checkpoint would store. record: from a record's emission to its processing, which unaligned "
+    "checkpoints do not shorten. adapt: s until queues have settled after the load has doubled; 1/3: in one "
+    "run of three only."
 )
 
 MOST_SETTINGS = 4
@@ -39,25 +40,35 @@ _INDENT = 2
 Cell = Callable[[TargetSummary], str]
 
 
-def _median(name: str, scale: float = 1.0, text: Callable[[float], str] = "{:.0f}".format) -> Cell:
+def _mean(name: str, scale: float = 1.0, text: Callable[[float], str] = "{:.0f}".format) -> Cell:
     def cell(one: TargetSummary) -> str:
-        value: Spread | None = getattr(one, name)
-        return NOTHING if value is None else text(value.median * scale)
+        value: Estimate | None = getattr(one, name)
+        return NOTHING if value is None else text(value.mean * scale)
 
     return cell
 
 
+def _adapts(one: TargetSummary) -> str:
+    """The time, or in how many runs there was one: a time of some of them would be read as that of all."""
+    settled = one.adaptation_ms
+    if not one.step_runs:
+        return NOTHING
+    if settled is None or settled.runs < settled.of:
+        return f"{settled.runs if settled else 0}/{one.step_runs}"
+    return f"{settled.mean / 1e3:.0f}"
+
+
 _COLUMNS: Sequence[tuple[str, Cell]] = (
     ("thr. %", lambda one: _percent(one.throughput_share)),
-    ("delay", _median("start_delay_ms")),
-    ("align", _median("alignment_ms")),
-    ("end to\nend", _median("end_to_end_ms")),
-    ("\np95", _median("end_to_end_p95_ms")),
-    ("flight", _median("in_flight_bytes", 1 / 1024, figure)),
-    ("unal.", _median("persisted_bytes", 1 / 1024, figure)),
-    ("record", _median("record_delay_ms")),
-    ("\np95", _median("record_delay_p95_ms")),
-    ("adapt", _median("adaptation_ms", 1e-3)),
+    ("delay", _mean("start_delay_ms")),
+    ("align", _mean("alignment_ms")),
+    ("end to\nend", _mean("end_to_end_ms")),
+    ("\np95", _mean("end_to_end_p95_ms")),
+    ("flight", _mean("in_flight_bytes", 1 / 1024, figure)),
+    ("unal.", _mean("persisted_bytes", 1 / 1024, figure)),
+    ("record", _mean("record_delay_ms")),
+    ("\np95", _mean("record_delay_p95_ms")),
+    ("adapt", _adapts),
 )
 
 
@@ -125,37 +136,46 @@ def target_table(found: Recommendation) -> Table:
             head if head.startswith("\n") or "\n" in head else f"\n{head}", justify="right", no_wrap=True
         )
     table.add_column("")  # the only one that may wrap, so that figures stay whole
-    for one in summaries_of(found):
-        style = "bold green" if one.target == recommended(found) else "" if one.fits else "dim"
+    for one in found.settings:
+        style = "bold green" if one.target == recommended(found) else "dim" if one.keeps == "no" else ""
         table.add_row(one.target, *(cell(one) for _, cell in _COLUMNS), mark(found, one), style=style)
     return table
 
 
-def summaries_of(found: Recommendation) -> list[TargetSummary]:
-    """Return no debloating, if it was run, and then all targets."""
-    return [*([found.baseline] if found.baseline is not None else []), *found.targets]
-
-
 def recommended(found: Recommendation) -> str | None:
-    """Return the target to set, "off" where debloating is to be left off, None where nothing will do."""
-    return OFF if found.verdict == "leave off" else found.chosen
+    """Return the setting to have, "off" for no debloating; None where nothing will do."""
+    kept = {"set": found.chosen, "turn off": OFF, "keep": found.current}
+    return kept.get(found.verdict)
 
 
 def mark(found: Recommendation, one: TargetSummary) -> str:
-    """Return what is said of a target beside its row: recommended, knee, what it breaks."""
-    said = "set" if one.target == recommended(found) else "knee" if one.target == found.knee else ""
-    return said or ", ".join(_BROKEN.get(violation.constraint, "x") for violation in one.violations)
+    """Return what is said of a setting beside its row: recommended, present, knee, what it breaks."""
+    said = ["set"] if one.target == recommended(found) and found.verdict != "keep" else []
+    said += ["now"] if one.target == found.current else []
+    said += [f"{one.failed}/{len(one.seeds) + one.failed} failed"] if one.failed else []
+    said += [
+        f"{_BROKEN[shortfall.constraint]}{_DOUBT.get(shortfall.kept, '')}" for shortfall in one.shortfalls
+    ]
+    if not said and one.target == found.knee:
+        return "knee"
+    return ", ".join(text for text in said if text)
 
 
-_BROKEN = {MIN_THROUGHPUT: "thr.", MAX_CHECKPOINT: "slow", MAX_DELAY: "late", CHECKPOINTS: "fails"}
+_BROKEN = {MIN_THROUGHPUT: "thr.", MAX_CHECKPOINT: "slow", MAX_DELAY: "late", CHECKPOINTS: "fails", RUNS: ""}
 """What a row says of a constraint that it does not keep to."""
+_DOUBT = {"undecided": "?"}
 
 
 def mark_in_words(found: Recommendation, one: TargetSummary) -> str:
     """Return the same for a page, where there is room."""
-    said = ["recommended"] if one.target == recommended(found) else []
+    said = ["recommended"] if one.target == recommended(found) and found.verdict != "keep" else []
+    said += ["now"] if one.target == found.current else []
     said += ["knee"] if one.target == found.knee else []
-    return "; ".join([*said, *(violation.text for violation in one.violations)])
+    for shortfall in one.shortfalls:
+        said.append(
+            f"not decided: {shortfall.constraint}" if shortfall.kept == "undecided" else shortfall.text
+        )
+    return "; ".join(said)
 
 
 def remedy_text(remedy: Remedy) -> str:
@@ -173,11 +193,6 @@ def how_of(found: Recommendation, preset: str) -> str:
     """Return by what it was found, and what is set now."""
     version = f", netstack {found.versions['netstack']}" if "netstack" in found.versions else ""
     return f"{preset}, seeds {_listed(found.seeds)}, {found.clock} clock{version}; now: {found.current}"
-
-
-def by_seed(found: Recommendation) -> str:
-    """Return what the rule picks from each seed alone."""
-    return ", ".join(f"{seed}: {target}" for seed, target in found.by_seed.items())
 
 
 def _print_pitfalls(pitfalls: Sequence[Pitfall], console: Console) -> None:
@@ -210,5 +225,5 @@ def _listed(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def _percent(share: Spread | None) -> str:
-    return NOTHING if share is None else f"{100 * share.median:.1f}"
+def _percent(share: Estimate | None) -> str:
+    return NOTHING if share is None else f"{100 * share.mean:.1f}"

@@ -19,6 +19,11 @@ SAME_TIME = 1.05
 SAME_THROUGHPUT = 0.01
 """Two throughputs that differ by less than this share are called the same."""
 
+_LAST = "at the subtask that acknowledged last the first barrier"
+
+SEEN = 0.02
+"""Share of a duration from which a part of it is worth words."""
+
 _SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -67,9 +72,11 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("Start delay", "to first barrier, slowest subtask", lambda f: f.start_delay_ms, milliseconds),
-    Quantity("Alignment", "to last barrier, slowest subtask", lambda f: f.alignment_ms, milliseconds),
-    Quantity("End to end", "trigger to completion", lambda f: f.end_to_end_ms, milliseconds),
+    Quantity("Start delay", "to the first barrier", lambda f: f.start_delay_ms, milliseconds),
+    Quantity("Alignment", "from there to the last one", lambda f: f.alignment_ms, milliseconds),
+    Quantity("Snapshot", "sync and async after that", lambda f: f.snapshot_ms, milliseconds),
+    Quantity("Acknowledgement", "from there to completion", lambda f: f.acknowledgement_ms, milliseconds),
+    Quantity("End to end", "trigger to completion, all of these", lambda f: f.end_to_end_ms, milliseconds),
     Quantity("Bytes in flight", "queued at senders and receivers", lambda f: f.in_flight_bytes, size),
     Quantity("Stored", "of them, with a checkpoint", lambda f: f.persisted_bytes, size, optional=True),
     Quantity("Buffer size", "smallest of all consumers", lambda f: f.buffer_bytes, size),
@@ -83,14 +90,13 @@ def describe(run: Findings) -> str:
     if run.end_to_end_ms is None:
         return f"No checkpoint was completed in {_length(run)}; throughput was {_rate(run)}."
     parts = [f"A checkpoint took {milliseconds(run.end_to_end_ms)}"]
-    if run.start_delay_ms is not None:
-        parts[0] += (
-            f": the first barrier reached the slowest subtask after {milliseconds(run.start_delay_ms)}"
-        )
-        late = run.alignment_ms is not None and run.alignment_ms >= 0.5
+    if run.start_delay_ms is not None and run.alignment_ms is not None:
+        parts[0] += f": {_LAST} came after {milliseconds(run.start_delay_ms)}"
+        late = run.alignment_ms >= 0.5
         parts.append(
             f"the last one {milliseconds(run.alignment_ms)} later" if late else "the last one with it"
         )
+        parts += _after_barriers(run)
     if run.sender_share is not None:
         parts.append(f"with {size(run.in_flight_bytes)} in flight, {_place(run.sender_share)}")
     return f"{', '.join(parts)}; throughput was {_rate(run)}."
@@ -101,15 +107,34 @@ def compare(off: Findings, on: Findings) -> str:
     if off.end_to_end_ms is None or on.end_to_end_ms is None:
         return f"{_without_checkpoints(off, on)}; {_throughput_change(off, on)}."
     parts = [_checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)]
-    if off.start_delay_ms is not None and on.start_delay_ms is not None:
+    if None not in (off.start_delay_ms, on.start_delay_ms, off.alignment_ms, on.alignment_ms):
         delay = _change(off, on, lambda found: milliseconds(found.start_delay_ms))
         alignment = _change(off, on, lambda found: milliseconds(found.alignment_ms))
-        parts[0] += f": the first barrier reached the slowest consumer after {delay}"
+        parts[0] += f": {_LAST} came after {delay}"
         parts.append(f"the last one {alignment} later")
+        parts += _after_barriers(off, on)
     if off.sender_share is not None and on.sender_share is not None:
         in_flight = _change(off, on, lambda found: size(found.in_flight_bytes))
         parts.append(f"with {in_flight} in flight, {_place(on.sender_share)}")
     return f"{', '.join(parts)}; {_throughput_change(off, on)}."
+
+
+def _after_barriers(*runs: Findings) -> list[str]:
+    """What checkpoints took besides their barriers, where that can be seen beside the whole."""
+    rests = [_snapshot_and_acknowledgement(run) for run in runs]
+    shares = [quotient(rest, run.end_to_end_ms) for rest, run in zip(rests, runs, strict=True)]
+    if None in rests or all((share or 0.0) < SEEN for share in shares):
+        return []
+    took = milliseconds(rests[0])
+    if len(runs) == 2:
+        took = _change(*runs, lambda run: milliseconds(_snapshot_and_acknowledgement(run)))
+    return [f"its snapshot and acknowledgement took {took}"]
+
+
+def _snapshot_and_acknowledgement(run: Findings) -> float | None:
+    if run.snapshot_ms is None or run.acknowledgement_ms is None:
+        return None
+    return run.snapshot_ms + run.acknowledgement_ms
 
 
 def _checkpoint_change(off_ms: float, on_ms: float) -> str:

@@ -29,6 +29,7 @@ from netstack import (
     ScenarioError,
     format_duration,
     parse_duration,
+    parse_flink_duration,
     scenario_problems,
     with_options,
 )
@@ -141,6 +142,24 @@ def read_axes(
     return tuple(axes)
 
 
+def with_present_target(axes: Sequence[Axis], scenario: Scenario) -> tuple[Axis, ...]:
+    """Return the axes with the target that a scenario has set among those of the axis `target`, in its order.
+
+    Without debloating there is no such target, and nothing is added.
+    """
+    if not scenario.config.debloat_enabled:
+        return tuple(axes)
+    present = _target_value(scenario.config.debloat_target_s)
+    return tuple(_with_target(axis, present) if axis.name == TARGET else axis for axis in axes)
+
+
+def _with_target(axis: Axis, present: AxisValue) -> Axis:
+    if any(value.text == present.text for value in axis.values):
+        return axis
+    values = sorted([*axis.values, present], key=lambda value: parse_flink_duration(value.text))
+    return Axis(axis.name, tuple(values))
+
+
 _OF_TARGET = {
     name
     for field in ("debloat_enabled", "debloat_target_s")
@@ -196,7 +215,10 @@ def _option_value(name: str, text: str) -> AxisValue:
 
 
 def _target(text: str) -> AxisValue:
-    value = OPTIONS["debloat_target_s"].kind.parse(text)
+    return _target_value(OPTIONS["debloat_target_s"].kind.parse(text))
+
+
+def _target_value(value: object) -> AxisValue:
     return AxisValue(
         _shown("debloat_target_s", value), _setting({"debloat_enabled": True, "debloat_target_s": value})
     )

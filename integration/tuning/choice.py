@@ -1,11 +1,17 @@
-"""Which target to take: the stated rule, how sure the seeds are of it, and where the curve has its knee."""
+"""Which setting to take: what is better than the present one, the stated rule, and the curve's knee.
+
+A setting is recommended only where the runs show that it keeps to the constraints and is better than what is
+set now. What they leave open is named, so that more seeds can be run for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from ..comparison.compare import Spread
-from .summaries import TargetSummary, target_s
+from .constraints import RUNS
+from .estimates import Answer, Estimate
+from .summaries import OFF, TargetSummary, target_s
 
 END_TO_END, RECORD_DELAY = "end_to_end_ms", "record_delay_ms"
 OBJECTIVES = {
@@ -13,15 +19,18 @@ OBJECTIVES = {
     RECORD_DELAY: "record delay",
 }
 """What is to be small: a field of `TargetSummary`, in words."""
+_SHARES = {END_TO_END: "end_to_end_share", RECORD_DELAY: "record_delay_share"}
 
 SAME_SHARE = 0.10
 SAME_MS = 15.0
 """Times that differ by less than the larger of these two are the same: no emulation is surer than that."""
+LEAST_GAIN = 0.01
+"""Share by which throughput has to grow for a setting to be better by that alone."""
 
 RULE = (
-    "Of the targets that keep to the constraints with every seed, the one with the smallest median "
-    "{objective}; of those that equal it (within 10 %, 15 ms or its range over seeds) the longest, which "
-    "disturbs least."
+    "Of the settings that keep to the constraints and are better than now (a smaller {objective}, or more "
+    "throughput at the same), as 95 % intervals show, the one with the smallest mean {objective}; of those "
+    "that equal it (within 10 % or 15 ms) the longest target, which disturbs least."
 )
 
 LEAST_PRICE = 0.005
@@ -30,25 +39,76 @@ LEAST_BEND = 0.1
 """How far the knee has to lie from the straight line between the curve's ends, as a share of its extent."""
 
 
-def choose(summaries: Sequence[TargetSummary], objective: str) -> TargetSummary | None:
-    """Return the summary that the rule picks; None where none fits or none has the objective measured."""
-    fitting = [(one, spread) for one in summaries if one.fits and (spread := value(one, objective))]
-    if not fitting:
-        return None
-    _, best = min(fitting, key=lambda pair: pair[1].median)
-    equal = [one for one, spread in fitting if equals(spread, best)]
-    return max(equal, key=lambda one: target_s(one.target))
+class Choice(NamedTuple):
+    """What to do, and what the runs leave open."""
+
+    kind: Literal["set", "turn off", "keep", "none"]
+    """Set a target; turn debloating off; nothing is shown to be better than now; nothing keeps to the
+    constraints, the present setting included."""
+    setting: TargetSummary
+    """To be had: the chosen one, or the present one."""
+    undecided: tuple[TargetSummary, ...]
+    """Those that would be chosen instead if they kept to the constraints and were better."""
 
 
-def equals(spread: Spread, best: Spread) -> bool:
-    """Whether a time is no longer than another one that is the best, as far as can be told."""
-    return spread.median <= max(best.median * (1 + SAME_SHARE), best.median + SAME_MS, best.most)
+def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> Choice:
+    """Return what the rule picks, `now` being the present setting and `others` what it is compared with."""
+    standing = [(one, _stands(one, now, objective)) for one in others]
+    shown = [one for one, answer in standing if answer == "yes"]
+    hopeful = [one for one, answer in standing if answer == "undecided"]
+    if not shown:
+        return Choice("none" if breaks_constraint(now) else "keep", now, tuple(hopeful))
+    best = min(shown, key=lambda one: _mean(one, objective))
+    equal = [one for one in shown if same_or_less(_mean(one, objective), _mean(best, objective))]
+    chosen = max(equal, key=lambda one: target_s(one.target))
+    better = [one for one in hopeful if not same_or_less(_mean(best, objective), _mean(one, objective))]
+    return Choice("turn off" if chosen.target == OFF else "set", chosen, tuple(better))
 
 
-def value(summary: TargetSummary, objective: str) -> Spread | None:
+def same_or_less(time: float, best: float) -> bool:
+    """Whether a time in ms is no longer than another, as far as an emulation can tell."""
+    return time <= max(best * (1 + SAME_SHARE), best + SAME_MS)
+
+
+def value(summary: TargetSummary, objective: str) -> Estimate | None:
     """Return one of the `OBJECTIVES` of a target."""
     found = getattr(summary, objective)
-    return found if isinstance(found, Spread) else None
+    return found if isinstance(found, Estimate) else None
+
+
+def is_better(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:
+    """Return whether a setting is better than the present one.
+
+    It is where its times are shorter, or its throughput greater at the same times. Where the present setting
+    breaks a constraint, whatever keeps to all of them is better. What was not measured is no reason.
+    """
+    before, after = value(now, objective), value(one, objective)
+    share: Estimate | None = getattr(one, _SHARES[objective])
+    if after is None:
+        return "no"
+    if breaks_constraint(now):
+        return "yes"
+    if before is None or share is None or not before.mean:
+        return "no"
+    margin = max(SAME_SHARE, SAME_MS / before.mean)
+    faster = share.at_most(1 / (1 + margin)) if after.mean < before.mean else "no"
+    as_fast = share.at_most(1 + margin) if same_or_less(after.mean, before.mean) else "no"
+    rate = one.throughput_share
+    more = rate.at_least(1 + LEAST_GAIN) if rate is not None else "no"
+    return _either(faster, _both(as_fast, more))
+
+
+def breaks_constraint(now: TargetSummary) -> bool:
+    """Return whether the present setting clearly breaks a constraint; a failed run says nothing of it."""
+    return any(one.kept == "no" and one.constraint != RUNS for one in now.shortfalls) or not now.seeds
+
+
+def _both(*answers: Answer) -> Answer:
+    return "no" if "no" in answers else "undecided" if "undecided" in answers else "yes"
+
+
+def _either(*answers: Answer) -> Answer:
+    return "yes" if "yes" in answers else "undecided" if "undecided" in answers else "no"
 
 
 def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None, str]:
@@ -58,9 +118,9 @@ def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None
     between the two ends. None where throughput hardly varies, or the curve hardly bends.
     """
     points = [
-        (one.target, spread.median, 1.0 - one.throughput_share.median)
+        (one.target, time.mean, 1.0 - one.throughput_share.mean)
         for one in summaries
-        if one.throughput_share is not None and (spread := value(one, objective)) is not None
+        if one.throughput_share is not None and (time := value(one, objective)) is not None
     ]
     if len(points) < 3:
         return None, "fewer than three targets were measured"
@@ -78,3 +138,14 @@ def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None
     if bend < LEAST_BEND:
         return None, "the curve is straight: each step costs as much throughput as the one before"
     return target, f"below it, time costs more throughput: {100 * price:.1f} % over all targets"
+
+
+def _stands(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:
+    """Whether a setting keeps to the constraints and is better than now."""
+    return _both(one.keeps, is_better(one, now, objective))
+
+
+def _mean(one: TargetSummary, objective: str) -> float:
+    time = value(one, objective)
+    assert time is not None, "a setting without times is not better than another"
+    return time.mean

@@ -1,4 +1,7 @@
-"""What a setting has to keep to, and which of these it is that no setting keeps to."""
+"""What a setting has to keep to, whether it does, and which of these it is that no setting keeps to.
+
+Each is judged by the mean over seeds and its interval, so that more seeds make the answer surer, not harder.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,41 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ..reporting.wording import milliseconds
+from .estimates import Answer, Estimate, estimate
 from .measures import Measures
 
 MIN_THROUGHPUT, MAX_CHECKPOINT, MAX_DELAY = "min-throughput", "max-checkpoint", "max-delay"
 CHECKPOINTS = "checkpoints complete"
-"""Asked of every setting: that checkpoints complete, and none expires."""
+"""Asked of every setting: that hardly any checkpoint expires, and some complete."""
+RUNS = "runs end well"
+"""Asked of every setting: that no run of it fails."""
+
+MOST_EXPIRED = 0.05
+"""Share of the checkpoints that may expire, as `max-checkpoint` speaks of 95 % of them."""
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a setting, with every seed; None: nothing."""
+    """What is asked of a setting, as a mean over seeds; None: nothing."""
 
     min_throughput: float | None = 0.99
-    """Share of the throughput without debloating, with the same seed."""
+    """Share of the throughput that the present setting has with the same seed."""
     max_checkpoint_ms: float | None = None
     """That 95 % of the checkpoints take, from trigger to completion."""
     max_delay_ms: float | None = None
     """Record delay, from emission to processing, 95th percentile."""
 
 
-class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A constraint that a setting does not keep to, by the seed that is furthest from it."""
+class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
+    """A constraint that a setting does not keep to, or is not shown to keep to."""
 
     constraint: str
-    """`MIN_THROUGHPUT`, `MAX_CHECKPOINT`, `MAX_DELAY` or `CHECKPOINTS`."""
+    """`MIN_THROUGHPUT`, `MAX_CHECKPOINT`, `MAX_DELAY`, `CHECKPOINTS` or `RUNS`."""
     limit: float
-    """A share, milliseconds, or 0 checkpoints that did not complete."""
-    value: float | None
+    """A share, milliseconds, or the share of checkpoints or of runs that may be lost."""
+    value: Estimate | None
     """In the same unit; None where there was nothing to measure."""
-    seed: int
+    kept: Answer
+    """"no", or "undecided" where the limit lies within the interval."""
     text: str
 
     @property
@@ -43,110 +53,112 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         if self.value is None or not self.limit:
             return float("inf")
         if self.constraint == MIN_THROUGHPUT:
-            return self.limit / self.value if self.value else float("inf")
-        return self.value / self.limit
+            return self.limit / self.value.mean if self.value.mean else float("inf")
+        return self.value.mean / self.limit
 
 
-def violations(
+def judge(
     runs: Mapping[int, Measures],
-    throughput_shares: Mapping[int, float],
+    failed: int,
+    throughput_shares: Mapping[int, float | None],
     constraints: Constraints,
     *,
     takes_checkpoints: bool,
-) -> list[Violation]:
-    """Return what the runs of one setting, by seed, do not keep to: each constraint at most once.
+) -> list[Shortfall]:
+    """Return how one setting stands to each constraint that it does not clearly keep to.
 
-    `throughput_shares` is by seed; where nothing is known of the throughput without debloating it is empty,
-    and throughput is not judged.
+    `runs` are its figures by seed, `failed` the number of runs that have none. `throughput_shares`, by seed,
+    are empty for the setting that the others are compared with, and then throughput is not judged.
     """
-    found = [_throughput(throughput_shares, constraints.min_throughput)]
-    if takes_checkpoints:
-        found += [_incomplete(runs), _checkpoint(runs, constraints.max_checkpoint_ms)]
-    delays = {seed: measures.record_delay_p95_ms for seed, measures in runs.items()}
-    found.append(
-        _unmeasured(delays, constraints.max_delay_ms)
-        or _at_most(MAX_DELAY, "record delay, 95th percentile", delays, constraints.max_delay_ms)
-    )
-    return [violation for violation in found if violation is not None]
+    delays = [one.record_delay_p95_ms for one in runs.values()]
+    found = [_failures(len(runs), failed), _throughput(throughput_shares, constraints.min_throughput)]
+    if takes_checkpoints and runs:
+        times = [_longest(one) for one in runs.values()]
+        found += [
+            _expiry(list(runs.values())),
+            _time(MAX_CHECKPOINT, "checkpoints, 95th percentile", times, constraints.max_checkpoint_ms),
+        ]
+    found.append(_time(MAX_DELAY, "record delay, 95th percentile", delays, constraints.max_delay_ms))
+    return [shortfall for shortfall in found if shortfall is not None and shortfall.kept != "yes"]
 
 
-def binding(found: Sequence[Sequence[Violation]]) -> list[str]:
-    """Return the constraints that rule out all settings, given what each one violates; empty: one fits.
+def binding(found: Sequence[Sequence[Shortfall]]) -> list[str]:
+    """Return the constraints that rule out all settings, given what each breaks; empty: one fits.
 
-    A constraint that every setting violates binds alone. If there is none, one rules out some settings and
-    another the rest, and all that are violated anywhere bind together.
+    A constraint that every setting breaks binds alone. If there is none, one rules out some settings and
+    another the rest, and all that are broken anywhere bind together.
     """
-    each = [{violation.constraint for violation in one} for one in found]
+    each = [{shortfall.constraint for shortfall in shortfalls} for shortfalls in found]
     if not each or not all(each):
         return []
     everywhere = set.intersection(*each)
-    order = (CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT)
+    order = (RUNS, CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT)
     return [name for name in order if name in (everywhere or set.union(*each))]
 
 
-def nearest(found: Mapping[str, Sequence[Violation]]) -> str | None:
-    """Return the setting whose worst violation is the smallest; None where there are no settings."""
+def nearest(found: Mapping[str, Sequence[Shortfall]]) -> str | None:
+    """Return the setting whose worst miss is the smallest; None where there are no settings."""
     return min(found, key=lambda name: max((one.excess for one in found[name]), default=0.0), default=None)
 
 
-def _throughput(shares: Mapping[int, float], least: float | None) -> Violation | None:
+def _failures(ended: int, failed: int) -> Shortfall | None:
+    if not failed:
+        return None
+    share = estimate([0.0] * ended + [1.0] * failed, 4)
+    text = f"{failed} of {ended + failed} runs failed"
+    return Shortfall(constraint=RUNS, limit=0.0, value=share, kept="no", text=text)
+
+
+def _throughput(shares: Mapping[int, float | None], least: float | None) -> Shortfall | None:
+    share = estimate(shares.values(), 4)
     if least is None or not shares:
         return None
-    seed = min(shares, key=lambda one: shares[one])
-    share = shares[seed]
-    if share >= least:
+    if share is None:
+        text = "throughput could not be compared"
+        return Shortfall(constraint=MIN_THROUGHPUT, limit=least, value=None, kept="undecided", text=text)
+    text = f"throughput is {share.mean:.3f} of what it is now, less than {least:g}"
+    kept = share.at_least(least)
+    return Shortfall(constraint=MIN_THROUGHPUT, limit=least, value=share, kept=kept, text=text)
+
+
+def _expiry(runs: Sequence[Measures]) -> Shortfall | None:
+    """Too many that expired, or none that completed."""
+    completed = sum(one.checkpoints_completed for one in runs)
+    expired = sum(one.checkpoints_expired for one in runs)
+    if completed and not expired:
         return None
-    text = f"throughput is {share:.3f} of that without debloating, less than {least:g}"
-    return Violation(constraint=MIN_THROUGHPUT, limit=least, value=round(share, 4), seed=seed, text=text)
+    shares = [_expired_share(one) for one in runs]
+    share = estimate(shares, 4)
+    text = f"{expired} of {completed + expired} checkpoints expired" if expired else "no checkpoint completed"
+    pending = [one.pending_ms for one in runs if one.pending_ms is not None]
+    if not completed and pending:
+        text += f"; one had been pending for {milliseconds(max(pending))} at the end"
+    kept: Answer = "no" if not completed or share is None else share.at_most(MOST_EXPIRED)
+    return Shortfall(constraint=CHECKPOINTS, limit=MOST_EXPIRED, value=share, kept=kept, text=text)
 
 
-def _incomplete(runs: Mapping[int, Measures]) -> Violation | None:
-    """None complete, or some that expired."""
-    for seed, measures in runs.items():
-        expired, ended = measures.checkpoints_expired, measures.checkpoints_completed
-        if ended and not expired:
-            continue
-        text = (
-            f"{expired} checkpoint{'' if expired == 1 else 's'} expired"
-            if expired
-            else "no checkpoint completed"
-        )
-        if not ended and measures.pending_ms is not None:
-            text += f"; one had been pending for {milliseconds(measures.pending_ms)} at the end"
-        return Violation(constraint=CHECKPOINTS, limit=0.0, value=float(expired), seed=seed, text=text)
-    return None
+def _expired_share(run: Measures) -> float | None:
+    ended = run.checkpoints_completed + run.checkpoints_expired
+    return run.checkpoints_expired / ended if ended else None
 
 
-def _checkpoint(runs: Mapping[int, Measures], most: float | None) -> Violation | None:
-    """Checkpoints that have not completed count by their age, since they take at least as long."""
-    times = {seed: _longest(measures) for seed, measures in runs.items()}
-    return _at_most(MAX_CHECKPOINT, "checkpoints, 95th percentile", times, most)
+def _longest(run: Measures) -> float | None:
+    """A checkpoint that has not completed counts by its age, since it takes at least as long."""
+    return run.end_to_end_p95_ms if run.checkpoints_completed else run.pending_ms
 
 
-def _longest(measures: Measures) -> float | None:
-    if measures.checkpoints_completed:
-        return measures.end_to_end_p95_ms
-    return measures.pending_ms
-
-
-def _unmeasured(delays: Mapping[int, float | None], most: float | None) -> Violation | None:
-    """A run without a delay, as after a restart, does not show that it keeps to the limit."""
-    seed = next((seed for seed, delay in delays.items() if delay is None), None)
-    if most is None or seed is None:
+def _time(constraint: str, what: str, values: Sequence[float | None], most: float | None) -> Shortfall | None:
+    """A run without the figure, as after a restart, does not show that the limit is kept."""
+    if most is None:
         return None
-    text = f"record delay could not be measured, so nothing shows that it is at most {milliseconds(most)}"
-    return Violation(constraint=MAX_DELAY, limit=most, value=None, seed=seed, text=text)
+    found = estimate(values)
+    if found is None or found.runs < found.of:
+        lacking = "could not be measured" if found is None else f"was measured in {_runs(found)} only"
+        text = f"{what}: {lacking}, so nothing shows that it is at most {milliseconds(most)}"
+        return Shortfall(constraint=constraint, limit=most, value=found, kept="no", text=text)
+    text = f"{what}: {milliseconds(found.mean)}, more than {milliseconds(most)}"
+    return Shortfall(constraint=constraint, limit=most, value=found, kept=found.at_most(most), text=text)
 
 
-def _at_most(
-    constraint: str, what: str, values: Mapping[int, float | None], most: float | None
-) -> Violation | None:
-    """None where nothing is asked or there is nothing to judge by."""
-    known = {seed: value for seed, value in values.items() if value is not None}
-    if most is None or not known:
-        return None
-    seed = max(known, key=lambda one: known[one])
-    if known[seed] <= most:
-        return None
-    text = f"{what}: {milliseconds(known[seed])}, more than {milliseconds(most)}"
-    return Violation(constraint=constraint, limit=most, value=known[seed], seed=seed, text=text)
+def _runs(found: Estimate) -> str:
+    return f"{found.runs} of {found.of} runs"

@@ -14,6 +14,7 @@ import numpy as np
 
 from netstack import CheckpointResult, Result, Steady, VertexSteady
 
+from ..analysis.checkpoint_times import completed_within, mean_times
 from .delays import adaptation_ms, bytes_in_flight, record_delays_ms, sinks
 
 EXPIRED = "CHECKPOINT_EXPIRED"
@@ -26,16 +27,17 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     throughput_per_s: float | None = None
     """Records per second into the last vertices, over all their subtasks."""
     start_delay_ms: float | None = None
-    """Median over checkpoints of the mean over a vertex's subtasks; of the vertex where it is longest."""
+    """At the subtask that acknowledged last; mean over checkpoints (`analysis.checkpoint_times`)."""
     start_delay_max_ms: float | None = None
-    """The same of the slowest subtask."""
-    alignment_ms: float | None = None
     """Median over checkpoints of the slowest subtask's; of the vertex where it is longest."""
+    alignment_ms: float | None = None
+    """Likewise."""
     state_ms: float | None = None
-    """Median over checkpoints of the longest synchronous and asynchronous part of a subtask."""
+    """Likewise: of the snapshot, what outlasts the alignment."""
     end_to_end_ms: float | None = None
-    """Median over the completed checkpoints, from trigger to completion; so is the 95th percentile."""
+    """Likewise, from trigger to completion: the three above, and the acknowledgement."""
     end_to_end_p95_ms: float | None = None
+    """95th percentile of the same."""
     pending_ms: float | None = None
     """Age, at the end of the run, of the oldest checkpoint of the window that has not ended."""
     in_flight_bytes: float | None = None
@@ -67,18 +69,18 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
         return Measures()
     window = result.steady[-1]
     triggered = [head for head in result.checkpoints if window.from_s <= head.t <= window.to_s]
-    completed = [head for head in triggered if head.status == "COMPLETED"]
+    completed = completed_within(result.checkpoints, window)
     failed = [head for head in triggered if head.status == "FAILED"]
     durations = known(head.duration_ms for head in completed)
-    delays = record_delays_ms(result)
+    times, delays = mean_times(completed), record_delays_ms(result)
     sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
     return Measures(
         throughput_per_s=_throughput(result, window),
-        start_delay_ms=_worst(vertex.start_delay_ms_mean_subtask for vertex in _consumers(result, window)),
+        start_delay_ms=_rounded(times.start_delay_ms if times else None),
         start_delay_max_ms=_worst(vertex.start_delay_ms_max_subtask for vertex in _consumers(result, window)),
-        alignment_ms=_worst(vertex.alignment_ms_max_subtask for vertex in _consumers(result, window)),
-        state_ms=_median([_state_ms(head) for head in completed]),
-        end_to_end_ms=_median(durations),
+        alignment_ms=_rounded(times.alignment_ms if times else None),
+        state_ms=_rounded(times.snapshot_ms if times else None),
+        end_to_end_ms=_rounded(times.end_to_end_ms if times else None),
         end_to_end_p95_ms=_percentile(durations, 95),
         pending_ms=_pending_ms(result, triggered),
         in_flight_bytes=_median(bytes_in_flight(result)),
@@ -112,16 +114,6 @@ def _throughput(result: Result, window: Steady) -> float | None:
     return round(sum(rates), 1) if rates else None
 
 
-def _state_ms(checkpoint: CheckpointResult) -> float:
-    """The longest snapshot of a subtask: what a barrier does not wait for, and completion does."""
-    parts = (
-        (sync or 0.0) + (asynchronous or 0.0)
-        for vertex in checkpoint.vertices
-        for sync, asynchronous in zip(vertex.sync_ms, vertex.async_ms, strict=True)
-    )
-    return max(parts, default=0.0)
-
-
 def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float | None:
     ages = [result.emulated_seconds - head.t for head in triggered if head.status == "IN_PROGRESS"]
     return round(max(ages) * 1e3, 2) if ages else None
@@ -129,6 +121,10 @@ def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float 
 
 def _worst(values: Iterable[float | None]) -> float | None:
     return max(known(values), default=None)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""From the points of a sweep to a target: the table, the choice, its price and how sure it is.
+"""From the points of a sweep to a target: the table, the choice against what is set now, how sure it is.
 
 `choice` has the rule, `constraints` what is asked, `remedies` what to do where no target will do.
 """
@@ -14,18 +14,20 @@ from netstack import OPTIONS, Scenario, ScenarioError, format_duration, from_jso
 
 from ..scenarios.scenario_reader import read_scenario
 from .axes import TARGET
-from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, choose, equals, knee, value
-from .constraints import Constraints, binding, nearest, violations
+from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
+from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
+from .pitfalls import Pitfall, find_pitfalls
 from .remedies import remedies
 from .remedy_case import Remedy
 from .summaries import OFF, Setting, TargetSummary, settings_of, summarise
-from .verdicts import Verdict, binding_text, words
+from .verdicts import binding_text, words
 
 if TYPE_CHECKING:
+    from .points import Point
     from .rows import PointRow
 
-SCHEMA = "netstack.tuning/1"
+SCHEMA = "netstack.tuning/2"
 """Names the layout of the document."""
 
 
@@ -42,34 +44,41 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """The field of `TargetSummary` that is to be small."""
     rule: str
     seeds: list[int]
+    """Of all settings; one that needed fewer has its own list."""
     clock: str = "virtual"
     versions: dict[str, str] = {}
-    baseline: TargetSummary | None
-    """Without debloating; None where no such run ended well."""
-    targets: list[TargetSummary]
-    """The shortest first."""
     current: str
     """What the scenario has set: a target, or "off"."""
-    verdict: Literal["set", "leave off", "none"]
-    """Set the chosen target; debloating brings nothing here; no target keeps to the constraints."""
+    baseline: TargetSummary | None
+    """Without debloating; None where no such run was made."""
+    targets: list[TargetSummary]
+    """The shortest first; the present one is among them, or is the baseline."""
+    verdict: Literal["set", "turn off", "keep", "none"]
+    """Set the chosen target; turn debloating off; nothing is shown to be better than now; no setting keeps to
+    the constraints, the present one included."""
     chosen: str | None = None
     """A target; None unless the verdict is "set"."""
-    by_seed: dict[int, str] = {}
-    """What the rule picks from the runs of each seed alone: a target, "off" or "none"."""
+    undecided: list[str] = []
+    """Settings that would be chosen if more runs showed what these leave open."""
     knee: str | None = None
     knee_why: str
     binding: list[str] = []
-    """Where no target fits: the constraints that rule them out."""
+    """Where nothing fits: the constraints that rule all settings out."""
     nearest: str | None = None
-    """Where no target fits: the one that misses by least."""
+    """Where nothing fits: the setting that misses by least."""
     remedies: list[Remedy] = []
-    """Where no target fits, or debloating brings nothing: what would help instead."""
+    """Where nothing fits, or nothing is better than now: what would help instead."""
     configuration: list[str] = []
-    """Lines for Flink's configuration file."""
+    """Lines for Flink's configuration file; empty where nothing is to be changed."""
     failures: list[str] = []
     """Points that failed, a line each."""
     words: list[str]
     """The recommendation in sentences."""
+
+    @property
+    def settings(self) -> list[TargetSummary]:
+        """No debloating, if it was run, and then all targets."""
+        return [*([self.baseline] if self.baseline is not None else []), *self.targets]
 
 
 def recommendations(
@@ -78,7 +87,7 @@ def recommendations(
     """Return one recommendation for each combination of the axes other than the target, in their order."""
     groups: dict[tuple[tuple[str, str], ...], list[PointRow]] = {}
     for row in rows:
-        groups.setdefault(tuple(sorted(_conditions(row).items())), []).append(row)
+        groups.setdefault(tuple(sorted(conditions_of(row).items())), []).append(row)
     return [recommend(group, scenario, constraints) for group in groups.values()]
 
 
@@ -88,25 +97,27 @@ def recommend(
     """Return what to set, by points that differ in nothing but target, seed and probe.
 
     `scenario` is what the sweep was made from; what an axis has changed of it is read off the points. Points
-    that failed are named and otherwise left out.
+    that failed are named, and count as runs without figures.
 
     Raises:
-        ScenarioError: there are no points, or they differ in more than that.
+        ScenarioError: there are no points, they differ in more than that, or none is of the present setting.
     """
     conditions = _only_conditions(rows)
     asked = constraints or Constraints()
     varied = _scenario_of(rows, scenario)
-    off, settings = settings_of(rows)
-    baseline, *targets = _summaries([off, *settings], off.main, asked, varied.takes_checkpoints)
+    summaries = _summaries(rows, current_target(scenario), asked, varied.takes_checkpoints)
+    now = _present(summaries, scenario)
+    others = [one for one in summaries if one is not now]
+    targets = [one for one in summaries if one.target != OFF]
+    baseline = next((one for one in summaries if one.target == OFF), None)
     objective = _objective(rows, varied)
-    verdict = _decide(baseline, targets, objective)
-    found = {one.target: one.violations for one in targets if one.seeds}
-    binds = binding(list(found.values())) if verdict.kind == "none" else []
-    closest = nearest(found) if binds else None
-    by_seed = _by_seed([off, *settings], asked, varied.takes_checkpoints, objective)
-    said = words(verdict, baseline, targets, objective, by_seed)
+    choice = choose(now, others, objective)
+    broken = {one.target: one.shortfalls for one in others if one.seeds}
+    binds = binding(list(broken.values())) if choice.kind == "none" else []
+    closest = nearest(broken) if binds else None
+    said = words(choice, now, others, objective, _pitfalls_at(choice.setting.target, rows, varied))
     if closest is not None:
-        said.append(binding_text(binds, targets, closest))
+        said.append(binding_text(binds, others, closest))
     bends_at, why = knee(targets, objective)
     return Recommendation(
         scenario=scenario.name,
@@ -116,87 +127,92 @@ def recommend(
         rule=RULE.format(objective=OBJECTIVES[objective]),
         seeds=sorted({row.seed for row in rows}),
         versions=next((dict(row.versions) for row in rows if row.versions), {}),
-        baseline=baseline if baseline.seeds else None,
+        current=now.target,
+        baseline=baseline,
         targets=targets,
-        current=_current(scenario),
-        verdict=verdict.kind,
-        chosen=verdict.target,
-        by_seed=by_seed,
+        verdict=choice.kind,
+        chosen=choice.setting.target if choice.kind == "set" else None,
+        undecided=[one.target for one in choice.undecided],
         knee=bends_at,
         knee_why=why,
         binding=binds,
         nearest=closest,
-        remedies=[] if verdict.kind == "set" else remedies(varied, rows, baseline, targets, asked, binds),
-        configuration=configuration(verdict, conditions),
+        remedies=_remedies(choice, varied, rows, baseline, targets, asked, binds),
+        configuration=configuration(choice, conditions),
         failures=[_failure(row) for row in rows if row.measures is None],
         words=said,
     )
 
 
-def configuration(verdict: Verdict, conditions: Mapping[str, str]) -> list[str]:
-    """Return the lines to paste into a configuration file of Flink; empty where there is no target to set."""
-    if verdict.kind == "none":
+def configuration(choice: Choice, conditions: Mapping[str, str]) -> list[str]:
+    """Return the lines to paste into a configuration file of Flink; empty where nothing is to be changed."""
+    if choice.kind not in ("set", "turn off"):
         return []
     enabled, target = OPTIONS["debloat_enabled"].name, OPTIONS["debloat_target_s"].name
     names = {option.name for option in OPTIONS.values()}
     lines = [f"{name}: {text}" for name, text in conditions.items() if name in names]
-    if verdict.target is None:
+    if choice.kind == "turn off":
         return [f"{enabled}: false", *lines]
-    return [f"{enabled}: true", f"{target}: {verdict.target}", *lines]
+    return [f"{enabled}: true", f"{target}: {choice.setting.target}", *lines]
 
 
-def _conditions(row: PointRow) -> dict[str, str]:
+def conditions_of(row: PointRow | Point) -> dict[str, str]:
+    """Return the values of a point's axes other than the target."""
     return {name: text for name, text in row.labels.items() if name != TARGET}
 
 
 def _only_conditions(rows: Sequence[PointRow]) -> dict[str, str]:
     if not rows:
         raise ScenarioError(["there is no point to recommend from"])
-    conditions = _conditions(rows[0])
-    others = next((_conditions(row) for row in rows if _conditions(row) != conditions), None)
+    conditions = conditions_of(rows[0])
+    others = next((conditions_of(row) for row in rows if conditions_of(row) != conditions), None)
     if others is not None:
         raise ScenarioError([f"points differ in more than the target: {conditions} and {others}"])
     return conditions
 
 
 def _summaries(
-    settings: Iterable[Setting], reference: Mapping[int, Measures], asked: Constraints, checkpoints: bool
+    rows: Sequence[PointRow], current: str, asked: Constraints, checkpoints: bool
 ) -> list[TargetSummary]:
-    return [
-        summarise(
-            setting,
-            reference,
-            violations(setting.main, setting.shares(reference), asked, takes_checkpoints=checkpoints),
-        )
-        for setting in settings
-    ]
+    """No debloating, then the targets, the shortest first, each compared with the present setting."""
+    settings = settings_of(rows)
+    now = next((setting.main for setting in settings if setting.target == current), {})
+    return [_summary(setting, now, current, asked, checkpoints) for setting in settings]
 
 
-def _decide(baseline: TargetSummary, targets: Sequence[TargetSummary], objective: str) -> Verdict:
-    """Apply the rule; where no debloating is as good as the best target, that is the choice."""
-    best = choose(targets, objective)
-    if best is None:
-        return Verdict("leave off" if baseline.fits else "none", None)
-    without, with_it = value(baseline, objective), value(best, objective)
-    if baseline.fits and without is not None and with_it is not None and equals(without, with_it):
-        return Verdict("leave off", None)
-    return Verdict("set", best.target)
+def _summary(
+    setting: Setting, now: Mapping[int, Measures], current: str, asked: Constraints, checkpoints: bool
+) -> TargetSummary:
+    shares = {} if setting.target == current else setting.shares(now, "throughput_per_s")
+    shortfalls = judge(setting.main, setting.failed, shares, asked, takes_checkpoints=checkpoints)
+    return summarise(setting, now, shortfalls)
 
 
-def _by_seed(
-    settings: Sequence[Setting], asked: Constraints, checkpoints: bool, objective: str
-) -> dict[int, str]:
-    """Apply the rule to the runs of each seed alone."""
-    found = {}
-    for seed in sorted({seed for setting in settings for seed in setting.main}):
-        alone = [
-            Setting(setting.target, {seed: setting.main[seed]} if seed in setting.main else {})
-            for setting in settings
-        ]
-        baseline, *targets = _summaries(alone, alone[0].main, asked, checkpoints)
-        verdict = _decide(baseline, targets, objective)
-        found[seed] = verdict.target or (OFF if verdict.kind == "leave off" else "none")
+def _present(summaries: Sequence[TargetSummary], scenario: Scenario) -> TargetSummary:
+    current = current_target(scenario)
+    found = next((one for one in summaries if one.target == current), None)
+    if found is None:
+        raise ScenarioError([f"there is no point of what is set now ({current}), to compare with"])
     return found
+
+
+def _pitfalls_at(target: str, rows: Sequence[PointRow], scenario: Scenario) -> list[Pitfall]:
+    """What is to be warned of at a target."""
+    return find_pitfalls(scenario, [row for row in rows if row.labels.get(TARGET) == target])
+
+
+def _remedies(
+    choice: Choice,
+    scenario: Scenario,
+    rows: Sequence[PointRow],
+    baseline: TargetSummary | None,
+    targets: Sequence[TargetSummary],
+    asked: Constraints,
+    binds: Sequence[str],
+) -> list[Remedy]:
+    if choice.kind in ("set", "turn off") or baseline is None:
+        return []
+    return remedies(scenario, rows, baseline, targets, asked, binds)
 
 
 def _objective(rows: Iterable[PointRow], scenario: Scenario) -> str:
@@ -219,7 +235,8 @@ def _scenario_of(rows: Iterable[PointRow], scenario: Scenario) -> Scenario:
     return scenario
 
 
-def _current(scenario: Scenario) -> str:
+def current_target(scenario: Scenario) -> str:
+    """Return the debloat target that a scenario has set, `OFF` where it has no debloating."""
     config = scenario.config
     return format_duration(config.debloat_target_s) if config.debloat_enabled else OFF
 

@@ -57,21 +57,19 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
         return
     limit = case.constraints.max_checkpoint_ms
     quick = [
-        (one, one.unaligned_end_to_end_p95_ms.most)
+        (one, one.unaligned_end_to_end_p95_ms.greatest)
         for one in case.targets
         if one.unaligned_end_to_end_p95_ms is not None
-        and (limit is None or one.unaligned_end_to_end_p95_ms.most <= limit)
+        and (limit is None or one.unaligned_end_to_end_p95_ms.greatest <= limit)
     ]
     if not quick:
         return
     target, time = max(quick, key=lambda pair: target_s(pair[0].target))
-    stored = (
-        "" if target.persisted_bytes is None else f" and store {size(target.persisted_bytes.median)} each"
-    )
+    stored = "" if target.persisted_bytes is None else f" and store {size(target.persisted_bytes.mean)} each"
     delay = (
         ""
         if target.record_delay_ms is None
-        else f"; records wait {milliseconds(target.record_delay_ms.median)}"
+        else f"; records wait {milliseconds(target.record_delay_ms.mean)}"
     )
     nothing = f", so this does nothing for {MAX_DELAY}" if MAX_DELAY in case.binding else ""
     yield Remedy(
@@ -102,7 +100,7 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
     name, busy = _busiest(case.rows)
     if busy < BUSY:
         return
-    broken = [case.violation(one) for one in case.binding]
+    broken = [case.shortfall(one) for one in case.binding]
     factors = [one.excess for one in broken if one is not None and math.isfinite(one.excess)]
     need = f"; about {digits(max(factors))} times its rate is needed" if factors else ""
     yield Remedy(
@@ -119,7 +117,7 @@ def _pauses(case: Case) -> Iterator[Remedy]:
     times = [one.end_to_end_ms for one in growing if one.end_to_end_ms is not None]
     if interval is None or not times or MAX_CHECKPOINT not in case.binding:
         return
-    shortest = min(one.median for one in times)
+    shortest = min(one.mean for one in times)
     if shortest < BACK_TO_BACK * interval * 1e3:
         return
     yield Remedy(
@@ -135,12 +133,12 @@ def _pauses(case: Case) -> Iterator[Remedy]:
 def _state(case: Case) -> Iterator[Remedy]:
     """Smaller or incremental snapshots, where they take most of the time."""
     state, whole = case.baseline.state_ms, case.baseline.end_to_end_ms
-    if state is None or whole is None or not whole.median or state.median < whole.median / 2:
+    if state is None or whole is None or not whole.mean or state.mean < whole.mean / 2:
         return
     yield Remedy(
         name="smaller or incremental snapshots",
-        why=f"the slowest snapshot of a subtask takes {milliseconds(state.median)} of the "
-        f"{milliseconds(whole.median)} of a checkpoint, which no buffer has a part in",
+        why=f"the slowest snapshot of a subtask takes {milliseconds(state.mean)} of the "
+        f"{milliseconds(whole.mean)} of a checkpoint, which no buffer has a part in",
         measured=True,
     )
 

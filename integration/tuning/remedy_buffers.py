@@ -24,7 +24,7 @@ def shorter_target(case: Case) -> Iterator[Remedy]:
     shortest = case.shortest
     if shortest is None or not case.too_slow or at_floor(case, shortest):
         return
-    broken = {one.constraint: one for one in shortest.violations}
+    broken = {one.constraint: one for one in shortest.shortfalls}
     slow = [one for name, one in broken.items() if name in (MAX_CHECKPOINT, MAX_DELAY)]
     if MIN_THROUGHPUT in broken or not slow:
         return
@@ -52,7 +52,7 @@ def longer_target(case: Case) -> Iterator[Remedy]:
     yield Remedy(
         name="a longer target",
         why=f"every buffer costs its reader the same, however small; at {longest.target}, the longest target "
-        f"tried, throughput is {longest.throughput_share.median:.3f} of that without debloating: try "
+        f"tried, throughput is {longest.throughput_share.mean:.3f} of what it is now: try "
         "longer ones",
         measured=False,
         configuration=[line("debloat_target_s", text)],
@@ -66,9 +66,7 @@ def fewer_buffers(case: Case) -> Iterator[Remedy]:
         return
     least = format_size(case.scenario.config.min_segment_bytes)
     held = (
-        ""
-        if shortest.in_flight_bytes is None
-        else f", and still hold {size(shortest.in_flight_bytes.median)}"
+        "" if shortest.in_flight_bytes is None else f", and still hold {size(shortest.in_flight_bytes.mean)}"
     )
     old = case.scenario.preset == _OLD
     how = (
@@ -89,8 +87,8 @@ def fewer_buffers(case: Case) -> Iterator[Remedy]:
 
 def smaller_segments(case: Case) -> Iterator[Remedy]:
     """Without debloating, where that alone breaks only what smaller segments mend."""
-    slow = [one for one in case.baseline.violations if one.constraint in (MAX_CHECKPOINT, MAX_DELAY)]
-    if not case.too_slow or not slow or len(slow) < len(case.baseline.violations):
+    slow = [one for one in case.baseline.shortfalls if one.constraint in (MAX_CHECKPOINT, MAX_DELAY)]
+    if not case.too_slow or not slow or len(slow) < len(case.baseline.shortfalls):
         return
     excess = max(one.excess for one in slow)
     segment = case.scenario.config.segment_bytes
@@ -113,7 +111,7 @@ def large_records(case: Case) -> Iterator[Remedy]:
         one.debloated_buffer_min_bytes.least
         for one in case.targets
         if one.debloated_buffer_min_bytes is not None
-        and any(violation.constraint == MIN_THROUGHPUT for violation in one.violations)
+        and any(shortfall.constraint == MIN_THROUGHPUT for shortfall in one.shortfalls)
     ]
     if MIN_THROUGHPUT not in case.binding or not costly or min(costly) >= record:
         return
@@ -139,7 +137,7 @@ def large_records(case: Case) -> Iterator[Remedy]:
 def at_floor(case: Case, summary: TargetSummary) -> bool:
     """Whether buffers of a target have become as small as they may be."""
     smallest = summary.debloated_buffer_min_bytes
-    return smallest is not None and smallest.median <= 1.05 * case.scenario.config.min_segment_bytes
+    return smallest is not None and smallest.mean <= 1.05 * case.scenario.config.min_segment_bytes
 
 
 def _record_sizes(scenario: Scenario) -> Iterator[int]:

@@ -10,7 +10,7 @@ import msgspec
 
 from netstack import OPTIONS, Scenario
 
-from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, Constraints, Violation
+from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, Constraints, Shortfall
 from .summaries import TargetSummary
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ class Case:
         """Whether checkpoints or records take too long, whatever the target."""
         return bool({MAX_CHECKPOINT, MAX_DELAY, CHECKPOINTS} & set(self.binding))
 
-    def violation(self, name: str) -> Violation | None:
+    def shortfall(self, name: str) -> Shortfall | None:
         """That of a constraint by the setting that is nearest to it."""
-        found = [one for target in self.targets for one in target.violations if one.constraint == name]
+        found = [one for target in self.targets for one in target.shortfalls if one.constraint == name]
         return min(found, key=lambda one: one.excess, default=None)
 
     @property

@@ -9,17 +9,16 @@ from netstack import JobFailedError, Result, Scenario, emulate, from_json
 
 from ..scenarios.scenario_reader import read_scenario
 from ..scenarios.sources import open_sources
-from .axes import TARGET
-from .recommend import Recommendation
+from .recommend import Recommendation, conditions_of
 from .rows import PointRow
-from .summaries import OFF
+from .summaries import OFF, setting_of
 
 
 def runs_to_show(found: Recommendation, scenario: Scenario, rows: Sequence[PointRow]) -> dict[str, Result]:
     """Return the runs of two settings by their names, with the first seed and with series.
 
-    They are the present setting and the recommended one. Where nothing is recommended, the target that misses
-    the constraints by least takes its place; and where the two are one, no debloating is beside it.
+    They are the present setting and the recommended one. Where nothing fits, the setting that misses the
+    constraints by least takes its place; and where the two are one, no debloating is beside it.
     """
     wanted = list(dict.fromkeys(_settings(found)))
     shown = {name: _scenario_at(target, found, scenario, rows) for name, target in wanted}
@@ -27,13 +26,12 @@ def runs_to_show(found: Recommendation, scenario: Scenario, rows: Sequence[Point
 
 
 def _settings(found: Recommendation) -> Iterator[tuple[str, str]]:
-    proposed = OFF if found.verdict == "leave off" else found.chosen or found.nearest
+    proposed = OFF if found.verdict == "turn off" else found.chosen or found.nearest or found.current
     if found.current != proposed:
         yield f"now ({_name(found.current)})", found.current
     elif proposed != OFF:
         yield _name(OFF), OFF
-    if proposed is not None:
-        yield _name(proposed), proposed
+    yield _name(proposed), proposed
 
 
 def _name(target: str) -> str:
@@ -48,22 +46,12 @@ def _scenario_at(
         if (
             row.result is not None
             and row.probe in ("main", "baseline")
-            and _setting(row)
-            == (
-                target,
-                found.conditions,
-            )
+            and (setting_of(row), conditions_of(row)) == (target, found.conditions)
         ):
             return read_scenario(from_json(row.result).scenario)
     if target != found.current:
         return None
     return dataclasses.replace(scenario, seed=found.seeds[0]) if found.seeds else scenario
-
-
-def _setting(row: PointRow) -> tuple[str, dict[str, str]]:
-    """The target of a point, and the values of its other axes."""
-    conditions = {name: text for name, text in row.labels.items() if name != TARGET}
-    return OFF if row.probe == "baseline" else row.labels.get(TARGET, OFF), conditions
 
 
 def _run(scenario: Scenario) -> Result:

@@ -1,22 +1,22 @@
-"""The points of a sweep, put together by target: each figure as a median and its range over seeds."""
+"""The points of a sweep, put together by target: each figure as a mean over seeds and its interval."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from netstack import QuantityError, parse_flink_duration
 
-from ..comparison.compare import Spread
 from .axes import TARGET
-from .constraints import Violation
-from .measures import Measures, known
+from .constraints import Shortfall
+from .estimates import Answer, Estimate, estimate
+from .measures import Measures
 
 if TYPE_CHECKING:
+    from .points import Point
     from .rows import PointRow
 
 OFF = "off"
@@ -37,49 +37,61 @@ _MAIN = (
     "debloated_buffer_min_bytes",
 )
 
+_SHARES = {
+    "throughput_share": "throughput_per_s",
+    "end_to_end_share": "end_to_end_ms",
+    "record_delay_share": "record_delay_ms",
+}
+"""Fields that compare a figure with that of the present setting."""
+
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target comes to; a spread is over seeds, None where nothing was measured."""
+    """What a target comes to; an estimate is over seeds, None where nothing was measured."""
 
     target: str
     """In Flink's syntax, or `OFF`."""
     seeds: list[int]
     """Those whose run ended well."""
     failed: int = 0
-    """Points of all probes that did not."""
-    throughput_per_s: Spread | None = None
-    throughput_share: Spread | None = None
-    """Of the throughput without debloating, with the same seed."""
-    start_delay_ms: Spread | None = None
-    start_delay_max_ms: Spread | None = None
-    alignment_ms: Spread | None = None
-    state_ms: Spread | None = None
-    end_to_end_ms: Spread | None = None
-    end_to_end_p95_ms: Spread | None = None
-    in_flight_bytes: Spread | None = None
-    record_delay_ms: Spread | None = None
-    record_delay_p95_ms: Spread | None = None
-    debloated_buffer_bytes: Spread | None = None
-    debloated_buffer_min_bytes: Spread | None = None
-    persisted_bytes: Spread | None = None
+    """Seeds whose run did not."""
+    throughput_per_s: Estimate | None = None
+    throughput_share: Estimate | None = None
+    """Of the throughput of the present setting, with the same seed; so are the next two of their figures."""
+    end_to_end_share: Estimate | None = None
+    record_delay_share: Estimate | None = None
+    start_delay_ms: Estimate | None = None
+    start_delay_max_ms: Estimate | None = None
+    alignment_ms: Estimate | None = None
+    state_ms: Estimate | None = None
+    end_to_end_ms: Estimate | None = None
+    end_to_end_p95_ms: Estimate | None = None
+    in_flight_bytes: Estimate | None = None
+    record_delay_ms: Estimate | None = None
+    record_delay_p95_ms: Estimate | None = None
+    debloated_buffer_bytes: Estimate | None = None
+    debloated_buffer_min_bytes: Estimate | None = None
+    persisted_bytes: Estimate | None = None
     """What an unaligned checkpoint would store of data in flight; so are the next two of such a run."""
-    unaligned_end_to_end_ms: Spread | None = None
-    unaligned_end_to_end_p95_ms: Spread | None = None
-    adaptation_ms: Spread | None = None
-    """After a step of the load; resolution 1 s."""
-    not_adapted: int = 0
-    """Runs with a step after which the queues did not settle."""
+    unaligned_end_to_end_ms: Estimate | None = None
+    unaligned_end_to_end_p95_ms: Estimate | None = None
+    adaptation_ms: Estimate | None = None
+    """After a step of the load, of the runs that settled; resolution 1 s."""
+    step_runs: int = 0
+    """Runs with a step, whether the queues settled after it or not."""
     checkpoints_completed: int = 0
     """Over all seeds; so are the next two."""
     checkpoints_failed: int = 0
     checkpoints_expired: int = 0
-    violations: list[Violation] = []
-    """What it does not keep to; empty: it fits."""
+    fewest_checkpoints: int | None = None
+    """Completed ones of the seed that has the fewest."""
+    shortfalls: list[Shortfall] = []
+    """What it does not keep to, or is not shown to keep to; empty: it fits."""
 
     @property
-    def fits(self) -> bool:
+    def keeps(self) -> Answer:
         """Whether something was measured and it keeps to all constraints."""
-        return bool(self.seeds) and not self.violations
+        kept = {one.kept for one in self.shortfalls}
+        return "no" if not self.seeds or "no" in kept else "undecided" if kept else "yes"
 
 
 @dataclass(slots=True)
@@ -92,39 +104,44 @@ class Setting:
     unaligned: list[Measures] = field(default_factory=list)
     step: list[Measures] = field(default_factory=list)
     failed: int = 0
+    """Of the main ones, those that have no figures."""
+    failed_probes: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: PointRow) -> None:
         """Take a point in."""
+        is_main = row.probe in ("main", "baseline")
         if row.measures is None:
-            self.failed += 1
-        elif row.probe in ("main", "baseline"):
+            self.failed += is_main
+            if not is_main:
+                self.failed_probes[row.probe] = self.failed_probes.get(row.probe, 0) + 1
+        elif is_main:
             self.main[row.seed] = row.measures
         elif row.probe == "unaligned":
             self.unaligned.append(row.measures)
         else:
             self.step.append(row.measures)
 
-    def shares(self, reference: Mapping[int, Measures]) -> dict[int, float]:
-        """Throughput by that of the reference: of the same seed, else of the median one. By seed."""
-        rates = {seed: own.throughput_per_s for seed, own in reference.items() if own.throughput_per_s}
-        if not rates:
-            return {}
-        middle = median(rates.values())
+    def shares(self, now: Mapping[int, Measures], name: str) -> dict[int, float | None]:
+        """A figure by that of the present setting with the same seed, by seed; None where one has none."""
         return {
-            seed: own.throughput_per_s / rates.get(seed, middle)
-            for seed, own in self.main.items()
-            if own.throughput_per_s is not None
+            seed: _share(getattr(run, name), getattr(now[seed], name))
+            for seed, run in self.main.items()
+            if seed in now
         }
 
 
-def settings_of(rows: Iterable[PointRow]) -> tuple[Setting, list[Setting]]:
-    """Return the runs without debloating, and those of each target, the shortest first."""
+def settings_of(rows: Iterable[PointRow]) -> list[Setting]:
+    """Return the runs by setting: no debloating, if it was run, then each target, the shortest first."""
     found: dict[str, Setting] = {}
     for row in rows:
-        target = OFF if row.probe == "baseline" else row.labels.get(TARGET, OFF)
+        target = setting_of(row)
         found.setdefault(target, Setting(target)).add(row)
-    off = found.pop(OFF, Setting(OFF))
-    return off, sorted(found.values(), key=lambda setting: target_s(setting.target))
+    return sorted(found.values(), key=lambda setting: (setting.target != OFF, target_s(setting.target)))
+
+
+def setting_of(row: PointRow | Point) -> str:
+    """Return the target of a point, `OFF` where it has none."""
+    return OFF if row.probe == "baseline" else row.labels.get(TARGET, OFF)
 
 
 def target_s(target: str) -> float:
@@ -136,35 +153,42 @@ def target_s(target: str) -> float:
 
 
 def summarise(
-    setting: Setting, reference: Mapping[int, Measures], violated: Sequence[Violation]
+    setting: Setting, now: Mapping[int, Measures], shortfalls: Sequence[Shortfall]
 ) -> TargetSummary:
-    """Return what a target comes to; `reference` are the runs without debloating, by seed."""
+    """Return what a target comes to; `now` are the runs of the present setting, by seed."""
     runs = list(setting.main.values())
-    shares = setting.shares(reference)
-    spreads = {name: spread(getattr(one, name) for one in runs) for name in _MAIN}
+    figures = {
+        name: estimate([*(getattr(run, name) for run in runs), *_lost(setting.failed)]) for name in _MAIN
+    }
+    shares = {name: estimate(setting.shares(now, figure).values(), 4) for name, figure in _SHARES.items()}
     return TargetSummary(
         target=setting.target,
         seeds=sorted(setting.main),
         failed=setting.failed,
-        throughput_share=spread(shares.values(), 4),
-        persisted_bytes=spread(one.persisted_bytes for one in setting.unaligned),
-        unaligned_end_to_end_ms=spread(one.end_to_end_ms for one in setting.unaligned),
-        unaligned_end_to_end_p95_ms=spread(one.end_to_end_p95_ms for one in setting.unaligned),
-        adaptation_ms=spread(one.adaptation_ms for one in setting.step),
-        not_adapted=sum(one.adaptation_ms is None for one in setting.step),
-        checkpoints_completed=sum(one.checkpoints_completed for one in runs),
-        checkpoints_failed=sum(one.checkpoints_failed for one in runs),
-        checkpoints_expired=sum(one.checkpoints_expired for one in runs),
-        violations=list(violated),
-        **spreads,
+        persisted_bytes=_probed(setting, "unaligned", "persisted_bytes"),
+        unaligned_end_to_end_ms=_probed(setting, "unaligned", "end_to_end_ms"),
+        unaligned_end_to_end_p95_ms=_probed(setting, "unaligned", "end_to_end_p95_ms"),
+        adaptation_ms=_probed(setting, "step", "adaptation_ms"),
+        step_runs=len(setting.step) + setting.failed_probes.get("step", 0),
+        checkpoints_completed=sum(run.checkpoints_completed for run in runs),
+        checkpoints_failed=sum(run.checkpoints_failed for run in runs),
+        checkpoints_expired=sum(run.checkpoints_expired for run in runs),
+        fewest_checkpoints=min((run.checkpoints_completed for run in runs), default=None),
+        shortfalls=list(shortfalls),
+        **figures,
+        **shares,
     )
 
 
-def spread(values: Iterable[float | None], decimals: int = 2) -> Spread | None:
-    """Return the median and the range of the values that are there; None where there are none."""
-    there = known(values)
-    if not there:
-        return None
-    return Spread(
-        round(float(median(there)), decimals), round(min(there), decimals), round(max(there), decimals)
-    )
+def _probed(setting: Setting, probe: str, name: str) -> Estimate | None:
+    runs = setting.unaligned if probe == "unaligned" else setting.step
+    return estimate([*(getattr(run, name) for run in runs), *_lost(setting.failed_probes.get(probe, 0))])
+
+
+def _lost(failed: int) -> list[None]:
+    """A run that failed stands among the others, without a figure."""
+    return [None] * failed
+
+
+def _share(value: float | None, of: float | None) -> float | None:
+    return value / of if value is not None and of else None

@@ -71,6 +71,7 @@ def run_points(
     progress: Done = lambda count: None,
     *,
     master: str | None = None,
+    known: Sequence[PointRow] = (),
 ) -> list[PointRow]:
     """Run points over Spark, and return their rows in the same order.
 
@@ -84,7 +85,7 @@ def run_points(
         OSError: nothing can be written to `out`.
     """
     store = None if out is None else PointStore(out)
-    ledger = _Ledger(points, store, progress)
+    ledger = _Ledger(points, store, progress, known)
     missing = ledger.missing()
     here = [point for point in missing if reads_files(point)]
     away = [point for point in missing if not reads_files(point)]
@@ -98,13 +99,16 @@ def run_points(
 class _Ledger:
     """The rows that are there, by key; told of them in any thread."""
 
-    def __init__(self, points: Sequence[Point], store: PointStore | None, progress: Done) -> None:
+    def __init__(
+        self, points: Sequence[Point], store: PointStore | None, progress: Done, known: Sequence[PointRow]
+    ) -> None:
         self._points = points
         self._store = store
         self._progress = progress
         self._lock = threading.Lock()
         self._trouble: OSError | None = None
         self._rows = {} if store is None else store.read(point.key for point in points)
+        self._rows |= {row.key: row for row in known if row.status == "finished"}
         self._tell()
 
     def missing(self) -> list[Point]:

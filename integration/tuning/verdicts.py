@@ -1,80 +1,133 @@
-"""A recommendation in sentences: what to set, what that costs, and how sure it is."""
+"""A recommendation in sentences: what to set, what that changes against now, and how sure it is."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
 
-from ..comparison.compare import Spread
 from ..reporting.wording import milliseconds, size
-from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, value
-from .constraints import Violation
+from .choice import END_TO_END, LEAST_GAIN, OBJECTIVES, RECORD_DELAY, Choice, breaks_constraint, value
+from .constraints import Constraints, Shortfall
+from .estimates import Estimate
+from .pitfalls import Pitfall
 from .summaries import OFF, TargetSummary
+from .windows import LEAST_CHECKPOINTS
 
-
-class Verdict(NamedTuple):
-    """What to do."""
-
-    kind: Literal["set", "leave off", "none"]
-    target: str | None
-    """To be set."""
+MOST_RUNS_NAMED = 400
+"""More runs than this are not proposed to decide a question: for all that can be told, it has no answer."""
 
 
 def words(
-    verdict: Verdict,
-    baseline: TargetSummary,
-    targets: Sequence[TargetSummary],
+    choice: Choice,
+    now: TargetSummary,
+    others: Sequence[TargetSummary],
     objective: str,
-    by_seed: Mapping[int, str],
+    pitfalls: Sequence[Pitfall] = (),
 ) -> list[str]:
-    """Return the recommendation in sentences, the most important one first."""
-    chosen = next((one for one in targets if one.target == verdict.target), None)
-    if chosen is not None:
-        said = [_price(chosen, baseline, objective), *_besides(chosen, objective)]
-    elif verdict.kind == "leave off":
-        said = [_not_needed(baseline, targets, objective)]
-    elif any(one.fits for one in targets):
-        said = [f"No target can be chosen: the {OBJECTIVES[objective]} could not be measured."]
-    elif not any(one.seeds for one in targets):
-        return ["No target can be chosen: no run with debloating ended well."]
+    """Return the recommendation in sentences, the most important one first.
+
+    `others` are the settings that were compared with `now`, `pitfalls` those that the chosen one shows.
+    """
+    if choice.kind == "none":
+        said = [_nothing_fits(now)]
+    elif choice.kind == "keep":
+        said = [_keep(now, others, objective), *_price_of_now(now, others, objective)]
     else:
-        without = "and neither does the job without debloating"
-        if not baseline.seeds:
-            without = "and no run without debloating ended well"
-        said = [f"No target keeps to the constraints, {without}."]
-    return said if len(by_seed) < 2 else [*said, _sureness(by_seed, _outcome(verdict))]
+        said = [_change(choice, now, objective, pitfalls), *_besides(choice.setting, objective)]
+    said += [_open(one, now, objective) for one in choice.undecided]
+    return [*said, *_thin(now, choice.setting)]
 
 
-def binding_text(binding: Sequence[str], targets: Sequence[TargetSummary], nearest: str | None) -> str:
+def binding_text(binding: Sequence[str], settings: Sequence[TargetSummary], nearest: str | None) -> str:
     """Return which constraint binds, with the figures of the setting that comes nearest to keeping to it."""
-    closest = next(one for one in targets if one.target == nearest)
-    shown = "; ".join(_seen(violation) for violation in closest.violations)
-    broken = [{violation.constraint for violation in one.violations} for one in targets if one.seeds]
+    closest = next(one for one in settings if one.target == nearest)
+    shown = "; ".join(one.text for one in closest.shortfalls)
+    broken = [{shortfall.constraint for shortfall in one.shortfalls} for one in settings if one.seeds]
     alone = all(set(binding) <= each for each in broken)
     which = binding[0] if len(binding) == 1 else f"{', '.join(binding[:-1])} and {binding[-1]}"
     verb = "binds" if len(binding) == 1 else "bind, each by itself" if alone else "together bind"
-    name = "Without debloating" if nearest == OFF else f"With a target of {nearest}"
-    return f"{which[0].upper()}{which[1:]} {verb}. {name}, which comes nearest: {shown}."
+    return f"{which[0].upper()}{which[1:]} {verb}. {_with(closest.target)}, which comes nearest: {shown}."
 
 
-def with_range(spread: Spread | None, text: Callable[[float | None], str] = milliseconds) -> str:
-    """Return a median with its range over seeds, which is left out where it is not to be seen."""
-    if spread is None:
+def with_range(found: Estimate | None, text: Callable[[float | None], str] = milliseconds) -> str:
+    """Return a mean with its interval, and in how many runs it was had where that is not all of them."""
+    if found is None:
         return text(None)
-    least, middle, most = (text(one) for one in (spread.least, spread.median, spread.most))
-    if least == most:
-        return middle
-    number, _, unit = least.partition(" ")
-    return f"{middle} ({number if most.partition(' ')[2] == unit else least} to {most})"
+    missing = "" if found.runs == found.of else f" in {found.runs} of {found.of} runs"
+    if found.low is None or found.high is None:
+        return f"{text(found.mean)}{missing}"
+    low, mean, high = text(found.low), text(found.mean), text(found.high)
+    if low == high:
+        return f"{mean}{missing}"
+    number, _, unit = low.partition(" ")
+    return f"{mean} ({number if high.partition(' ')[2] == unit else low} to {high}){missing}"
 
 
-def _price(chosen: TargetSummary, baseline: TargetSummary, objective: str) -> str:
+def share_text(share: float | None) -> str:
+    """Return a share of throughput as sentences have it."""
+    return "an unknown share" if share is None else f"{share:.3f}"
+
+
+def _change(choice: Choice, now: TargetSummary, objective: str, pitfalls: Sequence[Pitfall]) -> str:
+    """What to set, in one sentence, with what it is warned of."""
+    chosen = choice.setting
+    do = "Turn debloating off" if chosen.target == OFF else f"Set the debloat target to {chosen.target}"
     what = "checkpoints take" if objective == END_TO_END else "records are under way for"
-    gain = f"{what} {_against(chosen, baseline, objective)}"
-    share = chosen.throughput_share
-    price = "" if share is None else f", at {share.median:.3f} of the throughput without debloating"
-    return f"Set the debloat target to {chosen.target}: {gain}{price}."
+    rate = chosen.throughput_share
+    price = "" if rate is None else f", at {with_range(rate, share_text)} of the throughput"
+    if breaks_constraint(now):
+        price += f"; now {'; '.join(one.text for one in now.shortfalls)}"
+    warned = "".join(f"; but {one.what} ({one.name}, below)" for one in pitfalls)
+    return f"{do}: {what} {_against(chosen, now, objective)}{price}{warned}."
+
+
+def _against(chosen: TargetSummary, now: TargetSummary, name: str) -> str:
+    before = value(now, name)
+    instead = "" if before is None else f" instead of {with_range(before)} now"
+    if name == END_TO_END and now.seeds and not now.checkpoints_completed:
+        instead = ", where none completes now"
+    return f"{with_range(value(chosen, name))}{instead}"
+
+
+def _keep(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> str:
+    """Why to leave things as they are: the present figure, and the best of those that would do."""
+    stay = "Leave debloating off" if now.target == OFF else f"Keep the debloat target of {now.target}"
+    what = OBJECTIVES[objective]
+    if value(now, objective) is None:
+        return f"{stay}: the {what} could not be measured, so nothing is known to be better."
+    present = f"the {what} is {with_range(value(now, objective))} now"
+    fitting = [(one, time) for one in others if one.keeps == "yes" and (time := value(one, objective))]
+    if not fitting:
+        return f"{stay}: {present}, and no other setting is shown to keep to the constraints."
+    best, time = min(fitting, key=lambda pair: pair[1].mean)
+    rate = (
+        ""
+        if best.throughput_share is None
+        else f" at {share_text(best.throughput_share.mean)} of the throughput"
+    )
+    shown = f"{with_range(time)} {_with(best.target, 'with')}{rate}"
+    return f"{stay}: {present}; nothing is shown to be better, the best is {shown}."
+
+
+def _price_of_now(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> list[str]:
+    """What the present setting costs in throughput, where another one carries clearly more."""
+    more = [
+        (one, one.throughput_share)
+        for one in others
+        if one.throughput_share is not None and one.throughput_share.at_least(1 + LEAST_GAIN) == "yes"
+    ]
+    if not more:
+        return []
+    one, share = max(more, key=lambda pair: pair[1].mean)
+    return [
+        f"Throughput would be {with_range(share, share_text)} of what it is now {_with(one.target, 'with')}, "
+        f"where the {OBJECTIVES[objective]} is {with_range(value(one, objective))}."
+    ]
+
+
+def _nothing_fits(now: TargetSummary) -> str:
+    if not now.seeds:
+        return "Nothing can be advised: no run of the present setting ended well, to compare with."
+    return "No setting is shown to keep to the constraints, the present one included."
 
 
 def _besides(chosen: TargetSummary, objective: str) -> list[str]:
@@ -92,53 +145,64 @@ def _besides(chosen: TargetSummary, objective: str) -> list[str]:
             f"and store {with_range(chosen.persisted_bytes, size)} of data in flight each; records wait as "
             "long as before."
         )
-    if chosen.adaptation_ms is not None:
-        said.append(
-            f"When the service time of the bottleneck doubles, the queues settle within "
-            f"{with_range(chosen.adaptation_ms)}; there is a sample each second."
-        )
-    if chosen.not_adapted:
-        runs = f"{chosen.not_adapted} run{'' if chosen.not_adapted == 1 else 's'}"
-        said.append(f"In {runs} where the service time of the bottleneck doubles, the queues did not settle.")
-    return said
+    return said + _adaptation(chosen)
 
 
-def _not_needed(baseline: TargetSummary, targets: Sequence[TargetSummary], objective: str) -> str:
-    what = OBJECTIVES[objective]
-    without = with_range(value(baseline, objective))
-    fitting = [(one, spread) for one in targets if one.fits and (spread := value(one, objective))]
-    if not fitting:
-        return (
-            "Leave debloating off: no target keeps to the constraints, and the job does without "
-            f"({what}: {without})."
-        )
-    best, spread = min(fitting, key=lambda pair: pair[1].median)
+def _adaptation(chosen: TargetSummary) -> list[str]:
+    if not chosen.step_runs:
+        return []
+    when = "When the service time of the bottleneck doubles, the queues"
+    settled = chosen.adaptation_ms
+    if settled is None:
+        return [f"{when} settle in none of {chosen.step_runs} runs."]
+    return [f"{when} settle within {with_range(settled)}; there is a sample each second."]
+
+
+def _open(one: TargetSummary, now: TargetSummary, objective: str) -> str:
+    """What the runs do not decide of a setting, and what would decide it."""
+    doubts = [_doubt(shortfall) for shortfall in one.shortfalls if shortfall.kept == "undecided"]
+    if not doubts:
+        doubts = [f"whether it is better than now ({with_range(value(one, objective))})"]
+    needed = [_runs_needed(shortfall) for shortfall in one.shortfalls if shortfall.kept == "undecided"]
     return (
-        f"Leave debloating off: the {what} is {without} without it and {with_range(spread)} with a target of "
-        f"{best.target}, which is the same as far as can be told."
+        f"Not decided by {len(one.seeds)} seeds {_with(one.target, 'with')}: {'; '.join(doubts)}. "
+        f"{_remedy(needed)}"
     )
 
 
-def _against(chosen: TargetSummary, baseline: TargetSummary, name: str) -> str:
-    before = value(baseline, name)
-    instead = "" if before is None else f" instead of {with_range(before)}"
-    if name == END_TO_END and baseline.seeds and not baseline.checkpoints_completed:
-        instead = ", where none completed without debloating"
-    return f"{with_range(value(chosen, name))}{instead}"
+def _doubt(shortfall: Shortfall) -> str:
+    text = share_text if shortfall.limit <= 1 else milliseconds
+    return f"{shortfall.constraint} of {text(shortfall.limit)} ({with_range(shortfall.value, text)})"
 
 
-def _outcome(verdict: Verdict) -> str:
-    """A verdict as seeds have theirs."""
-    return verdict.target or (OFF if verdict.kind == "leave off" else "none")
+def _runs_needed(shortfall: Shortfall) -> int | None:
+    return None if shortfall.value is None else shortfall.value.runs_to_decide(shortfall.limit)
 
 
-def _sureness(by_seed: Mapping[int, str], of_all: str) -> str:
-    counts = Counter(by_seed.values()).most_common()
-    if set(by_seed.values()) == {of_all}:
-        return f"Each of the {len(by_seed)} seeds alone leads to the same."
-    shown = ", ".join(f"{target} ({count})" for target, count in counts)
-    return f"Alone, the {len(by_seed)} seeds lead to: {shown}."
+def _remedy(needed: Sequence[int | None]) -> str:
+    runs = max((count or MOST_RUNS_NAMED + 1 for count in needed), default=MOST_RUNS_NAMED + 1)
+    if not needed:
+        return "More seeds or a longer duration would tell."
+    if runs > MOST_RUNS_NAMED:
+        return "It lies on the limit, for all that can be told; a limit that is not so near would decide it."
+    return f"About {runs} seeds would decide it (--seeds {runs}), or a limit that is not so near."
 
 
-def _seen(violation: Violation) -> str:
-    return f"{violation.text} (seed {violation.seed})"
+def _thin(*settings: TargetSummary) -> list[str]:
+    """Settings whose windows hold too few checkpoints to speak of their times."""
+    few = {
+        one.target: one.fewest_checkpoints
+        for one in settings
+        if one.fewest_checkpoints is not None and 0 < one.fewest_checkpoints < LEAST_CHECKPOINTS
+    }
+    return [
+        f"{_with(target)} a window holds as few as {count} completed checkpoints, so its times are rough."
+        for target, count in few.items()
+    ]
+
+
+def _with(target: str, word: str = "With") -> str:
+    return f"{word}out debloating" if target == OFF else f"{word} a target of {target}"
+
+
+__all__ = ["Constraints", "binding_text", "share_text", "with_range", "words"]

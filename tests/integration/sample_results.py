@@ -160,12 +160,17 @@ def _checkpoint(number: int, slow: float) -> CheckpointResult:
         end_to_end_ms=[12.0] * SUBTASKS,
         start_delay_ms=[7.0] * SUBTASKS,
         alignment_ms=[0.0] * SUBTASKS,
+        sync_ms=[0.0] * SUBTASKS,
+        async_ms=[0.0] * SUBTASKS,
+        unaligned=[False] * SUBTASKS,
     )
     consumer = VertexCheckpoint(
         name=CONSUMER,
         end_to_end_ms=[a + b + 6 for a, b in zip(delays, alignments, strict=True)],
         start_delay_ms=delays,
         alignment_ms=alignments,
+        sync_ms=[1.0] * SUBTASKS,
+        async_ms=[1.0] * SUBTASKS,
     )
     return CheckpointResult(
         id=number + 1, t=0.7 + 2 * number, duration_ms=200 * slow + 6, vertices=[source, consumer]

@@ -1,6 +1,13 @@
 import msgspec
-import pytest
 
+from integration.analysis.checkpoint_times import (
+    ACKNOWLEDGEMENT,
+    ALIGNMENT,
+    ASYNC,
+    PHASES,
+    START_DELAY,
+    SYNC,
+)
 from integration.reporting import checkpoint_rows
 from integration.reporting.checkpoint_charts import (
     checkpoint_bytes,
@@ -9,94 +16,13 @@ from integration.reporting.checkpoint_charts import (
     checkpoint_time,
 )
 from integration.reporting.checkpoint_details import MAX_DETAILED, details
-from integration.reporting.checkpoint_phases import (
-    ACKNOWLEDGEMENT,
-    ALIGNMENT,
-    ASYNC,
-    PHASES,
-    START_DELAY,
-    SYNC,
-    last_part,
-    subtask_parts,
-    typical_checkpoint,
-)
 from integration.reporting.checkpoint_rows import MAX_CHECKPOINTS
 from netstack import CheckpointResult, VertexCheckpoint
 from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
 
 
-def checkpoint_of(**lists):
-    """A checkpoint of one subtask, with these milliseconds."""
-    vertex = VertexCheckpoint(name="v", **{f"{name}_ms": [value] for name, value in lists.items()})
-    return CheckpointResult(id=1, t=0.0, vertices=[vertex])
-
-
-def phases_of(checkpoint):
-    return dict(zip(PHASES, last_part(checkpoint).phases, strict=True))
-
-
 def with_checkpoints(result, checkpoints):
     return msgspec.structs.replace(result, checkpoints=checkpoints)
-
-
-def test_phases_follow_one_another_and_add_up_to_the_end():
-    checkpoint = checkpoint_of(
-        end_to_end=100.0, start_delay=40.0, alignment=30.0, sync=5.0, **{"async": 20.0}
-    )
-
-    assert phases_of(checkpoint) == {
-        START_DELAY: 40.0,
-        ALIGNMENT: 30.0,
-        SYNC: 5.0,
-        ASYNC: 20.0,
-        ACKNOWLEDGEMENT: 5.0,
-    }
-
-
-@pytest.mark.parametrize(
-    ("sync", "asynchronous", "shown"),
-    [(5.0, 20.0, (0.0, 0.0)), (5.0, 40.0, (0.0, 15.0)), (33.0, 4.0, (3.0, 4.0))],
-)
-def test_of_an_unaligned_part_that_which_outlasts_the_alignment_is_shown(sync, asynchronous, shown):
-    checkpoint = checkpoint_of(
-        end_to_end=100.0, start_delay=10.0, alignment=30.0, sync=sync, **{"async": asynchronous}
-    )
-    vertex = msgspec.structs.replace(checkpoint.vertices[0], unaligned=[True])
-    checkpoint = msgspec.structs.replace(checkpoint, vertices=[vertex])
-
-    part = last_part(checkpoint)
-
-    assert part.phases[2:4] == shown
-    assert (part.sync_ms, part.async_ms) == (sync, asynchronous)
-    assert sum(part.phases) == pytest.approx(part.end_to_end_ms)
-
-
-def test_the_last_part_is_that_of_the_last_acknowledgement():
-    checkpoint = sample_result(debloated=True).checkpoints[0]
-
-    part = last_part(checkpoint)
-
-    assert (part.vertex, part.subtask) == ("consumer", 0)
-    assert part.end_to_end_ms == checkpoint.duration_ms == pytest.approx(sum(part.phases))
-
-
-def test_subtasks_that_did_not_acknowledge_have_no_part():
-    checkpoint = checkpoint_of(end_to_end=None, start_delay=None, alignment=None)
-
-    assert list(subtask_parts(checkpoint)) == []
-    assert last_part(checkpoint) is None
-
-
-def test_the_typical_checkpoint_has_the_median_duration_of_the_window():
-    result = sample_result(debloated=True)
-    durations = [900.0, 1.0, 2.0, 3.0, 40.0, 20.0, 30.0, 10.0]
-    late = [
-        msgspec.structs.replace(result.checkpoints[0], id=number, t=9.0 if number else 1.0, duration_ms=ms)
-        for number, ms in enumerate(durations)
-    ]
-
-    assert typical_checkpoint(with_checkpoints(result, late)).duration_ms == 10.0
-    assert typical_checkpoint(with_checkpoints(result, [])) is None
 
 
 def test_history_has_a_bar_for_each_completed_checkpoint():
@@ -106,7 +32,9 @@ def test_history_has_a_bar_for_each_completed_checkpoint():
     assert [(row["part"], row["from_s"], row["to_s"]) for row in bar] == [
         (START_DELAY, 0.0, 0.08),
         (ALIGNMENT, 0.08, 0.2),
-        (ACKNOWLEDGEMENT, 0.2, 0.206),
+        (SYNC, 0.2, 0.201),
+        (ASYNC, 0.201, 0.202),
+        (ACKNOWLEDGEMENT, 0.202, 0.206),
     ]
     assert {(row["last"], row["total"], row["type"]) for row in bar} == {("consumer 0", 206.0, "CHECKPOINT")}
     assert len({(row["run"], row["id"]) for row in rows}) == 20
@@ -223,7 +151,7 @@ def test_what_pictures_and_details_hold_is_bounded():
 
 
 def test_the_picture_of_one_checkpoint_waits_for_its_rows():
-    spec = checkpoint_detail()
+    spec = checkpoint_detail(sample_results())
 
     assert spec["data"] == {"values": []}
     assert spec["encoding"]["color"]["scale"]["domain"] == list(PHASES)

@@ -226,8 +226,12 @@ def test_more_runs_than_two_are_the_rows_of_a_table(tmp_path):
 
 def test_every_window_has_its_sentence(tmp_path):
     result = sample_result(debloated=True)
-    early = msgspec.structs.replace(result.steady[0], from_s=0, to_s=6, end_to_end_ms=450)
-    phased = msgspec.structs.replace(result, steady=[early, *result.steady])
+    early = msgspec.structs.replace(result.steady[0], from_s=0, to_s=6)
+    long = [
+        msgspec.structs.replace(each, duration_ms=450) for each in result.checkpoints if each.t < early.to_s
+    ]
+    history = [*long, *result.checkpoints[len(long) :]]
+    phased = msgspec.structs.replace(result, steady=[early, *result.steady], checkpoints=history)
 
     page, *_ = write_report(tmp_path, {"sample": phased})
 

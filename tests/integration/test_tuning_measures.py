@@ -89,8 +89,15 @@ def result_of(
 def checkpoint(
     t: float, duration_ms: float | None, status: str = "COMPLETED", failure: str | None = None
 ) -> CheckpointResult:
-    """A checkpoint whose slowest snapshot takes 7 ms."""
-    part = VertexCheckpoint(name="sink", sync_ms=[1.0, 2.0], async_ms=[6.0, None])
+    """A checkpoint whose last subtask takes 7 ms for its snapshot, and 10 ms to align."""
+    part = VertexCheckpoint(
+        name="sink",
+        end_to_end_ms=[duration_ms, 1.0],
+        start_delay_ms=[20.0, 1.0],
+        alignment_ms=[10.0, 0.0],
+        sync_ms=[1.0, 0.0],
+        async_ms=[6.0, 0.0],
+    )
     return CheckpointResult(
         id=1, t=t, status=status, duration_ms=duration_ms, failure=failure, vertices=[part]
     )
@@ -173,7 +180,7 @@ def test_checkpoints_of_the_window_are_counted_by_how_they_ended() -> None:
     )
     assert measures.end_to_end_ms == 200.0
     assert measures.end_to_end_p95_ms == 290.0
-    assert measures.state_ms == 7.0
+    assert (measures.start_delay_ms, measures.alignment_ms, measures.state_ms) == (20.0, 10.0, 7.0)
     assert measures.pending_ms == 3500.0
     counts = (measures.checkpoints_completed, measures.checkpoints_failed, measures.checkpoints_expired)
     assert counts == (3, 2, 1)

@@ -7,25 +7,25 @@ median over five seeds, with Flink's, the median over its repetitions. Nothing i
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
+from integration.analysis.checkpoint_times import CheckpointTimes, mean_times
 from integration.comparison.compare import reference_runs
-from integration.comparison.measures import START_DELAY, Subject, windows
-from integration.comparison.measures import measure as measure_document
+from integration.comparison.measures import checkpoints_in, windows
 from integration.comparison.seeds import run_seeds
 from integration.scenarios.load import load_scenario
 from integration.tuning.measures import Measures, measure
+from netstack import CheckpointResult, VertexCheckpoint
 
 REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"
 SEEDS = 5
 SIZE = 0.20
 """By how much the quotients may differ."""
-
-CONSUMER = 1
 
 PAIRS = [
     ("2x2_200KBs_off", "2x2_200KBs_on1s"),
@@ -50,7 +50,7 @@ def test_the_change_of_end_to_end_time_has_the_right_size(
     before: str, after: str, ours: dict[str, list[Measures]]
 ) -> None:
     changes = [median(_known(one.end_to_end_ms for one in ours[name])) for name in (before, after)]
-    flinks = [median(run["steady"][-1]["end_to_end_ms"] for run in _flink(name)) for name in (before, after)]
+    flinks = [median(times.end_to_end_ms for times in _flink(name)) for name in (before, after)]
     assert changes[1] / changes[0] == pytest.approx(flinks[1] / flinks[0], rel=SIZE)
 
 
@@ -59,16 +59,32 @@ def test_the_change_of_start_delay_has_the_right_size(
     before: str, after: str, ours: dict[str, list[Measures]]
 ) -> None:
     changes = [median(_known(one.start_delay_ms for one in ours[name])) for name in (before, after)]
-    flinks = [median(_start_delay(run) for run in _flink(name)) for name in (before, after)]
+    flinks = [median(_known_delay(times) for times in _flink(name)) for name in (before, after)]
     assert changes[1] / changes[0] == pytest.approx(flinks[1] / flinks[0], rel=SIZE)
 
 
-def _flink(name: str) -> list[Any]:
-    return list(reference_runs(json.loads((REFERENCE / f"{name}.json").read_text())))
+def _flink(name: str) -> list[CheckpointTimes]:
+    """What Flink's checkpoints took in the last window of each repetition."""
+    runs = reference_runs(json.loads((REFERENCE / f"{name}.json").read_text()))
+    windowed = [checkpoints_in(run, windows(run)[-1]) for run in runs]
+    found = [mean_times(map(_checkpoint, entries)) for entries in windowed]
+    return [times for times in found if times is not None]
 
 
-def _start_delay(run: Any) -> float:
-    return measure_document(run, [CONSUMER])[Subject(windows(run)[-1], CONSUMER, START_DELAY)]
+def _checkpoint(entry: Mapping[str, Any]) -> CheckpointResult:
+    vertices = [VertexCheckpoint(name=str(place), **part) for place, part in enumerate(entry["vertices"])]
+    return CheckpointResult(
+        id=entry["id"],
+        t=entry["t"],
+        duration_ms=entry["duration_ms"],
+        checkpoint_type=entry["type"],
+        vertices=vertices,
+    )
+
+
+def _known_delay(times: CheckpointTimes) -> float:
+    assert times.start_delay_ms is not None
+    return times.start_delay_ms
 
 
 def _known(values: Any) -> list[float]:

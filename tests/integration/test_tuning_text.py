@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from io import StringIO
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from integration.reporting.charts import to_png
+from integration.reporting.trade_off_labels import HEIGHT, NOWHERE, WIDTH, label_boxes, placed
 from integration.reporting.tuning_charts import times_by_target, trade_off, tuning_charts
 from integration.reporting.tuning_text import mark, mark_in_words, print_recommendations, target_table
 from integration.tuning.constraints import Constraints
@@ -33,6 +37,8 @@ SCENARIO = Scenario(
 
 CURVE = {"50 ms": (60.0, 800.0), "100 ms": (110.0, 960.0), "500 ms": (520.0, 995.0), "1 s": (1050.0, 1000.0)}
 """Checkpoint time in ms and records per second of each target, with a knee at 100 ms."""
+
+SEEDS = (1, 2, 3, 4, 5)
 
 
 def row(labels: dict[str, str], seed: int, time_ms: float, rate: float, probe: Probe = "main") -> PointRow:
@@ -61,9 +67,9 @@ def row(labels: dict[str, str], seed: int, time_ms: float, rate: float, probe: P
 
 def rows(conditions: dict[str, str] | None = None, slower: float = 1.0) -> list[PointRow]:
     own = conditions or {}
-    found = [row(own, seed, 2000.0 * slower, 1000.0, "baseline") for seed in (1, 2)]
+    found = [row(own, seed, 2000.0 * slower, 1000.0, "baseline") for seed in SEEDS]
     for target, (time, rate) in CURVE.items():
-        found += [row({"target": target} | own, seed, time * slower, rate) for seed in (1, 2)]
+        found += [row({"target": target} | own, seed, time * slower, rate) for seed in SEEDS]
     return found
 
 
@@ -81,22 +87,70 @@ def test_the_row_of_a_target_says_whether_it_is_set_the_knee_or_what_it_breaks()
     (found,) = found_in(rows(), min_throughput=0.99)
     assert {one.target: mark(found, one) for one in found.targets} == {
         "50 ms": "thr.",
-        "100 ms": "knee",
+        "100 ms": "thr.",
         "500 ms": "set",
         "1 s": "",
     }
     knee = found.targets[1]
-    assert mark_in_words(found, knee).startswith("knee; throughput is 0.960 of that without debloating")
+    assert mark_in_words(found, knee).startswith("knee; throughput is 0.960 of what it is now")
+    assert found.baseline is not None
+    assert mark(found, found.baseline) == "now"
 
 
-def test_the_trade_off_marks_the_knee_and_the_recommended_target() -> None:
+def test_the_trade_off_marks_what_is_set_now_the_knee_and_the_recommended_target() -> None:
     chart = trade_off(found_in(rows(), min_throughput=0.99))
     assert chart is not None
-    assert chart.title.endswith("recommended is 500 ms, the knee is at 100 ms")
+    assert chart.title.endswith(": recommended is 500 ms")
     marks = chart.spec["datasets"] if "datasets" in chart.spec else {"": chart.spec["data"]["values"]}
     labels = [mark["label"] for values in marks.values() for mark in values if "label" in mark]
-    assert labels == ["50 ms", "100 ms: knee", "500 ms: recommended", "1 s", "no debloating"]
+    assert labels == ["50 ms", "100 ms: knee", "500 ms: recommended", "1 s", "no debloating: now"]
     assert to_png(chart).startswith(b"\x89PNG")
+
+
+FIGURES = st.tuples(st.floats(5, 1e5), st.floats(80, 120), st.booleans())
+
+
+@given(st.lists(FIGURES, min_size=1, max_size=14))
+def test_no_name_in_the_trade_off_covers_another_or_a_mark(marks: list[tuple[float, float, bool]]) -> None:
+    drawn = [
+        {
+            "ms": ms,
+            "ms_least": ms,
+            "ms_most": ms,
+            "share": share,
+            "share_least": share,
+            "share_most": share,
+            "said": "recommended" if said else "",
+            "label": f"{number}00 ms" + (": recommended" if said else ""),
+        }
+        for number, (ms, share, said) in enumerate(marks)
+    ]
+    rows_placed = placed(drawn)
+    names = label_boxes(rows_placed)
+    assert not any(one.covers(other) for one, other in itertools.combinations(names, 2))
+    assert all(
+        box.left >= 0 and box.right <= WIDTH and box.top >= 0 and box.bottom <= HEIGHT for box in names
+    )
+    if len(marks) == 1:
+        assert rows_placed[0]["side"] != NOWHERE
+
+
+def test_queues_that_settle_in_some_runs_only_are_shown_as_that() -> None:
+    stepped = [
+        replaced(rows()[-1], probe="step", seed=seed, adaptation_ms=ms)
+        for seed, ms in ((1, 26_000.0), (2, None), (3, None))
+    ]
+    (found,) = found_in([*rows(), *stepped])
+    assert [line.split()[11] for line in printed([found]).splitlines() if line.startswith("1 s")] == ["1/3"]
+    (never,) = found_in([*rows(), *stepped[1:]])
+    assert [line.split()[11] for line in printed([never]).splitlines() if line.startswith("1 s")] == ["0/2"]
+
+
+def replaced(one: PointRow, *, probe: Probe, seed: int, **measures: float | None) -> PointRow:
+    assert one.measures is not None
+    return msgspec.structs.replace(
+        one, probe=probe, seed=seed, measures=msgspec.structs.replace(one.measures, **measures)
+    )
 
 
 def test_several_conditions_are_curves_of_one_picture() -> None:
@@ -133,7 +187,7 @@ def test_failed_points_are_named_and_the_first_of_many_only() -> None:
 @pytest.mark.parametrize("least", [0.99, 0.5])
 def test_text_fits_the_terminal_and_names_what_made_it(least: float) -> None:
     lines = printed(found_in(rows(), min_throughput=least)).splitlines()
-    assert lines[0] == "made-up  flink-2.2, seeds 1, 2, virtual clock, netstack 0.1.0; now: off"
+    assert lines[0] == "made-up  flink-2.2, seeds 1-5, virtual clock, netstack 0.1.0; now: off"
     assert max(map(len, lines)) <= 80
     assert lines[-1] == "netstack tune x"
 

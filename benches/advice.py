@@ -1,0 +1,125 @@
+"""Whether `tune` gives the same advice for the same job with other seeds, printed as Markdown.
+
+Run it with ``python -m benches.advice [SCENARIO ...]``; it takes some minutes a job. The jobs are those in
+``benches/advice_jobs`` unless others are named. Of each, every setting is run with a pool of seeds; then tune
+decides again and again, each time with the seeds of the pool in another order, and asks for more of them as
+it would do on its own. A table has what it advised how often, whether all of that is one target and its
+neighbours, how many seeds it took, and what was advised against: the figures of the present setting and of
+each target that was chosen, over the whole pool.
+
+``--pool 40 --groups 20 --out FOLDER``; what is finished is kept in the folder and not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from integration.scenarios.load import load_scenario
+from integration.tuning.advise import Advice, advise
+from integration.tuning.axes import DEFAULT_TARGETS, read_axes
+from integration.tuning.constraints import Constraints
+from integration.tuning.points import Point
+from integration.tuning.recommend import Recommendation, recommend
+from integration.tuning.rows import PointRow, failed_row
+from integration.tuning.summaries import setting_of
+from integration.tuning.sweep import run_points
+from netstack import Scenario
+
+JOBS = Path(__file__).parent / "advice_jobs"
+MAIN = ("main", "baseline")
+
+Row = tuple[str, int]
+"""What tells rows of a pool apart: setting and seed."""
+
+
+class Pool:
+    """Rows of all settings with many seeds, dealt out in an order of seeds that each group draws."""
+
+    def __init__(self, rows: Sequence[PointRow], seeds: Sequence[int], group: int) -> None:
+        self.rows: dict[Row, PointRow] = {(setting_of(row), row.seed): row for row in rows}
+        self.seeds = random.Random(group).sample(list(seeds), len(seeds))
+        self.first = min(seeds)
+
+    def __call__(self, points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
+        """Answer with rows of the pool; a probe, by which nothing is decided, has not been run."""
+        return [self._row(point) for point in points]
+
+    def _row(self, point: Point) -> PointRow:
+        if point.probe not in MAIN:
+            return failed_row(point, "not run")
+        row = self.rows[setting_of(point), self.seeds[point.seed - self.first]]
+        return msgspec.structs.replace(row, key=point.key, seed=point.seed, labels=point.labels)
+
+
+def whole_pool(scenario: Scenario, count: int, out: Path) -> Advice:
+    """The scenario with windows that are long enough, and all its settings with that many seeds."""
+
+    def run(points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
+        main = [point for point in points if point.probe in MAIN]
+        print(f"{scenario.name}: {why}, {len(main)} points", flush=True)
+        return run_points(main, None, out, known=known)
+
+    return advise(scenario, AXES, Constraints(), run, seeds=count, most_seeds=count)
+
+
+AXES = read_axes(target=DEFAULT_TARGETS)
+
+
+def advised(found: Recommendation) -> str:
+    """The setting that it comes to."""
+    return {"set": found.chosen, "turn off": "off"}.get(found.verdict) or found.current
+
+
+def neighbours(chosen: Sequence[str], found: Recommendation) -> bool:
+    """Whether all that was chosen is one setting and one beside it."""
+    order = [*(one.target for one in found.targets), "off"]
+    places = {order.index(target) for target in chosen}
+    return max(places) - min(places) <= 1
+
+
+def figures(found: Recommendation, target: str, text: Callable[[float], str] = "{:.3g}".format) -> str:
+    """Checkpoint time and share of the present throughput, over the whole pool."""
+    one = next(one for one in found.settings if one.target == target)
+    time, share = one.end_to_end_ms, one.throughput_share
+    return f"{target}: {text(time.mean if time else 0.0)} ms, {text(share.mean if share else 0.0)}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenarios", nargs="*", type=Path)
+    parser.add_argument("--pool", type=int, default=40)
+    parser.add_argument("--groups", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("netstack-advice"))
+    given = parser.parse_args()
+    lines = []
+    for file in given.scenarios or sorted(JOBS.glob("*.toml")):
+        whole = whole_pool(load_scenario(file), given.pool, given.out)
+        seeds = [whole.scenario.seed + number for number in range(given.pool)]
+        of_all = recommend(whole.rows, whole.scenario)
+        chosen, spent = Counter[str](), []
+        for group in range(given.groups):
+            found = advise(whole.scenario, AXES, Constraints(), Pool(whole.rows, seeds, group))
+            chosen[advised(found.recommendations[0])] += 1
+            spent.append(max(len(one.seeds) for one in found.recommendations[0].settings))
+        counts = ", ".join(f"{target} ({count})" for target, count in chosen.most_common())
+        same = "yes" if neighbours(list(chosen), of_all) else "no"
+        shown = "; ".join(figures(of_all, target) for target in dict.fromkeys([of_all.current, *chosen]))
+        lines.append(
+            f"| {file.stem} | {of_all.current} | {counts} | {same} | {advised(of_all)} "
+            f"| {min(spent)} to {max(spent)} | {shown} |"
+        )
+        print(lines[-1], flush=True)
+    print("\n| job | now | advised (groups) | one and its neighbour | whole pool | seeds | ms, throughput |")
+    print("|---|---|---|---|---|---|---|")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Where the time of a checkpoint goes: the one definition of its phases, for every command that prints one.
+
+A checkpoint lasts until the last acknowledgement has arrived, so it is the phases of the subtask which sent
+that one that add up to its duration; the longest phases of all subtasks would not::
+
+    trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
+
+Each is as Flink defines it. A start delay counts from the trigger, so that of a subtask further down has in
+it what its barrier went through above (start delay, alignment, and way): nothing is counted twice, since the
+phases are of one subtask only. Sync and async together are the snapshot.
+
+Of several checkpoints each phase is the mean, and so is the whole: means of parts add up to the mean of the
+whole, which medians would not, and a job whose checkpoints are now of this kind and now of that has a share
+of both. `netstack.Steady` has medians besides, by which a real Flink was measured.
+
+An unaligned part takes its snapshot at the first barrier (or when its timeout is over), and stores it while
+the barriers come in: its sync and async run beside its alignment. Here, of these two, an unaligned part has
+what comes after the alignment, so that phases still follow one another; `SubtaskPart.sync_ms` and
+`async_ms` are as they were measured, from beginning to end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+from netstack import CheckpointResult, Result, Steady, VertexCheckpoint
+
+START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
+ACKNOWLEDGEMENT = "acknowledgement"
+PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
+"""In the order in which they come."""
+
+NOT_TOLD = "not told"
+"""The rest of a duration of which some phase was not measured."""
+
+COMPLETED, FAILED = "COMPLETED", "FAILED"
+
+PLAIN_TYPE = "CHECKPOINT"
+"""Flink's name of the type of a checkpoint that is aligned and exactly-once."""
+
+_ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT")
+"""Those of which no part is unaligned."""
+
+Phases = Mapping[str, float]
+"""Milliseconds by phase, in their order; a phase that was not measured is absent, and `NOT_TOLD` is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTimes:
+    """How long a checkpoint took, and its phases; times in ms, None where a phase was not measured."""
+
+    end_to_end_ms: float
+    """From the trigger to completion."""
+    phases: Phases
+    """None is below 0; together `end_to_end_ms`."""
+    vertex: str | None
+    """Whose subtask acknowledged last, of several checkpoints most often; None: nobody's part is known."""
+
+    @property
+    def start_delay_ms(self) -> float | None:
+        """From the trigger to the first barrier."""
+        return self.phases.get(START_DELAY)
+
+    @property
+    def alignment_ms(self) -> float | None:
+        """From the first barrier to the last."""
+        return self.phases.get(ALIGNMENT)
+
+    @property
+    def snapshot_ms(self) -> float | None:
+        """What sync and async take after the alignment."""
+        sync, asynchronous = self.phases.get(SYNC), self.phases.get(ASYNC)
+        return None if sync is None or asynchronous is None else sync + asynchronous
+
+    @property
+    def acknowledgement_ms(self) -> float | None:
+        """From the end of the snapshot to completion."""
+        return self.phases.get(ACKNOWLEDGEMENT)
+
+
+class SubtaskPart(NamedTuple):
+    """One subtask's part in a checkpoint, which it has acknowledged; ms and bytes, None: not measured."""
+
+    vertex: str
+    subtask: int
+    phases: Phases
+    """Together `end_to_end_ms`."""
+    end_to_end_ms: float
+    """From the trigger until the acknowledgement had arrived."""
+    sync_ms: float | None
+    async_ms: float | None
+    processed_bytes: int | None
+    """Read during alignment."""
+    persisted_bytes: int | None
+    """Of data in flight."""
+    unaligned: bool | None
+
+
+def window_times(result: Result, window: int = -1) -> CheckpointTimes | None:
+    """Return the mean times of the checkpoints of one of a result's windows; None if none was completed.
+
+    Raises:
+        IndexError: The result has no such window.
+    """
+    return mean_times(completed_within(result.checkpoints, result.steady[window]))
+
+
+def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
+    """Return the checkpoints that were triggered in a window and completed."""
+    return [
+        checkpoint
+        for checkpoint in checkpoints
+        if checkpoint.status == COMPLETED and steady.from_s <= checkpoint.t <= steady.to_s
+    ]
+
+
+def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
+    """Return the mean times of the completed ones of some checkpoints.
+
+    With `vertex`, those of that vertex: until its last subtask acknowledged. A phase that was not measured in
+    one of them is not known of the mean. None if none was completed, or the vertex took no part.
+    """
+    times = [found for each in checkpoints if (found := checkpoint_times(each, vertex)) is not None]
+    if not times:
+        return None
+    whole = fmean(found.end_to_end_ms for found in times)
+    phases = {
+        phase: fmean(found.phases[phase] for found in times)
+        for phase in PHASES
+        if all(phase in found.phases for found in times)
+    }
+    last = Counter(found.vertex for found in times if found.vertex is not None).most_common(1)
+    return CheckpointTimes(
+        end_to_end_ms=whole, phases=_with_rest(phases, whole), vertex=last[0][0] if last else None
+    )
+
+
+def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) -> CheckpointTimes | None:
+    """Return the times of a completed checkpoint, or of one vertex in it; None if there are none."""
+    part = last_part(checkpoint, vertex)
+    if checkpoint.status != COMPLETED or checkpoint.duration_ms is None or (vertex and part is None):
+        return None
+    if part is None:
+        whole = checkpoint.duration_ms
+        return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
+    if vertex is not None:
+        return CheckpointTimes(end_to_end_ms=part.end_to_end_ms, phases=part.phases, vertex=vertex)
+    whole = max(checkpoint.duration_ms, part.end_to_end_ms)
+    phases = dict(part.phases)
+    last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
+    phases[last] += whole - part.end_to_end_ms  # what the coordinator does after the last one
+    return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
+
+
+def subtask_parts(checkpoint: CheckpointResult) -> Iterator[SubtaskPart]:
+    """Yield the parts of all subtasks that acknowledged, in the order of the result."""
+    for vertex in checkpoint.vertices:
+        for subtask in range(len(vertex.end_to_end_ms)):
+            part = _part(checkpoint, vertex, subtask)
+            if part is not None:
+                yield part
+
+
+def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> SubtaskPart | None:
+    """Return the part of the subtask that acknowledged last, of all or of one vertex; None if none did."""
+    parts = (part for part in subtask_parts(checkpoint) if vertex in (None, part.vertex))
+    return max(parts, key=lambda part: part.end_to_end_ms, default=None)
+
+
+def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
+    """Return `PHASES`, and `NOT_TOLD` after them where some subtask's part in a checkpoint has that."""
+    untold = any(
+        NOT_TOLD in part.phases
+        for result in results
+        for checkpoint in result.checkpoints
+        for part in subtask_parts(checkpoint)
+    )
+    return (*PHASES, NOT_TOLD) if untold else PHASES
+
+
+def of_status(result: Result, status: str) -> list[CheckpointResult]:
+    """Return the checkpoints of a result that have this status."""
+    return [checkpoint for checkpoint in result.checkpoints if checkpoint.status == status]
+
+
+def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) -> SubtaskPart | None:
+    end_to_end, flag = _at(vertex.end_to_end_ms, subtask), _at(vertex.unaligned, subtask)
+    if end_to_end is None:
+        return None
+    unaligned = None if flag is None else bool(flag)
+    if checkpoint.checkpoint_type in _ALIGNED_TYPES:
+        unaligned = bool(flag)
+    sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
+    processed = _at(vertex.alignment_processed_bytes, subtask)
+    persisted = _at(vertex.alignment_persisted_bytes, subtask)
+    return SubtaskPart(
+        vertex=vertex.name,
+        subtask=subtask,
+        phases=_phases(vertex, subtask, end_to_end, unaligned),
+        end_to_end_ms=end_to_end,
+        sync_ms=sync,
+        async_ms=asynchronous,
+        processed_bytes=None if processed is None else int(processed),
+        persisted_bytes=None if persisted is None else int(persisted),
+        unaligned=unaligned,
+    )
+
+
+def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
+    """What is known of the phases, none of them longer than what is left of the whole."""
+    alignment = _at(vertex.alignment_ms, subtask)
+    sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
+    if unaligned is None:
+        sync = asynchronous = None  # whether they ran beside the alignment is not known
+    elif unaligned:
+        sync, asynchronous = _after(alignment, sync, asynchronous)
+    measured = (_at(vertex.start_delay_ms, subtask), alignment, sync, asynchronous)
+    phases, left = {}, whole
+    for name, time in zip(PHASES, measured, strict=False):
+        if time is not None:
+            phases[name] = min(time, left)
+            left -= phases[name]
+    return _with_rest(phases, whole)
+
+
+def _with_rest(phases: Phases, whole: float) -> Phases:
+    """The phases with what is left of the whole: the acknowledgement, if all before it are known."""
+    before = PHASES[:-1]
+    known = {name: phases[name] for name in before if name in phases}
+    rest = max(0.0, whole - sum(known.values()))
+    return known | {ACKNOWLEDGEMENT if len(known) == len(before) else NOT_TOLD: rest}
+
+
+def _after(
+    beside_ms: float | None, sync_ms: float | None, async_ms: float | None
+) -> tuple[float | None, float | None]:
+    """What is left of sync and async after the first `beside_ms` of them; None: it is not known."""
+    if beside_ms is None or sync_ms is None:
+        return None, None
+    late_async = None if async_ms is None else max(0.0, async_ms - max(0.0, beside_ms - sync_ms))
+    return max(0.0, sync_ms - beside_ms), late_async
+
+
+def _at(
+    values: Sequence[float | None] | Sequence[int | None] | Sequence[bool | None], subtask: int
+) -> float | None:
+    """What was measured of a subtask; a time or a count below 0 is Flink's word for nothing."""
+    value = values[subtask] if subtask < len(values) else None
+    return None if value is None or value < 0 else float(value)

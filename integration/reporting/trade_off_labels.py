@@ -1,0 +1,137 @@
+"""Where the names of settings stand beside their marks, so that none is printed over another.
+
+A name takes the first side of its mark on which it covers neither a mark nor a name that is there already;
+the names of which something is said choose first. One that finds no room is left to the tooltip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import log
+from typing import Literal, NamedTuple
+
+from .chart_data import Row
+from .panels import PANEL_WIDTH
+
+WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
+"""Of the picture, in pixels."""
+PADDING = 40
+"""Pixels between the marks at the ends and the sides of the picture."""
+FONT_SIZE = 11.5
+
+_CHARACTER = 6.6
+"""Pixels that a character of a name takes, at most."""
+_MARK = 7.0
+"""Half the width of a mark, with some room."""
+_RING = 11.0
+
+_SPARE = 0.24
+"""Share of the axis of throughput left free above and below all marks, where their names stand."""
+_NARROWEST = 4.0
+"""Percentage points that the axis of throughput shows at least, so that noise looks like noise."""
+
+
+class Side(NamedTuple):
+    """Where a name stands, in pixels from the middle of its mark."""
+
+    align: Literal["left", "center", "right"]
+    baseline: Literal["top", "middle", "bottom"]
+    dx: float
+    dy: float
+
+
+SIDES = {
+    "above": Side("center", "bottom", 0, -13),
+    "below": Side("center", "top", 0, 13),
+    "right": Side("left", "middle", 15, 0),
+    "left": Side("right", "middle", -15, 0),
+    "higher": Side("center", "bottom", 0, -30),
+    "lower": Side("center", "top", 0, 30),
+    "right above": Side("left", "bottom", 10, -10),
+    "left above": Side("right", "bottom", -10, -10),
+    "right below": Side("left", "top", 10, 10),
+    "left below": Side("right", "top", -10, 10),
+}
+"""In the order in which they are tried."""
+
+NOWHERE = "nowhere"
+
+
+class Box(NamedTuple):
+    """A part of the picture, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def covers(self, other: Box) -> bool:
+        """Whether the two have a part in common."""
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+
+def placed(rows: Sequence[Row]) -> list[Row]:
+    """Return rows of a trade-off (`ms`, `share`, `said`, `label` in each) with the `side` of each name."""
+    at = [_point(row, rows) for row in rows]
+    taken = [_mark(x, y, _RING if row["said"] else _MARK) for row, (x, y) in zip(rows, at, strict=True)]
+    sides = [NOWHERE] * len(rows)
+    for place in sorted(range(len(rows)), key=lambda place: not rows[place]["said"]):
+        row = rows[place]
+        if not row["label"]:
+            continue
+        for name, box in _boxes(row["label"], *at[place]):
+            others = (other for number, other in enumerate(taken) if number != place)
+            if _is_inside(box) and not any(box.covers(other) for other in others):
+                sides[place] = name
+                taken.append(box)
+                break
+    return [{**row, "side": side} for row, side in zip(rows, sides, strict=True)]
+
+
+def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the ends of the axis of throughput, in %."""
+    most = max(100.0, *(row["share_most"] for row in rows))
+    least = min(most - _NARROWEST, *(row["share_least"] for row in rows))
+    spare = _SPARE * (most - least)
+    return least - spare, most + spare
+
+
+def label_boxes(rows: Sequence[Row]) -> list[Box]:
+    """Return where the names of placed rows are."""
+    return [
+        dict(_boxes(row["label"], *_point(row, rows)))[row["side"]] for row in rows if row["side"] in SIDES
+    ]
+
+
+def _point(row: Row, rows: Sequence[Row]) -> tuple[float, float]:
+    """The middle of a mark; times are on a log axis."""
+    low, high = (log(edge) for edge in (_ends(rows)))
+    share_low, share_high = share_domain(rows)
+    along = (log(row["ms"]) - low) / (high - low) if high > low else 0.5
+    up = (row["share"] - share_low) / (share_high - share_low)
+    return PADDING + along * (WIDTH - 2 * PADDING), HEIGHT * (1.0 - up)
+
+
+def _ends(rows: Sequence[Row]) -> tuple[float, float]:
+    return min(row["ms_least"] for row in rows), max(row["ms_most"] for row in rows)
+
+
+def _mark(x: float, y: float, reach: float) -> Box:
+    return Box(x - reach, y - reach, x + reach, y + reach)
+
+
+def _boxes(label: str, x: float, y: float) -> Iterator[tuple[str, Box]]:
+    width, height = _CHARACTER * len(label), FONT_SIZE + 2
+    for name, side in SIDES.items():
+        left = x + side.dx - {"left": 0.0, "center": width / 2, "right": width}[side.align]
+        top = y + side.dy - {"top": 0.0, "middle": height / 2, "bottom": height}[side.baseline]
+        yield name, Box(left, top, left + width, top + height)
+
+
+def _is_inside(box: Box) -> bool:
+    return box.left >= 0 and box.right <= WIDTH and box.top >= 0 and box.bottom <= HEIGHT

@@ -1,0 +1,120 @@
+"""What several runs say together: a mean, the interval it lies in, and whether that decides a question.
+
+The interval is the bootstrap's percentile interval for the mean, expanded for few runs: resampling takes the
+spread of n values for that of what they were drawn from, which is too narrow by sqrt((n - 1) / n), and knows
+nothing of Student's t. Both are mended by a confidence that grows as n falls (T. Hesterberg, "What teachers
+should know about the bootstrap", 2015, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from math import sqrt
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+"""How often such intervals hold what is estimated."""
+
+RESAMPLES = 2000
+
+LEAST_RUNS = 5
+"""With fewer, resampling says next to nothing of the spread, and there is no interval."""
+
+Answer = Literal["yes", "no", "undecided"]
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A figure over several runs of one setting."""
+
+    mean: float
+    low: float | None
+    """The interval's ends; None where so few runs say nothing of the spread."""
+    high: float | None
+    runs: int
+    """Those that have the figure."""
+    of: int
+    """Those that were to have it, failed ones included."""
+
+    @property
+    def least(self) -> float:
+        """The lower end of the interval, or the mean where there is none."""
+        return self.mean if self.low is None else self.low
+
+    @property
+    def greatest(self) -> float:
+        """The upper end of the interval, or the mean where there is none."""
+        return self.mean if self.high is None else self.high
+
+    def at_least(self, limit: float) -> Answer:
+        """Whether the figure reaches a limit, as far as the interval decides it."""
+        if self.low is None or self.high is None:
+            return "undecided"
+        return "yes" if self.low >= limit else "no" if self.high < limit else "undecided"
+
+    def at_most(self, limit: float) -> Answer:
+        """Whether the figure keeps to a limit, as far as the interval decides it."""
+        if self.low is None or self.high is None:
+            return "undecided"
+        return "yes" if self.high <= limit else "no" if self.low > limit else "undecided"
+
+    def runs_to_decide(self, limit: float) -> int | None:
+        """How many runs would decide on which side of a limit it lies; None where it lies right on it.
+
+        An interval narrows with the root of their number.
+        """
+        if self.low is None or self.high is None or self.mean == limit:
+            return None
+        reach = max(self.high - self.mean, self.mean - self.low)
+        return max(self.runs + 1, round(self.runs * (reach / abs(self.mean - limit)) ** 2 + 0.5))
+
+
+def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | None:
+    """Return the mean of the values that are there with its interval; None where there are none.
+
+    The same values give the same interval.
+    """
+    given = list(values)
+    there = np.array([value for value in given if value is not None], dtype=np.float64)
+    if not there.size:
+        return None
+    low, high = interval(there)
+    return Estimate(
+        round(float(there.mean()), decimals),
+        None if low is None else round(low, decimals),
+        None if high is None else round(high, decimals),
+        len(there),
+        len(given),
+    )
+
+
+def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """Return the ends of the interval that the mean lies in; None for fewer than `LEAST_RUNS` values."""
+    if len(values) < LEAST_RUNS:
+        return None, None
+    if values.min() == values.max():
+        return float(values[0]), float(values[0])
+    from scipy.stats import bootstrap  # takes a while to import
+
+    found = bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=RESAMPLES,
+        confidence_level=_expanded(len(values)),
+        method="percentile",
+        rng=np.random.default_rng(len(values)),
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+@cache
+def _expanded(runs: int) -> float:
+    """The confidence to ask of a bootstrap over few values, for it to have that of Student's t."""
+    from scipy.stats import norm, t
+
+    tail = (1.0 - CONFIDENCE) / 2.0
+    return float(1.0 - 2.0 * norm.cdf(t.ppf(tail, runs - 1) * sqrt(runs / (runs - 1))))
