@@ -101,6 +101,24 @@ def test_rows_of_one_sender_keep_their_order(spark: SparkSession) -> None:
             assert ids == sorted(ids)
 
 
+NOT_UTF8 = ["C3", "A9", "C328", "C0AF", "E282", "EDA080", "EDA041", "EDB0", "F09041", "F48FBF", "F8", "41FF"]
+
+
+def test_keys_that_are_not_utf8_go_where_java_reads_them(spark: SparkSession) -> None:
+    keys = [bytes.fromhex(text) for text in NOT_UTF8]
+    java = spark._jvm
+    assert java is not None
+    utf8 = java.java.nio.charset.StandardCharsets.UTF_8
+    read = [java.java.util.Objects.hashCode(java.java.lang.String(bytearray(key), utf8)) for key in keys]
+    home = dict(zip(NOT_UTF8, owners(np.array(read, np.int32)), strict=True))
+    texts = ", ".join(f"'{text}'" for text in NOT_UTF8)
+    frame = spark.range(200, numPartitions=COUNT).selectExpr(f"explode(shuffle(array({texts}))) as hex")
+    shuffled = shuffle(frame.selectExpr("hex", "cast(unhex(hex) as string) as key"), "key")
+    found = partitions(shuffled.select("hex"), COUNT)
+    assert sum(map(len, found)) == 200 * len(keys)
+    assert {(text, target) for target, part in enumerate(found) for (text,) in part} == set(home.items())
+
+
 def test_equal_keys_meet_whatever_the_key(spark: SparkSession) -> None:
     from pyspark.sql import functions as sf
 
