@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,16 @@ def test_keys_that_are_not_utf8_go_where_java_reads_them(spark: SparkSession) ->
     assert {(text, target) for target, part in enumerate(found) for (text,) in part} == set(home.items())
 
 
+@pytest.mark.parametrize(("ship", "copies"), [("rebalance", 1), ("broadcast", COUNT), ("hash", 1)])
+def test_rows_without_columns_arrive(spark: SparkSession, ship: Any, copies: int) -> None:
+    from pyspark.sql import functions as sf
+
+    frame = spark.range(0, 100, 1, COUNT).select()
+    shuffled = shuffle(frame, *([sf.lit(1)] if ship == "hash" else []), ship=ship)
+    assert (shuffled.columns, shuffled.count()) == ([], 100 * copies)
+    assert sum(row.rows for row in shuffle_statistics(shuffled).collect()) == 100 * copies
+
+
 def test_equal_keys_meet_whatever_the_key(spark: SparkSession) -> None:
     from pyspark.sql import functions as sf
 
@@ -193,6 +204,18 @@ def test_ranges_are_those_of_sparks_ordering(spark: SparkSession, values: str, b
     place = {repr(value): place for place, value in enumerate(ordered)}
     for lower, upper in pairwise(found):
         assert max(place[repr(row[0])] for row in lower) < min(place[repr(row[0])] for row in upper)
+
+
+MOMENTS = [datetime(year, 3, 1, 12, 0, 0, 1) for year in (1, 999, 1000, 1582, 1900, 2020)]
+
+
+@pytest.mark.parametrize("days", [True, False], ids=["dates", "timestamps"])
+def test_ranges_of_days_long_ago(spark: SparkSession, days: bool) -> None:
+    values = [moment.date() if days else moment for moment in MOMENTS]
+    frame = spark.createDataFrame([(value,) for value in values], "k date" if days else "k timestamp")
+    bounds = [values[0], values[2]]
+    found = partitions(shuffle(frame.repartition(3), "k", ship="range", bounds=bounds), 3)
+    assert [sorted(value for (value,) in part) for part in found] == [values[:1], values[1:3], values[3:]]
 
 
 def test_ranges_of_two_columns(spark: SparkSession) -> None:
