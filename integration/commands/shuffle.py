@@ -25,6 +25,7 @@ from ..shuffle.reading import read_in_partitions
 from ..shuffle.report import shuffle_statistics
 from ..shuffle.settings import transport_config
 from ..spark.files import has_scheme, one_line, require_new_path, require_path, write_files
+from ..spark.interrupts import held_interrupts
 from ..spark.session import is_running, spark_session
 from ..spark.source import is_from_spark
 from ..spark.spool import run_cancellable
@@ -161,12 +162,13 @@ def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iter
         session = spark_session(master or f"local[{max(slots, cpu_count() or 1)}]", options)
         try:
             if not str(session.sparkContext.master).startswith("local["):
-                send_packages(session)
+                run_cancellable(session, lambda: send_packages(session))
             status.update(Text("rows are shuffled"))
             yield session
         finally:
             if not found:
-                session.stop()
+                with held_interrupts():
+                    session.stop()
 
 
 @contextmanager
