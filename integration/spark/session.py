@@ -19,6 +19,7 @@ from netstack import SourceError
 from .files import one_line
 from .interrupts import held_interrupts
 from .java import JavaError, JavaProcess
+from .masters import require_master
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -62,7 +63,7 @@ def spark_session(master: str | None = None, options: Mapping[str, str] | None =
         options: And Spark's own options for it, such as ``{"spark.executor.memory": "2g"}``.
 
     Raises:
-        SourceError: There is no Java, or Spark does not start.
+        SourceError: There is no Java, nothing answers at the master, or Spark does not start.
 
     The session's Python workers run this interpreter, or the one that ``PYSPARK_PYTHON`` names if they run on
     other machines. A local session has its addresses on the loopback interface. Ctrl-C stays with the caller:
@@ -92,6 +93,7 @@ def _start(master: str, options: Mapping[str, str]) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
+    require_master(master)
     _require_java()
     # What it would print is in the exception too.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):

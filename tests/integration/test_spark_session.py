@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,22 @@ def test_java_that_does_not_start(tmp_path: Path, does: str, expected: str) -> N
     message = start(PATH="/usr/bin:/bin", JAVA_HOME=java_that(does, tmp_path))
     assert message.startswith("Spark does not start: ")
     assert expected in message
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "spark://no.host.invalid:7077,[::1]:{port}"])
+def test_a_master_at_which_nothing_answers(tmp_path: Path, master: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # of which nobody else listens
+    master = master.format(port=port)
+    message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
+    assert message == f"Spark does not start: nothing answers at {master} within 3 s"
+
+
+def test_one_of_several_masters_is_enough(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}"
+        message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
+    assert "Java has ended with exit status 1" in message
 
 
 @pytest.mark.spark
