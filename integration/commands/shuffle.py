@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from os import cpu_count
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -17,6 +17,7 @@ from rich.text import Text
 from netstack import ScenarioError, SourceError
 
 from ..reporting.shuffle_text import ShuffleDocument, print_shuffle
+from ..reporting.wording import size
 from ..shuffle.api import Partitioner, Ship, check_arguments
 from ..shuffle.api import shuffle as shuffle_frame
 from ..shuffle.errors import ShuffleError, ShuffleWarning
@@ -24,7 +25,11 @@ from ..shuffle.packaging import send_packages
 from ..shuffle.reading import read_in_partitions
 from ..shuffle.report import shuffle_statistics
 from ..shuffle.settings import transport_config
+from ..shuffle.slots import check_slots, require_slots
+from ..spark.column_names import require_columns
 from ..spark.files import has_scheme, one_line, require_new_path, require_path, write_files
+from ..spark.interrupts import held_interrupts
+from ..spark.masters import local_slots
 from ..spark.session import is_running, spark_session
 from ..spark.source import is_from_spark
 from ..spark.spool import run_cancellable
@@ -40,6 +45,12 @@ Format = Literal["parquet", "csv", "json"]
 
 SPARK_OPTION = "spark."
 """How the names of Spark's options begin."""
+
+TASK_CORES = "spark.task.cpus"
+"""The option of Spark's by which a task takes several slots."""
+
+LEAST_TASK_BYTES = 32 << 20
+"""What a task takes of this machine's memory: a Python process with NumPy and PyArrow, and its buffers."""
 
 _CONFIG = "config: "
 """How lines about options of Flink's begin."""
@@ -91,6 +102,9 @@ def shuffle(
     )
     with _said_in_a_line(output):
         _check(wanted, bound, options.flink)
+        require_columns(input, key, format, as_spark=True)
+        if not is_running():
+            _check_slots(partitions, master, options.spark)
         with _session(master, partitions, options.spark) as session:
             done = run_cancellable(session, lambda: _run(session, wanted, format, bound, options.flink))
     if json:
@@ -108,6 +122,21 @@ def _check(wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str,
         transport_config(options, wanted.partitions)
 
 
+def _check_slots(partitions: int, master: str | None, options: Mapping[str, str]) -> None:
+    """Check that this machine can run all tasks at once, if it is the one that has to."""
+    if master is None:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if partitions * LEAST_TASK_BYTES > memory:
+            raise ShuffleError(
+                f"--partitions is {partitions}: so many tasks at once take at least"
+                f" {size(partitions * LEAST_TASK_BYTES)} of memory, but this machine has {size(memory)};"
+                f" take at most {memory // LEAST_TASK_BYTES}, or name a cluster with --master"
+            )
+    elif (slots := local_slots(master)) is not None:
+        cores = options.get(TASK_CORES, "1")
+        check_slots(partitions, slots // max(1, int(cores)) if cores.isdecimal() else slots, local=True)
+
+
 def _run(
     session: SparkSession,
     wanted: ShuffleDocument,
@@ -115,6 +144,7 @@ def _run(
     bounds: Sequence[str],
     options: Mapping[str, str],
 ) -> ShuffleDocument:
+    require_slots(session.sparkContext, wanted.partitions)
     started = perf_counter()
     frame = shuffle_frame(
         read_in_partitions(session, wanted.input, wanted.partitions, format),
@@ -158,15 +188,16 @@ def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iter
     """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
     found = is_running()
     with to_stderr().status(Text("Spark starts")) as status:
-        session = spark_session(master or f"local[{max(slots, cpu_count() or 1)}]", options)
+        session = spark_session(master or f"local[{max(slots, os.cpu_count() or 1)}]", options)
         try:
             if not str(session.sparkContext.master).startswith("local["):
-                send_packages(session)
+                run_cancellable(session, lambda: send_packages(session))
             status.update(Text("rows are shuffled"))
             yield session
         finally:
             if not found:
-                session.stop()
+                with held_interrupts():
+                    session.stop()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from ..reporting.findings import find
 from ..reporting.job_facts import Fact
 from ..reporting.tables import summary_table
 from ..reporting.wording import compare
+from ..spark.column_names import require_columns
 from ..spark.files import require_path
 from ..spark.session import spark_session
 from ..spark.source import SparkSource
@@ -187,6 +188,7 @@ def _run(
 ) -> tuple[Data, dict[str, Result]]:
     """Run the job several times over rows that Spark reads once."""
     require_path(settings.path)
+    require_columns(settings.path, [settings.key], options=settings.options)
     with _stage("starting Spark"):
         spark_session()
     with spark_source(settings) as source:

@@ -19,7 +19,15 @@ import pyarrow as pa
 from netstack import SourceError, fresh_secret
 
 from .bounds import Bound
-from .columns import Columns, arrow_schema, by_key_groups, by_range, by_spark_hash, key_columns
+from .columns import (
+    Columns,
+    arrow_schema,
+    by_key_groups,
+    by_range,
+    by_spark_hash,
+    key_columns,
+    with_a_column,
+)
 from .cutting import Cutter
 from .errors import ShuffleError, ShuffleWarning, spark_errors
 from .plan import StageInput, inspect_input
@@ -86,12 +94,13 @@ def shuffle(
     require_barriers(df.sparkSession.sparkContext)
     if bounds is not None:
         num_partitions = _count_of(bounds, num_partitions)
-    found = inspect_input(df)
+    rows = df if df.columns else with_a_column(df)
+    found = inspect_input(rows)
     count = num_partitions or _default_count(df, found)
     require_slots(df.sparkSession.sparkContext, count)
     settings = transport_config(config, count)
     fits = found.partitions == count
-    columns = _placed(df if fits else df.repartition(count), keys, ship, partitioner, bounds, count)
+    columns = _placed(rows if fits else rows.repartition(count), keys, ship, partitioner, bounds, count)
     frame = _named_apart(columns.frame)
     schema = _arrow_schema(frame, columns.frame.columns, columns.placement, count)
     if not fits and found.partitions != 0:
@@ -106,7 +115,8 @@ def shuffle(
         early_bytes=early_bytes(settings),
         loopback=is_local(df.sparkSession.sparkContext),
     )
-    return _with_stage(frame, df.schema, spec)
+    shuffled = _with_stage(frame, rows.schema, spec)
+    return shuffled if df.columns else shuffled.select()
 
 
 def _check_frame(df: DataFrame) -> None:

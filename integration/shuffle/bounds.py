@@ -12,6 +12,7 @@ it compares a key 8 times.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +34,9 @@ def range_target(frame: DataFrame, keys: Sequence[Column], bounds: Sequence[Boun
     Raises:
         ShuffleError: The bounds do not rise, or one is no value of the key's type. No job is run to find out.
     """
-    from pyspark.sql import functions as sf
-
     kinds = [field.dataType for field in frame.select(*keys).schema]
     rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
-    limits = [[sf.lit(value).cast(kind) for value, kind in zip(row, kinds, strict=True)] for row in rows]
-    for place, row in enumerate(rows):
-        _require_values(frame, place, row, limits[place], kinds)
+    limits = [_limit(frame, place, row, kinds) for place, row in enumerate(rows)]
     singles = [_one(limit) for limit in limits]
     _require_rise(frame, rows, singles)
     return _tree(_one(keys), singles, 0, len(singles))
@@ -55,19 +52,36 @@ def _as_row(bound: Bound, width: int, place: int) -> _Row:
     return row
 
 
-def _require_values(
-    frame: DataFrame, place: int, row: _Row, limit: list[Column], kinds: list[DataType]
-) -> None:
-    """Check that a bound loses nothing when it becomes a value of the key's type."""
-    from pyspark.sql import functions as sf
-
+def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> list[Column]:
+    """Return a bound as values of the key's types; it must lose nothing when it becomes that."""
     wanted = ", ".join(kind.simpleString() for kind in kinds)
     problem = f"bounds[{place}] is {_shown(row)}, which is no {wanted}"
     with spark_errors(problem):
-        same = [cast.eqNullSafe(sf.lit(value)) for cast, value in zip(limit, row, strict=True)]
+        try:
+            given = [_literal(value) for value in row]
+        except (OverflowError, ValueError):  # a moment too far away for Python
+            raise ShuffleError(problem) from None
+        limit = [value.cast(kind) for value, kind in zip(given, kinds, strict=True)]
+        same = [cast.eqNullSafe(value) for cast, value in zip(limit, given, strict=True)]
         fits = all(_evaluate(frame, same))
     if not fits:
         raise ShuffleError(problem)
+    return limit
+
+
+def _literal(value: Any) -> Column:
+    """Return a value as Spark's, days and moments by their numbers.
+
+    ``lit`` takes those through Java's old calendar, which fails before the year 1000 and is days off to 1582.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import DateType, TimestampType
+
+    if isinstance(value, datetime):
+        return sf.timestamp_micros(sf.lit(TimestampType().toInternal(value)))
+    if isinstance(value, date):
+        return sf.date_from_unix_date(sf.lit(DateType().toInternal(value)))
+    return sf.lit(value)
 
 
 def _require_rise(frame: DataFrame, rows: list[_Row], limits: list[Column]) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 HELPER = "__netstack_helper"
 """Name of the column that Spark computes."""
 
+ROW = "__netstack_row"
+"""Name of the column of rows that have none of their own."""
+
 _BY_BYTES = "UTF8_BINARY"
 
 
@@ -60,6 +63,13 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
         with spark_errors(f"column {field.name!r} cannot be sent"):
             fields += to_arrow_schema(StructType([field]), **options)
     return pa.schema(fields)
+
+
+def with_a_column(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame that has no columns with one, since Arrow's batches lose rows that have none."""
+    from pyspark.sql import functions as sf
+
+    return frame.select(sf.lit(True).alias(ROW))
 
 
 def key_columns(frame: DataFrame, keys: Sequence[str | Column]) -> list[Column]:

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from ..spark.interrupts import held_interrupts
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -62,8 +64,10 @@ def send_packages(session: SparkSession) -> None:
 
     Stages that begin from now on have them. The executors need `LIBRARIES` installed.
     """
-    folder = tempfile.mkdtemp(prefix="netstack-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # each executor that starts later fetches it
+    with held_interrupts():
+        folder = tempfile.mkdtemp(prefix="netstack-")
+        # At the end, since each executor that starts later fetches it.
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, FILE_NAME)
     write_package(path)
     session.sparkContext.addPyFile(str(path))

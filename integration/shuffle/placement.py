@@ -89,11 +89,7 @@ class HashPlacement:
         assign_to_operators(np.zeros(0, dtype=np.int32), self._max_parallelism, count)
 
     def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row.
-
-        Raises:
-            SourceError: A text that is a key is not UTF-8.
-        """
+        """Return the target of each row."""
         if self.count == 1:
             return 0
         columns = [batch.column(index) for index in self._indices]
@@ -104,11 +100,7 @@ class HashPlacement:
         return targets
 
     def _targets(self, columns: list[pa.Array]) -> NDArray[np.int64]:
-        try:
-            hashes = key_hashes(columns)
-        except UnicodeDecodeError as error:
-            raise SourceError("a key column holds text that is not UTF-8") from error
-        return assign_to_operators(hashes, self._max_parallelism, self.count)
+        return assign_to_operators(key_hashes(columns), self._max_parallelism, self.count)
 
 
 class RebalancePlacement:

@@ -61,11 +61,19 @@ def require_slots(context: SparkContext, wanted: int) -> None:
     Raises:
         ShuffleError: They cannot; names the setting of Spark's that decides.
     """
-    slots = count_slots(context, wanted)
+    check_slots(wanted, count_slots(context, wanted), local=is_local(context))
+
+
+def check_slots(wanted: int, slots: int, *, local: bool) -> None:
+    """Check that `slots` are enough, those of this machine or of a cluster.
+
+    Raises:
+        ShuffleError: They are not.
+    """
     if slots >= wanted:
         return
     remedy = f"start Spark with the master local[{wanted}]"
-    if not is_local(context):
+    if not local:
         remedy = "give it more spark.executor.cores or spark.executor.instances (spark.cores.max limits them)"
     tasks = "1 task" if slots == 1 else f"{slots} tasks"
     raise ShuffleError(

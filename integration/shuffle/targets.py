@@ -63,10 +63,6 @@ class ComputedKeyPlacement:
         self._placement = HashPlacement(self._keys, self._keys.names, count)
 
     def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row.
-
-        Raises:
-            SourceError: A text that is a key is not UTF-8.
-        """
+        """Return the target of each row."""
         fields = batch.column(self.dropped).flatten()
         return self._placement.place(pa.RecordBatch.from_arrays(fields, schema=self._keys))

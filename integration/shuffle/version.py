@@ -1,4 +1,4 @@
-"""Which of our packages a process has imported, told by what is in them or by where they lie."""
+"""Which code of ours a process runs, told by what is in our packages or by where they lie."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from .packaging import PACKAGES
 
 
 @cache
-def code_version(on_one_machine: bool) -> str:
-    """Return what is the same in two processes only if they run the same code of ours.
-
-    It is a digest of the sources, in folders or in a zip file; or, if both processes are on one machine, the
-    places of the packages.
-    """
-    if on_one_machine:
-        return " ".join(str(files(package)) for package in PACKAGES)
+def code_digest() -> str:
+    """Return a digest of the sources of all our packages, in folders or in a zip file."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for name, module in _modules(files(package), package):
             digest.update(f"{name}\n".encode())
             digest.update(module.read_bytes())
     return digest.hexdigest()
+
+
+def code_version(on_one_machine: bool) -> str:
+    """Return what is the same in two processes only if they run the same code of ours.
+
+    It is the digest of the sources; or, if both processes are on one machine, the places of the packages.
+    """
+    if on_one_machine:
+        return " ".join(str(files(package)) for package in PACKAGES)
+    return code_digest()
 
 
 def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:

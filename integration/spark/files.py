@@ -77,7 +77,7 @@ def file_format(path: str | Path) -> str:
     Raises:
         SourceError: There is no such file, or its format is unknown, or a folder holds several or none.
     """
-    files = _data_files(path)
+    files = data_files(path)
     if not files:
         raise SourceError(f"{path}: the folder holds no data")
     formats = {_format_of(file) for file in files}
@@ -138,7 +138,12 @@ def one_line(error: BaseException) -> str:
     return message or type(error).__name__
 
 
-def _data_files(path: str | Path) -> list[Path]:
+def data_files(path: str | Path) -> list[Path]:
+    """Return the files that Spark reads of a local path: itself, or what is in the folder, relative to that.
+
+    Raises:
+        SourceError: Nothing is there.
+    """
     require_path(path)
     local = Path(path).expanduser()
     if not local.is_dir():

@@ -69,9 +69,6 @@ def key_hashes(columns: Sequence[pa.Array]) -> java_hash.Hashes:
     Args:
         columns: The key columns, all of one length and of types for which `can_be_key` holds; one column
             gives its own hash codes, several are combined.
-
-    Raises:
-        UnicodeDecodeError: A text column holds bytes that are not UTF-8.
     """
     hashes = [_column_hashes(column) for column in columns]
     return hashes[0] if len(hashes) == 1 else java_hash.combine(hashes)

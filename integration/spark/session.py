@@ -8,14 +8,18 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from netstack import SourceError
 
 from .files import one_line
+from .interrupts import held_interrupts
+from .java import JavaError, JavaProcess
+from .masters import require_master
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -59,7 +63,7 @@ def spark_session(master: str | None = None, options: Mapping[str, str] | None =
         options: And Spark's own options for it, such as ``{"spark.executor.memory": "2g"}``.
 
     Raises:
-        SourceError: There is no Java, or Spark does not start.
+        SourceError: There is no Java, nothing answers at the master, or Spark does not start.
 
     The session's Python workers run this interpreter, or the one that ``PYSPARK_PYTHON`` names if they run on
     other machines. A local session has its addresses on the loopback interface. Ctrl-C stays with the caller:
@@ -68,12 +72,14 @@ def spark_session(master: str | None = None, options: Mapping[str, str] | None =
     """
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
+    with held_interrupts():
+        active = SparkSession.getActiveSession()
     if active is not None:
         return active
     if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
         _start(master or "local[*]", options or {})
-    return SparkSession.builder.getOrCreate()
+    with held_interrupts():
+        return SparkSession.builder.getOrCreate()
 
 
 def is_running() -> bool:
@@ -87,6 +93,7 @@ def _start(master: str, options: Mapping[str, str]) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
+    require_master(master)
     _require_java()
     # What it would print is in the exception too.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -100,32 +107,46 @@ def _start(master: str, options: Mapping[str, str]) -> None:
     else:  # its machines may have another path to Python
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
-    # In a thread, for which Ctrl-C waits: Spark half started is a Java process that nobody ends. And Spark
-    # puts its own handler of Ctrl-C in the place of Python's in the main thread only.
-    with tempfile.TemporaryFile() as log, ThreadPoolExecutor(1) as thread:
+    with tempfile.TemporaryFile() as log:
+        java = JavaProcess(conf, log)
         try:
-            thread.submit(_start_session, conf, log).result()
-        except Exception as error:
-            raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
+            _start_session(conf, java)
+        except BaseException as error:
+            java.end()
+            if isinstance(error, Exception):
+                raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
+            raise
 
 
-def _start_session(conf: SparkConf, log: IO[bytes]) -> None:
+def _start_session(conf: SparkConf, java: JavaProcess) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if SparkContext._gateway is None:
-        _launch_java(conf, log)
-    SparkContext(conf=conf)
-    SparkSession.builder.getOrCreate()
+    reached = java.start() if SparkContext._gateway is None else None
+
+    def start() -> None:
+        if reached is not None:
+            java.connect(reached)
+        SparkContext(conf=conf)
+        SparkSession.builder.getOrCreate()
+
+    # In a thread: an interrupt of this one would leave half an answer on its connection. And Spark puts its
+    # own handler of Ctrl-C in the place of Python's in the main thread only.
+    outcome = Future[None]()
+    threading.Thread(target=_fulfil, args=(outcome, start), name="netstack-spark", daemon=True).start()
+    try:
+        outcome.result()
+    finally:
+        if not java.started:  # what ran before goes on, so there is nothing that could be ended
+            wait([outcome])
 
 
-def _launch_java(conf: SparkConf, log: IO[bytes]) -> None:
-    """Start the Java process with its standard error in a file, which outlives its name."""
-    from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
-    SparkContext._ensure_initialized(gateway=gateway)
+def _fulfil(outcome: Future[None], work: Callable[[], None]) -> None:
+    try:
+        work()
+        outcome.set_result(None)
+    except BaseException as error:
+        outcome.set_exception(error)
 
 
 def _require_java() -> None:
@@ -145,6 +166,6 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
         given_up = [line.partition(_GIVEN_UP)[2] for line in chatter if _GIVEN_UP in line]
         return given_up[-1] if given_up else one_line(error)
     said = [line.strip() for line in chatter if line.strip() and not _NOISE.match(line)]
-    if said and "JAVA_GATEWAY" in str(error):
+    if said and isinstance(error, JavaError):
         return f"{one_line(error)} ({_THROWN.sub('', said[0])})"
     return one_line(error)

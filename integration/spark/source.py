@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from netstack import SourceError
 
+from .column_names import require_columns
 from .files import FORMATS, one_line, read_files, require_path
 from .reader import SparkReader
 from .rows import RowCodec, key_hash
@@ -135,6 +136,8 @@ class SparkSource:
     def _make_spool(self) -> tuple[Spool, RowCodec]:
         if isinstance(self._data, str | Path):
             require_path(self._data)
+            keys = (self._key,) if isinstance(self._key, str) else self._key or ()
+            require_columns(self._data, keys, self._format, self._options)
             session = spark_session()
         else:
             session = self._data.sparkSession

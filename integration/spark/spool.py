@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from netstack import SourceError
 
+from .interrupts import held_interrupts
 from .row_types import UnsupportedColumnError
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ class Spool:
     __slots__ = ("__weakref__", "_delete", "directory", "files", "partitions", "rows")
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="netstack-spool-"))
-        self._delete = weakref.finalize(self, _delete_tree, self.directory)
+        with held_interrupts():
+            self.directory = Path(tempfile.mkdtemp(prefix="netstack-spool-"))
+            self._delete = weakref.finalize(self, _delete_tree, self.directory)
         self.partitions = 0
         """Number of Spark partitions, empty ones included."""
         self.rows = 0
@@ -164,14 +166,17 @@ def run_cancellable(session: SparkSession, work: Callable[[], _T]) -> _T:
         finally:
             done.set()
 
-    InheritableThread(target=run, session=session, daemon=True).start()
+    thread = InheritableThread(target=run, session=session, daemon=True)
     try:
+        with held_interrupts():
+            thread.start()
         done.wait()
     except BaseException:
-        context.cancelJobsWithTag(tag)
-        while not done.wait(CANCEL_PERIOD_S):  # one job may follow another
-            context.cancelJobsWithTag(tag)
-        raise
+        while True:  # one job may follow another
+            with held_interrupts():
+                context.cancelJobsWithTag(tag)
+            if done.wait(CANCEL_PERIOD_S):
+                raise
     if outcome[1] is not None:
         raise outcome[1]
     result: _T = outcome[0]

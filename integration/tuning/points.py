@@ -11,9 +11,6 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 import msgspec
@@ -28,6 +25,7 @@ from netstack import (
     vertex_key,
 )
 
+from ..shuffle.version import code_digest
 from .axes import TARGET, Axis, AxisValue, apply, problems_after
 from .probes import Probe
 from .vertex_axes import PARALLELISM, SKEW
@@ -42,9 +40,6 @@ Labels = Mapping[str, str]
 
 Probes = Callable[[Scenario], Sequence[tuple[Probe, Scenario]]]
 """The scenarios that answer what is asked about a setting."""
-
-_CODE = ("flowcontrol", "buffers", "netstack")
-_MEASURING = ("delays.py", "measures.py", "probes.py", "rows.py", "running.py")
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,25 +165,3 @@ def _objects_in(scenario: Scenario) -> Iterator[str]:
 def _key(document: Mapping[str, Any], probe: Probe) -> str:
     content = msgspec.json.encode([document, probe, code_digest()], order="sorted")
     return hashlib.sha256(content).hexdigest()[:KEY_CHARACTERS]
-
-
-@cache
-def code_digest() -> str:
-    """Return what changes with the code that results depend on: the emulator, and what measures them."""
-    digest = hashlib.sha256()
-    for package in _CODE:
-        for name, module in sorted(_modules(files(package), package)):
-            digest.update(f"{name}\n".encode())
-            digest.update(module)
-    for name in _MEASURING:
-        digest.update(files(__package__).joinpath(name).read_bytes())
-    return digest.hexdigest()
-
-
-def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    """The modules below a folder by name, with what is in them."""
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _modules(entry, f"{name}.{entry.name}")
-        elif entry.name.endswith(".py"):
-            yield f"{name}.{entry.name}", entry.read_bytes()

@@ -24,6 +24,7 @@ from netstack import Scenario, SourceError
 from ..distributed.stage import first_cause, is_local
 from ..shuffle.packaging import send_packages
 from ..spark.files import one_line
+from ..spark.interrupts import held_interrupts
 from ..spark.session import spark_session
 from ..spark.source import is_from_spark
 from ..spark.spool import run_cancellable
@@ -34,6 +35,7 @@ from .running import sweep_function
 from .store import PointStore
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
@@ -144,9 +146,7 @@ class _Ledger:
 
 
 def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledger) -> None:
-    if not is_local(session):
-        send_packages(session)
-    arrivals = _arrivals(session, ledger)
+    arrivals = run_cancellable(session, lambda: _prepared(session, ledger))
     try:
         _run_job(points, session, arrivals, ledger)
         return
@@ -163,17 +163,28 @@ def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledge
             ledger.add(failed_row(point, first_cause(error)))
 
 
+def _prepared(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
+    """Have the workers get our packages where they need them; return what takes the rows to the ledger."""
+    if not is_local(session):
+        send_packages(session)
+    return _arrivals(session, ledger)
+
+
 def _run_job(
     points: Sequence[Point], session: SparkSession, arrivals: Accumulator[Any], ledger: _Ledger
 ) -> None:
     """Run points as one job; a task for each."""
-    frame = session.createDataFrame(points_table(points))
-    # By ranges, which Spark draws between any two rows if there are as many as rows. Hashes and turns, drawn
-    # anew for each partition of the input, would put several rows into one partition, and none into others.
-    spread = frame.repartitionByRange(len(points), "place")
-    found = spread.mapInArrow(sweep_function(arrivals, is_local(session)), spark_schema())
+
+    def run() -> pa.Table:
+        frame = session.createDataFrame(points_table(points))
+        # By ranges, which Spark draws between any two rows if there are as many as rows. Hashes and turns,
+        # drawn anew for each partition of the input, would put several rows into one partition, and none
+        # into others.
+        spread = frame.repartitionByRange(len(points), "place")
+        return spread.mapInArrow(sweep_function(arrivals, is_local(session)), spark_schema()).toArrow()
+
     try:
-        table = run_cancellable(session, found.toArrow)
+        table = run_cancellable(session, run)
     except Exception as error:
         if is_from_spark(error) and _RAISED in str(error):
             raise SourceError(first_cause(error)) from error
@@ -191,7 +202,9 @@ def _costs_one_point(error: Exception, session: SparkSession) -> bool:
     if not is_from_spark(error):
         return False
     context = session.sparkContext._jsc
-    if context is None or context.sc().isStopped():
+    with held_interrupts():
+        stopped = context is None or context.sc().isStopped()
+    if stopped:
         raise SourceError(f"Spark has stopped: {one_line(error)}") from error
     return True
 

@@ -14,10 +14,14 @@ would send them. Every function takes a column and returns one int32 per value, 
 | decimal               | ``31*hash(unscaled) + scale`` (``BigDecimal``, ``BigInteger``)                    |
 | null                  | 0                                                                                 |
 
-Dates are hashed as their day number (an int), timestamps as their microseconds (a long).
+Dates are hashed as their day number (an int), timestamps as their microseconds (a long). A string that is not
+UTF-8 is hashed as Java reads it, with a replacement character for each malformed sequence.
 """
 
+import codecs
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,11 +30,25 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.int32]
 """One Java hash code per value."""
 
+_JAVA = "netstack.java"
+"""How ``new String(bytes, UTF_8)`` decodes what is not UTF-8, as a handler of Python's codecs."""
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _TRUE, _FALSE = np.int32(1231), np.int32(1237)
 _FLOAT_NAN, _DOUBLE_NAN = np.uint32(0x7FC00000), np.uint64(0x7FF8000000000000)
 _HIGH_HALF = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _INVERSE_OF_31 = pow(31, -1, 1 << 32)
+
+
+def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
+    """Replace as much by one character as Java does: as Python, but a surrogate, even if cut, as a whole."""
+    assert isinstance(error, UnicodeDecodeError)
+    surrogate = _SURROGATE.match(error.object, error.start)
+    return "\ufffd", surrogate.end() if surrogate else error.end
+
+
+codecs.register_error(_JAVA, _replace_like_java)
 
 
 def hash_ints(values: NDArray[np.signedinteger[Any]]) -> Hashes:
@@ -61,21 +79,27 @@ def hash_booleans(values: NDArray[np.bool_]) -> Hashes:
 
 
 def hash_utf8(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:
-    """Hash strings (Java's String) that lie back to back in UTF-8.
+    """Hash strings (Java's String) that lie back to back in UTF-8; each is read by itself.
 
     Args:
         data: The strings' bytes.
         offsets: n + 1 byte positions in ``data``; string i is ``data[offsets[i]:offsets[i+1]]``.
-
-    Raises:
-        UnicodeDecodeError: ``data`` is not UTF-8.
     """
-    lead = np.frombuffer(data, dtype=np.uint8)
     if data.isascii():  # bytes are units
-        return _polynomial(lead, offsets, 0)
-    units = np.frombuffer(data.decode("utf-8").encode("utf-16-le"), dtype="<u2")
+        return _polynomial(np.frombuffer(data, dtype=np.uint8), offsets, 0)
+    data, offsets = data[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0]
+    lead = np.frombuffer(data, dtype=np.uint8)
+    opens = (lead & 0xC0) != 0x80  # a character; the other bytes continue one
+    starts = offsets[:-1]
+    try:
+        units = np.frombuffer(data.decode("utf-8").encode("utf-16-le"), dtype="<u2")
+        apart = bool(opens[starts[starts < len(data)]].all())
+    except UnicodeDecodeError:
+        apart = False
+    if not apart:  # some are not UTF-8, or only together with their neighbours
+        return hash_strings([data[start:end].decode("utf-8", _JAVA) for start, end in pairwise(offsets)])
     # A lead byte opens one unit, that of a 4-byte sequence two; a continuation byte none.
-    opened = ((lead & 0xC0) != 0x80).astype(np.int64) + (lead >= 0xF0)
+    opened = opens.astype(np.int64) + (lead >= 0xF0)
     before = np.concatenate(([0], np.cumsum(opened)))
     return _polynomial(units, before[offsets], 0)
 

@@ -285,11 +285,7 @@ def payload_hash(block: RecordBlock) -> NDArray[np.int32]:
 
 
 def text_hash(block: RecordBlock) -> NDArray[np.int32]:
-    """Return the hash code of each whole payload as a String, which it is in UTF-8.
-
-    Raises:
-        UnicodeDecodeError: A payload is not UTF-8.
-    """
+    """Return the hash code of each whole payload as a String, which it is in UTF-8."""
     return hash_utf8(*_joined(block))
 
 

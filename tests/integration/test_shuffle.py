@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,34 @@ def test_rows_of_one_sender_keep_their_order(spark: SparkSession) -> None:
             assert ids == sorted(ids)
 
 
+NOT_UTF8 = ["C3", "A9", "C328", "C0AF", "E282", "EDA080", "EDA041", "EDB0", "F09041", "F48FBF", "F8", "41FF"]
+
+
+def test_keys_that_are_not_utf8_go_where_java_reads_them(spark: SparkSession) -> None:
+    keys = [bytes.fromhex(text) for text in NOT_UTF8]
+    java = spark._jvm
+    assert java is not None
+    utf8 = java.java.nio.charset.StandardCharsets.UTF_8
+    read = [java.java.util.Objects.hashCode(java.java.lang.String(bytearray(key), utf8)) for key in keys]
+    home = dict(zip(NOT_UTF8, owners(np.array(read, np.int32)), strict=True))
+    texts = ", ".join(f"'{text}'" for text in NOT_UTF8)
+    frame = spark.range(200, numPartitions=COUNT).selectExpr(f"explode(shuffle(array({texts}))) as hex")
+    shuffled = shuffle(frame.selectExpr("hex", "cast(unhex(hex) as string) as key"), "key")
+    found = partitions(shuffled.select("hex"), COUNT)
+    assert sum(map(len, found)) == 200 * len(keys)
+    assert {(text, target) for target, part in enumerate(found) for (text,) in part} == set(home.items())
+
+
+@pytest.mark.parametrize(("ship", "copies"), [("rebalance", 1), ("broadcast", COUNT), ("hash", 1)])
+def test_rows_without_columns_arrive(spark: SparkSession, ship: Any, copies: int) -> None:
+    from pyspark.sql import functions as sf
+
+    frame = spark.range(0, 100, 1, COUNT).select()
+    shuffled = shuffle(frame, *([sf.lit(1)] if ship == "hash" else []), ship=ship)
+    assert (shuffled.columns, shuffled.count()) == ([], 100 * copies)
+    assert sum(row.rows for row in shuffle_statistics(shuffled).collect()) == 100 * copies
+
+
 def test_equal_keys_meet_whatever_the_key(spark: SparkSession) -> None:
     from pyspark.sql import functions as sf
 
@@ -175,6 +204,18 @@ def test_ranges_are_those_of_sparks_ordering(spark: SparkSession, values: str, b
     place = {repr(value): place for place, value in enumerate(ordered)}
     for lower, upper in pairwise(found):
         assert max(place[repr(row[0])] for row in lower) < min(place[repr(row[0])] for row in upper)
+
+
+MOMENTS = [datetime(year, 3, 1, 12, 0, 0, 1) for year in (1, 999, 1000, 1582, 1900, 2020)]
+
+
+@pytest.mark.parametrize("days", [True, False], ids=["dates", "timestamps"])
+def test_ranges_of_days_long_ago(spark: SparkSession, days: bool) -> None:
+    values = [moment.date() if days else moment for moment in MOMENTS]
+    frame = spark.createDataFrame([(value,) for value in values], "k date" if days else "k timestamp")
+    bounds = [values[0], values[2]]
+    found = partitions(shuffle(frame.repartition(3), "k", ship="range", bounds=bounds), 3)
+    assert [sorted(value for (value,) in part) for part in found] == [values[:1], values[1:3], values[3:]]
 
 
 def test_ranges_of_two_columns(spark: SparkSession) -> None:

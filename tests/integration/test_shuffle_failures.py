@@ -112,13 +112,6 @@ def test_an_error_in_python_behind_the_shuffle(spark: SparkSession) -> None:
     assert cause_of(failing) == "ValueError: the first cause"
 
 
-def test_an_error_of_a_task_is_told_to_its_peers(spark: SparkSession) -> None:
-    frame = numbers(spark).selectExpr("if(id = 7, cast(X'FF' as string), string(id)) as text")
-    message = failure_of(shuffle(frame, "text"))
-    assert "a key column holds text that is not UTF-8" in one_line(RuntimeError(message))
-    assert "ConnectionLostError" not in message
-
-
 def act_on(fifo: Path, pid_file: Path, number: signal.Signals, release: threading.Event) -> None:
     """Send a signal to the worker that has written its process id, once a reader of the pipe waits."""
     with fifo.open("wb"):

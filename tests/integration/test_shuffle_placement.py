@@ -157,13 +157,17 @@ def test_numbers_of_targets_that_key_groups_cannot_have(count: int, most: int | 
         HashPlacement(pa.schema([("key", pa.int64())]), ["key"], count, most)
 
 
-def test_a_key_that_is_not_utf8() -> None:
-    broken = pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")]
-    )
-    batch = batch_of(key=broken)
-    with pytest.raises(SourceError, match="a key column holds text that is not UTF-8"):
-        HashPlacement(batch.schema, ["key"], 4).place(batch)
+def raw_text(values: list[bytes]) -> pa.Array:
+    """Text as Spark hands it over, which need not be UTF-8."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+def test_the_target_of_a_key_that_is_not_utf8_does_not_depend_on_its_neighbours() -> None:
+    keys = [b"\xc3", b"\xa9", b"\xc3", b"\xc3", b"a", b"\xe2\x82", b"\xac"]
+    batch = batch_of(key=raw_text(keys))
+    placement = HashPlacement(batch.schema, ["key"], 4)
+    alone = [targets_of(placement, batch_of(key=raw_text([key])))[0] for key in keys]
+    assert targets_of(placement, batch) == alone
 
 
 @given(COUNTS, st.integers(0, 1000), st.lists(st.integers(0, 30), max_size=6))

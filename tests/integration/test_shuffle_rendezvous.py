@@ -15,10 +15,11 @@ import trio
 from flowcontrol import Secret
 from integration.shuffle.cutting import Cutter
 from integration.shuffle.gathering import Merger
-from integration.shuffle.placement import RebalancePlacement
+from integration.shuffle.placement import ColumnPlacement, RebalancePlacement
 from integration.shuffle.rendezvous import Meeting, Rendezvous
 from integration.shuffle.source_thread import SourceThread
-from netstack import Transport, fresh_secret
+from netstack import PeerFailedError, Transport, fresh_secret
+from tests.netstack.test_transport import opened
 
 COUNT = 3
 GIVEN = Secret(b"what the driver has made")
@@ -247,3 +248,16 @@ def test_an_error_of_the_input_ends_the_exchange() -> None:
             transport.read()
         source.stop()
         assert repr(source.error) == "ValueError('no input')"
+
+
+def test_an_error_of_a_task_is_told_to_its_peers() -> None:
+    schema = pa.schema([("target", pa.int32())])
+    failing, peer = opened(2)
+    cutter = Cutter(schema, ColumnPlacement(schema, "target", 2))
+    source = SourceThread(iter([pa.record_batch([[9]], schema)]), cutter, failing, 1)
+    source.start()
+    source.connected()
+    source.join()
+    with pytest.raises(PeerFailedError, match=r"target 9 is outside 0\.\.1"):
+        peer.read()
+    peer.close()

@@ -1,6 +1,8 @@
 """What is said when Spark cannot start: in processes of their own, since a session is one to a process."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -69,8 +71,88 @@ def test_java_that_does_not_start(tmp_path: Path, does: str, expected: str) -> N
     assert expected in message
 
 
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "spark://no.host.invalid:7077,[::1]:{port}"])
+def test_a_master_at_which_nothing_answers(tmp_path: Path, master: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # of which nobody else listens
+    master = master.format(port=port)
+    message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
+    assert message == f"Spark does not start: nothing answers at {master} within 3 s"
+
+
+def test_one_of_several_masters_is_enough(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}"
+        message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
+    assert "Java has ended with exit status 1" in message
+
+
 @pytest.mark.spark
 def test_a_master_that_is_none() -> None:
     message = start("nonsense", PATH=os.environ["PATH"], JAVA_HOME=os.environ.get("JAVA_HOME", ""))
     assert message.startswith("Spark does not start: ")
     assert message.endswith("(Master must either be yarn or start with spark, k8s, or local)")
+
+
+INTERRUPTED = """
+import os
+import signal
+import sys
+from integration.spark.source import spark_session
+from pyspark import SparkContext
+
+def terminate(number, frame):
+    raise SystemExit(143)
+
+def interrupted_context(*arguments, **options):
+    os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+    return start(*arguments, **options)
+
+signal.signal(signal.SIGTERM, terminate)
+start, SparkContext.__init__ = SparkContext.__init__, interrupted_context
+try:
+    spark_session(sys.argv[1])
+except KeyboardInterrupt:
+    assert SparkContext._gateway is None
+    sys.exit(130)
+"""
+
+STATUS = {"SIGINT": 130, "SIGTERM": 143}
+
+
+@pytest.mark.parametrize("name", STATUS)
+def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+    fifo, temporary = tmp_path / "alive", tmp_path / "tmp"
+    os.mkfifo(fifo)
+    temporary.mkdir()
+    java = java_that(f"exec 9>{fifo}; echo >&9; exec tail -f /dev/null", tmp_path / "java")
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, "local[1]", name],
+        env={
+            "PYTHONPATH": str(ROOT),
+            "HOME": "/nowhere",
+            "PATH": "/usr/bin:/bin",
+            "JAVA_HOME": java,
+            "TMPDIR": str(temporary),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        with fifo.open() as alive:
+            alive.readline()
+            process.send_signal(getattr(signal, name))
+            assert alive.read() == ""  # to the end, which is that of Java
+        assert (process.communicate()[0], process.returncode) == (b"", STATUS[name])
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", STATUS)
+def test_an_interrupt_while_spark_starts_says_nothing(tmp_path: Path, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "local[1]", name],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (STATUS[name], b"", b"")
+    assert list(tmp_path.iterdir()) == []

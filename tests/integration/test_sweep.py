@@ -153,6 +153,28 @@ def test_ctrl_c_keeps_what_is_finished(spark: SparkSession, tmp_path: Path) -> N
     assert counts == [2]
 
 
+def test_ctrl_c_during_a_call_to_spark_prints_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fifo = tmp_path / "called"
+    os.mkfifo(fifo)
+
+    def interrupt() -> None:
+        with fifo.open("wb"):  # when Java reads from it
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def calling(rows: Any) -> Any:
+        jvm: Any = spark._jvm
+        return jvm.java.io.FileInputStream(str(fifo)).read()
+
+    monkeypatch.setattr(spark, "createDataFrame", calling)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_points(points_for("50ms"), spark)
+    assert caplog.records == []
+    assert spark.range(3).count() == 3
+
+
 def test_points_that_read_files_run_in_this_process(spark: SparkSession, tmp_path: Path) -> None:
     data = tmp_path / "numbers.parquet"
     spark.range(50, numPartitions=1).write.parquet(str(data))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -11,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from integration.scenarios.scenario_reader import read_scenario
+from integration.shuffle.packaging import PACKAGES
 from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures, measure
 from integration.tuning.points import Grid, Point, point_of
@@ -38,6 +42,7 @@ from netstack import (
     map_records,
 )
 
+ROOT = Path(__file__).parents[2]
 PREFIX = "taskmanager.network.memory.buffer-debloat"
 
 
@@ -248,3 +253,30 @@ def test_a_combination_has_its_own_points_even_where_another_has_the_same_key() 
     assert [point.labels["execution.checkpointing.interval"] for point in steps] == ["1 s", "2 s"]
     assert len({point.key for point in steps}) == 1
     assert len(points) == 4
+
+
+KEY_OF = """
+import sys
+from integration.tuning.points import point_of
+from integration.scenarios.load import load_scenario
+print(point_of(load_scenario(sys.argv[1])).key)
+"""
+
+
+def key_with(folder: Path) -> str:
+    """The key of a point, computed by the packages in a folder."""
+    scenario = ROOT / "docs" / "examples" / "two_sources.toml"
+    command = [sys.executable, "-c", KEY_OF, str(scenario)]
+    return subprocess.run(
+        command, cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("module", ["integration/scenarios/sections.py", "integration/tuning/summaries.py"])
+def test_the_key_follows_the_code_that_reads_scenarios_and_results(tmp_path: Path, module: str) -> None:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    before = key_with(tmp_path)
+    with (tmp_path / module).open("a") as source:
+        source.write("\n_CHANGED = True\n")
+    assert key_with(tmp_path) != before

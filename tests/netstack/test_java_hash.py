@@ -104,9 +104,42 @@ def test_strings_in_the_middle_of_a_buffer() -> None:
     assert java_hash.hash_utf8(b"", np.array([0], dtype=np.int32)).tolist() == []
 
 
-def test_bytes_that_are_not_utf8() -> None:
-    with pytest.raises(UnicodeDecodeError):
-        java_hash.hash_utf8(b"\xff", np.array([0, 1]))
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        (b"\xc3", "\ufffd"),
+        (b"\xc3(", "\ufffd("),
+        (b"\xa0\xa1", "\ufffd\ufffd"),
+        (b"\xc0\x80", "\ufffd\ufffd"),  # overlong
+        (b"\xe0\x9fA", "\ufffd\ufffdA"),
+        (b"\xe2\x82", "\ufffd"),  # cut
+        (b"\xe2\x82(", "\ufffd("),
+        (b"\xf0\x90\x8d(", "\ufffd("),
+        (b"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),  # above the last character
+        (b"\xed\xa0\x80", "\ufffd"),  # a surrogate
+        (b"\xed\xa0", "\ufffd"),
+        (b"\xed\xa0A", "\ufffdA"),
+        (b"\xed\xa0\xed\xb0\x80", "\ufffd\ufffd"),
+        (b"\xed\x41", "\ufffdA"),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_hashed_as_java_reads_them(data: bytes, read: str) -> None:
+    assert java_hash.hash_utf8(*back_to_back([data])).tolist() == [reference_string(read)]
+
+
+PARTS = st.sampled_from([b"a", "é".encode(), "€".encode(), "😀".encode(), b"\xed\xa0\x80", b"\xff"])
+KEYS = st.one_of(
+    st.lists(PARTS, max_size=4).map(b"".join),
+    st.builds(lambda text, end: text.encode()[:end], st.text("aé€😀", max_size=3), st.integers(0, 6)),
+    st.builds(lambda text, start: text.encode()[start:], st.text("aé€😀", max_size=3), st.integers(0, 6)),
+)
+"""Strings of Spark's, also such as are UTF-8 only behind or before another."""
+
+
+@given(st.lists(KEYS))
+def test_the_hash_of_a_string_does_not_depend_on_its_neighbours(keys: list[bytes]) -> None:
+    alone = [java_hash.hash_utf8(*back_to_back([key])).item() for key in keys]
+    assert java_hash.hash_utf8(*back_to_back(keys)).tolist() == alone
 
 
 @given(st.lists(st.binary()))
