@@ -13,6 +13,7 @@ from .shuffle.pieces import decode_piece, encode_piece
 from .shuffle.placement import HashPlacement
 from .spark.rows import RowCodec, key_hash
 from .spark.source import SparkSource
+from .writing import write_whole
 
 __all__ = [
     "Comparison",
@@ -29,4 +30,5 @@ __all__ = [
     "load_scenario",
     "open_sources",
     "run_seeds",
+    "write_whole",
 ]

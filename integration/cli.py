@@ -30,7 +30,7 @@ from netstack import (
 
 from .commands.compare import Flag, Whole, compare
 from .commands.invocation import command_line, set_arguments
-from .commands.output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
+from .commands.output import PAGE, OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
 from .commands.preparation import checkpoints_of, load_runnable, opened
 from .commands.progress import Report as Progress
 from .commands.progress import progress
@@ -132,7 +132,7 @@ def run(
     if master is not None and not on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy)
-    prepare_folder(out)
+    prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
     with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):
         if on_spark:

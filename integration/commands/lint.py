@@ -13,6 +13,7 @@ from .compare import Flag
 from .output import prepare_folder, to_stdout, write_files, write_json
 
 FOUND = 1
+DOCUMENT = "lint.json"
 
 
 def lint(
@@ -26,11 +27,11 @@ def lint(
         json: Print what is found as one JSON document.
         out: Folder for lint.json.
     """
-    prepare_folder(out)
+    prepare_folder(out, DOCUMENT)
     report = lint_file(config, flink)
     document = msgspec.json.encode(report)
     if out is not None:
-        write_files(out, {"lint.json": msgspec.json.format(document, indent=1) + b"\n"})
+        write_files(out, {DOCUMENT: msgspec.json.format(document, indent=1) + b"\n"})
     if json:
         write_json(document)
     else:

@@ -25,7 +25,7 @@ from ..tuning.sweep import run_points
 from .compare import Flag, Whole
 from .flink_options import Several, overrides_of, read_flink
 from .invocation import command_line
-from .output import prepare_folder, say, to_stderr, to_stdout, write_files, write_json
+from .output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from .preparation import load_runnable
 from .progress import progress
 
@@ -118,7 +118,7 @@ def tune(
     points = Grid(axes, seeds).points(scenario, probes_of)
     if max_checkpoint is not None and not any(_takes_checkpoints(point) for point in points):
         raise ScenarioError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
-    prepare_folder(out)
+    prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
     rows = _run(scenario, points, out, master)
     document = TuneDocument(

@@ -6,19 +6,14 @@ import json
 import re
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from ..commands.output import OutputError
 from .charts import VEGA_LITE
 from .panels import Chart
-
-PAGE = "report.html"
-"""The page's name in the directory of a report."""
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -37,19 +32,6 @@ def drawing(chart: Chart) -> dict[str, Any]:
     """Return a picture as the script of a page wants it."""
     columns = chart.spec.get("facet", {}).get("column", {}).get("sort", [])
     return {"name": chart.name, "panels": max(1, len(columns)), "spec": chart.spec}
-
-
-def write_file(path: Path, content: bytes) -> Path:
-    """Write a file of a report, and return its path.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-    return path
 
 
 def pretty(document: dict[str, Any]) -> str:
