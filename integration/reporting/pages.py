@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from importlib import resources
 from typing import Any
 
@@ -21,11 +24,10 @@ def render_page(template: str, **values: Any) -> str:
 
     `template` is the name of a file in ``page``; `values` are its variables, beside those of every page.
     """
-    return (
-        _environment()
-        .get_template(template)
-        .render(css=_page_file("report.css"), script=_page_file("report.js"), vega=_vega(), **values)
-    )
+    css, script, vega = _inline(_page_file("report.css")), _inline(_page_file("report.js")), _inline(_vega())
+    policy = _policy([vega, script], css)
+    page = _environment().get_template(template)
+    return page.render(css=css, script=script, vega=vega, policy=policy, **values)
 
 
 def drawing(chart: Chart) -> dict[str, Any]:
@@ -48,7 +50,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["inline"] = _inline
     environment.filters["unbroken"] = _unbroken
     return environment
 
@@ -56,6 +57,19 @@ def _environment() -> Environment:
 def _inline(code: str) -> Markup:
     """Mark code as safe within its own element: nothing in it ends the element early."""
     return Markup(re.sub(r"</(?=script|style)", r"<\\/", code, flags=re.IGNORECASE))
+
+
+def _policy(scripts: Sequence[str], css: str) -> Markup:
+    """What a page may do: run these scripts and no text as code, use this style, show pictures beside it."""
+    return Markup(
+        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(css)}; "
+        "img-src 'self' file:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(content: str) -> str:
+    """The source expression of an element with this content."""
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
 def _unbroken(text: str) -> str:
