@@ -28,6 +28,7 @@ import msgspec
 import numpy as np
 
 from flowcontrol import POLICIES
+from integration import write_whole
 from netstack import Result, emulate
 
 from .policy_scenarios import CASES, SINK, Case
@@ -179,7 +180,7 @@ def write(path: Path, text: str) -> None:
     """Put `text` between the marks of a document."""
     before, _, rest = path.read_text("utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    path.write_text(before + BEGIN + text + END + after, "utf-8")
+    write_whole({path: (before + BEGIN + text + END + after).encode()})
 
 
 def main() -> None:

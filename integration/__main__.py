@@ -1,8 +1,17 @@
-"""Makes ``python -m integration`` the same as ``netstack``."""
+"""What ``netstack`` and ``python -m integration`` start with; Ctrl-C is heard before all else is imported."""
 
 import sys
 
-from .cli import main
+from .stopping import STOP
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit status."""
+    STOP.install()
+    from .cli import main as run
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,8 @@
 """The command ``netstack``: what a person types, and what comes of it.
 
 Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
-tolerance, or a job failed for good; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C.
+tolerance, or a job failed for good; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C, and
+143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ from netstack import (
     Scenario,
     ScenarioError,
     SourceError,
-    emulate,
     to_json,
 )
 
 from .commands.compare import Flag, Whole, compare
 from .commands.invocation import command_line, set_arguments
-from .commands.output import OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
+from .commands.output import PAGE, OutputError, prepare_folder, say, to_stderr, to_stdout, write_json
 from .commands.preparation import checkpoints_of, load_runnable, opened
 from .commands.progress import Report as Progress
 from .commands.progress import progress
 from .commands.usage import usage_problem
 from .comparison.seeds import WorkerDied
+from .emulating import emulate
 from .reporting.run_text import print_result
 from .reporting.trace_text import TracePrinter
+from .stopping import LINE, STOP
 
 if TYPE_CHECKING:
     from .checkpoints.directory import DirectoryStorage
@@ -45,36 +47,54 @@ if TYPE_CHECKING:
 FAILED = 1
 MISTAKE = 2
 INTERRUPTED = 130
+TERMINATED = 143
 BROKEN_PIPE = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; `arguments` are those of the process unless given."""
+    try:
+        STOP.work_begins()
+        status = _run(arguments)
+        stopped = STOP.end()
+    except BaseException as error:
+        stopped = STOP.end(error)
+        status = _said(error, arguments) if stopped is None else stopped
+    if stopped is None:
+        return status
+    say(LINE)
+    return stopped
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    try:
-        status = app(set_arguments(arguments))
-        sys.stdout.flush()
-        return status if isinstance(status, int) else 0
-    except BrokenPipeError:
-        _drop_stdout()  # whoever read has gone
-        return BROKEN_PIPE
-    except KeyboardInterrupt:
-        say("netstack: stopped")
-        return INTERRUPTED
-    except JobFailedError as error:
-        say(_failed(error.result))
-        return FAILED
-    except ScenarioError as error:
-        for problem in error.problems:
-            say(problem)
-    except CycloptsError as error:
-        say(usage_problem(error, set_arguments(arguments)))
-    except (InsufficientBuffers, OutputError, SourceError, WorkerDied) as error:
-        say(f"netstack: {' '.join(str(error).split())}")
-    except OSError as error:
-        _drop_stdout()  # which may be what could not be written
-        say(f"netstack: {error}")
+    status = app(set_arguments(arguments))
+    sys.stdout.flush()
+    return status if isinstance(status, int) else 0
+
+
+def _said(error: BaseException, arguments: Sequence[str] | None) -> int:
+    """Say what went wrong and return the exit status; what is a defect of ours is raised again."""
+    match error:
+        case BrokenPipeError():
+            _drop_stdout()  # whoever read has gone
+            return BROKEN_PIPE
+        case JobFailedError():
+            say(_failed(error.result))
+            return FAILED
+        case ScenarioError():
+            for problem in error.problems:
+                say(problem)
+        case CycloptsError():
+            say(usage_problem(error, set_arguments(arguments)))
+        case InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
+            say(f"netstack: {' '.join(str(error).split())}")
+        case OSError():
+            _drop_stdout()  # which may be what could not be written
+            say(f"netstack: {error}")
+        case _:
+            raise error
     return MISTAKE
 
 
@@ -137,7 +157,7 @@ def run(
     if master is not None and not on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
-    prepare_folder(out)
+    prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
     with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):
         if on_spark:
@@ -268,4 +288,6 @@ app.command(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from .__main__ import main as start
+
+    sys.exit(start())

@@ -84,7 +84,8 @@ def emulate(
         trace=trace,
         real_time=real_time,
     )
-    return trio.run(run)
+    # Between two checkpoints Ctrl-C would leave routines behind that nobody has begun.
+    return trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 async def run_job(

@@ -16,12 +16,15 @@ from ..comparison.compare import compare as compare_results
 from ..comparison.seeds import run_seeds
 from ..comparison.text import comparison_markdown, print_comparisons
 from ..scenarios.load import load_json, load_result
-from .output import OutputError, prepare_folder, to_stderr, to_stdout, write_files, write_json
+from .output import prepare_file, prepare_folder, to_stderr, to_stdout, write_files, write_json
 from .preparation import load_runnable
 from .progress import progress
 
 SEEDS = 5
 OUTSIDE = 1
+
+JSON_NAME = "comparison.json"
+TABLE_NAME = "comparison.md"
 
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
@@ -80,7 +83,8 @@ def compare(
         raise ScenarioError(["netstack compare: name a scenario or a result, and last the reference"])
     if seeds < 1:
         raise ScenarioError([f"netstack compare: --seeds is {seeds}; at least 1 is needed"])
-    prepare_folder(out)
+    prepare_folder(out, JSON_NAME, TABLE_NAME)
+    prepare_file(markdown)
     subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]
     comparisons = _compare_all(subjects, seeds)
     report = Report(ok=all(comparison.ok for comparison in comparisons), comparisons=comparisons)
@@ -144,9 +148,6 @@ def _write(report: Report, out: Path | None, markdown: Path | None) -> None:
     table = comparison_markdown(report.comparisons).encode()
     if out is not None:
         document = msgspec.json.format(msgspec.json.encode(report), indent=1)
-        write_files(out, {"comparison.json": document + b"\n", "comparison.md": table})
+        write_files(out, {JSON_NAME: document + b"\n", TABLE_NAME: table})
     if markdown is not None:
-        prepare_folder(markdown.parent)
-        if markdown.is_dir():
-            raise OutputError(f"{markdown}: is a folder; name a file for the table")
         write_files(markdown.parent, {markdown.name: table})

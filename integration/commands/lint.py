@@ -15,6 +15,7 @@ from .compare import Flag
 from .output import prepare_folder, to_stdout, write_files, write_json
 
 FOUND = 1
+DOCUMENT = "lint.json"
 
 
 class LintReports(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +38,11 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
     if not configs:
         raise ScenarioError(["netstack lint: name a configuration file, such as config.yaml"])
     reports = [lint_file(config, flink) for config in configs]
-    prepare_folder(out)
+    prepare_folder(out, DOCUMENT)
     ok = all(report.ok for report in reports)
     document = msgspec.json.encode(reports[0] if len(reports) == 1 else LintReports(ok=ok, reports=reports))
     if out is not None:
-        write_files(out, {"lint.json": msgspec.json.format(document, indent=1) + b"\n"})
+        write_files(out, {DOCUMENT: msgspec.json.format(document, indent=1) + b"\n"})
     if json:
         write_json(document)
     else:

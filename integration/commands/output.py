@@ -9,7 +9,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from ..writing import is_device, require_writable, write_whole
 from .terminal import Terminal, shown, shown_json
+
+PAGE = "report.html"
+"""The name of a page in the folder of a report."""
 
 WIDTH = 80
 """Columns of what is printed for people."""
@@ -41,30 +45,66 @@ def write_json(document: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def prepare_folder(folder: Path | None) -> None:
-    """Make a folder for output, before long work begins.
+def prepare_folder(folder: Path | None, *names: str) -> None:
+    """Make a folder for output, before long work begins, and check that files of these names can be in it.
 
     Raises:
-        OutputError: it cannot be made.
+        OutputError: it cannot be made, no file can be made in it, or a folder lies where a file would.
     """
     if folder is None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputError(f"{folder}: no folder can be made there: it is a file") from None
     except OSError as error:
         raise OutputError(f"{folder}: no folder can be made there: {error.strerror}") from None
+    require_place(folder)
+    for name in names:
+        if (folder / name).is_dir():
+            raise OutputError(f"{folder / name}: is a folder, where a file would be written")
+
+
+def require_place(path: Path) -> None:
+    """Check that there can be files in a folder, or in the nearest one above it that there is; make none.
+
+    Raises:
+        OutputError: there cannot.
+    """
+    try:
+        require_writable(path)
+    except OSError as error:
+        raise OutputError(f"{path}: nothing can be written there: {error.strerror}") from None
+
+
+def prepare_file(file: Path | None) -> None:
+    """As `prepare_folder`, for one file and the folder that it will lie in.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    if file is not None and not is_device(file):
+        prepare_folder(file.parent, file.name)
+
+
+def write_outputs(files: Mapping[Path, bytes]) -> list[Path]:
+    """Write files, all of them or none, and return their paths.
+
+    Raises:
+        OutputError: one cannot be written.
+    """
+    try:
+        write_whole(files)
+    except OSError as error:
+        raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    return list(files)
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files by name, and say so.
 
     Raises:
-        OutputError: one cannot be written.
+        OutputError: one cannot be written; then none is.
     """
-    for name, content in files.items():
-        path = folder / name
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+    for path in write_outputs({folder / name: content for name, content in files.items()}):
         say(f"wrote {path}")

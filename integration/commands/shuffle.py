@@ -34,7 +34,7 @@ from ..spark.session import is_running, spark_session
 from ..spark.source import is_from_spark
 from ..spark.spool import run_cancellable
 from .compare import Flag, Whole
-from .output import say, to_stderr, to_stdout, write_json
+from .output import require_place, say, to_stderr, to_stdout, write_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,6 +96,8 @@ def shuffle(
         raise ScenarioError([f"netstack shuffle: --partitions is {partitions}; at least 1 is needed"])
     require_path(input)
     require_new_path(output)
+    if not has_scheme(output):
+        require_place(Path(output).expanduser())
     options = read_assignments(set)
     wanted = ShuffleDocument(
         input=input, output=output, keys=list(key), partitions=partitions, ship=ship, partitioner=partitioner

@@ -25,6 +25,7 @@ from .progress import progress
 
 SEEDS = 3
 RECORD_BYTES = 1000
+DOCUMENT = "size.json"
 
 Texts = Annotated[Sequence[str], Parameter(negative=(), show_default=False)]
 
@@ -89,7 +90,7 @@ def size(
             options=set,
         )
         scenario = scenario_of_numbers(numbers)
-    prepare_folder(out)
+    prepare_folder(out, DOCUMENT)
     job = size_job(scenario, record_bytes)
     if numbers is not None and (line := unreached(numbers, job)):
         say(f"netstack size: {line}")
@@ -137,7 +138,7 @@ def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
 def _show(report: SizeReport, json: bool, out: Path | None) -> None:
     document = msgspec.json.encode(report)
     if out is not None:
-        write_files(out, {"size.json": msgspec.json.format(document, indent=1) + b"\n"})
+        write_files(out, {DOCUMENT: msgspec.json.format(document, indent=1) + b"\n"})
     if json:
         write_json(document)
     else:

@@ -26,7 +26,7 @@ from ..tuning.sweep import run_points
 from .compare import Flag, Whole
 from .flink_options import Several, overrides_of, read_flink
 from .invocation import command_line
-from .output import prepare_folder, say, to_stderr, to_stdout, write_files, write_json
+from .output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from .preparation import load_runnable
 from .progress import duration_text, progress
 
@@ -123,7 +123,7 @@ def tune(
     )
     if max_checkpoint is not None and not scenario.takes_checkpoints and not _sets_interval(set):
         raise ScenarioError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
-    prepare_folder(out)
+    prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
     advice = advise(
         scenario, axes, constraints, _runner(scenario.name, out, master), seeds=seeds, planned=_announce

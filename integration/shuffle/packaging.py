@@ -14,7 +14,9 @@ the file too, which Spark then unpacks where each executor runs, and the executo
 from __future__ import annotations
 
 import atexit
+import errno
 import importlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..spark.interrupts import held_interrupts
+from ..writing import written_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +56,12 @@ def write_package(path: Path, *, libraries: bool = False) -> int:
     if libraries:
         wanted += [found for library in LIBRARIES for found in _files_of_library(library)]
     # Not strict: what some installers write is older than a zip file's earliest date, 1980.
-    with ZipFile(path, "x", ZIP_DEFLATED, strict_timestamps=False) as archive:
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    with (
+        written_whole(path) as partial,
+        ZipFile(partial, "x", ZIP_DEFLATED, strict_timestamps=False) as archive,
+    ):
         for file, name in wanted:
             archive.write(file, name)
     return len(wanted)

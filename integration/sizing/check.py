@@ -15,10 +15,11 @@ from statistics import median
 import msgspec
 
 from buffers import InsufficientBuffers
-from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady, emulate
+from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
 
 from ..comparison.compare import Spread
 from ..comparison.seeds import run_seeds
+from ..emulating import emulate
 from ..scenarios.sources import reads_paths
 from .figures import JobSize
 from .flow import share_of_slowest

@@ -17,6 +17,7 @@ import trio
 
 from netstack import Agenda, Job, MemoryStorage, check_scenario
 
+from ..emulating import heard_by_trio
 from .case import StormCase
 from .checks import CommitLog, check_credit, check_end, check_memory, check_output, check_storage
 from .draw import draw_case
@@ -96,7 +97,7 @@ def run_case(case: StormCase) -> Outcome:
     problems: list[str] = []
     ended = False
     try:
-        trio.run(_run, job)
+        heard_by_trio(trio.run)(_run, job, restrict_keyboard_interrupt_to_checkpoints=True)
         ended = job.failure is None and job.agenda.now < case.duration_s
         problems += check_end(case, job, ended)
         problems += check_output(case, log, ended, len(job.restarts))

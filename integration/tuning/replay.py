@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from netstack import JobFailedError, Result, Scenario, emulate, from_json
+from netstack import JobFailedError, Result, Scenario, from_json
 
+from ..emulating import emulate
 from ..scenarios.scenario_reader import read_scenario
 from ..scenarios.sources import open_sources
 from .recommend import Recommendation, conditions_of

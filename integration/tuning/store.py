@@ -6,15 +6,13 @@ sweep can be stopped at any time and several may share a folder.
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..writing import written_whole
 from .rows import PointRow, from_table, to_table
 
 FOLDER = "points"
@@ -43,14 +41,9 @@ class PointStore:
         Raises:
             OSError: it cannot be written.
         """
-        # Readers of a folder leave out what begins with a dot.
-        partial = self.folder / f".{row.key}-{uuid.uuid4().hex}"
-        try:
+        # Readers of a folder leave out what begins with a dot, as what is being written does.
+        with written_whole(self._path(row.key)) as partial:
             pq.write_table(to_table([row]), partial)
-            os.replace(partial, self._path(row.key))
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
 
     def _read(self, key: str) -> PointRow | None:
         path = self._path(key)

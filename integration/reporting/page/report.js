@@ -45,7 +45,9 @@ function fitted(spec, panels, width) {
 
 async function embed(name, spec, panels, width) {
   const options = {
-    actions: false, renderer: "svg", config: config(dark.matches, width < 600), tooltip: { theme: dark.matches ? "dark" : "light" },
+    actions: false, renderer: "svg", config: config(dark.matches, width < 600),
+    // The page's policy allows no code made of text, and no style but its own.
+    ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true },
   };
   const { view } = await vegaEmbed(document.getElementById(name), fitted(spec, panels, width), options);
   views[name] = view;

@@ -1,0 +1,152 @@
+"""Ctrl-C and SIGTERM: one orderly way out of a command, from its first moment to its last.
+
+What a signal does depends on how far the process is::
+
+    starting   nothing has been made yet: a line, and the process ends at once
+    working    `Stopped` is raised where the main thread is; what is open closes on the way out
+    ending     the outcome has been said: the interpreter is left to close down
+
+An exception can be lost on its way: a finalizer, a weak reference's callback or a compiled module that is
+being imported swallows it. Then it is raised again, until it arrives. A second signal within `PATIENCE_S` is
+taken for the first one, as both may come of one cause (Ctrl-C and a supervisor; a process and its group);
+a later one stops the cleaning up, too.
+
+This module imports next to nothing: it is what a command starts with.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Callable
+from time import monotonic
+from types import FrameType
+
+PATIENCE_S = 1.0
+"""Seconds after a signal in which another one says nothing new."""
+
+AGAIN_S = 0.01
+"""Seconds after which an exception that was lost is raised again."""
+
+LINE = "netstack: stopped"
+
+_FATAL = 128
+"""What shells add to the number of a signal for the exit status of what it ended."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal has asked the command to stop; `lost` is called when nobody holds this any more."""
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        super().__init__()
+        self._lost = lost
+
+    def __del__(self) -> None:
+        self._lost()
+
+
+class StopSignals:
+    """What this process does when it is asked to stop; nothing of its own before `install`."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._asked: int | None = None
+        self._asked_at = 0.0
+        self._working = self._ending = False
+        self._report: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
+
+    def install(self) -> None:
+        """Take over both signals; from here on until `work_begins` they end the process."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # As in background of a shell. Blocked, it is ignored as before, and trio works as ever.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.handle)
+        signal.signal(signal.SIGALRM, self._raise_again)
+        self._report, sys.unraisablehook = sys.unraisablehook, self._swallowed
+        atexit.register(_be_deaf)  # what is registered first runs last
+
+    def work_begins(self) -> None:
+        """Raise `Stopped` from here on."""
+        self._working = True
+
+    def end(self, error: BaseException | None = None) -> int | None:
+        """Leave the rest to the interpreter; returns the exit status if it was asked to stop, else None.
+
+        Whatever error arrives after that was asked for came of it.
+        """
+        self._ending = True
+        self._working = False
+        if self._asked is None and not _is_ctrl_c(error):
+            return None
+        return _FATAL + (self._asked or signal.SIGINT)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Do what a signal asks for."""
+        if self._asked is not None and self._clock() - self._asked_at < PATIENCE_S:
+            return
+        new = self._asked is None
+        self._asked, self._asked_at = self._asked or number, self._clock()
+        if self._working:
+            self._raise(frame)
+        elif not (self._ending and new):
+            self._leave()
+
+    def leave_to_trio(self) -> bool:
+        """Let Ctrl-C be trio's in what calls `trio.run`, which takes it over from Python's own handler only.
+
+        Returns whether `take_back` is to be called.
+        """
+        if not self._working or signal.getsignal(signal.SIGINT) != self.handle:
+            return False
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return True
+
+    def take_back(self) -> None:
+        """Be the one again that handles Ctrl-C."""
+        signal.signal(signal.SIGINT, self.handle)
+
+    def _raise(self, frame: FrameType | None) -> None:
+        ctrl_c = signal.getsignal(signal.SIGINT)
+        if ctrl_c != self.handle and callable(ctrl_c):  # trio's, which raises it where no harm is done
+            ctrl_c(signal.SIGINT, frame)
+        else:
+            raise Stopped(self._ask_again)
+
+    def _raise_again(self, number: int, frame: FrameType | None) -> None:
+        if self._working:
+            self._raise(frame)
+
+    def _ask_again(self) -> None:
+        if self._working:
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+
+    def _swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Say nothing of an exception that comes again."""
+        if self._working and _is_ctrl_c(unraisable.exc_value):
+            self._ask_again()
+        else:
+            self._report(unraisable)
+
+    def _leave(self) -> None:
+        if not self._ending:
+            os.write(2, f"{LINE}\n".encode())
+        os._exit(_FATAL + (self._asked or signal.SIGINT))
+
+
+STOP = StopSignals()
+"""Of this process."""
+
+
+def _is_ctrl_c(error: BaseException | None) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _be_deaf() -> None:
+    """Let nothing interrupt the interpreter's last steps, of which it would tell in a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
