@@ -20,15 +20,19 @@ from pathlib import Path
 
 import msgspec
 
-from integration.scenarios.load import load_scenario
-from integration.tuning.advise import Advice, advise
-from integration.tuning.axes import DEFAULT_TARGETS, read_axes
-from integration.tuning.constraints import Constraints
-from integration.tuning.points import Point
-from integration.tuning.recommend import Recommendation, recommend
-from integration.tuning.rows import PointRow, failed_row
-from integration.tuning.summaries import setting_of
-from integration.tuning.sweep import run_points
+from integration import load_scenario
+from integration.spark import (
+    DEFAULT_TARGETS,
+    Advice,
+    Constraints,
+    Point,
+    PointRow,
+    Recommendation,
+    advise,
+    read_axes,
+    recommend,
+    run_points,
+)
 from netstack import Scenario
 
 JOBS = Path(__file__).parent / "advice_jobs"
@@ -38,11 +42,16 @@ Row = tuple[str, int]
 """What tells rows of a pool apart: setting and seed."""
 
 
+def setting(point: Point | PointRow) -> str:
+    """The target of a point, "off" where it has none."""
+    return point.labels.get("target", "off")
+
+
 class Pool:
     """Rows of all settings with many seeds, dealt out in an order of seeds that each group draws."""
 
     def __init__(self, rows: Sequence[PointRow], seeds: Sequence[int], group: int) -> None:
-        self.rows: dict[Row, PointRow] = {(setting_of(row), row.seed): row for row in rows}
+        self.rows: dict[Row, PointRow] = {(setting(row), row.seed): row for row in rows}
         self.seeds = random.Random(group).sample(list(seeds), len(seeds))
         self.first = min(seeds)
 
@@ -51,10 +60,14 @@ class Pool:
         return [self._row(point) for point in points]
 
     def _row(self, point: Point) -> PointRow:
-        if point.probe not in MAIN:
-            return failed_row(point, "not run")
-        row = self.rows[setting_of(point), self.seeds[point.seed - self.first]]
-        return msgspec.structs.replace(row, key=point.key, seed=point.seed, labels=point.labels)
+        seed = self.seeds[point.seed - self.first]
+        if point.probe in MAIN:
+            row = self.rows[setting(point), seed]
+            return msgspec.structs.replace(row, key=point.key, seed=point.seed, labels=point.labels)
+        row = self.rows["off", seed]
+        return msgspec.structs.replace(
+            row, key=point.key, labels=point.labels, probe=point.probe, status="failed", measures=None
+        )
 
 
 def whole_pool(scenario: Scenario, count: int, out: Path) -> Advice:

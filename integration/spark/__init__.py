@@ -9,23 +9,32 @@ if TYPE_CHECKING:
     from ..shuffle.api import shuffle
     from ..shuffle.errors import ShuffleError, ShuffleWarning
     from ..shuffle.report import shuffle_statistics
-    from ..tuning.axes import Axis, read_axes
+    from ..tuning.advise import Advice, advise
+    from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
+    from ..tuning.constraints import Constraints
     from ..tuning.points import Grid, Point
     from ..tuning.probes import probes_of
+    from ..tuning.recommend import Recommendation, recommend
     from ..tuning.rows import PointRow
     from ..tuning.sweep import run_points, sweep
 
 from .session import spark_session
 
 __all__ = [
+    "DEFAULT_TARGETS",
+    "Advice",
     "Axis",
+    "Constraints",
     "Grid",
     "Point",
     "PointRow",
+    "Recommendation",
     "ShuffleError",
     "ShuffleWarning",
+    "advise",
     "probes_of",
     "read_axes",
+    "recommend",
     "run_points",
     "shuffle",
     "shuffle_statistics",
@@ -34,14 +43,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DEFAULT_TARGETS": "tuning.axes",
+    "Advice": "tuning.advise",
     "Axis": "tuning.axes",
+    "Constraints": "tuning.constraints",
     "Grid": "tuning.points",
     "Point": "tuning.points",
     "PointRow": "tuning.rows",
+    "Recommendation": "tuning.recommend",
     "ShuffleError": "shuffle.errors",
     "ShuffleWarning": "shuffle.errors",
+    "advise": "tuning.advise",
     "probes_of": "tuning.probes",
     "read_axes": "tuning.axes",
+    "recommend": "tuning.recommend",
     "run_points": "tuning.sweep",
     "shuffle": "shuffle.api",
     "shuffle_statistics": "shuffle.report",
