@@ -1,7 +1,7 @@
 """Whether `tune` gives the same advice for the same job with other seeds, printed as Markdown.
 
 Run it with ``python -m benches.advice [SCENARIO ...]``; it takes some minutes a job. The jobs are those in
-``benches/advice_jobs`` unless others are named. Of each, every setting is run with a pool of seeds; then tune
+``docs/examples/jobs`` unless others are named. Of each, every setting is run with a pool of seeds; then tune
 decides again and again, each time with the seeds of the pool in another order, and asks for more of them as
 it would do on its own. A table has what it advised how often, whether all of that is one target and its
 neighbours, how many seeds it took, and what was advised against: the figures of the present setting and of
@@ -35,7 +35,7 @@ from integration.spark import (
 )
 from netstack import Scenario
 
-JOBS = Path(__file__).parent / "advice_jobs"
+JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"
 MAIN = ("main", "baseline")
 
 Row = tuple[str, int]
