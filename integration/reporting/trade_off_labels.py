@@ -1,7 +1,8 @@
 """Where the names of settings stand beside their marks, so that none is printed over another.
 
-A name takes the first side of its mark on which it covers neither a mark nor a name that is there already;
-the names of which something is said choose first. One that finds no room is left to the tooltip.
+A name takes the first side of its mark on which it covers neither a mark nor a name that is there already,
+and no bar if that can be had; the names of which something is said choose first. One that finds no room is
+left to the tooltip.
 """
 
 from __future__ import annotations
@@ -78,19 +79,24 @@ class Box(NamedTuple):
 def placed(rows: Sequence[Row]) -> list[Row]:
     """Return rows of a trade-off (`ms`, `share`, `said`, `label` in each) with the `side` of each name."""
     at = [_point(row, rows) for row in rows]
-    taken = [_mark(x, y, _RING if row["said"] else _MARK) for row, (x, y) in zip(rows, at, strict=True)]
+    marks = [_mark(x, y, _RING if row["said"] else _MARK) for row, (x, y) in zip(rows, at, strict=True)]
+    bars = [bar for row in rows for bar in _bars(row, rows)]
+    names: list[Box] = []
     sides = [NOWHERE] * len(rows)
     for place in sorted(range(len(rows)), key=lambda place: not rows[place]["said"]):
-        row = rows[place]
-        if not row["label"]:
-            continue
-        for name, box in _boxes(row["label"], *at[place]):
-            others = (other for number, other in enumerate(taken) if number != place)
-            if _is_inside(box) and not any(box.covers(other) for other in others):
-                sides[place] = name
-                taken.append(box)
-                break
+        free = [
+            (name, box)
+            for name, box in _boxes(rows[place]["label"], *at[place])
+            if rows[place]["label"] and _is_inside(box) and not _covers_any(box, [*marks, *names])
+        ]
+        if free:
+            sides[place], box = next((one for one in free if not _covers_any(one[1], bars)), free[0])
+            names.append(box)
     return [{**row, "side": side} for row, side in zip(rows, sides, strict=True)]
+
+
+def _covers_any(box: Box, others: Sequence[Box]) -> bool:
+    return any(box.covers(other) for other in others)
 
 
 def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
@@ -109,12 +115,27 @@ def label_boxes(rows: Sequence[Row]) -> list[Box]:
 
 
 def _point(row: Row, rows: Sequence[Row]) -> tuple[float, float]:
-    """The middle of a mark; times are on a log axis."""
-    low, high = (log(edge) for edge in (_ends(rows)))
-    share_low, share_high = share_domain(rows)
-    along = (log(row["ms"]) - low) / (high - low) if high > low else 0.5
-    up = (row["share"] - share_low) / (share_high - share_low)
-    return PADDING + along * (WIDTH - 2 * PADDING), HEIGHT * (1.0 - up)
+    """The middle of a mark."""
+    return _x(row["ms"], rows), _y(row["share"], rows)
+
+
+def _bars(row: Row, rows: Sequence[Row]) -> Iterator[Box]:
+    """The intervals around a mark."""
+    x, y = _point(row, rows)
+    yield Box(_x(row["ms_least"], rows), y - 1, _x(row["ms_most"], rows), y + 1)
+    yield Box(x - 1, _y(row["share_most"], rows), x + 1, _y(row["share_least"], rows))
+
+
+def _x(ms: float, rows: Sequence[Row]) -> float:
+    """Times are on a log axis."""
+    low, high = (log(end) for end in _ends(rows))
+    along = (log(ms) - low) / (high - low) if high > low else 0.5
+    return PADDING + along * (WIDTH - 2 * PADDING)
+
+
+def _y(share: float, rows: Sequence[Row]) -> float:
+    low, high = share_domain(rows)
+    return HEIGHT * (1.0 - (share - low) / (high - low))
 
 
 def _ends(rows: Sequence[Row]) -> tuple[float, float]:

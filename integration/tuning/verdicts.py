@@ -162,17 +162,17 @@ def _open(one: TargetSummary, now: TargetSummary, objective: str) -> str:
     """What the runs do not decide of a setting, and what would decide it."""
     doubts = [_doubt(shortfall) for shortfall in one.shortfalls if shortfall.kept == "undecided"]
     if not doubts:
-        doubts = [f"whether it is better than now ({with_range(value(one, objective))})"]
+        doubts = [f"it is better than now: {with_range(value(one, objective))}"]
     needed = [_runs_needed(shortfall) for shortfall in one.shortfalls if shortfall.kept == "undecided"]
     return (
-        f"Not decided by {len(one.seeds)} seeds {_with(one.target, 'with')}: {'; '.join(doubts)}. "
+        f"{_with(one.target)}, {len(one.seeds)} seeds do not decide whether {'; nor whether '.join(doubts)}. "
         f"{_remedy(needed)}"
     )
 
 
 def _doubt(shortfall: Shortfall) -> str:
     text = share_text if shortfall.limit <= 1 else milliseconds
-    return f"{shortfall.constraint} of {text(shortfall.limit)} ({with_range(shortfall.value, text)})"
+    return f"{shortfall.constraint} {text(shortfall.limit)} is kept: {with_range(shortfall.value, text)}"
 
 
 def _runs_needed(shortfall: Shortfall) -> int | None:
