@@ -20,6 +20,7 @@ import atexit
 import os
 import signal
 import sys
+from _thread import get_ident
 from collections.abc import Callable
 from time import monotonic
 from types import FrameType
@@ -54,7 +55,8 @@ class StopSignals:
         self._clock = clock
         self._asked: int | None = None
         self._asked_at = 0.0
-        self._working = self._ending = False
+        self._working = self._ending = self._lost = False
+        self._thread = get_ident()
         self._report: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def install(self) -> None:
@@ -85,7 +87,8 @@ class StopSignals:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Do what a signal asks for."""
-        if self._asked is not None and self._clock() - self._asked_at < PATIENCE_S:
+        late = self._asked is None or self._clock() - self._asked_at >= PATIENCE_S
+        if not late and not self._lost:
             return
         new = self._asked is None
         self._asked, self._asked_at = self._asked or number, self._clock()
@@ -99,7 +102,8 @@ class StopSignals:
 
         Returns whether `take_back` is to be called.
         """
-        if not self._working or signal.getsignal(signal.SIGINT) != self.handle:
+        ours = signal.getsignal(signal.SIGINT) == self.handle
+        if not (self._working and ours and get_ident() == self._thread):
             return False
         signal.signal(signal.SIGINT, signal.default_int_handler)
         return True
@@ -113,6 +117,7 @@ class StopSignals:
         if ctrl_c != self.handle and callable(ctrl_c):  # trio's, which raises it where no harm is done
             ctrl_c(signal.SIGINT, frame)
         else:
+            self._lost = False
             raise Stopped(self._ask_again)
 
     def _raise_again(self, number: int, frame: FrameType | None) -> None:
@@ -121,6 +126,7 @@ class StopSignals:
 
     def _ask_again(self) -> None:
         if self._working:
+            self._lost = True
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     def _swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from ..emulating import heard_by_trio
+
 if TYPE_CHECKING:
     import httpx
 
@@ -57,7 +59,7 @@ def fetch(url: str, *, timeout_s: float, largest: int) -> Answer:
     import httpx
 
     try:
-        return trio.run(_fetch, url, timeout_s, largest)
+        return heard_by_trio(trio.run)(_fetch, url, timeout_s, largest)
     except trio.TooSlowError:
         raise TransferError(f"no answer within {timeout_s:g} s") from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ImportError, ValueError) as error:

@@ -10,6 +10,8 @@ import trio
 
 from netstack import SourceError
 
+from ..emulating import heard_by_trio
+
 PROBE_S = 3.0
 """How long a master has to accept a connection; Spark itself would try for a minute."""
 
@@ -39,7 +41,7 @@ def require_master(master: str) -> None:
         if not host or not port.isdecimal():
             return  # Spark says what is wrong with it
         addresses.append((host.strip("[]"), int(port)))
-    if not trio.run(_any_answers, addresses):
+    if not heard_by_trio(trio.run)(_any_answers, addresses):
         raise SourceError(f"Spark does not start: nothing answers at {master} within {PROBE_S:g} s")
 
 

@@ -78,7 +78,7 @@ before = set(sys.modules)
 from integration.__main__ import main
 print(*sorted(set(sys.modules) - before))
 """
-    needed = {"__future__", "atexit", "collections.abc", "signal", "time", "types"}
+    needed = {"__future__", "atexit", "_thread", "collections.abc", "signal", "time", "types"}
     ours = {"integration", "integration.__main__", "integration.stopping"}
     assert set(run_script(script).stdout.decode().split()) <= ours | needed
 
@@ -179,6 +179,13 @@ LOST = {
     gc.collect()""",
     "import that may fail": """
     import careless""",
+    "call to Spark": """
+    from integration.spark.interrupts import held_interrupts
+    class Thing:
+        def __del__(self): signal.raise_signal({number})
+    Thing()
+    with held_interrupts():
+        for _ in range(5_000_000): pass""",
     "five times": """
     for _ in range(5):
         try:
