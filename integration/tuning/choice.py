@@ -57,7 +57,7 @@ def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) 
     shown = [one for one, answer in standing if answer == "yes"]
     hopeful = [one for one, answer in standing if answer == "undecided"]
     if not shown:
-        return Choice("none" if breaks_constraint(now) else "keep", now, tuple(hopeful))
+        return Choice("none" if breaks_constraint(now) or not now.seeds else "keep", now, tuple(hopeful))
     best = min(shown, key=lambda one: _mean(one, objective))
     equal = [one for one in shown if same_or_less(_mean(one, objective), _mean(best, objective))]
     chosen = max(equal, key=lambda one: target_s(one.target))
@@ -86,6 +86,8 @@ def is_better(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:
     share: Estimate | None = getattr(one, _SHARES[objective])
     if after is None:
         return "no"
+    if not now.seeds:
+        return "no"
     if breaks_constraint(now):
         return "yes"
     if before is None or share is None or not before.mean:
@@ -100,7 +102,7 @@ def is_better(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:
 
 def breaks_constraint(now: TargetSummary) -> bool:
     """Return whether the present setting clearly breaks a constraint; a failed run says nothing of it."""
-    return any(one.kept == "no" and one.constraint != RUNS for one in now.shortfalls) or not now.seeds
+    return any(one.kept == "no" and one.constraint != RUNS for one in now.shortfalls)
 
 
 def _both(*answers: Answer) -> Answer:

@@ -60,7 +60,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
 def judge(
     runs: Mapping[int, Measures],
     failed: int,
-    throughput_shares: Mapping[int, float | None],
+    throughput_shares: Mapping[int, float | None] | None,
     constraints: Constraints,
     *,
     takes_checkpoints: bool,
@@ -68,7 +68,7 @@ def judge(
     """Return how one setting stands to each constraint that it does not clearly keep to.
 
     `runs` are its figures by seed, `failed` the number of runs that have none. `throughput_shares`, by seed,
-    are empty for the setting that the others are compared with, and then throughput is not judged.
+    are None for the setting that the others are compared with, and then throughput is not judged.
     """
     delays = [one.record_delay_p95_ms for one in runs.values()]
     found = [_failures(len(runs), failed), _throughput(throughput_shares, constraints.min_throughput)]
@@ -109,10 +109,10 @@ def _failures(ended: int, failed: int) -> Shortfall | None:
     return Shortfall(constraint=RUNS, limit=0.0, value=share, kept="no", text=text)
 
 
-def _throughput(shares: Mapping[int, float | None], least: float | None) -> Shortfall | None:
-    share = estimate(shares.values(), 4)
-    if least is None or not shares:
+def _throughput(shares: Mapping[int, float | None] | None, least: float | None) -> Shortfall | None:
+    if least is None or shares is None:
         return None
+    share = estimate(shares.values(), 4)
     if share is None:
         text = "throughput could not be compared"
         return Shortfall(constraint=MIN_THROUGHPUT, limit=least, value=None, kept="undecided", text=text)

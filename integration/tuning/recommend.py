@@ -183,7 +183,7 @@ def _summaries(
 def _summary(
     setting: Setting, now: Mapping[int, Measures], current: str, asked: Constraints, checkpoints: bool
 ) -> TargetSummary:
-    shares = {} if setting.target == current else setting.shares(now, "throughput_per_s")
+    shares = None if setting.target == current else setting.shares(now, "throughput_per_s")
     shortfalls = judge(setting.main, setting.failed, shares, asked, takes_checkpoints=checkpoints)
     return summarise(setting, now, shortfalls)
 

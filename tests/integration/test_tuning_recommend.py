@@ -525,6 +525,7 @@ def test_what_is_recommended_is_never_worse_than_now_by_its_own_numbers(
     assert chosen is not now
     assert chosen.keeps == "yes"
     assert not chosen.failed
+    assert now.seeds
     if any(one.kept == "no" and one.constraint != RUNS for one in now.shortfalls):
         return  # it keeps to a limit that is broken now
     before, after = getattr(now, found.objective), getattr(chosen, found.objective)
