@@ -150,6 +150,9 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     busy_ms_per_s: list[float | None] = []
     backpressured_ms_per_s: list[float | None] = []
     idle_ms_per_s: list[float | None] = []
+    inputExclusiveBuffersUsage: list[float | None] = []  # noqa: N815
+    """0 to 1, of remote channels; None where there is no input. So is the next one."""
+    inputFloatingBuffersUsage: list[float | None] = []  # noqa: N815
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +189,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds spent so since opening; so are the next two."""
     busy_ms: list[list[float]] = []
     idle_ms: list[list[float]] = []
+    inputExclusiveBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
+    """Absent, with the next one, where there is no input."""
+    inputFloatingBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

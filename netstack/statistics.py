@@ -53,6 +53,9 @@ class SubtaskSample(NamedTuple):
     in_pool_usage: float = 0.0
     """0 to 1, above 1 with overdraft buffers."""
     out_pool_usage: float = 0.0
+    exclusive_buffers_usage: float = math.nan
+    """Parts of the in-pool usage; NaN where there is no input."""
+    floating_buffers_usage: float = math.nan
 
 
 class SubtaskCheckpoint(NamedTuple):

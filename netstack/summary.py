@@ -56,6 +56,8 @@ _GAUGES = {
     "outputQueueSize": ("output_queue_size", 1),
     "inPoolUsage": ("in_pool_usage", USAGE_DECIMALS),
     "outPoolUsage": ("out_pool_usage", USAGE_DECIMALS),
+    "inputExclusiveBuffersUsage": ("exclusive_buffers_usage", USAGE_DECIMALS),
+    "inputFloatingBuffersUsage": ("floating_buffers_usage", USAGE_DECIMALS),
 }
 """Field of a result: gauge and decimals."""
 
@@ -297,4 +299,6 @@ def _series(name: str, times: Figures, samples: dict[str, Figures]) -> Series:
         backpressured_ms=decimal("backpressured_s", MS_DECIMALS, 1e3),
         busy_ms=decimal("busy_s", MS_DECIMALS, 1e3),
         idle_ms=decimal("idle_s", MS_DECIMALS, 1e3),
+        inputExclusiveBuffersUsage=gauge("exclusive_buffers_usage", USAGE_DECIMALS),
+        inputFloatingBuffersUsage=gauge("floating_buffers_usage", USAGE_DECIMALS),
     )

@@ -45,6 +45,9 @@ PLAIN_TYPE = "CHECKPOINT"
 _ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT")
 """Those of which no part is unaligned."""
 
+_SAME_MS = 1.0
+"""Two durations that differ by less are the same, as Flink's are whole milliseconds."""
+
 Phases = Mapping[str, float]
 """Milliseconds by phase, in their order; a phase that was not measured is absent, and `NOT_TOLD` is there."""
 
@@ -150,10 +153,18 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     if vertex is not None:
         return CheckpointTimes(end_to_end_ms=part.end_to_end_ms, phases=part.phases, vertex=vertex)
     whole = max(checkpoint.duration_ms, part.end_to_end_ms)
+    if whole - part.end_to_end_ms > _SAME_MS and not _all_told(checkpoint):
+        return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
     phases = dict(part.phases)
     last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
     phases[last] += whole - part.end_to_end_ms  # what the coordinator does after the last one
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
+
+
+def _all_told(checkpoint: CheckpointResult) -> bool:
+    """Whether it is known of every subtask when it acknowledged; else another may have been last."""
+    ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
+    return all(times and None not in times for times in ends)
 
 
 def subtask_parts(checkpoint: CheckpointResult) -> Iterator[SubtaskPart]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from cyclopts import Parameter
 from rich.text import Text
 
-from netstack import QuantityError, Result, ScenarioError, parse_duration
+from netstack import QuantityError, Result, ScenarioError, from_json, parse_duration
 
 from ..diagnosis.diagnose import Diagnosis
 from ..diagnosis.diagnose import diagnose as diagnosed
@@ -17,9 +20,14 @@ from ..scenarios.load import load_result
 from .compare import Flag
 from .output import say, to_stderr, to_stdout, write_json
 
+_STDIN = "-"
+
+_LARGEST_BYTES = 64 << 20
+"""Of a result; those of long runs have some megabytes."""
+
 
 def diagnose(
-    result: Path | None = None,
+    result: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
     *,
     from_flink: str | None = None,
@@ -30,12 +38,14 @@ def diagnose(
     """Say what limits a job and why: the rules that fire, their evidence, and what to do next.
 
     Args:
-        result: Result of a run, as `netstack run --json` prints it.
+        result: Result of a run, as `netstack run --json` prints it; "-": it comes on standard input.
         from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, instead of a file.
         job: Id of that job, where several are running.
         latency: Of the way between two task managers of that cluster, such as "1 ms".
         json: Print what was found as one JSON document.
     """
+    if result is not None and str(result).startswith("-") and str(result) != _STDIN:
+        raise ScenarioError([f"Unknown option: {result}."])
     if (result is None) == (from_flink is None):
         raise ScenarioError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
     for option, value in (("--job", job), ("--latency", latency)):
@@ -53,15 +63,28 @@ def diagnose(
 
 def _of_file(file: Path | None) -> Diagnosis:
     assert file is not None
-    result = load_result(file)
+    given = str(file) == _STDIN
+    name = "standard input" if given else str(file)
+    result = _from_stdin() if given else load_result(file)
     try:
         views = observations(result)
     except ScenarioError as error:
-        raise ScenarioError([f"{file}: {problem}" for problem in error.problems]) from None
+        raise ScenarioError([f"{name}: {problem}" for problem in error.problems]) from None
     if not views:
-        raise ScenarioError([f"{file}: has no window that was measured; the run was shorter than its warmup"])
+        raise ScenarioError([f"{name}: has no window that was measured; the run was shorter than its warmup"])
     windows = [diagnosed(seen) for seen in views]
     return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)
+
+
+def _from_stdin() -> Result:
+    document = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
+    if len(document) > _LARGEST_BYTES:
+        raise ScenarioError([f"standard input: has more than {_LARGEST_BYTES >> 20} MiB; a result has less"])
+    try:
+        return from_json(document)
+    except (ValueError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise ScenarioError([f"standard input: is no result: {problem}"]) from None
 
 
 def _of_flink(url: str, job: str | None, latency: str | None) -> Diagnosis:

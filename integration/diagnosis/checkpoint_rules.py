@@ -14,10 +14,11 @@ from ..analysis.checkpoint_times import (
     SYNC,
 )
 from ..reporting.wording import milliseconds, size
-from .finding import BACK_PRESSURED, Finding, Severity, share
+from .finding import Finding, Severity
 from .observation import Observation
 from .phases import data_in_flight, longest, phases, phases_text
 from .pool_rules import full_readers
+from .pressure_rules import nobody_waits
 
 SHORT_MS = 200.0
 """A checkpoint that takes less is not worth a word, whatever it consists of."""
@@ -95,8 +96,11 @@ def _next(seen: Observation, phase: str, steps: Sequence[str]) -> list[str]:
             "barriers overtake data already, so a task is late to look at its mail: one long record, a "
             "window that fires, or a source that does not yield",
         ]
-    if not any(share(vertex.backpressured_ms_per_s) >= BACK_PRESSURED for vertex in seen.vertices):
+    calm = nobody_waits(seen)
+    if calm:
         return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
+    if calm is None:
+        steps = [*steps, "find out who is back-pressured, which is not known; if anybody is:"]
     if config.debloat_enabled:
         advice = "a smaller target than " + milliseconds(1000 * config.debloat_target_s)
     else:
@@ -149,8 +153,8 @@ def uneven(seen: Observation) -> Iterator[Finding]:
 
 def back_to_back(seen: Observation) -> Iterator[Finding]:
     """Checkpoints longer than their interval, so that one follows the other at once."""
-    interval, duration = seen.config.checkpoint_interval_s, seen.steady.end_to_end_ms
-    if not interval or duration is None or duration <= 1000 * interval:
+    interval, times = seen.config.checkpoint_interval_s, phases(seen)
+    if not interval or times is None or times.end_to_end_ms <= 1000 * interval:
         return
     yield Finding(
         rule="back-to-back",
@@ -158,7 +162,7 @@ def back_to_back(seen: Observation) -> Iterator[Finding]:
         where="checkpoints",
         says="A checkpoint takes longer than the interval: the next one begins as soon as it is complete, "
         "and blocked channels are the rule.",
-        evidence=[f"{milliseconds(duration)} a checkpoint, every {milliseconds(1000 * interval)}"],
+        evidence=[f"{milliseconds(times.end_to_end_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
         next=[
             "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until they "
             "are faster",

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from netstack import VertexSteady
 
 from ..reporting.wording import milliseconds, percent, size
-from .finding import BACK_PRESSURED, Finding, highest, known, share, span
+from .finding import Finding, any_of, complete, highest, known, span
 from .observation import Observation
+from .phases import phases
 
 _OFF_TARGET = 1.5
 """Quotient of the estimated time to the target from which the target is called missed."""
@@ -23,7 +24,7 @@ def at_the_minimum(seen: Observation) -> Iterator[Finding]:
     target_ms = 1000 * seen.config.debloat_target_s
     for vertex, sizes in _debloated(seen):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
-        if min(sizes) > seen.config.min_segment_bytes or (estimated or 0.0) <= target_ms:
+        if estimated is None or estimated <= target_ms or min(sizes) > seen.config.min_segment_bytes:
             continue
         yield Finding(
             rule="debloating-at-its-floor",
@@ -42,8 +43,10 @@ def off_target(seen: Observation) -> Iterator[Finding]:
     """More waits than the target allows, though buffers could be smaller."""
     target_ms = 1000 * seen.config.debloat_target_s
     for vertex, sizes in _debloated(seen):
-        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs) or 0.0
-        if estimated < _OFF_TARGET * target_ms or min(sizes) <= seen.config.min_segment_bytes:
+        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
+        if estimated is None or estimated < _OFF_TARGET * target_ms:
+            continue
+        if complete(vertex.debloatedBufferSize) is None or min(sizes) <= seen.config.min_segment_bytes:
             continue
         yield Finding(
             rule="debloating-misses-its-target",
@@ -62,10 +65,10 @@ def off_target(seen: Observation) -> Iterator[Finding]:
 
 def _drained(seen: Observation) -> list[str]:
     """That aligned checkpoints take much of the time, in which fewer buffers count as in use."""
-    interval, duration = seen.config.checkpoint_interval_s, seen.steady.end_to_end_ms
-    if not interval or duration is None or seen.config.takes_unaligned_checkpoints:
+    interval, times = seen.config.checkpoint_interval_s, phases(seen)
+    if not interval or times is None or seen.config.takes_unaligned_checkpoints:
         return []
-    under_way = min(1.0, duration / 1000 / interval)
+    under_way = min(1.0, times.end_to_end_ms / 1000 / interval)
     if under_way < _MUCH:
         return []
     return [
@@ -77,10 +80,10 @@ def _drained(seen: Observation) -> list[str]:
 def at_the_maximum(seen: Observation) -> Iterator[Finding]:
     """Buffers that stay whole: debloating is on and changes nothing."""
     for vertex, sizes in _debloated(seen):
-        pressed = any(
-            share(writer.backpressured_ms_per_s) >= BACK_PRESSURED for _, writer in seen.inputs(vertex)
-        )
-        if min(sizes) < seen.config.segment_bytes:
+        pressed = any_of(seen.is_back_pressured(writer) for _, writer in seen.inputs(vertex))
+        if complete(vertex.debloatedBufferSize) is None or min(sizes) < seen.config.segment_bytes:
+            continue
+        if complete(vertex.estimatedTimeToConsumeBuffersMs) is None or pressed is None:
             continue
         yield Finding(
             rule="debloating-idle",
@@ -118,8 +121,10 @@ def _debloated(seen: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
 
 
 def _record_bytes(vertex: VertexSteady) -> float | None:
-    records, taken = sum(known(vertex.records_in_per_s)), sum(known(vertex.bytes_in_per_s))
-    return taken / records if records and taken else None
+    records, taken = complete(vertex.records_in_per_s), complete(vertex.bytes_in_per_s)
+    if records is None or taken is None or not sum(records) or not sum(taken):
+        return None
+    return sum(taken) / sum(records)
 
 
 def _sizes(vertex: VertexSteady) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from .checkpoint_rules import CHECKPOINT_RULES
 from .debloat_rules import DEBLOAT_RULES
 from .finding import Finding
+from .gaps import gaps
 from .network_rules import NETWORK_RULES
 from .observation import Observation
 from .pool_rules import POOL_RULES
@@ -52,6 +53,8 @@ class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     """What limits the throughput, and where."""
     findings: list[Finding]
+    not_known: list[str] = []
+    """What could not be judged, and for want of which figure."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +79,7 @@ def diagnose(seen: Observation) -> WindowDiagnosis:
         checkpoints=seen.steady.checkpoints,
         verdict=_verdict(findings),
         findings=findings,
+        not_known=gaps(seen),
     )
 
 

@@ -50,10 +50,17 @@ def known(values: Values) -> list[float]:
     return [value for value in values if value is not None]
 
 
+def complete(values: Values) -> list[float] | None:
+    """Return the values of all subtasks; None if that of one is not known, or there are none."""
+    found = list(values)
+    there = known(found)
+    return there if there and len(there) == len(found) else None
+
+
 def mean(values: Values) -> float | None:
-    """Return the mean of the values that there are; None if there is none."""
-    found = known(values)
-    return fmean(found) if found else None
+    """Return the mean over all subtasks; None if that of one is not known."""
+    found = complete(values)
+    return None if found is None else fmean(found)
 
 
 def highest(values: Values) -> float | None:
@@ -61,42 +68,67 @@ def highest(values: Values) -> float | None:
     return max(known(values), default=None)
 
 
-def share(ms_per_s: Values) -> float:
-    """Return the greatest of some times in ms per second as a share, 0 to 1; 0 if nothing is known."""
-    return (highest(ms_per_s) or 0.0) / 1000
+def reaches(values: Values, limit: float) -> bool | None:
+    """Whether any subtask is at the limit or above; None: none that is known is, and not all are known."""
+    found = list(values)
+    if any(value >= limit for value in known(found)):
+        return True
+    return False if complete(found) is not None else None
 
 
-def is_full(usage: Values) -> bool:
-    """Whether the pool of any subtask is full."""
-    return (highest(usage) or 0.0) >= HIGH_USAGE
+def is_full(usage: Values) -> bool | None:
+    """Whether the pool of any subtask is full; None: not known."""
+    return reaches(usage, HIGH_USAGE)
 
 
-def is_empty(usage: Values) -> bool:
-    """Whether the pools of all subtasks are empty; False if nothing is known of them."""
-    found = known(usage)
-    return bool(found) and max(found) < LOW_USAGE
+def is_empty(usage: Values) -> bool | None:
+    """Whether the pools of all subtasks are empty; None: not known."""
+    return negation(reaches(usage, LOW_USAGE))
 
 
-def is_busy(vertex: VertexSteady) -> bool:
-    """Whether a subtask of a vertex has no time left."""
-    return share(vertex.busy_ms_per_s) >= BUSY
+def is_busy(vertex: VertexSteady) -> bool | None:
+    """Whether a subtask of a vertex has no time left; None: not known."""
+    return reaches(vertex.busy_ms_per_s, 1000 * BUSY)
 
 
-def costs_ms(vertex: VertexSteady) -> list[float | None]:
-    """Return for how long each subtask is busy with a record; None for those without records."""
-    pairs = zip(vertex.busy_ms_per_s, vertex.records_in_per_s, strict=False)
-    return [None if busy is None or not rate else busy / rate for busy, rate in pairs]
+def negation(condition: bool | None) -> bool | None:
+    """Return the opposite; of what is not known, None."""
+    return None if condition is None else not condition
+
+
+def any_of(conditions: Iterable[bool | None]) -> bool | None:
+    """Whether one of some conditions holds; None: none is known to, and some are not known."""
+    found = list(conditions)
+    return True if True in found else None if None in found else False
+
+
+def share(ms_per_s: Values) -> float | None:
+    """Return the greatest of some times in ms per second as a share, 0 to 1; None if nothing is known."""
+    most = highest(ms_per_s)
+    return None if most is None else most / 1000
+
+
+def costs_ms(vertex: VertexSteady) -> list[float] | None:
+    """Return for how long each subtask with records is busy with one; None if that is not known of all."""
+    busy, rates = complete(vertex.busy_ms_per_s), complete(vertex.records_in_per_s)
+    if busy is None or rates is None:
+        return None
+    return [time / rate for time, rate in zip(busy, rates, strict=True) if rate]
 
 
 def span(values: Values, form: str = ".2f", scale: float = 1.0) -> str:
-    """Return values over subtasks as one, if they read the same, or as "least-most"."""
-    found = sorted(known(values))
+    """Return values over subtasks as one, if they read the same, or as "least-most", of those known."""
+    listed = list(values)
+    found = sorted(known(listed))
     if not found:
         return "unknown"
     low, high = f"{found[0] * scale:{form}}", f"{found[-1] * scale:{form}}"
-    return low if low == high else f"{low}-{high}"
+    text = low if low == high else f"{low}-{high}"
+    return text if len(found) == len(listed) else f"{text} in {len(found)} of {len(listed)} subtasks"
 
 
 def span_percent(ms_per_s: Values) -> str:
     """Return times in ms per second, over subtasks, as a share of the time: "99 %" or "24-100 %"."""
-    return f"{span((min(time, 1000.0) for time in known(ms_per_s)), '.0f', 0.1)} %"
+    capped = [None if time is None else min(time, 1000.0) for time in ms_per_s]
+    low, _, rest = span(capped, ".0f", 0.1).partition(" in ")
+    return low if low == "unknown" else f"{low} %" + (f" in {rest}" if rest else "")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+
+import msgspec
+
+from netstack import Steady
 
 from ..flink_rest.client import RestClient
 from ..flink_rest.importing import import_scenario
-from ..flink_rest.job import FlinkJob, FlinkVertex, read_job
-from ..flink_rest.overrides import Overrides
+from ..flink_rest.job import read_job
+from ..flink_rest.overrides import EVERYWHERE, Overrides
+from ..flink_rest.pressure import LEVELS, Pressure, filled, read_pressure
 from .diagnose import Diagnosis, diagnose
+from .finding import complete
 from .observation import observation_of
 
-EXCLUSIVE = "Shuffle.Netty.Input.Buffers.inputExclusiveBuffersUsage"
-FLOATING = "Shuffle.Netty.Input.Buffers.inputFloatingBuffersUsage"
+_NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
+"""What a job emits and costs is for emulating it; a diagnosis, which does not, asks for neither."""
 
 
 def look_at(
@@ -33,56 +39,51 @@ def look_at(
     Raises:
         ScenarioError: the cluster cannot be read, the job does not run, or it has too little to tell.
     """
-    imported = import_scenario(
-        url, job, overrides=Overrides(latency_s=latency_s or 0.0), watch_s=watch_s, watching=watching
-    )
+    given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
+    imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=watching)
     seen = imported.measured
-    client = RestClient(url)
-    names = [vertex.name for vertex in seen.steady.vertices]
-    with client.reading():
-        usages = buffer_usages(client, read_job(client, seen.job), names)
-    view = observation_of(
-        imported.scenario, seen.steady, seen.checkpoints, usages[EXCLUSIVE], usages[FLOATING]
-    )
+    said = _pressures(url, seen.job, seen.steady)
+    vertices = [
+        vertex if vertex.name not in said else filled(vertex, said[vertex.name])
+        for vertex in seen.steady.vertices
+    ]
+    steady = msgspec.structs.replace(seen.steady, vertices=vertices)
+    levels = {name: LEVELS[pressure.level] for name, pressure in said.items() if pressure.level is not None}
+    view = observation_of(imported.scenario, steady, seen.checkpoints, levels)
     if latency_s is not None:
         view = replace(view, link=imported.scenario.link)
+    notes = [note for note in map(_note, imported.notes) if note]
+    if said:
+        notes.append(f"{', '.join(said)}: time by what /backpressure says at one moment, metrics tell none")
     return Diagnosis(
         name=seen.job_name,
         of=f"job {seen.job}, Flink {seen.flink}, {url}",
-        notes=[note for note in map(_note, imported.notes) if note],
+        notes=notes,
         windows=[diagnose(view)],
     )
+
+
+def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
+    """What ``/backpressure`` says of the vertices whose metrics do not tell of their time, by name."""
+    silent = {
+        vertex.name
+        for vertex in steady.vertices
+        if complete(vertex.backpressured_ms_per_s) is None or complete(vertex.busy_ms_per_s) is None
+    }
+    if not silent:
+        return {}
+    client = RestClient(url)
+    with client.reading():
+        found = read_job(client, job)
+        names = [vertex.name for vertex in steady.vertices]
+        asked = {
+            name: read_pressure(client, found, vertex)
+            for vertex, name in zip(found.vertices, names, strict=True)
+            if name in silent
+        }
+    return {name: pressure for name, pressure in asked.items() if pressure is not None}
 
 
 def _note(note: str) -> str:
     """A note on what was read, without the advice to give an option that a diagnosis has no use for."""
     return note if "--latency" in note else note.partition("; give --")[0]
-
-
-def buffer_usages(
-    client: RestClient, job: FlinkJob, names: Sequence[str]
-) -> dict[str, Mapping[str, list[float | None]]]:
-    """Return the usage of exclusive and of floating buffers, by metric, vertex and subtask, at this moment.
-
-    `names` are what the vertices of the job are called, in its order. A vertex of which a cluster does not
-    tell is left out.
-    """
-    found: dict[str, dict[str, list[float | None]]] = {EXCLUSIVE: {}, FLOATING: {}}
-    for vertex, name in zip(job.vertices, names, strict=True):
-        answers = [_ask(client, job, vertex, subtask) for subtask in range(vertex.parallelism)]
-        for metric in found:
-            values = [answer.get(metric) for answer in answers]
-            if None not in values:
-                found[metric][name] = values
-    return dict(found)
-
-
-def _ask(client: RestClient, job: FlinkJob, vertex: FlinkVertex, subtask: int) -> dict[str, float]:
-    path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/{subtask}/metrics?get={EXCLUSIVE},{FLOATING}"
-    values = {}
-    for entry in client.find_list(path) or ():
-        try:
-            values[entry["id"]] = float(entry["value"])
-        except (KeyError, TypeError, ValueError):
-            continue  # a task without inputs has none
-    return values

@@ -13,9 +13,17 @@ from collections.abc import Iterator
 from netstack import VertexSteady
 
 from ..reporting.wording import milliseconds, percent, size
-from .finding import Finding, is_empty, is_full, known, mean, span, span_percent
+from .finding import (
+    Finding,
+    any_of,
+    complete,
+    is_empty,
+    is_full,
+    mean,
+    span,
+    span_percent,
+)
 from .observation import Exchange, Observation
-from .pool_rules import waits
 
 _MOSTLY_IDLE = 0.2
 """Share of its time that a reader is idle, on average, when it waits for the network."""
@@ -28,12 +36,13 @@ def network_bound(seen: Observation) -> Iterator[Finding]:
     """Writers full, readers empty and idle: what is between them is slow."""
     for writer in seen.vertices:
         readers = [(exchange, reader) for exchange, reader in seen.outputs(writer) if exchange.remote]
-        if not waits(writer) or not is_full(writer.outPoolUsage):
+        if not seen.is_back_pressured(writer) or not is_full(writer.outPoolUsage):
             continue
-        if any(is_full(reader.inPoolUsage) for _, reader in readers):
+        if any_of(is_full(reader.inPoolUsage) for _, reader in readers) is not False:
             continue
         for exchange, reader in readers:
-            if is_empty(reader.inPoolUsage) and (mean(reader.idle_ms_per_s) or 0.0) / 1000 >= _MOSTLY_IDLE:
+            idle = mean(reader.idle_ms_per_s)
+            if is_empty(reader.inPoolUsage) and idle is not None and idle / 1000 >= _MOSTLY_IDLE:
                 yield _network(seen, exchange, writer, reader)
 
 
@@ -44,12 +53,12 @@ def _network(seen: Observation, exchange: Exchange, writer: VertexSteady, reader
         f"inPoolUsage of {reader.name}: {span(reader.inPoolUsage)}, idle "
         f"{span_percent(reader.idle_ms_per_s)}",
     ]
-    limits = list(_limits(seen, writer, reader))
+    limits = list(_limits(seen, reader))
     near = [text for text, nearness in limits if nearness >= _NEAR]
     what = [text for text, _ in limits]
     unknown = "the round trip is not known: compare throughput with buffers x size / round trip"
     if seen.link is not None:
-        unknown = "the link of the scenario has neither latency nor a bandwidth"
+        unknown = "what credit and bandwidth would allow cannot be told, or limits nothing"
     return Finding(
         rule="network-bound",
         severity="problem",
@@ -65,16 +74,16 @@ def _network(seen: Observation, exchange: Exchange, writer: VertexSteady, reader
     )
 
 
-def _limits(seen: Observation, writer: VertexSteady, reader: VertexSteady) -> Iterator[tuple[str, float]]:
+def _limits(seen: Observation, reader: VertexSteady) -> Iterator[tuple[str, float]]:
     """What credit and bandwidth allow, in words, and how near the measured rate comes to it."""
-    rates, link = known(reader.bytes_in_per_s), seen.link
-    if link is None or not rates:
+    rates, link = complete(reader.bytes_in_per_s), seen.link
+    if link is None or rates is None:
         return
     config, channels = seen.config, seen.channels(reader)
-    if link.latency_s > 0 and channels:
+    buffer_bytes = mean(reader.debloatedBufferSize) if config.debloat_enabled else config.segment_bytes
+    if link.latency_s > 0 and channels and buffer_bytes is not None:
         buffers = channels * config.exclusive_buffers_per_channel
         buffers += seen.gates(reader) * config.floating_buffers_per_gate
-        buffer_bytes = mean(reader.debloatedBufferSize) or config.segment_bytes
         limit = buffers * buffer_bytes / (2 * link.latency_s)
         nearness = max(rates) / limit
         yield (

@@ -26,6 +26,8 @@ from netstack import (
     with_options,
 )
 
+from .finding import BACK_PRESSURED, reaches
+
 _ONE_CHANNEL = ("forward",)
 
 
@@ -58,15 +60,18 @@ class Observation:
     """Samples of the window and around it; empty where there are none."""
     link: LinkConditions | None = None
     """None: not known."""
-    exclusive_usage: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    """Flink's inputExclusiveBuffersUsage of each vertex and subtask, 0 to 1, where it was measured."""
-    floating_usage: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    """Flink's inputFloatingBuffersUsage likewise."""
+    levels: Mapping[str, bool] = field(default_factory=dict)
+    """Whether Flink calls a vertex back-pressured, where its own metrics do not tell."""
 
     @property
     def vertices(self) -> list[VertexSteady]:
         """All vertices, sources first."""
         return self.steady.vertices
+
+    def is_back_pressured(self, vertex: VertexSteady) -> bool | None:
+        """Whether a subtask of a vertex waits for buffers to write to; None: not known."""
+        waits = reaches(vertex.backpressured_ms_per_s, 1000 * BACK_PRESSURED)
+        return self.levels.get(vertex.name) if waits is None else waits
 
     def inputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
         """The exchanges that a vertex reads, each with the vertex that writes it."""
@@ -133,8 +138,7 @@ def observation_of(
     scenario: Scenario,
     steady: Steady,
     checkpoints: Sequence[CheckpointResult] = (),
-    exclusive_usage: Mapping[str, Sequence[float | None]] | None = None,
-    floating_usage: Mapping[str, Sequence[float | None]] | None = None,
+    levels: Mapping[str, bool] | None = None,
 ) -> Observation:
     """Return the view of a job that was measured elsewhere, as a real Flink's; `scenario` says what it is."""
     managers = {vertex.name: vertex.manager for vertex in scenario.vertices}
@@ -147,8 +151,7 @@ def observation_of(
         ),
         config=scenario.config,
         checkpoints=checkpoints,
-        exclusive_usage=exclusive_usage or {},
-        floating_usage=floating_usage or {},
+        levels=levels or {},
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from ..analysis.checkpoint_times import CheckpointTimes, mean_times
 from ..reporting.wording import milliseconds, percent, size
-from .finding import known
+from .finding import complete
 from .observation import Observation
 from .pool_rules import full_readers, subtasks_text
 
@@ -37,27 +37,24 @@ def phases_text(times: CheckpointTimes) -> str:
 
 
 def data_in_flight(seen: Observation) -> Iterator[str]:
-    """How much waits before each vertex, and how long that takes at its rate."""
+    """How much waits before each vertex, and how long that takes at its rate, where all of it is known."""
     for vertex in seen.vertices:
         writers = [writer for _, writer in seen.inputs(vertex)]
-        rate = sum(known(vertex.bytes_in_per_s))
-        if not writers or not rate:
+        senders = complete(held for writer in writers for held in writer.outputQueueSize)
+        full = full_readers(vertex)  # then what the writers hold is for them
+        receivers = complete(_of(vertex.inputQueueSize, full))
+        rates = complete(_of(vertex.bytes_in_per_s, full))
+        if senders is None or receivers is None or rates is None:
             continue
-        senders = sum(sum(known(writer.outputQueueSize)) for writer in writers)
-        full = full_readers(vertex)
-        at_receivers = sum(known(vertex.inputQueueSize))
-        if full:  # then what the writers hold is for them
-            at_receivers = sum(_of(vertex.inputQueueSize, full))
-            rate = sum(_of(vertex.bytes_in_per_s, full))
-        queued = senders + at_receivers
+        queued, rate = sum(senders) + sum(receivers), sum(rates)
         if queued and rate:
             whose = subtasks_text(vertex, full) if full else vertex.name
             yield (
-                f"{size(queued)} wait before {whose}, {percent(senders / queued)} at the senders: "
+                f"{size(queued)} wait before {whose}, {percent(sum(senders) / queued)} at the senders: "
                 f"{milliseconds(1000 * queued / rate)} at {size(rate)}/s"
             )
 
 
-def _of(values: Sequence[float | None], subtasks: Sequence[int]) -> list[float]:
-    """What is known of some subtasks."""
-    return known(value for subtask, value in enumerate(values) if subtask in subtasks)
+def _of(values: Sequence[float | None], subtasks: Sequence[int]) -> list[float | None]:
+    """What there is of some subtasks, of all if none are named."""
+    return [value for subtask, value in enumerate(values) if not subtasks or subtask in subtasks]

@@ -21,15 +21,15 @@ from netstack import VertexSteady
 
 from ..reporting.wording import percent
 from .finding import (
-    BACK_PRESSURED,
     HIGH_USAGE,
     LOW_USAGE,
     Finding,
+    any_of,
+    complete,
     highest,
     is_empty,
     is_full,
     known,
-    share,
     span,
     span_percent,
 )
@@ -45,7 +45,7 @@ def some_readers_full(seen: Observation) -> Iterator[Finding]:
         for exchange, reader in seen.outputs(writer):
             full = full_readers(reader)
             empty = _starved(reader)
-            if waits(writer) and full and exchange.ship not in ("forward", "rescale"):
+            if seen.is_back_pressured(writer) and full and exchange.ship not in ("forward", "rescale"):
                 yield Finding(
                     rule="some-readers-full",
                     severity="problem",
@@ -80,7 +80,9 @@ def input_full(seen: Observation) -> Iterator[Finding]:
             "outPoolUsage upstream: "
             + ", ".join(f"{writer.name} {span(writer.outPoolUsage)}" for writer in writers),
         ]
-        if is_full(vertex.outPoolUsage):
+        output_full = is_full(vertex.outPoolUsage) if seen.outputs(vertex) else False
+        held = any_of(seen.is_back_pressured(writer) for writer in writers)
+        if output_full:
             yield Finding(
                 rule="both-pools-full",
                 severity="notice",
@@ -89,7 +91,9 @@ def input_full(seen: Observation) -> Iterator[Finding]:
                 evidence=evidence,
                 next=["look further down, for the first vertex of which the output is not full"],
             )
-        elif any(waits(writer) for writer in writers):
+        elif output_full is None or held is None:
+            continue
+        elif held:
             yield Finding(
                 rule="input-full-output-free",
                 severity="notice",
@@ -112,9 +116,11 @@ def output_full_input_free(seen: Observation) -> Iterator[Finding]:
     """A vertex in the middle that waits for its output while little waits for it."""
     for vertex in seen.vertices:
         readers = [reader for _, reader in seen.outputs(vertex)]
-        if not seen.inputs(vertex) or not is_empty(vertex.inPoolUsage) or not waits(vertex):
+        if not seen.inputs(vertex) or not is_empty(vertex.inPoolUsage):
             continue
-        if any(is_full(reader.inPoolUsage) for reader in readers):
+        if not seen.is_back_pressured(vertex):
+            continue
+        if any_of(is_full(reader.inPoolUsage) for reader in readers):
             yield Finding(
                 rule="output-full-input-free",
                 severity="notice",
@@ -134,7 +140,7 @@ def _whose(seen: Observation, vertex: VertexSteady) -> list[str]:
     if floating is None or exclusive is None:
         return []
     shares = f"floating buffers used {percent(floating)}, exclusive ones {percent(exclusive)}"
-    if vertex.name not in seen.exclusive_usage:
+    if _measured(vertex) is None:
         shares = f"at least {percent(floating)} of the floating and {percent(exclusive)} of the exclusive "
         shares += "buffers are used"
     if min(floating, exclusive) >= HIGH_USAGE:
@@ -151,8 +157,9 @@ def _some_writers_full(seen: Observation, vertex: VertexSteady) -> bool:
 
 def _usages(seen: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
     """Usage of floating and exclusive buffers in the fullest subtask; measured, else the least possible."""
-    if vertex.name in seen.floating_usage and vertex.name in seen.exclusive_usage:
-        return highest(seen.floating_usage[vertex.name]), highest(seen.exclusive_usage[vertex.name])
+    measured = _measured(vertex)
+    if measured is not None:
+        return measured
     usage = highest(vertex.inPoolUsage)
     exclusive = seen.channels(vertex) * seen.config.exclusive_buffers_per_channel
     floating = seen.gates(vertex) * seen.config.floating_buffers_per_gate
@@ -162,11 +169,11 @@ def _usages(seen: Observation, vertex: VertexSteady) -> tuple[float | None, floa
     return max(0.0, used - exclusive) / floating, max(0.0, used - floating) / exclusive
 
 
-def waits(vertex: VertexSteady) -> bool:
-    """Return whether a vertex waits for buffers to write to."""
-    if known(vertex.backpressured_ms_per_s):
-        return share(vertex.backpressured_ms_per_s) >= BACK_PRESSURED
-    return is_full(vertex.outPoolUsage)
+def _measured(vertex: VertexSteady) -> tuple[float, float] | None:
+    """Usage of floating and exclusive buffers in the fullest subtask, where it was measured in all."""
+    floating = complete(vertex.inputFloatingBuffersUsage)
+    exclusive = complete(vertex.inputExclusiveBuffersUsage)
+    return None if floating is None or exclusive is None else (max(floating), max(exclusive))
 
 
 def _subtasks(usage: Sequence[float | None], least: float, below: float) -> list[int]:

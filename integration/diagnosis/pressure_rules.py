@@ -17,10 +17,13 @@ from .finding import (
     BUSY,
     HIGHLY_BACK_PRESSURED,
     Finding,
+    any_of,
+    complete,
     costs_ms,
     is_busy,
     known,
     mean,
+    negation,
     share,
     span,
     span_percent,
@@ -41,13 +44,16 @@ def operator_bound(seen: Observation) -> Iterator[Finding]:
     """A vertex that is busy all the time, waits for nobody, and makes others wait."""
     for vertex in seen.vertices:
         writers = [writer for _, writer in seen.inputs(vertex)]
-        if not is_busy(vertex) or not any(_back_pressured(writer) for writer in writers):
+        if not is_busy(vertex) or not any_of(seen.is_back_pressured(writer) for writer in writers):
             continue
         waiting = ", ".join(
             f"{writer.name} {span_percent(writer.backpressured_ms_per_s)} ({_level(writer)})"
             for writer in writers
+            if known(writer.backpressured_ms_per_s)
         )
-        some = (mean(vertex.busy_ms_per_s) or 0.0) / 1000 < BUSY
+        waiting = waiting or "by Flink's word for them"
+        busy = mean(vertex.busy_ms_per_s)
+        some = busy is not None and busy / 1000 < BUSY
         yield Finding(
             rule="operator-bound",
             severity="problem",
@@ -57,7 +63,7 @@ def operator_bound(seen: Observation) -> Iterator[Finding]:
             evidence=[
                 f"busy {span_percent(vertex.busy_ms_per_s)}, back-pressured "
                 f"{span_percent(vertex.backpressured_ms_per_s)}; upstream back-pressured: {waiting}",
-                f"reads {_total_rate(vertex)}, with {_service(vertex)} a record",
+                *_work(vertex),
             ],
             next=["find out why those subtasks have more to do, before anything else"]
             if some
@@ -70,12 +76,10 @@ def operator_bound(seen: Observation) -> Iterator[Finding]:
 
 def not_bound(seen: Observation) -> Iterator[Finding]:
     """Nobody waits: the job does what its input asks of it."""
-    if any(_back_pressured(vertex) for vertex in seen.vertices):
+    shares = [share(complete(vertex.busy_ms_per_s) or ()) for vertex in seen.vertices]
+    if nobody_waits(seen) is not True or not shares or None in shares:
         return
-    busiest = max(seen.vertices, key=lambda vertex: share(vertex.busy_ms_per_s), default=None)
-    if busiest is None or not known(busiest.busy_ms_per_s):
-        return
-    busy = share(busiest.busy_ms_per_s)
+    busy, busiest = max(zip(known(shares), seen.vertices, strict=True), key=lambda pair: pair[0])
     evidence = [f"no vertex is back-pressured; {busiest.name} is the busiest, {percent(busy)} of its time"]
     if busy < BUSY:
         says = "Nothing holds the job up: it is as fast as its input."
@@ -107,7 +111,9 @@ def alternating(seen: Observation) -> Iterator[Finding]:
         for subtask, counter in enumerate(series.backpressured_ms):
             seconds = list(_shares(series, counter, seen))
             extreme = [at for at in seconds if at <= _EXTREME or at >= 1 - _EXTREME]
-            average = mean(seconds) or 0.0
+            average = mean(seconds)
+            if average is None:
+                continue
             if not _ALTERNATES_FROM <= average <= _ALTERNATES_TO or len(extreme) < _MOSTLY * len(seconds):
                 continue
             wholly = sum(at >= 1 - _EXTREME for at in seconds) / len(seconds)
@@ -138,26 +144,24 @@ def _shares(series: Series, counter: Sequence[float], seen: Observation) -> Iter
             yield (now - was) / (end - start) / 1000
 
 
-def _back_pressured(vertex: VertexSteady) -> bool:
-    return share(vertex.backpressured_ms_per_s) >= BACK_PRESSURED
+def nobody_waits(seen: Observation) -> bool | None:
+    """Return whether no vertex is back-pressured; None: not known."""
+    return negation(any_of(seen.is_back_pressured(vertex) for vertex in seen.vertices))
 
 
 def _level(vertex: VertexSteady) -> str:
-    """Flink's word for it."""
-    pressed = share(vertex.backpressured_ms_per_s)
+    """Flink's word for it, of a vertex of which something is known."""
+    pressed = share(vertex.backpressured_ms_per_s) or 0.0
     if pressed < BACK_PRESSURED:
         return "OK"
     return "HIGH" if pressed >= HIGHLY_BACK_PRESSURED else "LOW"
 
 
-def _total_rate(vertex: VertexSteady) -> str:
-    rates = known(vertex.records_in_per_s)
-    return f"{digits(sum(rates))} records/s" if rates else "unknown records"
-
-
-def _service(vertex: VertexSteady) -> str:
-    costs = costs_ms(vertex)
-    return f"{span(costs)} ms" if known(costs) else "an unknown time"
+def _work(vertex: VertexSteady) -> Iterator[str]:
+    """How many records it reads and what one costs, as far as that is known."""
+    rates, costs = complete(vertex.records_in_per_s), costs_ms(vertex)
+    if rates is not None:
+        yield f"reads {digits(sum(rates))} records/s" + (f", with {span(costs)} ms a record" if costs else "")
 
 
 PRESSURE_RULES = (operator_bound, not_bound, alternating)

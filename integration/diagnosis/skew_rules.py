@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .finding import SKEW, Finding, Values, costs_ms, highest, is_busy, is_full, known, mean, span
+from netstack import VertexSteady
+
+from .finding import (
+    SKEW,
+    Finding,
+    Values,
+    complete,
+    costs_ms,
+    highest,
+    is_busy,
+    is_full,
+    known,
+    mean,
+    span,
+)
 from .observation import Observation
 
 
@@ -12,7 +26,7 @@ def skewed_records(seen: Observation) -> Iterator[Finding]:
     """Subtasks that get more records than others."""
     for vertex in seen.vertices:
         uneven = _unevenness(vertex.records_in_per_s)
-        if not seen.inputs(vertex) or uneven < SKEW:
+        if not seen.inputs(vertex) or uneven is None or uneven < SKEW:
             continue
         most = _greatest(vertex.records_in_per_s)
         yield Finding(
@@ -29,14 +43,15 @@ def skewed_cost(seen: Observation) -> Iterator[Finding]:
     """Subtasks for which a record costs more than for others, and that have no time left for it."""
     for vertex in seen.vertices:
         costs = costs_ms(vertex)
-        dearer = _unevenness(costs)
-        if not seen.inputs(vertex) or dearer < SKEW or not is_busy(vertex):
+        dearer = _unevenness(costs or ())
+        if not seen.inputs(vertex) or costs is None or dearer is None or dearer < SKEW or not is_busy(vertex):
             continue
+        dearest = _dearest(vertex)
         yield Finding(
             rule="skewed-cost",
             severity="notice",
             where=vertex.name,
-            says=f"A record costs {vertex.name}[{_greatest(costs)}] {dearer:.1f} times as much as the mean.",
+            says=f"A record costs {vertex.name}[{dearest}] {dearer:.1f} times as much as the mean.",
             evidence=[f"ms busy for a record, by subtask: {span(costs)}"],
             next=["compare the machines, the state and the keys of the subtasks"],
         )
@@ -45,7 +60,7 @@ def skewed_cost(seen: Observation) -> Iterator[Finding]:
 def unequal_writers(seen: Observation) -> Iterator[Finding]:
     """A reader whose writers are unequal: some fill their channels, others hardly use them."""
     for vertex in seen.vertices:
-        usage = known(used for _, writer in seen.inputs(vertex) for used in writer.outPoolUsage)
+        usage = complete(used for _, writer in seen.inputs(vertex) for used in writer.outPoolUsage) or []
         full = [used for used in usage if is_full([used])]
         if not full or min(usage) >= max(full) / 2:
             continue
@@ -66,11 +81,18 @@ def unequal_writers(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _unevenness(values: Values) -> float:
-    """The greatest over the mean; 1 if there is nothing to compare."""
-    found = known(values)
+def _unevenness(values: Values) -> float | None:
+    """The greatest over the mean; None if there is nothing to compare, or not all is known."""
+    found = complete(values) or []
     average = mean(found)
-    return max(found) / average if average and len(found) > 1 else 1.0
+    return max(found) / average if average and len(found) > 1 else None
+
+
+def _dearest(vertex: VertexSteady) -> int:
+    """The subtask that is busy longest with a record; all figures are known."""
+    pairs = zip(known(vertex.busy_ms_per_s), known(vertex.records_in_per_s), strict=True)
+    costs = [busy / rate if rate else 0.0 for busy, rate in pairs]
+    return costs.index(max(costs))
 
 
 def _greatest(values: list[float | None]) -> int:

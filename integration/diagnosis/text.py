@@ -31,10 +31,14 @@ def _print_window(window: WindowDiagnosis, console: Console) -> None:
     head = (f"{window.from_s:g}-{window.to_s:g} s", "bold")
     console.print(Text.assemble(head, f", {checkpoints}: ", (window.verdict, "bold")))
     if not window.findings:
-        console.print("No rule has anything to say: there are too few figures.")
+        console.print("No rule has anything to say.")
     for finding in window.findings:
         console.print()
         _print_finding(finding, console)
+    if window.not_known:
+        console.print()
+    for line in window.not_known:
+        _print_item("not known", line, console)
 
 
 def _print_finding(finding: Finding, console: Console) -> None:

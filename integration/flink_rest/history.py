@@ -15,6 +15,9 @@ CHECKPOINTS = 10
 
 COMPLETED = "COMPLETED"
 
+NOT_TOLD = "UNKNOWN"
+"""Type of a checkpoint of which the cluster does not say it."""
+
 
 def read_checkpoints(client: RestClient, job: FlinkJob, names: Mapping[str, str]) -> list[CheckpointResult]:
     """Return the last completed checkpoints in order of their ids, savepoints left out.
@@ -42,7 +45,7 @@ def _checkpoint(
     return CheckpointResult(
         id=entry["id"],
         t=(entry["trigger_timestamp"] - job.running_since_ms) / 1e3,
-        checkpoint_type=entry.get("checkpoint_type", "CHECKPOINT"),
+        checkpoint_type=entry.get("checkpoint_type", NOT_TOLD),
         duration_ms=float(entry["end_to_end_duration"]),
         state_bytes=entry.get("state_size", 0),
         processed_bytes=entry.get("processed_data", 0),

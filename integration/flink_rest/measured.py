@@ -21,6 +21,8 @@ _GAUGES = (
     "outputQueueSize",
     "inPoolUsage",
     "outPoolUsage",
+    "inputExclusiveBuffersUsage",
+    "inputFloatingBuffersUsage",
 )
 _RATES = ("records_in", "bytes_in", "records_out", "bytes_out", "buffers_out")
 _SHARES = ("busy", "backpressured", "idle")
@@ -52,7 +54,9 @@ def measured(
     checkpoints: Sequence[CheckpointResult],
 ) -> Measured:
     """Put together what was read of a job; `names` are the scenario's names of vertices by their ids."""
-    watched = max((one.seconds or 0.0 for subtasks in samples.values() for one in subtasks), default=0.0)
+    every = [one for subtasks in samples.values() for one in subtasks]
+    watched = max((one.seconds or 0.0 for one in every), default=0.0)
+    passed = _median(one.accounted_s for one in every if one.accounted_s)
     first = min([checkpoint.t for checkpoint in checkpoints], default=job.age_s)
     durations = [checkpoint.duration_ms for checkpoint in checkpoints if checkpoint.duration_ms is not None]
     steady = Steady(
@@ -62,11 +66,11 @@ def measured(
         end_to_end_ms=_median(durations),
         end_to_end_ms_min=min(durations, default=None),
         end_to_end_ms_max=max(durations, default=None),
-        processed_bytes=_median(checkpoint.processed_bytes for checkpoint in checkpoints),
-        persisted_bytes=_median(checkpoint.persisted_bytes for checkpoint in checkpoints),
+        processed_bytes=_bytes(checkpoints, "alignment_processed_bytes"),
+        persisted_bytes=_bytes(checkpoints, "alignment_persisted_bytes"),
         vertices=[
-            _vertex(names[vertex.id], samples[vertex.id], [one.vertices[place] for one in checkpoints])
-            for place, vertex in enumerate(job.vertices)
+            _vertex(names[vertex.id], samples[vertex.id], [one.vertices[at] for one in checkpoints], passed)
+            for at, vertex in enumerate(job.vertices)
         ],
     )
     return Measured(
@@ -79,39 +83,77 @@ def measured(
     )
 
 
-def _vertex(name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint]) -> VertexSteady:
-    fields = {f"{field}_per_s": _each(one.per_s(field) for one in subtasks) for field in _RATES}
+def _vertex(
+    name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint], passed: float | None
+) -> VertexSteady:
+    """One vertex; `passed` is the time by the account of most subtasks, for those that keep none."""
+    fields = {f"{field}_per_s": _each(_per_s(one, field, passed) for one in subtasks) for field in _RATES}
     fields |= {gauge: _each(one.gauge(gauge) for one in subtasks) for gauge in _GAUGES}
-    fields |= {f"{share}_ms_per_s": _each(one.per_s(f"{share}_ms") for one in subtasks) for share in _SHARES}
+    fields |= {
+        f"{share}_ms_per_s": _each(_share(one, f"{share}_ms") for one in subtasks) for share in _SHARES
+    }
     delays, alignments = (
-        [getattr(part, field) for part in parts] for field in ("start_delay_ms", "alignment_ms")
+        [_of_those_that_took_part(part, getattr(part, field)) for part in parts]
+        for field in ("start_delay_ms", "alignment_ms")
     )
     unaligned = [flag for part in parts for flag in part.unaligned if flag is not None]
-    delays_known = [delay for row in delays for delay in _known(row)]
     return VertexSteady(
         name=name,
         parallelism=len(subtasks),
-        start_delay_ms=_median(delays_known),
+        start_delay_ms=_over_all(delays),
         start_delay_ms_max_subtask=_over(delays, max),
         start_delay_ms_mean_subtask=_over(delays, fmean),
-        alignment_ms=_median(time for row in alignments for time in _known(row)),
+        alignment_ms=_over_all(alignments),
         alignment_ms_max_subtask=_over(alignments, max),
         unaligned_share=fmean(unaligned) if unaligned else None,
-        buffers_in_per_s=_each(_buffers_per_s(one) for one in subtasks),
+        buffers_in_per_s=_each(_buffers_per_s(one, passed) for one in subtasks),
         **fields,
     )
 
 
-def _buffers_per_s(subtask: SubtaskSamples) -> float | None:
-    """Of remote and local channels."""
-    parts = [subtask.per_s(field) for field in ("buffers_in_remote", "buffers_in_local")]
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+def _per_s(subtask: SubtaskSamples, field: str, passed: float | None) -> float | None:
+    """How fast a counter grew; by the time of the others where the subtask keeps no account of its own."""
+    grown, seconds = subtask.increase(field), subtask.accounted_s
+    if seconds is None:
+        seconds = subtask.seconds if passed is None else passed
+    return None if grown is None or not seconds else grown / seconds
+
+
+def _share(subtask: SubtaskSamples, field: str) -> float | None:
+    """A time per second, where the subtask tells of all its time; a clock of ours would not be exact."""
+    return None if subtask.accounted_s is None else subtask.per_s(field)
+
+
+def _buffers_per_s(subtask: SubtaskSamples, passed: float | None) -> float | None:
+    """Of remote and local channels; None where either is not told."""
+    remote, local = (_per_s(subtask, f"buffers_in_{where}", passed) for where in ("remote", "local"))
+    return None if remote is None or local is None else remote + local
+
+
+def _of_those_that_took_part(part: VertexCheckpoint, values: Sequence[float | None]) -> list[float | None]:
+    return [value for value, end in zip(values, part.end_to_end_ms, strict=False) if end is not None]
 
 
 def _over(rows: Sequence[list[float | None]], figure: Callable[[list[float]], float]) -> float | None:
-    """Median over checkpoints of a figure over the subtasks that took part."""
-    return _median(figure(known) for row in rows if (known := _known(row)))
+    """Median over checkpoints of a figure over the subtasks that took part; None if one does not tell."""
+    if any(None in row for row in rows):
+        return None
+    return _median(figure(_known(row)) for row in rows if row)
+
+
+def _over_all(rows: Sequence[list[float | None]]) -> float | None:
+    """Median over all subtasks of all checkpoints; None if one does not tell."""
+    times = [time for row in rows for time in row]
+    return None if None in times else _median(_known(times))
+
+
+def _bytes(checkpoints: Sequence[CheckpointResult], field: str) -> float | None:
+    """Median over checkpoints of the sum over subtasks; None if one does not tell."""
+    rows = [
+        [value for part in found.vertices for value in _of_those_that_took_part(part, getattr(part, field))]
+        for found in checkpoints
+    ]
+    return None if any(None in row for row in rows) else _median(sum(_known(row)) for row in rows)
 
 
 def _known(row: Iterable[float | None]) -> list[float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,6 +51,14 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "inputQueueLength": (r"Shuffle\.Netty\.Input\.Buffers\.inputQueueLength", r"buffers\.inputQueueLength"),
     "inputQueueSize": (r"Shuffle\.Netty\.Input\.Buffers\.inputQueueSize", r"buffers\.inputQueueSize"),
     "inPoolUsage": (r"Shuffle\.Netty\.Input\.Buffers\.inPoolUsage", r"buffers\.inPoolUsage"),
+    "inputExclusiveBuffersUsage": (
+        r"Shuffle\.Netty\.Input\.Buffers\.inputExclusiveBuffersUsage",
+        r"buffers\.inputExclusiveBuffersUsage",
+    ),
+    "inputFloatingBuffersUsage": (
+        r"Shuffle\.Netty\.Input\.Buffers\.inputFloatingBuffersUsage",
+        r"buffers\.inputFloatingBuffersUsage",
+    ),
     "outputQueueLength": (
         r"Shuffle\.Netty\.Output\.Buffers\.outputQueueLength",
         r"buffers\.outputQueueLength",
@@ -103,15 +112,21 @@ class SubtaskSamples:
         return median(values) if values else None
 
     @property
+    def accounted_s(self) -> float | None:
+        """Time between the first and the last answer by the task's own account; None: it keeps none."""
+        parts = [self.increase(field) for field in ("busy_ms", "idle_ms", "backpressured_ms")]
+        known = [part for part in parts if part is not None]
+        return sum(known) / 1e3 if len(known) == len(parts) else None
+
+    @property
     def seconds(self) -> float | None:
         """Time between the first and the last answer, by the task's own account if it keeps one.
 
         None where that account stands still: then all answers are of one moment.
         """
-        parts = [self.increase(field) for field in ("busy_ms", "idle_ms", "backpressured_ms")]
-        known = [part for part in parts if part is not None]
-        if len(known) == len(parts):
-            return sum(known) / 1e3 if sum(known) > 0 else None
+        accounted = self.accounted_s
+        if accounted is not None:
+            return accounted if accounted > 0 else None
         return self.times[-1] - self.times[0] if len(self.times) > 1 else None
 
     def per_s(self, field: str) -> float | None:
@@ -215,12 +230,18 @@ def _round(
 
 
 def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Sample:
+    """What was answered; a field of several gates only if all of them tell."""
     values: dict[str, list[float]] = {}
     for entry in entries:
-        field, value = fields.get(entry["id"]), _number(entry.get("value"))
+        field, value = fields.get(entry["id"]), number(entry.get("value"))
         if field is not None and value is not None:
             values.setdefault(field, []).append(value)
-    return {field: _OVER_GATES.get(field, max)(of_gates) for field, of_gates in values.items()}
+    asked = Counter(fields.values())
+    return {
+        field: _OVER_GATES.get(field, max)(of_gates)
+        for field, of_gates in values.items()
+        if len(of_gates) == asked[field]
+    }
 
 
 def _gathered(
@@ -230,15 +251,15 @@ def _gathered(
     if found:
         return SubtaskSamples(tuple(sample for _, sample in found), tuple(time for time, _ in found))
     totals = vertex.totals[subtask] if subtask < len(vertex.totals) else {}
-    values = {field: _number(totals.get(name)) for field, name in _TOTALS.items()}
+    values = {field: number(totals.get(name)) for field, name in _TOTALS.items()}
     sample = {field: value for field, value in values.items() if value is not None}
     return SubtaskSamples((sample,) if sample else ())
 
 
-def _number(value: object) -> float | None:
-    """A value as Flink writes it; None for NaN, which a task gives for what it does not measure."""
+def number(value: object) -> float | None:
+    """Return a value as Flink writes it; None for NaN, which a task gives for what it does not measure."""
     try:
-        number = float(str(value))
+        parsed = float(str(value))
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return parsed if math.isfinite(parsed) else None

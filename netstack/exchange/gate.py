@@ -211,15 +211,16 @@ class InputGate:
         return sum(channel.queued_bytes for channel in self.channels)
 
     @property
-    def pool_usage(self) -> tuple[int, int]:
-        """Used and total buffers, exclusive and floating, of remote channels (Flink's inPoolUsage)."""
-        used = total = free_floating = 0
-        for channel in self.remote_channels:
-            total += channel.buffers.exclusive_total
-            used += channel.buffers.exclusive_total - channel.buffers.exclusive_available
-            free_floating += channel.buffers.floating_available
-        floating_used = max(0, self.floating.used - free_floating)
-        return used + floating_used, total + self.floating.size
+    def exclusive_usage(self) -> tuple[int, int]:
+        """Used and total exclusive buffers of remote channels (Flink's ExclusiveBuffersUsageGauge)."""
+        total = sum(channel.buffers.exclusive_total for channel in self.remote_channels)
+        return total - sum(channel.buffers.exclusive_available for channel in self.remote_channels), total
+
+    @property
+    def floating_usage(self) -> tuple[int, int]:
+        """Used and total floating buffers; free ones in channels are not used (FloatingBuffersUsageGauge)."""
+        free = sum(channel.buffers.floating_available for channel in self.remote_channels)
+        return max(0, self.floating.used - free), self.floating.size
 
     def release(self) -> None:
         """Drop what is queued and give all buffers back."""

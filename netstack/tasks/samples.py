@@ -29,13 +29,20 @@ def output_sample(partitions: Sequence[ResultPartition], times: TimeAccount, now
 
 def with_inputs(sample: SubtaskSample, gates: Sequence[InputGate]) -> SubtaskSample:
     """The same with the gauges of the input gates."""
-    usage = [gate.pool_usage for gate in gates]
-    total = sum(total for _, total in usage)
+    exclusive, floating = [gate.exclusive_usage for gate in gates], [gate.floating_usage for gate in gates]
     debloaters = [gate.debloater for gate in gates if gate.debloater is not None]
     return sample._replace(
         debloated_buffer_size=min([d.last_announced for d in debloaters], default=nan),
         estimated_time_to_consume_ms=max([d.estimated_time_s * 1000 for d in debloaters], default=nan),
         input_queue_length=sum(gate.queue_length for gate in gates),
         input_queue_size=sum(gate.queued_bytes for gate in gates),
-        in_pool_usage=sum(used for used, _ in usage) / total if total else 0.0,
+        in_pool_usage=_usage([*exclusive, *floating]),
+        exclusive_buffers_usage=_usage(exclusive),
+        floating_buffers_usage=_usage(floating),
     )
+
+
+def _usage(pools: Sequence[tuple[int, int]]) -> float:
+    """Used by all buffers; 0 where there are none, as in Flink's gauges."""
+    total = sum(total for _, total in pools)
+    return sum(used for used, _ in pools) / total if total else 0.0

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
+from functools import cache
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.cli import main
+from integration.diagnosis.diagnose import UNDECIDED
 from integration.diagnosis.flink import look_at
 from netstack import (
     Edge,
@@ -24,7 +31,7 @@ from netstack import (
     emulate,
     to_json,
 )
-from tests.integration.flink_cluster import replayed
+from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
 
 REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
 
@@ -154,8 +161,30 @@ def test_a_result_with_a_broken_scenario_is_refused(
     assert "the scenario in the result makes no sense" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("version", ["2.2.1", "1.20.5"])
-def test_a_real_flink_job_is_judged_by_the_same_rules(version: str) -> None:
+def test_an_emulated_result_tells_of_exclusive_and_floating_buffers(diagnosed: Diagnosed) -> None:
+    window = diagnosed(reference("2x2_200KBs_off", 40.0))
+    pools = next(finding for finding in window["findings"] if finding["rule"] == "input-full-output-free")
+    assert pools["evidence"][-1] == (
+        "floating buffers used 100 %, exclusive ones 100 %: data waits on all channels, or most"
+    )
+    assert window["not_known"] == []
+
+
+def test_a_result_is_read_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = to_json(emulate(two_by_two(LinkConditions(), 1e-3)))
+    for content, status in ((document, 0), (b"{", 2)):
+        monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(content)))
+        assert main(["diagnose", "-"]) == status
+    printed = capsys.readouterr()
+    assert printed.out.startswith("two by two\n")
+    assert "standard input: is no result" in printed.err
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("version", "exclusive"), [("2.2.1", 100), ("1.20.5", 88)])
+def test_a_real_flink_job_is_judged_by_the_same_rules(version: str, exclusive: int) -> None:
     with replayed(f"flink-{version}_2x2_200KBs_on1s") as cluster:
         diagnosis = look_at(cluster.url, watch_s=0.0)
     (window,) = diagnosis.windows
@@ -163,8 +192,98 @@ def test_a_real_flink_job_is_judged_by_the_same_rules(version: str) -> None:
     assert window.verdict == "operator bound, at stage1"
     pools = next(finding for finding in window.findings if finding.rule == "input-full-output-free")
     assert pools.evidence[-1] == (
-        "floating buffers used 100 %, exclusive ones 100 %: data waits on all channels, or most"
+        f"floating buffers used 100 %, exclusive ones {exclusive} %: data waits on all channels, or most"
     )
+    assert window.not_known == []
+
+
+def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
+    with replayed("flink-2.2.1_2x2_200KBs_on1s") as cluster:
+        take_away(cluster, lambda vertex, subtask, metric: metric.endswith("TimeMs"))
+        (window,) = look_at(cluster.url, watch_s=0.0).windows
+        cluster.forget("/backpressure")
+        blind = look_at(cluster.url, watch_s=0.0)
+    assert window.verdict == "operator bound, at stage1"
+    bound = next(finding for finding in window.findings if finding.rule == "operator-bound")
+    assert "upstream back-pressured: source 100 % (HIGH)" in bound.evidence[0]
+    assert blind.windows[0].verdict == UNDECIDED
+    steps = [step for finding in blind.windows[0].findings for step in finding.next]
+    assert not any("nobody is back-pressured" in step for step in steps)
+    assert blind.windows[0].not_known[:2] == [
+        "back-pressured time of source, stage1, and so who waits",
+        "busy time of source, stage1, and so who makes others wait",
+    ]
+
+
+def test_the_word_high_alone_is_evidence_too() -> None:
+    with replayed("flink-2.2.1_2x2_200KBs_on1s") as cluster:
+        take_away(cluster, lambda vertex, subtask, metric: metric == "accumulateBackPressuredTimeMs")
+        path = f"/jobs/{cluster.job}/vertices/{cluster.vertex('source')}/backpressure"
+        cluster.answers[path] = {"status": "ok", "backpressureLevel": "high"}
+        diagnosis = look_at(cluster.url, watch_s=0.0)
+    (window,) = diagnosis.windows
+    assert window.verdict == "operator bound, at stage1"
+    assert any("source, stage1: time by what /backpressure says" in note for note in diagnosis.notes)
+
+
+Gone = Callable[[str, int, str], bool]
+
+
+def take_away(cluster: Cluster, gone: Gone) -> None:
+    """Drop every metric of a subtask for which `gone` says so, and what the vertex says it has counted."""
+    for path in list(cluster.answers):
+        found = re.fullmatch(rf"/jobs/{cluster.job}/vertices/(\w+)/subtasks/(\d+)/metrics(\?get=\*)?", path)
+        if found is None:
+            continue
+        rounds = cluster.answers[path] if found[3] else [cluster.answers[path]]
+        kept = [
+            [entry for entry in entries if not gone(found[1], int(found[2]), entry["id"])]
+            for entries in rounds
+        ]
+        cluster.answers[path] = kept if found[3] else kept[0]
+
+
+METRIC = re.compile(
+    r"accumulate\w+TimeMs|numRecords(In|Out)|numBytes(In|Out)|numBuffersIn\w+|.*Buffers\..*|.*BufferSize|.*BuffersMs"
+)
+PHASE_FIELDS = ("start_delay", "alignment", "checkpoint", "end_to_end_duration", "unaligned_checkpoint")
+
+
+@cache
+def fired_with_all(name: str) -> set[tuple[str, str]]:
+    with replayed(name) as whole:
+        return {(found.rule, found.where) for found in look_at(whole.url, watch_s=0.0).windows[0].findings}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), part=st.sampled_from([0.05, 0.3, 0.7, 1.0]))
+def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part: float) -> None:
+    document = recording(name)
+    fired = fired_with_all(name)
+    cluster = Cluster(document)
+    chance = Random(seed)
+    lost: set[tuple[str, int, str]] = set()
+
+    def gone(vertex: str, subtask: int, metric: str) -> bool:
+        key = (vertex, subtask, metric)
+        if chance.random() < part and METRIC.fullmatch(metric):
+            lost.add(key)
+        return key in lost
+
+    take_away(cluster, gone)
+    if chance.random() < 0.5:
+        cluster.forget("/backpressure")
+    dropped = [field for field in PHASE_FIELDS if chance.random() < part / 2]
+    for path in filter(re.compile("/checkpoints/details/.*/subtasks/").search, cluster.answers):
+        for subtask in cluster.answers[path]["subtasks"]:
+            for field in dropped:
+                subtask.pop(field, None)
+    with serving(cluster):
+        diagnosis = look_at(cluster.url, watch_s=0.0)
+    (window,) = diagnosis.windows
+    assert {(found.rule, found.where) for found in window.findings} <= fired
+    assert window.not_known or diagnosis.notes or not lost
 
 
 def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:

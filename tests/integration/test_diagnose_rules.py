@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -204,12 +205,11 @@ def test_an_output_may_be_full_while_the_input_is_free() -> None:
 def test_exclusive_buffers_tell_on_how_many_channels_data_waits(
     floating: float, exclusive: float, end: str
 ) -> None:
-    view = seen(
-        source(),
-        reader(),
-        floating_usage={"reader": [floating, floating]},
-        exclusive_usage={"reader": [exclusive, exclusive]},
-    )
+    usage = {
+        "inputFloatingBuffersUsage": [floating, floating],
+        "inputExclusiveBuffersUsage": [exclusive, exclusive],
+    }
+    view = seen(source(), reader(**usage))
     assert only(input_full, view).evidence[-1].endswith(end)
 
 
@@ -312,8 +312,9 @@ def test_what_to_do_depends_on_what_is_on(config: NetworkConfig, step: str) -> N
 
 def test_what_goes_wrong_with_checkpoints_is_told() -> None:
     every_2_s = NetworkConfig(checkpoint_interval_s=2.0)
-    assert rules(back_to_back, seen(source(), reader(), config=every_2_s, end_to_end_ms=2500.0)) != []
-    assert rules(back_to_back, seen(source(), reader(), config=every_2_s, end_to_end_ms=1500.0)) == []
+    long, short = [checkpoint(2400.0, 100.0)], [checkpoint(1400.0, 100.0)]
+    assert rules(back_to_back, seen(source(), reader(), config=every_2_s, history=long)) != []
+    assert rules(back_to_back, seen(source(), reader(), config=every_2_s, history=short)) == []
     expired = [CheckpointResult(id=at, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED") for at in (1, 2)]
     assert only(failed, seen(source(), reader(), history=expired)).evidence == ["2 times: CHECKPOINT_EXPIRED"]
     assert rules(failed, seen(source(), reader(), history=[checkpoint(1.0, 1.0)])) == []
@@ -367,6 +368,36 @@ def test_a_view_without_figures_leads_to_no_finding() -> None:
     assert msgspec.json.decode(msgspec.json.encode(found))["findings"] == []
 
 
+def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
+    slow = [checkpoint(3000.0, 0.0)]
+    unknown = seen(source(backpressured_ms_per_s=[None, None]), reader(), history=slow)
+    calm = seen(source(pressed=(0.0, 0.0)), reader(), history=slow)
+    said = {"calm": only(slow_phase, calm).next, "unknown": only(slow_phase, unknown).next}
+    assert "nobody is back-pressured" in " ".join(said["calm"])
+    assert "nobody is back-pressured" not in " ".join(said["unknown"])
+    assert said["unknown"][0] == "find out who is back-pressured, which is not known; if anybody is:"
+    assert "back-pressured time of source, and so who waits" in diagnose(unknown).not_known
+    assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
+
+
+def test_flinks_word_stands_in_for_a_time_that_is_not_told() -> None:
+    silent = source(backpressured_ms_per_s=[None, None])
+    assert rules(operator_bound, seen(silent, reader())) == []
+    high = seen(silent, reader(), levels={"source": True})
+    assert rules(operator_bound, high) == [("operator-bound", "reader")]
+    assert rules(not_bound, seen(silent, reader(busy=(500.0, 500.0)), levels={"source": False})) == [
+        ("input-bound", "reader")
+    ]
+
+
+def test_what_is_not_known_is_told_with_what_it_leaves_open() -> None:
+    partly = reader(inPoolUsage=[1.0, None], busy_ms_per_s=[None, None])
+    assert diagnose(seen(source(), partly)).not_known == [
+        "busy time of reader, and so who makes others wait",
+        "inPoolUsage of reader[1], and so on which side data wait",
+    ]
+
+
 MAYBE = st.sampled_from([None, 0.0, 0.2, 1.0, 300.0, 950.0, 1000.0, 40_000.0])
 LISTS = [field.name for field in msgspec.structs.fields(VertexSteady) if field.type == list[float | None]]
 
@@ -392,3 +423,102 @@ def test_missing_figures_never_stop_a_diagnosis(
         assert finding.says
         assert finding.evidence
         assert "None" not in " ".join([finding.says, *finding.evidence])
+
+
+LEVELS = st.sampled_from([0.0, 0.2, 0.5, 0.8, 1.0, 50.0, 300.0, 950.0, 1000.0, 5000.0, 40_000.0])
+
+
+@st.composite
+def wholly_known(draw: st.DrawFn, name: str) -> VertexSteady:
+    """A vertex of which everything is known, whether it fits together or not."""
+    return VertexSteady(
+        name=name, parallelism=2, **{field: draw(st.lists(LEVELS, min_size=2, max_size=2)) for field in LISTS}
+    )
+
+
+@st.composite
+def with_less(draw: st.DrawFn, vertex: VertexSteady) -> VertexSteady:
+    """The same vertex, of which some figures are gone."""
+
+    def less(values: list[float | None]) -> list[float | None]:
+        return [value if draw(st.booleans()) else None for value in values]
+
+    gone = draw(st.sets(st.sampled_from(LISTS)))
+    return msgspec.structs.replace(vertex, **{field: less(getattr(vertex, field)) for field in gone})
+
+
+@st.composite
+def checkpoint_with_less(draw: st.DrawFn, whole: CheckpointResult) -> CheckpointResult:
+    fields = ("start_delay_ms", "alignment_ms", "sync_ms", "async_ms", "end_to_end_ms")
+    gone = draw(st.sets(st.sampled_from(fields)))
+    vertices = [msgspec.structs.replace(part, **{key: [None] for key in gone}) for part in whole.vertices]
+    return msgspec.structs.replace(whole, vertices=vertices)
+
+
+TIMES = st.sampled_from([0.0, 10.0, 300.0, 2000.0])
+NAMED = {
+    "busy_ms_per_s": ("busy ",),
+    "backpressured_ms_per_s": ("back-pressured ",),
+    "idle_ms_per_s": ("idle ",),
+    "records_in_per_s": ("reads ", "records/s by subtask", "ms busy for a record"),
+    "bytes_in_per_s": ("wait before", "a record has", "it reads", "of a bandwidth"),
+    "inPoolUsage": ("inPoolUsage", "at least"),
+    "outPoolUsage": ("outPoolUsage",),
+    "inputQueueSize": ("wait before",),
+    "outputQueueSize": ("wait before",),
+    "inputExclusiveBuffersUsage": ("floating buffers used",),
+    "debloatedBufferSize": ("debloatedBufferSize",),
+    "estimatedTimeToConsumeBuffersMs": ("estimatedTimeToConsumeBuffersMs",),
+}
+"""What a line of evidence says of a figure; a number after it comes from that figure."""
+
+
+def states(line: str, words: tuple[str, ...]) -> bool:
+    """Whether a line gives a number for what some words name."""
+    return any(re.search(rf"{re.escape(word)}[^;,]*?\d", line) for word in words)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data(), st.booleans())
+def test_knowing_less_never_says_more(data: st.DataObject, debloat: bool) -> None:
+    config = NetworkConfig(debloat_enabled=debloat, checkpoint_interval_s=1.0)
+    names = ("source", "middle", "reader")
+    whole = [data.draw(wholly_known(name)) for name in names]
+    history = [checkpoint(data.draw(TIMES), data.draw(TIMES), data.draw(TIMES), data.draw(TIMES))]
+    known = diagnose(seen(*whole, config=config, history=history))
+    fewer = [data.draw(with_less(vertex)) for vertex in whole]
+    unsure = [data.draw(checkpoint_with_less(found)) for found in history]
+    found = diagnose(seen(*fewer, config=config, history=unsure))
+
+    fired = {(finding.rule, finding.where) for finding in known.findings}
+    assert {(finding.rule, finding.where) for finding in found.findings} <= fired
+    assert (len(found.not_known) > 0) == (fewer_is_less(whole, fewer, debloat) or history != unsure)
+
+
+def fewer_is_less(whole: list[VertexSteady], fewer: list[VertexSteady], debloat: bool) -> bool:
+    """Whether a figure is gone that rules go by: nobody reads what a source takes in, or a sink gives out."""
+    of_readers = {"records_in_per_s", "bytes_in_per_s", "inPoolUsage", "inputQueueSize", "idle_ms_per_s"}
+    of_debloating = {"debloatedBufferSize", "estimatedTimeToConsumeBuffersMs"}
+    of_writers = {"outPoolUsage", "outputQueueSize"}
+    needed = {
+        "source": of_writers,
+        "middle": of_writers | of_readers | (of_debloating if debloat else set()),
+        "reader": of_readers | (of_debloating if debloat else set()),
+    }
+    return any(
+        getattr(before, field) != getattr(after, field)
+        for before, after in zip(whole, fewer, strict=True)
+        for field in needed[before.name] | {"busy_ms_per_s", "backpressured_ms_per_s"}
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data(), st.sampled_from(sorted(NAMED)), st.booleans())
+def test_nothing_is_said_of_a_figure_that_is_gone(data: st.DataObject, gone: str, debloat: bool) -> None:
+    config = NetworkConfig(debloat_enabled=debloat, checkpoint_interval_s=1.0)
+    whole = [data.draw(wholly_known(name)) for name in ("source", "middle", "reader")]
+    blank = [msgspec.structs.replace(vertex, **{gone: [None, None]}) for vertex in whole]
+    history = [checkpoint(data.draw(TIMES), data.draw(TIMES))]
+    for finding in diagnose(seen(*blank, config=config, history=history)).findings:
+        said = [line for line in finding.evidence if states(line, NAMED[gone])]
+        assert said == [], (finding.rule, said)

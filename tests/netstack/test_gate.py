@@ -18,6 +18,8 @@ from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
+from netstack.statistics import SubtaskSample
+from netstack.tasks.samples import with_inputs
 
 METRICS = {
     scenario["id"]: scenario
@@ -346,14 +348,11 @@ class InputBuffers:
 
     @property
     def in_pool_usage(self) -> float:
-        usages = [gate.pool_usage for gate in self.gates]
-        return sum(used for used, _ in usages) / sum(total for _, total in usages)
+        return with_inputs(SubtaskSample(), self.gates).in_pool_usage
 
     @property
     def exclusive_usage(self) -> float:
-        buffers = [channel.buffers for gate in self.gates for channel in gate.remote_channels]
-        total = sum(item.exclusive_total for item in buffers)
-        return (total - sum(item.exclusive_available for item in buffers)) / total
+        return with_inputs(SubtaskSample(), self.gates).exclusive_buffers_usage
 
     @property
     def used_exclusive_gate1(self) -> int:
@@ -376,7 +375,8 @@ def test_vector_totals(exclusive: int, remote: int, local: int) -> None:
     assert gate.floating.size == value(expected["floating_total"], values)
     exclusive_total = sum(channel.buffers.exclusive_total for channel in gate.remote_channels)
     assert exclusive_total == value(expected["exclusive_total"], values)
-    assert gate.pool_usage == (0, value(expected["input_pool_total"], values))
+    used, total = zip(gate.exclusive_usage, gate.floating_usage, strict=True)
+    assert (sum(used), sum(total)) == (0, value(expected["input_pool_total"], values))
 
 
 def value(formula: str, values: dict[str, int]) -> int:
