@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,14 +17,13 @@ from ..diagnosis.diagnose import Diagnosis
 from ..diagnosis.diagnose import diagnose as diagnosed
 from ..diagnosis.observation import observations
 from ..diagnosis.text import print_diagnosis
+from ..diagnosis.trials import trials
 from ..scenarios.load import load_result
+from ..user_files import LARGEST_RESULT
 from .compare import Flag
 from .output import say, to_stderr, to_stdout, write_json
 
 _STDIN = "-"
-
-_LARGEST_BYTES = 64 << 20
-"""Of a result; those of long runs have some megabytes."""
 
 
 def diagnose(
@@ -45,7 +45,7 @@ def diagnose(
         json: Print what was found as one JSON document.
     """
     if result is not None and str(result).startswith("-") and str(result) != _STDIN:
-        raise ScenarioError([f"Unknown option: {result}."])
+        raise ScenarioError([f"netstack: Unknown option: {result}."])
     if (result is None) == (from_flink is None):
         raise ScenarioError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
     for option, value in (("--job", job), ("--latency", latency)):
@@ -72,14 +72,15 @@ def _of_file(file: Path | None) -> Diagnosis:
         raise ScenarioError([f"{name}: {problem}" for problem in error.problems]) from None
     if not views:
         raise ScenarioError([f"{name}: has no window that was measured; the run was shorter than its warmup"])
-    windows = [diagnosed(seen) for seen in views]
+    seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
+    windows = [diagnosed(view) for view in seen]
     return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)
 
 
 def _from_stdin() -> Result:
-    document = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
-    if len(document) > _LARGEST_BYTES:
-        raise ScenarioError([f"standard input: has more than {_LARGEST_BYTES >> 20} MiB; a result has less"])
+    document = sys.stdin.buffer.read(LARGEST_RESULT + 1)
+    if len(document) > LARGEST_RESULT:
+        raise ScenarioError([f"standard input: has more than {LARGEST_RESULT >> 20} MiB; a result has less"])
     try:
         return from_json(document)
     except (ValueError, RecursionError) as error:

@@ -20,6 +20,7 @@ from ..tuning.effort import seconds_for
 from ..tuning.pitfalls import Pitfall, find_pitfalls
 from ..tuning.points import Point
 from ..tuning.recommend import Recommendation
+from ..tuning.remedy_trials import with_trials
 from ..tuning.rows import PointRow
 from ..tuning.store import FOLDER
 from ..tuning.sweep import run_points
@@ -133,7 +134,7 @@ def tune(
         command=command_line(),
         scenario=scenario_document(scenario),
         notes=notes,
-        recommendations=advice.recommendations,
+        recommendations=[with_trials(found, rows, scenario) for found in advice.recommendations],
         pitfalls=find_pitfalls(scenario, rows),
         points=[msgspec.structs.replace(row, result=None) for row in rows],
     )

@@ -17,7 +17,7 @@ from netstack import CheckpointMode, Result, Scenario, format_duration, with_opt
 from ..reporting.findings import find
 from ..reporting.incidents import restore_ms
 from ..reporting.job_facts import Fact
-from ..reporting.tables import MODES_LEGEND, modes_table
+from ..reporting.tables import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, modes_table
 from ..reporting.wording import SAME_THROUGHPUT, milliseconds, per_second, ratio, size
 from ..spark.source import SparkSource
 from .job import CHECKPOINT_INTERVAL_S, OFF, Data, DemoSettings, demo_facts, demo_scenarios
@@ -42,6 +42,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 """The options of each mode."""
 
+# There is no room on a terminal for what comes after the barriers.
 _HEADS = (
     "start\ndelay",
     "align-\nment",
@@ -99,7 +100,8 @@ def print_modes(results: Mapping[str, Result], console: Console) -> None:
     for heading in _HEADS:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in modes_table(results).rows:
-        table.add_row(row.name, *row.texts)
+        shown = zip(MODE_COLUMNS, row.texts, strict=True)
+        table.add_row(row.name, *(text for column, text in shown if column != AFTER_BARRIERS))
     console.print(table, highlight=False)
     console.print(Text(MODES_LEGEND, style="dim"))
 

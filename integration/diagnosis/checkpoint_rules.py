@@ -101,15 +101,28 @@ def _next(seen: Observation, phase: str, steps: Sequence[str]) -> list[str]:
         return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
     if calm is None:
         steps = [*steps, "find out who is back-pressured, which is not known; if anybody is:"]
+    return [*steps, _let_less_wait(seen), _overtake(seen)]
+
+
+def _let_less_wait(seen: Observation) -> str:
+    config = seen.config
     if config.debloat_enabled:
         advice = "a smaller target than " + milliseconds(1000 * config.debloat_target_s)
+        changes: dict[str, object] = {"debloat_target_s": config.debloat_target_s / 2}
+        what = f"with half of it, {milliseconds(500 * config.debloat_target_s)}, "
     else:
-        advice = "buffer debloating"
-    return [
-        *steps,
-        f"let less wait: {advice}; `netstack tune` says what it brings and costs",
-        "or let barriers overtake what waits: unaligned checkpoints, perhaps after an aligned timeout",
-    ]
+        advice, changes = "buffer debloating", {"debloat_enabled": True}
+        what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
+    tried = seen.tried(changes)
+    result = "" if tried is None else f" ({what}{tried})"
+    return f"let less wait: {advice}{result}; `netstack tune` says what it brings and costs"
+
+
+def _overtake(seen: Observation) -> str:
+    tried = seen.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
+    result = "" if tried is None else f" ({tried})"
+    advice = f"unaligned checkpoints{result}, perhaps after an aligned timeout"
+    return f"or let barriers overtake what waits: {advice}"
 
 
 def _severity(seen: Observation, duration_ms: float) -> Severity:

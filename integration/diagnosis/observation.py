@@ -6,7 +6,7 @@ it, how the vertices are connected, and the options they run under.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netstack import (
@@ -67,6 +67,9 @@ class Observation:
     def vertices(self) -> list[VertexSteady]:
         """All vertices, sources first."""
         return self.steady.vertices
+
+    tried: Callable[[Mapping[str, object]], str | None] = lambda changes: None
+    """Says what other options would come to, by emulating them; None where that is not done."""
 
     def is_back_pressured(self, vertex: VertexSteady) -> bool | None:
         """Whether a subtask of a vertex waits for buffers to write to; None: not known."""

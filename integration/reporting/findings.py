@@ -57,6 +57,13 @@ class Findings:
     """From then to completion."""
 
     @property
+    def after_barriers_ms(self) -> float | None:
+        """Snapshot and acknowledgement together."""
+        if self.snapshot_ms is None or self.acknowledgement_ms is None:
+            return None
+        return self.snapshot_ms + self.acknowledgement_ms
+
+    @property
     def sender_share(self) -> float | None:
         """Share of the queued bytes that wait at the senders, 0 to 1."""
         if self.sender_bytes is None or self.receiver_bytes is None:

@@ -26,11 +26,12 @@ SUBTASK_COLUMNS = (
 )
 """The columns of `subtask_rows`; queues in buffers."""
 
+AFTER_BARRIERS = "After them"
+
 MODE_COLUMNS = (
     "Start delay",
     "Alignment",
-    "Snapshot",
-    "Acknowledgement",
+    AFTER_BARRIERS,
     "End to end",
     "Bytes processed",
     "Bytes stored",
@@ -40,10 +41,10 @@ MODE_COLUMNS = (
 """The columns of `modes_table`."""
 
 MODES_LEGEND = (
-    "Start delay: to the first barrier, alignment: to the last one, snapshot: sync and async after that, "
-    "acknowledgement: to completion, all of the subtask that acknowledged last; they add up to end to end. "
-    "Means of checkpoints. Processed: bytes read during alignment, stored: data in flight, of all subtasks; "
-    "medians. Rate: records of all consumers."
+    "Start delay: to the first barrier, alignment: to the last one, of the subtask that acknowledged last. "
+    "With its snapshot and acknowledgement after them they add up to end to end. Means of checkpoints. "
+    "Processed: bytes read during alignment, stored: data in flight, of all subtasks; medians. "
+    "Rate: records of all consumers."
 )
 """What its columns are."""
 
@@ -85,8 +86,7 @@ def modes_table(results: Mapping[str, Result]) -> Table:
     rows = []
     for run, result in results.items():
         found = find(result)
-        phases = (found.start_delay_ms, found.alignment_ms, found.snapshot_ms, found.acknowledgement_ms)
-        times = (*phases, found.end_to_end_ms)
+        times = (found.start_delay_ms, found.alignment_ms, found.after_barriers_ms, found.end_to_end_ms)
         texts = [milliseconds(time) for time in times]
         texts += [size(found.processed_bytes), size(found.persisted_bytes), per_second(found.records_per_s)]
         rows.append(Row(run, "", (*texts, "yes" if is_exactly_once(result) else "no")))

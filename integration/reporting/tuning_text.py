@@ -179,8 +179,11 @@ def mark_in_words(found: Recommendation, one: TargetSummary) -> str:
 
 
 def remedy_text(remedy: Remedy) -> str:
-    """Return what would help and why, and whether the sweep has tried it."""
-    return f"{remedy.name}: {remedy.why} ({'measured' if remedy.measured else 'reckoned'})"
+    """Return what would help and why, and whether the sweep, or an emulation of its own, has tried it."""
+    how = "measured" if remedy.measured else "reckoned"
+    if remedy.emulated_s is not None:
+        how = f"emulated in {remedy.emulated_s:g} s"
+    return f"{remedy.name}: {remedy.why} ({how})"
 
 
 def failures_of(found: Recommendation) -> list[str]:

@@ -121,20 +121,14 @@ def compare(off: Findings, on: Findings) -> str:
 
 def _after_barriers(*runs: Findings) -> list[str]:
     """What checkpoints took besides their barriers, where that can be seen beside the whole."""
-    rests = [_snapshot_and_acknowledgement(run) for run in runs]
+    rests = [run.after_barriers_ms for run in runs]
     shares = [quotient(rest, run.end_to_end_ms) for rest, run in zip(rests, runs, strict=True)]
     if None in rests or all((share or 0.0) < SEEN for share in shares):
         return []
     took = milliseconds(rests[0])
     if len(runs) == 2:
-        took = _change(*runs, lambda run: milliseconds(_snapshot_and_acknowledgement(run)))
+        took = _change(*runs, lambda run: milliseconds(run.after_barriers_ms))
     return [f"its snapshot and acknowledgement took {took}"]
-
-
-def _snapshot_and_acknowledgement(run: Findings) -> float | None:
-    if run.snapshot_ms is None or run.acknowledgement_ms is None:
-        return None
-    return run.snapshot_ms + run.acknowledgement_ms
 
 
 def _checkpoint_change(off_ms: float, on_ms: float) -> str:

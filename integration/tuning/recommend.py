@@ -104,7 +104,7 @@ def recommend(
     """
     conditions = _only_conditions(rows)
     asked = constraints or Constraints()
-    varied = _scenario_of(rows, scenario)
+    varied = scenario_of(rows, scenario)
     summaries = _summaries(rows, current_target(scenario), asked, varied.takes_checkpoints)
     now = _present(summaries, scenario)
     others = [one for one in summaries if one is not now]
@@ -224,8 +224,8 @@ def _objective(rows: Iterable[PointRow], scenario: Scenario) -> str:
     return END_TO_END if completed and not overtake else RECORD_DELAY
 
 
-def _scenario_of(rows: Iterable[PointRow], scenario: Scenario) -> Scenario:
-    """The scenario with the values of all axes but the target; the given one where that is not known."""
+def scenario_of(rows: Iterable[PointRow], scenario: Scenario) -> Scenario:
+    """Return a scenario with the values of all axes but the target; the given one where that is not known."""
     for row in rows:
         if row.probe == "main" and row.result is not None:
             try:

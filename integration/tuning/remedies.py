@@ -1,6 +1,7 @@
 """What would help instead of debloating, each with its reason in the figures of the sweep.
 
-A remedy is measured where the sweep has run it, else reckoned from what was measured.
+A remedy is measured where the sweep has run it, else reckoned from what was measured; `remedy_trials`
+emulates those that can be.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
                 line("unaligned_enabled", "true"),
                 line("aligned_checkpoint_timeout_s", timeout),
             ],
+            target=target.target,
         )
 
 
@@ -114,10 +116,10 @@ def _pauses(case: Case) -> Iterator[Remedy]:
     """A longer interval, where checkpoints follow one another without a pause."""
     interval = case.scenario.config.checkpoint_interval_s
     growing = [one for one in case.targets if not at_floor(case, one)]
-    times = [one.end_to_end_ms for one in growing if one.end_to_end_ms is not None]
+    times = [(one.end_to_end_ms.mean, one.target) for one in growing if one.end_to_end_ms is not None]
     if interval is None or not times or MAX_CHECKPOINT not in case.binding:
         return
-    shortest = min(one.mean for one in times)
+    shortest, target = min(times)
     if shortest < BACK_TO_BACK * interval * 1e3:
         return
     yield Remedy(
@@ -127,6 +129,7 @@ def _pauses(case: Case) -> Iterator[Remedy]:
         "sizes grow",
         measured=False,
         configuration=[line("checkpoint_interval_s", f"{math.ceil(interval * _PAUSE_FACTOR)} s")],
+        target=target,
     )
 
 
@@ -137,7 +140,7 @@ def _state(case: Case) -> Iterator[Remedy]:
         return
     yield Remedy(
         name="smaller or incremental snapshots",
-        why=f"the slowest snapshot of a subtask takes {milliseconds(state.mean)} of the "
+        why=f"the snapshot of the subtask that acknowledges last takes {milliseconds(state.mean)} of the "
         f"{milliseconds(whole.mean)} of a checkpoint, which no buffer has a part in",
         measured=True,
     )

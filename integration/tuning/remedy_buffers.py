@@ -82,6 +82,7 @@ def fewer_buffers(case: Case) -> Iterator[Remedy]:
         why=f"with a target of {shortest.target} buffers are at their minimum of {least}{held}; {how}",
         measured=False,
         configuration=lines,
+        target=shortest.target,
     )
 
 
@@ -108,21 +109,23 @@ def large_records(case: Case) -> Iterator[Remedy]:
     """Overdraft, or a larger minimum, where records do not fit into debloated buffers."""
     record = max(_record_sizes(case.scenario), default=0)
     costly = [
-        one.debloated_buffer_min_bytes.least
+        (one.debloated_buffer_min_bytes.least, one.target)
         for one in case.targets
         if one.debloated_buffer_min_bytes is not None
         and any(shortfall.constraint == MIN_THROUGHPUT for shortfall in one.shortfalls)
     ]
-    if MIN_THROUGHPUT not in case.binding or not costly or min(costly) >= record:
+    if MIN_THROUGHPUT not in case.binding or not costly or min(costly)[0] >= record:
         return
+    smallest, target = min(costly)
     config = case.scenario.config
-    why = f"records of {size(record)} take several buffers of {size(min(costly))} each"
+    why = f"records of {size(record)} take several buffers of {size(smallest)} each"
     if case.scenario.preset == _OLD and config.max_overdraft_buffers_per_gate < _OVERDRAFT:
         yield Remedy(
             name="overdraft buffers",
             why=f"{why}; overdraft lets a record be finished at once",
             measured=False,
             configuration=[line("max_overdraft_buffers_per_gate", str(_OVERDRAFT))],
+            target=target,
         )
     if record <= config.segment_bytes:
         least = f"{math.ceil(record / 1024)} kb"
@@ -131,6 +134,7 @@ def large_records(case: Case) -> Iterator[Remedy]:
             why=f"{why}; with a minimum of {least} one is enough",
             measured=False,
             configuration=[line("min_segment_bytes", least)],
+            target=target,
         )
 
 

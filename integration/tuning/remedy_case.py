@@ -23,9 +23,13 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     why: str
     measured: bool
-    """Whether the sweep has run it; else it is reckoned."""
+    """Whether the sweep has run it; else it is reckoned, or emulated for the purpose."""
     configuration: list[str] = []
     """Lines for Flink's configuration file."""
+    target: str | None = None
+    """The debloat target that it goes with, where its lines name none; None: it needs none."""
+    emulated_s: float | None = None
+    """How long its emulation took; None: it was not tried, so it is reckoned if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

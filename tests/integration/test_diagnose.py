@@ -12,14 +12,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from integration import load_scenario
+from integration.analysis.checkpoint_times import window_times
 from integration.cli import main
 from integration.diagnosis.diagnose import UNDECIDED
 from integration.diagnosis.flink import look_at
+from integration.diagnosis.trials import trials
+from integration.reporting.wording import milliseconds
 from netstack import (
     Edge,
     GeneratorSpec,
@@ -30,6 +34,7 @@ from netstack import (
     Vertex,
     emulate,
     to_json,
+    with_options,
 )
 from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
 
@@ -44,7 +49,7 @@ def diagnosed(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Dia
 
     def run(scenario: Scenario) -> dict[str, Any]:
         file = tmp_path / "result.json"
-        file.write_bytes(to_json(emulate(scenario)))
+        file.write_bytes(to_json(msgspec.structs.replace(emulate(scenario), wall_seconds=0.1)))
         assert main(["diagnose", str(file), "--json"]) == 0
         document = json.loads(capsysbinary.readouterr().out)
         assert document["schema"] == "netstack.diagnosis/1"
@@ -168,6 +173,37 @@ def test_an_emulated_result_tells_of_exclusive_and_floating_buffers(diagnosed: D
         "floating buffers used 100 %, exclusive ones 100 %: data waits on all channels, or most"
     )
     assert window["not_known"] == []
+
+
+def test_advice_is_tried_out_where_a_run_takes_little(diagnosed: Diagnosed) -> None:
+    scenario = reference("2x2_200KBs_off", 40.0)
+    window = diagnosed(scenario)
+    finding = next(found for found in window["findings"] if found["rule"] == "long-start-delay")
+    for step, changes in zip(
+        finding["next"], ({"debloat_enabled": True}, {"unaligned_enabled": True}), strict=True
+    ):
+        changed = dataclasses.replace(scenario, config=with_options(scenario.config, changes))
+        times = window_times(emulate(changed))
+        assert times is not None
+        assert f"a checkpoint takes {milliseconds(times.end_to_end_ms)} instead of " in step
+        assert re.search(r"emulated in [0-9.]+ s: ", step)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"wall_seconds": 5.0},
+        {"clock": "real"},
+        {"failure": "it failed"},
+        {"scenario": {"policy": "os:system"}},
+    ],
+)
+def test_advice_on_a_job_that_is_not_to_be_run_again_is_not_tried(change: dict[str, Any]) -> None:
+    result = emulate(reference("2x2_200KBs_off", 30.0))
+    if "scenario" in change:
+        change = {"scenario": result.scenario | change["scenario"]}
+    (tried,) = trials(msgspec.structs.replace(result, **change))
+    assert tried({"debloat_enabled": True}) is None
 
 
 def test_a_result_is_read_from_standard_input(

@@ -1,0 +1,75 @@
+"""Reckoned remedies, emulated: what is kept of a promise is to be seen before it is given as advice.
+
+A remedy says what to set, so it can be run where that takes seconds; one that names nothing to set (more
+parallelism, another state backend) stays reckoned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from netstack import OPTIONS, Scenario, parse_flink_duration
+
+from ..analysis.trial import may_be_tried, try_out
+from ..reporting.findings import quotient
+from ..reporting.wording import milliseconds
+from .measures import Measures, measure
+from .recommend import Recommendation, conditions_of, scenario_of
+from .remedy_case import Remedy
+from .rows import PointRow
+
+_FIELDS = {option.name: field for field, option in OPTIONS.items()}
+
+
+def with_trials(found: Recommendation, rows: Sequence[PointRow], scenario: Scenario) -> Recommendation:
+    """Return a recommendation whose reckoned remedies are emulated, as far as a run takes little time.
+
+    `rows` are all of the sweep of `scenario`. Figures are of the first seed.
+    """
+    runs = [row for row in rows if row.status == "finished" and row.probe in ("main", "baseline")]
+    runs = [row for row in runs if conditions_of(row) == found.conditions]
+    varied = scenario_of(runs, scenario)
+    if not runs or not may_be_tried(varied, max(row.wall_seconds for row in runs)):
+        return found
+    seed = min(row.seed for row in runs)
+    remedies = [each if each.measured else _tried(found, varied, each, seed) for each in found.remedies]
+    return msgspec.structs.replace(found, remedies=remedies)
+
+
+def changes_of(remedy: Remedy) -> dict[str, object]:
+    """Return what a remedy sets, by fields of `NetworkConfig`; empty: it names nothing to set."""
+    lines = (text.split(": ", 1) for text in remedy.configuration)
+    changes = {_FIELDS[name]: OPTIONS[_FIELDS[name]].kind.parse(value) for name, value in lines}
+    if not changes:
+        return {}
+    if remedy.target is not None:
+        changes["debloat_target_s"] = parse_flink_duration(remedy.target)
+    if "debloat_target_s" in changes:
+        changes["debloat_enabled"] = True
+    return changes
+
+
+def _tried(found: Recommendation, scenario: Scenario, remedy: Remedy, seed: int) -> Remedy:
+    changes = changes_of(remedy)
+    trial = try_out(scenario, changes, seed) if changes else None
+    if trial is None:
+        return remedy
+    told = ", ".join(_told(found, measure(trial.result)))
+    if not told:
+        return remedy
+    why = f"{remedy.why}; emulated with seed {seed}, {told}"
+    return msgspec.structs.replace(remedy, why=why, emulated_s=round(trial.took_s, 1))
+
+
+def _told(found: Recommendation, measures: Measures) -> Iterator[str]:
+    """The figures that constraints are about."""
+    if measures.end_to_end_p95_ms is not None:
+        yield f"95 % of checkpoints take no more than {milliseconds(measures.end_to_end_p95_ms)}"
+    if measures.record_delay_p95_ms is not None:
+        yield f"records wait no more than {milliseconds(measures.record_delay_p95_ms)} in 95 % of the time"
+    before = None if found.baseline is None else found.baseline.throughput_per_s
+    share = None if before is None else quotient(measures.throughput_per_s, before.mean)
+    if share is not None:
+        yield f"throughput is {share:.3f} of that without debloating"
