@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SCENARIO = """
 name = "slow"
-duration = "20 s"
-warmup = "4 s"
+duration = "21 s"
+warmup = "3 s"
 
 [flink]
 "execution.checkpointing.interval" = "1 s"
