@@ -76,7 +76,7 @@ QUANTITIES = (
     Quantity("Alignment", "from there to the last one", lambda f: f.alignment_ms, milliseconds),
     Quantity("Snapshot", "sync and async after that", lambda f: f.snapshot_ms, milliseconds),
     Quantity("Acknowledgement", "from there to completion", lambda f: f.acknowledgement_ms, milliseconds),
-    Quantity("End to end", "trigger to completion, all of these", lambda f: f.end_to_end_ms, milliseconds),
+    Quantity("End to end", "trigger to completion, the sum", lambda f: f.end_to_end_ms, milliseconds),
     Quantity("Bytes in flight", "queued at senders and receivers", lambda f: f.in_flight_bytes, size),
     Quantity("Stored", "of them, with a checkpoint", lambda f: f.persisted_bytes, size, optional=True),
     Quantity("Buffer size", "smallest of all consumers", lambda f: f.buffer_bytes, size),
