@@ -37,6 +37,8 @@ from netstack import Scenario
 
 JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"
 MAIN = ("main", "baseline")
+MOST_SEEDS = 20
+"""That tune gives a setting at most."""
 
 Row = tuple[str, int]
 """What tells rows of a pool apart: setting and seed."""
@@ -118,7 +120,8 @@ def main() -> None:
         of_all = recommend(whole.rows, whole.scenario)
         chosen, spent = Counter[str](), []
         for group in range(given.groups):
-            found = advise(whole.scenario, AXES, Constraints(), Pool(whole.rows, seeds, group))
+            dealt = Pool(whole.rows, seeds, group)
+            found = advise(whole.scenario, AXES, Constraints(), dealt, most_seeds=min(given.pool, MOST_SEEDS))
             chosen[advised(found.recommendations[0])] += 1
             spent.append(max(len(one.seeds) for one in found.recommendations[0].settings))
         counts = ", ".join(f"{target} ({count})" for target, count in chosen.most_common())
