@@ -6,9 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def hears_ctrl_c() -> Iterator[None]:
-    """Let this process hear Ctrl-C, and so those that it starts, also in the background of a shell."""
+    """Let this process hear Ctrl-C, and so those that it starts, also in the background of a shell.
+
+    There SIGINT is ignored, and a test that waits for what it interrupts would wait for ever.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

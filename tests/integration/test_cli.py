@@ -397,7 +397,6 @@ NOTICED = ENDLESS.replace("[flink]", '[flink]\n"taskmanager.network.memory.buffe
 """A line about an option comes first, so that a test knows when the run begins."""
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_ends_a_run_with_one_line(scenario):
     scenario.write_text(NOTICED)
     process = interrupted(["run", str(scenario)], b"ignores it")
@@ -408,7 +407,6 @@ def test_ctrl_c_ends_a_run_with_one_line(scenario):
     )
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
     scenario.write_text(NOTICED)
     (tmp_path / "short.json").write_text('{"steady": [], "checkpoints": []}')

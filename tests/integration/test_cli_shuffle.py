@@ -281,7 +281,6 @@ def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, 
     assert message in captured.err
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_ends_a_shuffle_with_one_line_and_no_output(folder):
     output = folder / "no-6"
     command = [sys.executable, "-m", "integration", "shuffle", "--ship", "rebalance", "--partitions", "2"]

@@ -381,7 +381,6 @@ def test_no_java_is_one_line(rows, tmp_path):
     assert "Spark needs Java" in err
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.spark
 def test_ctrl_c_ends_it_with_one_line_and_leaves_no_files(rows, tmp_path):
     with demo_process(rows, tmp_path) as process:

@@ -14,7 +14,6 @@ def interrupted_while_held(done: list[str]) -> None:
         done.append("started")
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_waits_until_the_processes_have_been_started():
     done: list[str] = []
     with pytest.raises(KeyboardInterrupt):

@@ -236,7 +236,6 @@ def test_a_task_that_fails(spark: SparkSession) -> None:
     assert problem_of(frame) == "[USER_RAISED_EXCEPTION] no more"
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_cancels_the_job_and_deletes_the_files(spark: SparkSession, temporary: Path) -> None:
     long = spark.range(10**9, numPartitions=1)
     interrupter = threading.Thread(target=_interrupt_when_writing, args=(temporary,))
@@ -282,7 +281,6 @@ def test_hash_codes_are_those_of_java(spark: SparkSession) -> None:
     assert found == expected
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_the_active_session_is_used_and_left_running(spark: SparkSession) -> None:
     assert spark_session("local[7]") is spark
     with SparkSource(spark.range(1)) as source:

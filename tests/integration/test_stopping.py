@@ -13,7 +13,6 @@ from tests.integration.test_cli import NOTICED, SHORT
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.usefixtures("hears_ctrl_c")
 
 STATUS = {signal.SIGINT: cli.INTERRUPTED, signal.SIGTERM: cli.TERMINATED}
 

@@ -139,7 +139,6 @@ def test_what_is_wrong_with_all_workers_is_told_at_once(
         run_points(points, spark)
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_keeps_what_is_finished(spark: SparkSession, tmp_path: Path) -> None:
     points = points_for("50ms,200ms") + points_for("1s", 1, job(3e5))
 

@@ -293,7 +293,6 @@ def test_a_busy_emulation_lets_other_tasks_run() -> None:
     assert [name for _, name in story.trace] == [END]
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_ends_every_routine_but_not_in_the_middle_of_its_work() -> None:
     story = Story()
 
