@@ -44,16 +44,16 @@ class Side(NamedTuple):
 SIDES = {
     "above": Side("center", "bottom", 0, -13),
     "below": Side("center", "top", 0, 13),
-    "right": Side("left", "middle", 15, 0),
-    "left": Side("right", "middle", -15, 0),
+    "right above": Side("left", "bottom", 12, -12),
+    "left above": Side("right", "bottom", -12, -12),
+    "right below": Side("left", "top", 12, 12),
+    "left below": Side("right", "top", -12, 12),
     "higher": Side("center", "bottom", 0, -30),
     "lower": Side("center", "top", 0, 30),
-    "right above": Side("left", "bottom", 10, -10),
-    "left above": Side("right", "bottom", -10, -10),
-    "right below": Side("left", "top", 10, 10),
-    "left below": Side("right", "top", -10, 10),
+    "right": Side("left", "middle", 15, 0),
+    "left": Side("right", "middle", -15, 0),
 }
-"""In the order in which they are tried."""
+"""In the order in which they are tried; the line between the marks runs to the right and to the left."""
 
 NOWHERE = "nowhere"
 

@@ -103,6 +103,8 @@ def test_the_trade_off_marks_what_is_set_now_the_knee_and_the_recommended_target
     assert chart.title.endswith(": recommended is 500 ms")
     marks = chart.spec["datasets"] if "datasets" in chart.spec else {"": chart.spec["data"]["values"]}
     labels = [mark["label"] for values in marks.values() for mark in values if "label" in mark]
+    sides = [mark["side"] for values in marks.values() for mark in values if "label" in mark]
+    assert NOWHERE not in sides
     assert labels == ["50 ms", "100 ms: knee", "500 ms: recommended", "1 s", "no debloating: now"]
     assert to_png(chart).startswith(b"\x89PNG")
 
