@@ -37,8 +37,8 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
     """
     if not configs:
         raise ScenarioError(["netstack lint: name a configuration file, such as config.yaml"])
-    reports = [lint_file(config, flink) for config in configs]
     prepare_folder(out, DOCUMENT)
+    reports = [lint_file(config, flink) for config in configs]
     ok = all(report.ok for report in reports)
     document = msgspec.json.encode(reports[0] if len(reports) == 1 else LintReports(ok=ok, reports=reports))
     if out is not None:
