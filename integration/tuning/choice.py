@@ -7,9 +7,10 @@ set now. What they leave open is named, so that more seeds can be run for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from .constraints import RUNS
+from .constraints import MIN_THROUGHPUT, RUNS
 from .estimates import Answer, Estimate
 from .summaries import OFF, TargetSummary, target_s
 
@@ -54,7 +55,8 @@ class Choice(NamedTuple):
 def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> Choice:
     """Return what the rule picks, `now` being the present setting and `others` what it is compared with."""
     standing = [(one, _stands(one, now, objective)) for one in others]
-    shown = [one for one, answer in standing if answer == "yes"]
+    doubtful = _beside_doubt([*others, now])
+    shown = [one for one, answer in standing if answer == "yes" and one.target not in doubtful]
     hopeful = [one for one, answer in standing if answer == "undecided"]
     if not shown:
         return Choice("none" if breaks_constraint(now) or not now.seeds else "keep", now, tuple(hopeful))
@@ -140,6 +142,19 @@ def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None
     if bend < LEAST_BEND:
         return None, "the curve is straight: each step costs as much throughput as the one before"
     return target, f"below it, time costs more throughput: {100 * price:.1f} % over all targets"
+
+
+def _beside_doubt(summaries: Sequence[TargetSummary]) -> set[str]:
+    """The targets whose next longer one is not shown to keep the throughput.
+
+    A shorter target has smaller buffers and cannot cost less: where it seems to, that is luck.
+    """
+    targets = sorted((one for one in summaries if one.target != OFF), key=lambda one: target_s(one.target))
+    return {
+        shorter.target
+        for shorter, longer in pairwise(targets)
+        if any(shortfall.constraint == MIN_THROUGHPUT for shortfall in longer.shortfalls)
+    }
 
 
 def _stands(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:

@@ -168,6 +168,14 @@ def test_the_mean_over_seeds_decides_not_the_worst_seed(job: Scenario) -> None:
     assert (recommend(many, job).chosen, recommend(many, job).undecided) == ("100 ms", [])
 
 
+def test_a_target_that_seems_to_cost_less_than_a_longer_one_is_not_set(job: Scenario) -> None:
+    """Smaller buffers cannot cost less: that 50 ms keeps the throughput while 100 ms may not is luck."""
+    times = {**USUAL, "50 ms": (60.0, 400.0)}
+    lucky = with_rate(sweep(times), "100 ms", {2: 391.0})
+    assert recommend(lucky, job).chosen == "200 ms"
+    assert recommend(sweep(times), job).chosen == "50 ms"
+
+
 def test_of_equal_targets_the_longest_is_set(job: Scenario) -> None:
     times = {**USUAL, "50 ms": (100.0, 400.0), "100 ms": (110.0, 400.0), "200 ms": (130.0, 400.0)}
     assert recommend(sweep(times), job).chosen == "100 ms"
