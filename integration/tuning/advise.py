@@ -3,7 +3,8 @@
 1. What is set now, no debloating and the shortest target are tried with one seed, until their windows hold
    enough checkpoints; that also tells how long the rest will take.
 2. Every setting is run with the first seeds, and the choice is made (`recommend`).
-3. Where the intervals leave open whether a setting should have been chosen, it and the present one get as
+3. What is chosen and the present setting get as many seeds again, since the first may have been luck.
+4. Where the intervals leave open whether a setting should have been chosen, it and the present one get as
    many seeds again, at most `MOST_GROWTH` times as many as at first. What is open then is said.
 """
 
@@ -18,7 +19,7 @@ from .axes import Axis, with_present_target
 from .constraints import Constraints
 from .points import Grid, Point
 from .probes import Probe, probes_of
-from .recommend import Recommendation, conditions_of, current_target, recommendations
+from .recommend import Recommendation, conditions_of, current_target, recommendations, recommended_target
 from .rows import PointRow
 from .summaries import OFF, setting_of, target_s
 from .windows import with_enough_checkpoints
@@ -84,7 +85,7 @@ def advise(
     rows = run(points, tried.rows, "tuning")
     found = recommendations(rows, scenario, constraints)
     for total in range(2 * seeds, (most_seeds or MOST_GROWTH * seeds) + 1, seeds):
-        more = _more_points(axes, scenario, total, found, rows)
+        more = _more_points(axes, scenario, total, found, rows, confirm=total == 2 * seeds)
         if not more:
             break
         rows = [*rows, *run(more, (), f"seeds {scenario.seed + total - seeds} on, to decide")]
@@ -110,13 +111,18 @@ def _more_points(
     seeds: int,
     found: Sequence[Recommendation],
     rows: Sequence[PointRow],
+    *,
+    confirm: bool,
 ) -> list[Point]:
-    """The points with further seeds of what is not decided, and of what it is compared with."""
+    """The points with further seeds of what is not decided, and of what it is compared with.
+
+    With `confirm` also of what is chosen: the first seeds may have favoured it by luck.
+    """
     wanted = {
         (target, tuple(sorted(one.conditions.items())))
         for one in found
-        if one.undecided
-        for target in {*one.undecided, one.current, *([one.chosen] if one.chosen else [])}
+        if one.undecided or (confirm and one.configuration)
+        for target in {*one.undecided, one.current, recommended_target(one)}
     }
     if not wanted:
         return []

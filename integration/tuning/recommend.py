@@ -156,6 +156,11 @@ def configuration(choice: Choice, conditions: Mapping[str, str]) -> list[str]:
     return [f"{enabled}: true", f"{target}: {choice.setting.target}", *lines]
 
 
+def recommended_target(found: Recommendation) -> str:
+    """Return the setting to have, `OFF` for no debloating; the present one where nothing is to be changed."""
+    return {"set": found.chosen, "turn off": OFF}.get(found.verdict) or found.current
+
+
 def conditions_of(row: PointRow | Point) -> dict[str, str]:
     """Return the values of a point's axes other than the target."""
     return {name: text for name, text in row.labels.items() if name != TARGET}

@@ -86,10 +86,10 @@ def test_every_number_can_be_traced(tuned: Arguments) -> None:
     assert found["command"].startswith("netstack tune ")
     points = found["points"]
     assert {(point["probe"], point["seed"]) for point in points} == {
-        *((probe, seed) for probe in ("main", "baseline") for seed in (1, 2, 3, 4, 5)),
+        *((probe, seed) for probe in ("main", "baseline") for seed in range(1, 11)),
         *((probe, seed) for probe in ("unaligned", "step") for seed in (1, 2, 3)),
     }
-    assert len(points) == 5 * (2 + 1) + 3 * (2 * 2)
+    assert len(points) == 5 * (2 + 1) + 3 * (2 * 2) + 5 * 2
     assert all(point["status"] == "finished" and "netstack" in point["versions"] for point in points)
 
 
@@ -104,7 +104,7 @@ def test_points_are_kept_and_not_run_again(
     found = json.loads(capsys.readouterr().out)
     assert found["recommendations"] == document(tuned)["recommendations"]
     assert {path: path.stat().st_mtime_ns for path in (out_of(command) / "points").iterdir()} == kept
-    assert len(kept) == 27
+    assert len(kept) == 37
 
 
 @pytest.mark.spark
@@ -114,7 +114,7 @@ def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
     without_pictures(monkeypatch)
     assert main(again(tuned, tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("slow  flink-2.2, seeds 1-5, virtual clock, netstack ")
+    assert lines[0].startswith("slow  flink-2.2, seeds 1-10, virtual clock, netstack ")
     assert max(len(line) for line in lines) <= WIDTH
     assert f"  {ENABLED}: true" in lines
     rows = [line.split() for line in lines[4:7]]

@@ -17,6 +17,7 @@ from integration.tuning.measures import Measures
 from integration.tuning.points import Grid, Point
 from integration.tuning.probes import probes_of
 from integration.tuning.rows import PointRow
+from integration.tuning.summaries import setting_of
 from integration.tuning.windows import LEAST_CHECKPOINTS, MOST_WINDOW_S, lengthened
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, parse_flink_duration, with_options
 
@@ -94,8 +95,8 @@ def test_windows_grow_until_the_slowest_setting_has_enough_checkpoints() -> None
     (one,) = found.recommendations
     assert one.verdict == "set"
     assert all(summary.fewest_checkpoints >= LEAST_CHECKPOINTS for summary in one.settings if summary.seeds)  # type: ignore[operator]
-    assert [why for why, _ in cluster.calls] == ["trying", "trying", "tuning"]
-    lengths = {point.document["duration"] for point in cluster.calls[-1][1] if point.probe == "main"}
+    assert [why for why, _ in cluster.calls] == ["trying", "trying", "tuning", "seeds 6 on, to decide"]
+    lengths = {point.document["duration"] for point in cluster.calls[2][1] if point.probe == "main"}
     assert len(lengths) == 1
 
 
@@ -103,7 +104,20 @@ def test_what_was_tried_is_not_run_again() -> None:
     cluster = Cluster(usual)
     advised(cluster)
     tried = {point.key for why, points in cluster.calls if why == "trying" for point in points}
-    assert not tried & {point.key for point in cluster.calls[-1][1]}
+    assert not tried & {point.key for _, points in cluster.calls[2:] for point in points}
+
+
+def test_what_is_chosen_is_confirmed_by_as_many_seeds_again() -> None:
+    def lucky(name: str, seed: int) -> tuple[float, float]:
+        time_ms, rate = usual(name, seed)
+        return time_ms, rate * (0.97 if name == "0.1 s" and seed > SEEDS else 1.0)
+
+    cluster = Cluster(lucky)
+    (found,) = advised(cluster).recommendations
+    assert found.chosen == "1 s"
+    assert {(setting_of(point), point.seed) for point in cluster.calls[3][1]} == {
+        (setting, seed) for setting in ("off", "100 ms") for seed in range(6, 11)
+    }
 
 
 def test_the_time_is_reckoned_by_what_was_tried() -> None:
@@ -159,7 +173,7 @@ def test_what_is_set_now_is_among_the_points_and_is_compared_with() -> None:
     assert [one.target for one in found.settings] == ["off", "100 ms", "300 ms", "1 s"]
     assert found.current == "300 ms"
     assert (found.verdict, found.chosen) == ("set", "100 ms")
-    assert "instead of 403 ms" in found.words[0]
+    assert "instead of 406 ms" in found.words[0]
 
 
 def doubtful(name: str, seed: int) -> tuple[float, float]:
