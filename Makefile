@@ -15,8 +15,8 @@ env: ## make the environment in .venv from constraints.txt (PYTHON=... chooses t
 demo: env ## run the main job on real data through Spark; writes netstack-demo/report.html
 	@$(BIN)/netstack demo
 
-test: lint ## lint, then run all tests with warnings as errors
-	$(BIN)/pytest
+test: lint ## lint, then run all tests with warnings as errors, on up to four cores
+	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/ruff check .

@@ -86,11 +86,6 @@ def whole_pool(scenario: Scenario, count: int, out: Path) -> Advice:
 AXES = read_axes(target=DEFAULT_TARGETS)
 
 
-def advised(found: Recommendation) -> str:
-    """The setting that it comes to."""
-    return {"set": found.chosen, "turn off": "off"}.get(found.verdict) or found.current
-
-
 def neighbours(chosen: Sequence[str], found: Recommendation) -> bool:
     """Whether all that was chosen is one setting and one beside it."""
     order = [*(one.target for one in found.targets), "off"]
@@ -122,13 +117,13 @@ def main() -> None:
         for group in range(given.groups):
             dealt = Pool(whole.rows, seeds, group)
             found = advise(whole.scenario, AXES, Constraints(), dealt, most_seeds=min(given.pool, MOST_SEEDS))
-            chosen[advised(found.recommendations[0])] += 1
+            chosen[found.recommendations[0].advised.target] += 1
             spent.append(max(len(one.seeds) for one in found.recommendations[0].settings))
         counts = ", ".join(f"{target} ({count})" for target, count in chosen.most_common())
         same = "yes" if neighbours(list(chosen), of_all) else "no"
         shown = "; ".join(figures(of_all, target) for target in dict.fromkeys([of_all.current, *chosen]))
         lines.append(
-            f"| {file.stem} | {of_all.current} | {counts} | {same} | {advised(of_all)} "
+            f"| {file.stem} | {of_all.current} | {counts} | {same} | {of_all.advised.target} "
             f"| {min(spent)} to {max(spent)} | {shown} |"
         )
         print(lines[-1], flush=True)

@@ -19,7 +19,7 @@ from .axes import Axis, with_present_target
 from .constraints import Constraints
 from .points import Grid, Point
 from .probes import Probe, probes_of
-from .recommend import Recommendation, conditions_of, current_target, recommendations, recommended_target
+from .recommend import Recommendation, conditions_of, current_target, recommendations
 from .rows import PointRow
 from .summaries import OFF, setting_of, target_s
 from .windows import with_enough_checkpoints
@@ -84,12 +84,13 @@ def advise(
     planned(scenario, points, tried.rows)
     rows = run(points, tried.rows, "tuning")
     found = recommendations(rows, scenario, constraints)
-    for total in range(2 * seeds, (most_seeds or MOST_GROWTH * seeds) + 1, seeds):
-        more = _more_points(axes, scenario, total, found, rows, confirm=total == 2 * seeds)
-        if not more:
-            break
-        rows = [*rows, *run(more, (), f"seeds {scenario.seed + total - seeds} on, to decide")]
+    most = most_seeds or MOST_GROWTH * seeds
+    total = min(2 * seeds, most)
+    confirmed = total
+    while more := _more_points(axes, scenario, total, found, rows, confirmed):
+        rows = [*rows, *run(more, (), f"seeds {min(point.seed for point in more)} on, to decide")]
         found = recommendations(rows, scenario, constraints)
+        total = min(total + seeds, most)
     return Advice(scenario, rows, found)
 
 
@@ -111,18 +112,17 @@ def _more_points(
     seeds: int,
     found: Sequence[Recommendation],
     rows: Sequence[PointRow],
-    *,
-    confirm: bool,
+    confirmed: int,
 ) -> list[Point]:
     """The points with further seeds of what is not decided, and of what it is compared with.
 
-    With `confirm` also of what is chosen: the first seeds may have favoured it by luck.
+    Also of what is chosen by fewer than `confirmed` seeds: they may have favoured it by luck.
     """
     wanted = {
         (target, tuple(sorted(one.conditions.items())))
         for one in found
-        if one.undecided or (confirm and one.configuration)
-        for target in {*one.undecided, one.current, recommended_target(one)}
+        if one.undecided or (one.configuration and len(one.advised.seeds) < confirmed)
+        for target in {*one.undecided, one.current, one.advised.target}
     }
     if not wanted:
         return []

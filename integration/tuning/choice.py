@@ -28,10 +28,14 @@ SAME_MS = 15.0
 LEAST_GAIN = 0.01
 """Share by which throughput has to grow for a setting to be better by that alone."""
 
+MOST_OF_GAIN = 0.9
+"""Share of what the best setting gains that is as good as all of it: the rest is paid for with throughput."""
+
 RULE = (
     "Of the settings that keep to the constraints and are better than now (a smaller {objective}, or more "
-    "throughput at the same), as 95 % intervals show, the one with the smallest mean {objective}; of those "
-    "that equal it (within 10 % or 15 ms) the longest target, which disturbs least."
+    "throughput at the same), as 95 % intervals show, the longest target, which disturbs least, of those "
+    "that bring nine tenths of what the one with the smallest mean {objective} brings, or equal it (within "
+    "10 % or 15 ms)."
 )
 
 LEAST_PRICE = 0.005
@@ -60,16 +64,25 @@ def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) 
     hopeful = [one for one, answer in standing if answer == "undecided"]
     if not shown:
         return Choice("none" if breaks_constraint(now) or not now.seeds else "keep", now, tuple(hopeful))
-    best = min(shown, key=lambda one: _mean(one, objective))
-    equal = [one for one in shown if same_or_less(_mean(one, objective), _mean(best, objective))]
-    chosen = max(equal, key=lambda one: target_s(one.target))
-    better = [one for one in hopeful if not same_or_less(_mean(best, objective), _mean(one, objective))]
-    return Choice("turn off" if chosen.target == OFF else "set", chosen, tuple(better))
+    chosen = _longest_of_the_best(shown, now, objective)
+    instead = [one for one in hopeful if _longest_of_the_best([*shown, one], now, objective) is not chosen]
+    return Choice("turn off" if chosen.target == OFF else "set", chosen, tuple(instead))
 
 
 def same_or_less(time: float, best: float) -> bool:
     """Whether a time in ms is no longer than another, as far as an emulation can tell."""
     return time <= max(best * (1 + SAME_SHARE), best + SAME_MS)
+
+
+def _longest_of_the_best(
+    settings: Sequence[TargetSummary], now: TargetSummary, objective: str
+) -> TargetSummary:
+    """The longest target that brings nearly as much as the best one does."""
+    best = min(_mean(one, objective) for one in settings)
+    before = value(now, objective)
+    nearly = best if before is None else before.mean - MOST_OF_GAIN * (before.mean - best)
+    good = [one for one in settings if same_or_less(mean := _mean(one, objective), best) or mean <= nearly]
+    return max(good, key=lambda one: target_s(one.target))
 
 
 def value(summary: TargetSummary, objective: str) -> Estimate | None:

@@ -76,6 +76,12 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """The recommendation in sentences."""
 
     @property
+    def advised(self) -> TargetSummary:
+        """The setting to have; the present one where nothing is to be changed."""
+        target = {"set": self.chosen, "turn off": OFF}.get(self.verdict) or self.current
+        return next(one for one in self.settings if one.target == target)
+
+    @property
     def settings(self) -> list[TargetSummary]:
         """No debloating, if it was run, and then all targets."""
         return [*([self.baseline] if self.baseline is not None else []), *self.targets]
@@ -154,11 +160,6 @@ def configuration(choice: Choice, conditions: Mapping[str, str]) -> list[str]:
     if choice.kind == "turn off":
         return [f"{enabled}: false", *lines]
     return [f"{enabled}: true", f"{target}: {choice.setting.target}", *lines]
-
-
-def recommended_target(found: Recommendation) -> str:
-    """Return the setting to have, `OFF` for no debloating; the present one where nothing is to be changed."""
-    return {"set": found.chosen, "turn off": OFF}.get(found.verdict) or found.current
 
 
 def conditions_of(row: PointRow | Point) -> dict[str, str]:

@@ -143,7 +143,7 @@ def test_a_worker_that_dies_fails_the_stage(spark: SparkSession, telling: Tellin
     # Spark notices first, unless it is waiting for the reader behind this very worker.
     by_spark, by_peers = (
         "Python worker exited unexpectedly",
-        rf"task {victim} at [0-9.:]+: the connection ended",
+        rf"task {victim} at [0-9.:]+: the connection (ended|broke \(ECONNRESET)",
     )
     assert re.match(f"{by_spark}|{by_peers}", cause)
 

@@ -118,7 +118,7 @@ USUAL: dict[str | None, tuple[float, float]] = {
     None: (3500.0, 400.0),
     "50 ms": (60.0, 380.0),
     "100 ms": (110.0, 398.0),
-    "200 ms": (210.0, 399.0),
+    "200 ms": (610.0, 399.0),
     "1 s": (1800.0, 400.0),
 }
 
@@ -170,15 +170,35 @@ def test_the_mean_over_seeds_decides_not_the_worst_seed(job: Scenario) -> None:
 
 def test_a_target_that_seems_to_cost_less_than_a_longer_one_is_not_set(job: Scenario) -> None:
     """Smaller buffers cannot cost less: that 50 ms keeps the throughput while 100 ms may not is luck."""
-    times = {**USUAL, "50 ms": (60.0, 400.0)}
+    times = {**USUAL, "50 ms": (60.0, 400.0), "100 ms": (500.0, 398.0), "200 ms": (900.0, 399.0)}
     lucky = with_rate(sweep(times), "100 ms", {2: 391.0})
     assert recommend(lucky, job).chosen == "200 ms"
     assert recommend(sweep(times), job).chosen == "50 ms"
 
 
 def test_of_equal_targets_the_longest_is_set(job: Scenario) -> None:
-    times = {**USUAL, "50 ms": (100.0, 400.0), "100 ms": (110.0, 400.0), "200 ms": (130.0, 400.0)}
+    times: dict[str | None, tuple[float, float]] = {
+        None: (150.0, 400.0),
+        "50 ms": (100.0, 400.0),
+        "100 ms": (110.0, 400.0),
+        "200 ms": (130.0, 400.0),
+    }
     assert recommend(sweep(times), job).chosen == "100 ms"
+
+
+def test_of_those_that_bring_nine_tenths_of_the_best_the_longest_is_set(job: Scenario) -> None:
+    """From 3.5 s to 60 ms, or to 400 ms: the rest is not worth small buffers, which cost throughput."""
+    times = {**USUAL, "50 ms": (60.0, 400.0), "200 ms": (400.0, 400.0)}
+    assert recommend(sweep(times), job).chosen == "200 ms"
+    assert recommend(sweep({**times, "200 ms": (410.0, 400.0)}), job).chosen == "100 ms"
+    assert recommend(sweep(times), job, Constraints(max_checkpoint_ms=200.0)).chosen == "100 ms"
+
+
+def test_what_would_not_be_chosen_anyway_is_not_open(job: Scenario) -> None:
+    """Whether 50 ms keeps the throughput does not matter where 200 ms brings nearly as much."""
+    times = {**USUAL, "50 ms": (60.0, 400.0), "200 ms": (400.0, 400.0)}
+    found = recommend(with_rate(sweep(times), "50 ms", {2: 391.0}), job)
+    assert (found.chosen, found.undecided) == ("200 ms", [])
 
 
 def test_debloating_that_brings_nothing_is_left_off(job: Scenario) -> None:
