@@ -10,17 +10,17 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as in typing, whose import takes longer than all that is imported here
 if TYPE_CHECKING:
-    from .comparison.compare import Comparison, compare
-    from .comparison.seeds import run_seeds
-    from .scenarios.load import load_result, load_scenario
-    from .scenarios.sources import open_sources
-    from .shuffle.cutting import Cutter
-    from .shuffle.gathering import Merger
-    from .shuffle.pieces import decode_piece, encode_piece
-    from .shuffle.placement import HashPlacement
+    from .analysis.comparison import Comparison, compare
+    from .files.loading import load_result, load_scenario
+    from .files.writing import write_whole
+    from .runs.seeds import run_seeds
+    from .runs.sources import open_sources
     from .spark.rows import RowCodec, key_hash
+    from .spark.shuffle.cutting import Cutter
+    from .spark.shuffle.gathering import Merger
+    from .spark.shuffle.pieces import decode_piece, encode_piece
+    from .spark.shuffle.placement import HashPlacement
     from .spark.source import SparkSource
-    from .writing import write_whole
 
 __all__ = [
     "Comparison",
@@ -41,21 +41,21 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Comparison": ".comparison.compare",
-    "Cutter": ".shuffle.cutting",
-    "HashPlacement": ".shuffle.placement",
-    "Merger": ".shuffle.gathering",
+    "Comparison": ".analysis.comparison",
+    "Cutter": ".spark.shuffle.cutting",
+    "HashPlacement": ".spark.shuffle.placement",
+    "Merger": ".spark.shuffle.gathering",
     "RowCodec": ".spark.rows",
     "SparkSource": ".spark.source",
-    "compare": ".comparison.compare",
-    "decode_piece": ".shuffle.pieces",
-    "encode_piece": ".shuffle.pieces",
+    "compare": ".analysis.comparison",
+    "decode_piece": ".spark.shuffle.pieces",
+    "encode_piece": ".spark.shuffle.pieces",
     "key_hash": ".spark.rows",
-    "load_result": ".scenarios.load",
-    "load_scenario": ".scenarios.load",
-    "open_sources": ".scenarios.sources",
-    "run_seeds": ".comparison.seeds",
-    "write_whole": ".writing",
+    "load_result": ".files.loading",
+    "load_scenario": ".files.loading",
+    "open_sources": ".runs.sources",
+    "run_seeds": ".runs.seeds",
+    "write_whole": ".files.writing",
 }
 
 

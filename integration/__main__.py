@@ -8,7 +8,7 @@ from .stopping import STOP
 def main() -> int:
     """Run the command line of this process and return its exit status."""
     STOP.install()
-    from .cli import main as run
+    from .cli.app import main as run
 
     return run()
 

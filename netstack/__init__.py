@@ -83,6 +83,7 @@ from .settings.quantities import (
     parse_rate,
 )
 from .settings.scenario import (
+    FILE_FORMATS,
     FROM_SOURCE,
     SERVICE_MODES,
     SHIPS,
@@ -165,6 +166,7 @@ __all__ = [
     "ALL_TARGETS",
     "DEFAULT_PRESET",
     "FAULTS",
+    "FILE_FORMATS",
     "FROM_SOURCE",
     "MESSAGES",
     "METADATA_NAME",

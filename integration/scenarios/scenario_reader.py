@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from netstack import (
     DEFAULT_PRESET,
+    FILE_FORMATS,
     FROM_SOURCE,
     OPTIONS,
     PRESETS,
@@ -30,7 +31,6 @@ from netstack import (
     with_options,
 )
 
-from ..spark.files import FORMATS
 from .fault_reader import read_faults
 from .sections import Section, boolean, integer, list_of, number, one_or_more, range_of, table, text
 
@@ -218,9 +218,9 @@ def _source(vertex: Section, key: str) -> SourceSpec:
 
 
 def _format(value: object) -> str:
-    name, known = text(value), sorted(set(FORMATS.values()))
-    if name not in known:
-        raise QuantityError(f"{name!r} is no format that is read", " or ".join(map(repr, known)))
+    name = text(value)
+    if name not in FILE_FORMATS:
+        raise QuantityError(f"{name!r} is no format that is read", " or ".join(map(repr, FILE_FORMATS)))
     return name
 
 

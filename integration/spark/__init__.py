@@ -6,9 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..shuffle.api import shuffle
-    from ..shuffle.errors import ShuffleError, ShuffleWarning
-    from ..shuffle.report import shuffle_statistics
     from ..tuning.advise import Advice, advise
     from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
     from ..tuning.constraints import Constraints
@@ -17,6 +14,9 @@ if TYPE_CHECKING:
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.rows import PointRow
     from ..tuning.sweep import run_points, sweep
+    from .shuffle.api import shuffle
+    from .shuffle.errors import ShuffleError, ShuffleWarning
+    from .shuffle.report import shuffle_statistics
 
 from .session import spark_session
 
@@ -51,15 +51,15 @@ _HOMES = {
     "Point": "tuning.points",
     "PointRow": "tuning.rows",
     "Recommendation": "tuning.recommend",
-    "ShuffleError": "shuffle.errors",
-    "ShuffleWarning": "shuffle.errors",
+    "ShuffleError": "spark.shuffle.errors",
+    "ShuffleWarning": "spark.shuffle.errors",
     "advise": "tuning.advise",
     "probes_of": "tuning.probes",
     "read_axes": "tuning.axes",
     "recommend": "tuning.recommend",
     "run_points": "tuning.sweep",
-    "shuffle": "shuffle.api",
-    "shuffle_statistics": "shuffle.report",
+    "shuffle": "spark.shuffle.api",
+    "shuffle_statistics": "spark.shuffle.report",
     "sweep": "tuning.sweep",
 }
 """The module of each name; imported when the name is first used, since what has it builds on this package."""

@@ -18,10 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from buffers import RecordBlock
-from netstack import SourceError
+from netstack import FILE_FORMATS, SourceError
 
 from .column_names import require_columns
-from .files import FORMATS, one_line, read_files, require_path
+from .files import one_line, read_files, require_path
 from .reader import SparkReader
 from .rows import RowCodec, key_hash
 from .session import spark_session
@@ -64,8 +64,8 @@ class SparkSource:
     ) -> None:
         if parallelism is not None and parallelism < 1:
             raise ValueError(f"parallelism is {parallelism}, but a source has at least one subtask")
-        if format is not None and format not in FORMATS.values():
-            raise ValueError(f"format is {format!r}, which is none of {sorted(set(FORMATS.values()))}")
+        if format is not None and format not in FILE_FORMATS:
+            raise ValueError(f"format is {format!r}, which is none of {sorted(FILE_FORMATS)}")
         self._data = data
         self._key = key
         self._parallelism = parallelism

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from ..comparison.seeds import WorkerDied, ctrl_c_held, worker_pool
+from ..runs.seeds import WorkerDied, ctrl_c_held, worker_pool
 from ..spark.files import one_line
 from ..spark.spool import run_cancellable
 from .storm import Outcome, run_storm

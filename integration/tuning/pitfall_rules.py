@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from netstack import Edge, Result, Scenario, Steady, Vertex, VertexSteady
 
-from ..reporting.wording import digits, milliseconds, size
+from ..analysis.wording import digits, milliseconds, size
 
 MOST_CHANNELS = 200
 """Channels into a gate beyond which Flink's documentation expects debloating to fail with its defaults."""

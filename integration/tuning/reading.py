@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from netstack import PathSpec, Scenario
 
+from ..runs.sources import open_sources
 from ..scenarios.scenario_reader import read_scenario
-from ..scenarios.sources import open_sources
 from .points import Point
 from .rows import PointRow
 from .running import run_point

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from netstack import Scenario, from_json
 
-from ..reporting.wording import digits, milliseconds, percent, size
+from ..analysis.wording import digits, milliseconds, percent, size
 from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, Constraints
 from .remedy_buffers import (
     at_floor,

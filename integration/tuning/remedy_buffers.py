@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from netstack import GeneratorSpec, Scenario, format_duration, format_size
 
-from ..reporting.wording import digits, size
+from ..analysis.wording import digits, size
 from .constraints import MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT
 from .remedy_case import Case, Remedy, line
 from .summaries import TargetSummary, target_s

@@ -12,9 +12,9 @@ import msgspec
 
 from netstack import OPTIONS, Scenario, parse_flink_duration
 
+from ..analysis.findings import quotient
 from ..analysis.trial import may_be_tried, try_out
-from ..reporting.findings import quotient
-from ..reporting.wording import milliseconds
+from ..analysis.wording import milliseconds
 from .measures import Measures, measure
 from .recommend import Recommendation, conditions_of, scenario_of
 from .remedy_case import Remedy

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from netstack import JobFailedError, Result, Scenario, from_json
 
 from ..emulating import emulate
+from ..runs.sources import open_sources
 from ..scenarios.scenario_reader import read_scenario
-from ..scenarios.sources import open_sources
 from .recommend import Recommendation, conditions_of
 from .rows import PointRow
 from .summaries import OFF, setting_of

@@ -13,7 +13,7 @@ from netstack import JobFailedError, Result, Scenario, to_json
 
 from ..emulating import emulate
 from ..scenarios.scenario_reader import read_scenario
-from ..shuffle.shipping import MapFunction, shipped
+from ..spark.shuffle.shipping import MapFunction, shipped
 from .measures import measure
 from .points import Point
 from .probes import step_at_s

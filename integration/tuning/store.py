@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..writing import written_whole
+from ..files.writing import written_whole
 from .rows import PointRow, from_table, to_table
 
 FOLDER = "points"

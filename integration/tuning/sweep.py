@@ -21,11 +21,11 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..distributed.stage import first_cause, is_local
-from ..shuffle.packaging import send_packages
+from ..spark.distributed.stage import first_cause, is_local
 from ..spark.files import one_line
 from ..spark.interrupts import held_interrupts
 from ..spark.session import spark_session
+from ..spark.shuffle.packaging import send_packages
 from ..spark.source import is_from_spark
 from ..spark.spool import run_cancellable
 from .points import Grid, Point

@@ -53,6 +53,10 @@ class GeneratorSpec:
     """Records per second of each subtask, cyclic; 0: as fast as possible."""
 
 
+FILE_FORMATS = ("csv", "json", "parquet")
+"""What the files of a `PathSpec` may be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSpec:
     """Rows of files that Spark reads; whoever runs the scenario opens them and puts in a `SourceObject`."""
@@ -65,7 +69,7 @@ class PathSpec:
     rates: tuple[float, ...] = (0.0,)
     """Records per second of each subtask, cyclic; 0: as fast as possible."""
     format: str | None = None
-    """Which of "parquet", "csv" or "json", where the name of the file does not tell."""
+    """One of `FILE_FORMATS`; None: the name of the file tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@ import struct
 import msgspec
 import pytest
 
-from integration.reporting import chart_data
-from integration.reporting.chart_data import DOWN, FAULT, MAX_EVENTS, MAX_SAMPLES, MAX_SUBTASKS
-from integration.reporting.charts import charts, in_flight_time, queue_length, to_png
-from integration.reporting.panels import PALETTE, PANEL_WIDTH
+from integration.report import chart_data
+from integration.report.chart_data import DOWN, FAULT, MAX_EVENTS, MAX_SAMPLES, MAX_SUBTASKS
+from integration.report.charts import charts, in_flight_time, queue_length, to_png
+from integration.report.panels import PALETTE, PANEL_WIDTH
 from netstack import FaultResult, Series
 from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
 

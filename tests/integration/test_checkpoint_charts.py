@@ -8,15 +8,15 @@ from integration.analysis.checkpoint_times import (
     START_DELAY,
     SYNC,
 )
-from integration.reporting import checkpoint_rows
-from integration.reporting.checkpoint_charts import (
+from integration.report import checkpoint_rows
+from integration.report.checkpoint_charts import (
     checkpoint_bytes,
     checkpoint_detail,
     checkpoint_history,
     checkpoint_time,
 )
-from integration.reporting.checkpoint_details import MAX_DETAILED, details
-from integration.reporting.checkpoint_rows import MAX_CHECKPOINTS
+from integration.report.checkpoint_details import MAX_DETAILED, details
+from integration.report.checkpoint_rows import MAX_CHECKPOINTS
 from netstack import CheckpointResult, VertexCheckpoint
 from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
 

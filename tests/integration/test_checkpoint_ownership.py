@@ -14,7 +14,8 @@ import pytest
 
 from integration.checkpoints import DirectoryStorage
 from integration.checkpoints.ownership import LOCK_NAME
-from integration.cli import MISTAKE, main
+from integration.cli.app import main
+from integration.cli.exit_status import MISTAKE
 from netstack import (
     Assignment,
     Edge,

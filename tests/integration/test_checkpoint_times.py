@@ -32,10 +32,10 @@ from integration.analysis.checkpoint_times import (
     subtask_parts,
     window_times,
 )
-from integration.diagnosis.observation import observations
-from integration.diagnosis.phases import phases
-from integration.reporting.findings import find
-from integration.reporting.run_text import print_result
+from integration.analysis.diagnosis.observation import observations
+from integration.analysis.diagnosis.phases import phases
+from integration.analysis.findings import find
+from integration.report.run_text import print_result
 from integration.scenarios.scenario_reader import read_scenario
 from integration.tuning.measures import measure
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from integration import cli
 from integration.checkpoints.directory import DirectoryStorage
-from integration.cli import main
-from integration.commands.output import to_stdout
-from integration.reporting.run_text import MOST_INCIDENTS, print_incidents
-from integration.scenarios.load import load_result
+from integration.cli import exit_status
+from integration.cli.app import main
+from integration.files.loading import load_result
+from integration.report.output import to_stdout
+from integration.report.run_text import MOST_INCIDENTS, print_incidents
 from netstack import from_json
 from tests.integration.sample_results import unaligned_result
 
@@ -207,7 +207,7 @@ def test_faults_and_restarts_are_in_the_document(scenario, capsys):
 def test_a_job_that_failed_for_good_gives_its_result_a_line_and_status_1(scenario, tmp_path, capsys, option):
     scenario.write_text(FAILING_FOR_GOOD)
     out = tmp_path / "out"
-    assert main(["run", str(scenario), "--out", str(out), *option]) == cli.FAILED
+    assert main(["run", str(scenario), "--out", str(out), *option]) == exit_status.FAILED
     captured = capsys.readouterr()
     assert captured.err.splitlines() == [
         f"wrote {out / 'report.html'}",
@@ -237,7 +237,7 @@ def test_checkpoints_of_an_earlier_run_are_left_alone(scenario, tmp_path, capsys
     assert main(["run", str(scenario)]) == 0
     before = stored_in(directory)
     capsys.readouterr()
-    assert main(["run", str(scenario)]) == cli.MISTAKE
+    assert main(["run", str(scenario)]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert f"flink.execution.checkpointing.dir: {directory} holds chk-" in captured.err
@@ -253,7 +253,7 @@ def stored_in(directory):
 @pytest.mark.parametrize("directory", ["/proc/nothing/there", "{scenario}", "nothing://there"])
 def test_a_directory_that_will_not_do_is_one_line_before_the_run(scenario, capsys, directory):
     scenario.write_text(with_directory(directory.format(scenario=scenario)))
-    assert main(["run", str(scenario)]) == cli.MISTAKE
+    assert main(["run", str(scenario)]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert "short.toml: flink.execution.checkpointing.dir: " in captured.err
@@ -309,7 +309,7 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
 )
 def test_a_mistake_is_one_line_on_stderr_and_status_2(scenario, capsys, arguments, message):
     places = {"scenario": scenario, "references": REFERENCES, "folder": scenario.parent}
-    assert main([argument.format(**places) for argument in arguments]) == cli.MISTAKE
+    assert main([argument.format(**places) for argument in arguments]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -318,7 +318,7 @@ def test_a_mistake_is_one_line_on_stderr_and_status_2(scenario, capsys, argument
 
 def test_a_mistake_in_a_scenario_is_named_with_file_and_key(scenario, capsys):
     scenario.write_text(SHORT.replace("service", "servise"))
-    assert main(["run", str(scenario)]) == cli.MISTAKE
+    assert main(["run", str(scenario)]) == exit_status.MISTAKE
     expected = f"{scenario}: vertices.stage1.servise: is no key of this table; did you mean 'service'?\n"
     assert capsys.readouterr().err == expected
 
@@ -353,13 +353,13 @@ def test_options_that_flink_takes_otherwise_are_said_to_be_so(scenario, capsys):
 
 def test_a_fault_that_makes_no_sense_is_named_with_its_number(scenario, capsys):
     scenario.write_text(SHORT + '\n[[faults]]\nkind = "kill_task_manager"\ntask_manager = "tm"\nat = "1 s"\n')
-    assert main(["run", str(scenario)]) == cli.MISTAKE
+    assert main(["run", str(scenario)]) == exit_status.MISTAKE
     assert capsys.readouterr().err.startswith(f"{scenario}: faults.0.task_manager: no task manager is named")
 
 
 def test_too_little_memory_is_one_line(scenario, capsys):
     scenario.write_text(SHORT.replace("[flink]", '[flink]\n"taskmanager.memory.network.max" = "64 kb"'))
-    assert main(["run", str(scenario)]) == cli.MISTAKE
+    assert main(["run", str(scenario)]) == exit_status.MISTAKE
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "taskmanager.memory.network.max" in err
@@ -401,7 +401,7 @@ def test_ctrl_c_ends_a_run_with_one_line(scenario):
     scenario.write_text(NOTICED)
     process = interrupted(["run", str(scenario)], b"ignores it")
     assert (process.returncode, process.stdout, process.stderr) == (
-        cli.INTERRUPTED,
+        exit_status.INTERRUPTED,
         b"",
         b"netstack: stopped\n",
     )
@@ -412,7 +412,7 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
     (tmp_path / "short.json").write_text('{"steady": [], "checkpoints": []}')
     process = interrupted(["compare", str(scenario), str(tmp_path)], b"ignores it")
     assert (process.returncode, process.stdout, process.stderr) == (
-        cli.INTERRUPTED,
+        exit_status.INTERRUPTED,
         b"",
         b"netstack: stopped\n",
     )
@@ -420,7 +420,7 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
 
 IMPORTS = """
 import sys
-from integration.cli import main
+from integration.cli.app import main
 before = set(sys.modules)
 assert main(["run", sys.argv[1], "--json"]) == 0
 files = [str(getattr(sys.modules[name], "__file__", "")) for name in set(sys.modules) - before]
@@ -444,7 +444,7 @@ def test_a_full_disk_is_one_line_and_status_2(scenario, option):
             stderr=subprocess.PIPE,
             check=False,
         )
-    assert process.returncode == cli.MISTAKE
+    assert process.returncode == exit_status.MISTAKE
     assert process.stderr == b"netstack: [Errno 28] No space left on device\n"
 
 
@@ -462,7 +462,7 @@ def test_a_reader_that_goes_away_is_no_traceback(scenario):
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == b""
-        assert process.wait() == cli.BROKEN_PIPE
+        assert process.wait() == exit_status.BROKEN_PIPE
 
 
 def flinks(result: Path, **changes: float) -> Path:
@@ -511,7 +511,7 @@ def test_a_folder_stands_for_the_scenarios_in_it(scenario, result, capsys):
 
 def test_a_reference_of_another_job_is_named(result, capsys):
     reference = REFERENCES / "2x2_1MBs_off.json"
-    assert main(["compare", str(result), str(reference)]) == cli.MISTAKE
+    assert main(["compare", str(result), str(reference)]) == exit_status.MISTAKE
     err = capsys.readouterr().err
     assert err.startswith(f"{result}: the windows differ: 2-8 s here, 16-46 s in the reference")
     assert err.count("\n") == 1

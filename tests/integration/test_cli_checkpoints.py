@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from integration.checkpoints.directory import DirectoryStorage
-from integration.cli import MISTAKE, main
-from integration.commands.checkpoints import WRONG
+from integration.cli.app import main
+from integration.cli.checkpoints import WRONG
+from integration.cli.exit_status import MISTAKE
 from netstack import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from integration import cli
-from integration.cli import main
-from integration.shuffle.placement import HashPlacement
+from integration.cli import exit_status
+from integration.cli.app import main
 from integration.spark.files import one_line
+from integration.spark.shuffle.placement import HashPlacement
 from tests.integration.clusters import ROOT, drive, environment
 
 pytestmark = pytest.mark.spark
@@ -27,7 +27,7 @@ CALLS = """
 import io
 import os
 from contextlib import redirect_stderr, redirect_stdout
-from integration.cli import main
+from integration.cli.app import main
 
 
 def call(arguments):
@@ -197,7 +197,7 @@ def test_an_exchange_before_the_shuffle_is_said(calls, folder):
 )
 def test_what_goes_wrong_is_one_line_each_and_leaves_no_output(calls, folder, name, lines):
     call = calls[name]
-    assert (call.status, call.out) == (cli.MISTAKE, "")
+    assert (call.status, call.out) == (exit_status.MISTAKE, "")
     said = call.err.splitlines()
     assert [line[: len(start)] for line, start in zip(said, lines, strict=True)] == lines
     assert not list(folder.glob("no-*"))
@@ -267,7 +267,7 @@ def test_the_cause_of_a_failed_barrier_stage_is_one_line(text, line):
     ],
 )
 def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, changes, message):
-    monkeypatch.setattr("integration.commands.shuffle.spark_session", None)
+    monkeypatch.setattr("integration.cli.shuffle.spark_session", None)
     given = {
         "--input": "{folder}/rows.csv",
         "--output": "{folder}/no-5",
@@ -275,7 +275,7 @@ def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, 
         "--key": "name",
     }
     arguments = [text.format(folder=folder) for pair in (given | changes).items() for text in pair]
-    assert main(["shuffle", *arguments]) == cli.MISTAKE
+    assert main(["shuffle", *arguments]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert message in captured.err
@@ -296,5 +296,5 @@ def test_ctrl_c_ends_a_shuffle_with_one_line_and_no_output(folder):
         assert b"repartition(2)" in process.stderr.readline()  # the job begins
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
-    assert (process.returncode, out, err) == (cli.INTERRUPTED, b"", b"netstack: stopped\n")
+    assert (process.returncode, out, err) == (exit_status.INTERRUPTED, b"", b"netstack: stopped\n")
     assert not output.exists()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.cli import main
-from integration.commands.output import WIDTH
+from integration.cli.app import main
+from integration.report.output import WIDTH
 from tests.integration.flink_cluster import replayed
 
 if TYPE_CHECKING:
@@ -225,5 +225,5 @@ def test_a_limit_for_checkpoints_that_are_never_taken_is_refused(
 
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no PNG, which takes longest and is looked at elsewhere."""
-    monkeypatch.setattr("integration.reporting.tuning_report.to_png", lambda chart: b"")
+    monkeypatch.setattr("integration.report.tuning_report.to_png", lambda chart: b"")
     monkeypatch.setattr("integration.tuning.replay.runs_to_show", lambda *arguments: {})

@@ -5,8 +5,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from integration.comparison.compare import Comparison, Row, Spread, compare, judge, tolerance
-from integration.comparison.measures import (
+from integration.analysis.comparison import Comparison, Row, Spread, compare, judge, tolerance
+from integration.analysis.quantities import (
     ALIGNMENT,
     BUFFER_SIZE,
     END_TO_END,
@@ -15,7 +15,7 @@ from integration.comparison.measures import (
     buffer_time_ms,
     measure,
 )
-from integration.comparison.text import comparison_markdown, figure, print_comparisons, verdict
+from integration.report.comparison_text import comparison_markdown, figure, print_comparisons, verdict
 from netstack import CheckpointResult, Result, ScenarioError, Steady, VertexCheckpoint, VertexSteady
 
 FLINK = {END_TO_END: 800.0, THROUGHPUT: 2000.0, START_DELAY: 700.0, ALIGNMENT: 400.0, BUFFER_SIZE: 5000.0}

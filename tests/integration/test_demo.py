@@ -9,21 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from integration import cli
-from integration.cli import main
-from integration.commands.output import to_stdout
+from integration.analysis.findings import find
+from integration.analysis.wording import compare
+from integration.cli import exit_status
+from integration.cli.app import main
+from integration.cli.demo import DemoDocument, print_demo
 from integration.demo import flights
-from integration.demo.demo import DemoDocument, print_demo
-from integration.demo.job import (
-    CONSUMER_BYTES_PER_S,
-    OFF,
-    ON,
-    DemoSettings,
-    demo_scenarios,
-    look_at,
-    spark_source,
-)
-from integration.demo.modes import (
+from integration.demo.checkpoint_modes import (
     ALIGNED,
     AT_LEAST_ONCE,
     DEBLOATED,
@@ -33,10 +25,18 @@ from integration.demo.modes import (
     ModesDocument,
     compare_modes,
 )
-from integration.reporting.findings import find
-from integration.reporting.job_facts import job_facts
-from integration.reporting.tables import summary_table
-from integration.reporting.wording import compare
+from integration.demo.main_job import (
+    CONSUMER_BYTES_PER_S,
+    OFF,
+    ON,
+    DemoSettings,
+    demo_scenarios,
+    look_at,
+    spark_source,
+)
+from integration.report.job_facts import job_facts
+from integration.report.output import to_stdout
+from integration.report.tables import summary_table
 from netstack import from_json, scenario_problems
 from tests.integration.sample_results import sample_results
 
@@ -314,7 +314,7 @@ def test_data_that_will_not_do_are_one_line(spark, tmp_path, capsys, content, ke
     path.write_text(content)
 
     arguments = ["--input", str(path), "--key", key, "--out", str(tmp_path / "out")]
-    assert main(["demo", *arguments]) == cli.MISTAKE
+    assert main(["demo", *arguments]) == exit_status.MISTAKE
 
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -342,7 +342,10 @@ def test_data_that_will_not_do_are_one_line(spark, tmp_path, capsys, content, ke
 def test_a_mistake_is_one_line_and_status_2(rows, tmp_path, capsys, arguments, message):
     chosen = ["--out", str(tmp_path / "out")] if "--out" not in arguments else []
 
-    assert main(["demo", *[argument.format(rows=rows) for argument in arguments], *chosen]) == cli.MISTAKE
+    assert (
+        main(["demo", *[argument.format(rows=rows) for argument in arguments], *chosen])
+        == exit_status.MISTAKE
+    )
 
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -353,7 +356,7 @@ def test_a_mistake_is_one_line_and_status_2(rows, tmp_path, capsys, arguments, m
 def test_missing_flights_are_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(flights, "PACKAGE", "no_such_package")
 
-    assert main(["demo", "--out", str(tmp_path)]) == cli.MISTAKE
+    assert main(["demo", "--out", str(tmp_path)]) == exit_status.MISTAKE
 
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -377,7 +380,7 @@ def test_no_java_is_one_line(rows, tmp_path):
     with demo_process(rows, tmp_path, JAVA_HOME=str(tmp_path)) as process:
         out, err = process.communicate(timeout=60)
 
-    assert (process.returncode, out, err.count("\n")) == (cli.MISTAKE, "", 1)
+    assert (process.returncode, out, err.count("\n")) == (exit_status.MISTAKE, "", 1)
     assert "Spark needs Java" in err
 
 
@@ -390,7 +393,7 @@ def test_ctrl_c_ends_it_with_one_line_and_leaves_no_files(rows, tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
 
-    assert (process.returncode, out) == (cli.INTERRUPTED, "")
+    assert (process.returncode, out) == (exit_status.INTERRUPTED, "")
     assert [line for line in err.splitlines() if not line.startswith(OFF)] == ["netstack: stopped"]
     assert list(tmp_path.glob("netstack-spool-*")) == []
 

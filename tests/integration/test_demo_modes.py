@@ -1,9 +1,8 @@
 import msgspec
 import pytest
 
-from integration.commands.output import to_stdout
-from integration.demo.demo import print_demo
-from integration.demo.modes import (
+from integration.cli.demo import print_demo
+from integration.demo.checkpoint_modes import (
     ALIGNED,
     AT_LEAST_ONCE,
     DEBLOATED,
@@ -13,8 +12,9 @@ from integration.demo.modes import (
     compare_modes,
     print_modes,
 )
-from integration.reporting.job_facts import job_facts
-from integration.reporting.tables import AFTER_BARRIERS, MODE_COLUMNS, modes_table
+from integration.report.job_facts import job_facts
+from integration.report.output import to_stdout
+from integration.report.tables import AFTER_BARRIERS, MODE_COLUMNS, modes_table
 from netstack import CheckpointResult
 from tests.integration.sample_results import MIB, sample_result, unaligned_result
 

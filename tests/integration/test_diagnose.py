@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.analysis.checkpoint_times import window_times
-from integration.cli import main
-from integration.diagnosis.diagnose import UNDECIDED
-from integration.diagnosis.flink import look_at
-from integration.diagnosis.trials import trials
-from integration.reporting.wording import milliseconds
+from integration.analysis.diagnosis.diagnose import UNDECIDED
+from integration.analysis.diagnosis.trials import trials
+from integration.analysis.wording import milliseconds
+from integration.cli.app import main
+from integration.flink.rest.diagnosing import look_at
 from netstack import (
     Edge,
     GeneratorSpec,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.diagnosis.checkpoint_rules import (
+from integration.analysis.diagnosis.checkpoint_rules import (
     back_to_back,
     failed,
     late_source,
@@ -21,20 +21,20 @@ from integration.diagnosis.checkpoint_rules import (
     stores_data_in_flight,
     uneven,
 )
-from integration.diagnosis.debloat_rules import (
+from integration.analysis.diagnosis.debloat_rules import (
     at_the_maximum,
     at_the_minimum,
     off_target,
     smaller_than_a_record,
 )
-from integration.diagnosis.diagnose import UNDECIDED, Rule, diagnose
-from integration.diagnosis.finding import Finding
-from integration.diagnosis.network_rules import network_bound
-from integration.diagnosis.observation import Exchange, Observation
-from integration.diagnosis.phases import data_in_flight
-from integration.diagnosis.pool_rules import input_full, output_full_input_free, some_readers_full
-from integration.diagnosis.pressure_rules import alternating, not_bound, operator_bound
-from integration.diagnosis.skew_rules import skewed_cost, skewed_records, unequal_writers
+from integration.analysis.diagnosis.diagnose import UNDECIDED, Rule, diagnose
+from integration.analysis.diagnosis.finding import Finding
+from integration.analysis.diagnosis.network_rules import network_bound
+from integration.analysis.diagnosis.observation import Exchange, Observation
+from integration.analysis.diagnosis.phases import data_in_flight
+from integration.analysis.diagnosis.pool_rules import input_full, output_full_input_free, some_readers_full
+from integration.analysis.diagnosis.pressure_rules import alternating, not_bound, operator_bound
+from integration.analysis.diagnosis.skew_rules import skewed_cost, skewed_records, unequal_writers
 from netstack import (
     CheckpointResult,
     LinkConditions,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from integration.comparison.compare import Row, compare
-from integration.comparison.seeds import run_seeds
-from integration.scenarios.load import load_scenario
+from integration.analysis.comparison import Row, compare
+from integration.files.loading import load_scenario
+from integration.runs.seeds import run_seeds
 from netstack import emulate
 
 REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"

@@ -3,16 +3,16 @@ import dataclasses
 import msgspec
 import pytest
 
-from integration.reporting.findings import Findings, find, quotient, segment_bytes
-from integration.reporting.job_facts import how_obtained, is_exactly_once, job_facts
-from integration.reporting.tables import (
+from integration.analysis.findings import Findings, find, quotient, segment_bytes
+from integration.analysis.wording import compare, describe, milliseconds, per_second, ratio, size
+from integration.report.job_facts import how_obtained, is_exactly_once, job_facts
+from integration.report.tables import (
     MODE_COLUMNS,
     SUBTASK_COLUMNS,
     modes_table,
     subtask_rows,
     summary_table,
 )
-from integration.reporting.wording import compare, describe, milliseconds, per_second, ratio, size
 from tests.integration.sample_results import sample_result, sample_results, unaligned_result
 
 OFF = Findings(

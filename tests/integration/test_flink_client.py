@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from integration.flink_rest import FlinkRestError
-from integration.flink_rest import client as client_module
-from integration.flink_rest.client import RestClient
+from integration.flink.rest import FlinkRestError
+from integration.flink.rest import client as client_module
+from integration.flink.rest.client import RestClient
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

@@ -11,9 +11,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from integration.comparison.measures import END_TO_END, START_DELAY, THROUGHPUT
-from integration.comparison.seeds import run_seeds
-from integration.flink_rest import FlinkRestError, Imported, import_scenario, validate
+from integration.analysis.quantities import END_TO_END, START_DELAY, THROUGHPUT
+from integration.flink.rest import FlinkRestError, Imported, import_scenario, validate
+from integration.runs.seeds import run_seeds
 
 JOB = Path(__file__).parents[1] / "data/flink-rest/SlowConsumers.java"
 PATIENCE_S = 120

@@ -7,8 +7,8 @@ from statistics import median
 
 import pytest
 
-from integration.flink_rest import FlinkRestError, Imported, Overrides, import_scenario
-from integration.scenarios.load import load_scenario
+from integration.files.loading import load_scenario
+from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
 from integration.scenarios.scenario_reader import read_scenario
 from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, scenario_document
 from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving

@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from integration.cli import main
-from integration.comparison.measures import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
-from integration.comparison.seeds import run_seeds
-from integration.flink_rest import FlinkRestError, import_scenario, validate
+from integration.analysis.quantities import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
+from integration.cli.app import main
+from integration.flink.rest import FlinkRestError, import_scenario, validate
+from integration.runs.seeds import run_seeds
 from integration.scenarios.scenario_reader import read_scenario
 from netstack import ScenarioError, emulate
 from tests.integration.flink_cluster import NAMES, replayed
@@ -141,8 +141,8 @@ class TestCommands:
         assert told.err.count("\n") == 1
 
     def test_validate_prints_prediction_measurement_and_ratio(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setattr("integration.flink_rest.importing.WARMUP_S", 4.0)
-        monkeypatch.setattr("integration.flink_rest.importing._LEAST_WINDOW_S", 8.0)
+        monkeypatch.setattr("integration.flink.rest.importing.WARMUP_S", 4.0)
+        monkeypatch.setattr("integration.flink.rest.importing._LEAST_WINDOW_S", 8.0)
         with replayed(ON1S) as cluster:
             options = ["--watch", "0 s", "--seeds", "1", "--out", str(tmp_path)]
             status = main(["validate", "--from-flink", cluster.url, *options])

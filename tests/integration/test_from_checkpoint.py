@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from integration.checkpoints import DirectoryStorage, TransactionDirectory, find_checkpoint
 from integration.checkpoints.ownership import LOCK_NAME
-from integration.cli import FAILED, MISTAKE, main
+from integration.cli.app import main
+from integration.cli.exit_status import FAILED, MISTAKE
 from netstack import (
     CollectionSource,
     Edge,

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from integration.reporting.incidents import (
+from integration.report.incidents import (
     are_plain,
     checkpoints_by_end,
     down_times,

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from integration.cli import main
-from integration.lint.catalogue import CATALOGUE, RENAMED, nearest
-from integration.lint.check import lint
-from integration.lint.config_file import MOST_OPTIONS, Entry, read_config_file
-from integration.lint.findings import Finding, LintReport
-from integration.lint.versions import LATEST, SINCE, Version, read_version
+from integration.cli.app import main
+from integration.flink.lint.catalogue import CATALOGUE, RENAMED, nearest
+from integration.flink.lint.check import lint
+from integration.flink.lint.config_file import MOST_OPTIONS, Entry, read_config_file
+from integration.flink.lint.findings import Finding, LintReport
+from integration.flink.lint.versions import LATEST, SINCE, Version, read_version
 from netstack import OPTIONS, PRESETS, ScenarioError
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"

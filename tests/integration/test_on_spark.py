@@ -12,10 +12,11 @@ from msgspec import UNSET
 
 from integration import load_scenario
 from integration.checkpoints import DirectoryStorage
-from integration.cli import MISTAKE, main
-from integration.distributed.feeding import FedSource, fed_source, in_pieces, keep_pieces
-from integration.distributed.run import run_on_spark
-from integration.distributed.stage import first_cause, require_slots
+from integration.cli.app import main
+from integration.cli.exit_status import MISTAKE
+from integration.spark.distributed.feeding import FedSource, fed_source, in_pieces, keep_pieces
+from integration.spark.distributed.run import run_on_spark
+from integration.spark.distributed.stage import first_cause, require_slots
 from integration.spark.rows import RowCodec
 from netstack import (
     Edge,

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from integration import cli
-from integration.cli import main
-from integration.shuffle.packaging import LIBRARIES, PACKAGES, write_package
+from integration.cli import exit_status
+from integration.cli.app import main
+from integration.spark.shuffle.packaging import LIBRARIES, PACKAGES, write_package
 from tests.integration.clusters import FOR_ARROW, ROOT, bare_python
 
 IMPORTS = """
-import flowcontrol, buffers, netstack, integration, integration.shuffle.placement, integration.shuffle.pieces
+import flowcontrol, buffers, netstack, integration
+import integration.spark.shuffle.placement, integration.spark.shuffle.pieces
 print(netstack.__file__)
 """
 
@@ -77,7 +78,7 @@ def test_libraries_say_where_they_come_from(tmp_path):
 )
 def test_a_place_that_will_not_do_is_one_line_and_status_2(tmp_path, capsys, name, message):
     (tmp_path / "there.zip").write_bytes(b"mine")
-    assert main(["package", str(tmp_path / name)]) == cli.MISTAKE
+    assert main(["package", str(tmp_path / name)]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert message in captured.err

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from integration.reporting.tuning_text import remedy_text
-from integration.reporting.wording import milliseconds
-from integration.scenarios.load import load_scenario
+from integration.analysis.wording import milliseconds
+from integration.files.loading import load_scenario
+from integration.report.tuning_text import remedy_text
 from integration.tuning.measures import measure
 from integration.tuning.recommend import Recommendation, recommend
 from integration.tuning.remedy_case import Remedy

@@ -8,9 +8,9 @@ from importlib import resources
 import msgspec
 import pytest
 
-from integration.commands.output import OutputError
-from integration.reporting.report import PAGE, write_report
-from integration.reporting.tables import modes_table, summary_table
+from integration.report.output import OutputError
+from integration.report.report import PAGE, write_report
+from integration.report.tables import modes_table, summary_table
 from netstack import from_json
 from tests.integration.sample_results import sample_result, sample_results, unaligned_result
 
@@ -109,7 +109,7 @@ def source_of(content):
 
 @pytest.mark.parametrize("name", ["report.html.jinja", "tuning.html.jinja", "parts.html.jinja"])
 def test_templates_have_nothing_that_the_policy_forbids(name):
-    text = (resources.files("integration.reporting") / "page" / name).read_text("utf-8")
+    text = (resources.files("integration.report") / "page" / name).read_text("utf-8")
 
     assert re.findall(r"\s(?:style|on[a-z]+)=|javascript:", text) == []
     if "<head>" in text:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.shuffle.cutting import PIECE_BYTES, Cutter, Pieces, gathered_bytes, gathered_rows
-from integration.shuffle.pieces import decode_piece
-from integration.shuffle.placement import (
+from integration.spark.shuffle.cutting import PIECE_BYTES, Cutter, Pieces, gathered_bytes, gathered_rows
+from integration.spark.shuffle.pieces import decode_piece
+from integration.spark.shuffle.placement import (
     ALL,
     BroadcastPlacement,
     ColumnPlacement,

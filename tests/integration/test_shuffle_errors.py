@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.shuffle import shipping
-from integration.shuffle.settings import early_bytes, transport_config
 from integration.spark import ShuffleError, ShuffleWarning, shuffle
+from integration.spark.shuffle import shipping
+from integration.spark.shuffle.settings import early_bytes, transport_config
 from netstack import ConnectionLimits, NetworkConfig, TransportConfig
 from tests.integration.clusters import bare_python
 
@@ -241,12 +241,13 @@ def test_versions_differ_with_the_code(tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    from integration.shuffle.packaging import write_package
-    from integration.shuffle.version import code_version
+    from integration.spark.shuffle.packaging import write_package
+    from integration.spark.shuffle.version import code_version
 
     def version_in(path: Path, on_one_machine: bool) -> str:
         program = (
-            f"from integration.shuffle.version import code_version; print(code_version({on_one_machine}))"
+            "from integration.spark.shuffle.version import code_version; "
+            f"print(code_version({on_one_machine}))"
         )
         environment = {"PYTHONPATH": str(path), "PYTHONSAFEPATH": "1"}
         command = [sys.executable, "-c", program]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.shuffle.gathering import Merger
-from integration.shuffle.pieces import (
+from integration.spark.row_types import UnsupportedColumnError
+from integration.spark.shuffle.gathering import Merger
+from integration.spark.shuffle.pieces import (
     PieceError,
     as_plain,
     decode_piece,
@@ -17,7 +18,6 @@ from integration.shuffle.pieces import (
     plain_schema,
     split,
 )
-from integration.spark.row_types import UnsupportedColumnError
 from netstack import SourceError
 from tests.integration.arrow_batches import batches, no_columns, rows_of, schema_of
 

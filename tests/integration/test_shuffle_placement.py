@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.shuffle.placement import (
+from integration.spark.row_keys import key_hashes
+from integration.spark.row_types import UnsupportedColumnError
+from integration.spark.shuffle.placement import (
     ALL,
     BroadcastPlacement,
     ColumnPlacement,
@@ -15,8 +17,6 @@ from integration.shuffle.placement import (
     RebalancePlacement,
     TargetError,
 )
-from integration.spark.row_keys import key_hashes
-from integration.spark.row_types import UnsupportedColumnError
 from netstack import SourceError, assign_to_operators, default_max_parallelism
 from tests.integration.arrow_batches import KEYS, arrays, no_columns
 

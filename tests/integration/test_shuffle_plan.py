@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.shuffle.plan import StageInput, inspect_input
 from integration.spark import shuffle
+from integration.spark.shuffle.plan import StageInput, inspect_input
 
 if TYPE_CHECKING:
     import pyarrow as pa

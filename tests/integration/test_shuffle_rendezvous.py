@@ -13,11 +13,11 @@ import pytest
 import trio
 
 from flowcontrol import Secret
-from integration.shuffle.cutting import Cutter
-from integration.shuffle.gathering import Merger
-from integration.shuffle.placement import ColumnPlacement, RebalancePlacement
-from integration.shuffle.rendezvous import Meeting, Rendezvous
-from integration.shuffle.source_thread import SourceThread
+from integration.spark.shuffle.cutting import Cutter
+from integration.spark.shuffle.gathering import Merger
+from integration.spark.shuffle.placement import ColumnPlacement, RebalancePlacement
+from integration.spark.shuffle.rendezvous import Meeting, Rendezvous
+from integration.spark.shuffle.source_thread import SourceThread
 from netstack import PeerFailedError, Transport, fresh_secret
 from tests.netstack.test_transport import opened
 

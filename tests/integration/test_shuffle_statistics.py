@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.shuffle import report
 from integration.spark import ShuffleError, shuffle, shuffle_statistics
+from integration.spark.shuffle import report
 from netstack import TransportStatistics
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from integration.cli import main
-from integration.commands.size import SizeReport
-from integration.sizing.check import RUNS, check_job, check_memory
-from integration.sizing.numbers import Numbers, scenario_of_numbers
-from integration.sizing.size import size_job
+from integration.analysis.sizing.numbers import Numbers, scenario_of_numbers
+from integration.analysis.sizing.size import size_job
+from integration.cli.app import main
+from integration.cli.size import SizeReport
+from integration.runs.sizing_check import RUNS, check_job, check_memory
 
 DEBLOATING = (
     "taskmanager.network.memory.buffer-debloat.enabled=true",

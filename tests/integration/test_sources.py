@@ -5,7 +5,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from integration import load_scenario, open_sources
-from integration.cli import MISTAKE, main
+from integration.cli.app import main
+from integration.cli.exit_status import MISTAKE
 from netstack import ScenarioError, SourceError, emulate
 
 pytestmark = pytest.mark.spark

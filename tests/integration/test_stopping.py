@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from integration import cli
+from integration.cli import exit_status
 from integration.stopping import PATIENCE_S, StopSignals
 from tests.integration.test_cli import NOTICED, SHORT
 
 ROOT = Path(__file__).parents[2]
 
 
-STATUS = {signal.SIGINT: cli.INTERRUPTED, signal.SIGTERM: cli.TERMINATED}
+STATUS = {signal.SIGINT: exit_status.INTERRUPTED, signal.SIGTERM: exit_status.TERMINATED}
 
 SIGNALS = pytest.mark.parametrize("number", list(STATUS), ids=lambda number: number.name)
 
@@ -47,11 +47,11 @@ def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[b
 @pytest.mark.parametrize(
     ("number", "module"),
     [
-        (signal.SIGINT, "integration.cli"),
+        (signal.SIGINT, "integration.cli.app"),
         (signal.SIGINT, "cyclopts"),
         (signal.SIGINT, "numpy._core._multiarray_umath"),
         (signal.SIGINT, "numpy.random._generator"),
-        (signal.SIGTERM, "integration.scenarios.sources"),
+        (signal.SIGTERM, "integration.runs.sources"),
     ],
 )
 def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signals, module: str) -> None:
@@ -113,13 +113,13 @@ def test_sigterm_ends_a_comparison_and_its_processes(scenario: Path, tmp_path: P
         assert b"ignores it" in process.stderr.readline()
         process.terminate()
         out, err = process.communicate()  # to its end, which comes when all of them have closed it
-    assert (process.returncode, out, err) == (cli.TERMINATED, b"", b"netstack: stopped\n")
+    assert (process.returncode, out, err) == (exit_status.TERMINATED, b"", b"netstack: stopped\n")
 
 
 IN_A_RUN = """
 import os, signal, sys
 from integration import stopping
-from integration.commands import progress
+from integration.cli import progress
 {before}
 def report(done):
     if done > 1:
@@ -144,19 +144,19 @@ def test_a_signal_in_the_background_of_a_shell(number: signal.Signals, tmp_path:
     if number is signal.SIGINT:
         assert (done.returncode, done.stderr) == (0, b"")
     else:
-        assert (done.returncode, done.stderr) == (cli.TERMINATED, b"netstack: stopped\n")
+        assert (done.returncode, done.stderr) == (exit_status.TERMINATED, b"netstack: stopped\n")
 
 
 SWALLOWED = """
 import os, signal, sys, types
 sys.path.insert(0, {folder!r})
-from integration import cli
+from integration.cli import run as command
 def work(file, *_, **__):
     {lost}
     for _ in range(200_000_000):  # some seconds of work
         pass
     os._exit(99)
-cli.load_runnable = work
+command.load_runnable = work
 from integration.__main__ import main
 sys.exit(main())
 """
@@ -257,7 +257,7 @@ def test_a_later_signal_ends_the_cleaning_up_too() -> None:
             signals.handle(signal.SIGTERM, None)
         now[0] = at + PATIENCE_S / 2
         signals.handle(signal.SIGINT, None)  # says nothing new
-    assert signals.end() == cli.TERMINATED
+    assert signals.end() == exit_status.TERMINATED
 
 
 def test_a_command_that_nobody_stopped_has_its_own_status() -> None:
@@ -265,4 +265,4 @@ def test_a_command_that_nobody_stopped_has_its_own_status() -> None:
     signals.work_begins()
     assert signals.end() is None
     assert signals.end(ValueError()) is None
-    assert signals.end(BaseExceptionGroup("", [KeyboardInterrupt()])) == cli.INTERRUPTED
+    assert signals.end(BaseExceptionGroup("", [KeyboardInterrupt()])) == exit_status.INTERRUPTED

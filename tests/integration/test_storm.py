@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from buffers import ChannelBuffers, PipelinedSubpartition
-from integration.cli import main
-from integration.commands import storm as storm_command
+from integration.cli import storm as storm_command
+from integration.cli.app import main
 from integration.storm.case import Guarantee, StormCase, StormVertex, Work
 from integration.storm.checks import CommitLog, check_output
 from integration.storm.draw import DURATION_S, LONGEST_S, draw_case

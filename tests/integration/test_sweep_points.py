@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from integration.scenarios.scenario_reader import read_scenario
-from integration.shuffle.packaging import PACKAGES
+from integration.spark.shuffle.packaging import PACKAGES
 from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures, measure
 from integration.tuning.points import Grid, Point, point_of
@@ -258,7 +258,7 @@ def test_a_combination_has_its_own_points_even_where_another_has_the_same_key() 
 KEY_OF = """
 import sys
 from integration.tuning.points import point_of
-from integration.scenarios.load import load_scenario
+from integration.files.loading import load_scenario
 print(point_of(load_scenario(sys.argv[1])).key)
 """
 

@@ -8,9 +8,9 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from integration.cli import main
-from integration.commands.output import say, to_stdout
-from integration.commands.terminal import Terminal, shown, shown_json
+from integration.cli.app import main
+from integration.report.output import say, to_stdout
+from integration.report.terminal import Terminal, shown, shown_json
 from integration.scenarios.toml_text import scenario_toml
 from netstack import Edge, GeneratorSpec, Scenario, Vertex
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.reporting.wording import size
-from integration.scenarios.load import load_scenario
+from integration.analysis.wording import size
+from integration.files.loading import load_scenario
 from integration.tuning.choice import END_TO_END, RECORD_DELAY, knee
 from integration.tuning.constraints import (
     CHECKPOINTS,

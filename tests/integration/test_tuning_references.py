@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from integration.analysis.checkpoint_times import CheckpointTimes, mean_times
-from integration.comparison.compare import reference_runs
-from integration.comparison.measures import checkpoints_in, windows
-from integration.comparison.seeds import run_seeds
-from integration.scenarios.load import load_scenario
+from integration.analysis.comparison import reference_runs
+from integration.analysis.quantities import checkpoints_in, windows
+from integration.files.loading import load_scenario
+from integration.runs.seeds import run_seeds
 from integration.tuning.measures import Measures, measure
 from netstack import CheckpointResult, VertexCheckpoint
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from integration.reporting.charts import to_png
-from integration.reporting.trade_off_labels import HEIGHT, NOWHERE, WIDTH, label_boxes, placed
-from integration.reporting.tuning_charts import times_by_target, trade_off, tuning_charts
-from integration.reporting.tuning_text import mark, mark_in_words, print_recommendations, target_table
+from integration.report.charts import to_png
+from integration.report.trade_off_labels import HEIGHT, NOWHERE, WIDTH, label_boxes, placed
+from integration.report.tuning_charts import times_by_target, trade_off, tuning_charts
+from integration.report.tuning_text import mark, mark_in_words, print_recommendations, target_table
 from integration.tuning.constraints import Constraints
 from integration.tuning.measures import Measures
 from integration.tuning.points import point_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.cli import main
+from integration.cli.app import main
 
 TEXT = (Path(__file__).parents[2] / "docs" / "TUTORIAL.md").read_text("utf-8")
 

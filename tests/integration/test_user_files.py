@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.cli import main
-from integration.scenarios.documents import DEEPEST, toml_document
-from integration.scenarios.load import load_json, load_result, load_scenario
-from integration.user_files import read_user_file
+from integration.cli.app import main
+from integration.files.documents import DEEPEST, toml_document
+from integration.files.loading import load_json, load_result, load_scenario
+from integration.files.user_files import read_user_file
 from netstack import ScenarioError
 
 COMMANDS = (["run"], ["size"], ["tune"], ["lint"], ["diagnose"], ["compare"])

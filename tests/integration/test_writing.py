@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from integration import cli, write_whole
-from integration.cli import main
-from integration.commands.output import OutputError, write_files
-from integration.scenarios.load import load_scenario
+from integration import write_whole
+from integration.cli import exit_status
+from integration.cli.app import main
+from integration.files.loading import load_scenario
+from integration.files.writing import written_whole
+from integration.report.output import OutputError, write_files
 from integration.tuning.axes import read_axes
 from integration.tuning.points import Grid
 from integration.tuning.running import run_point
 from integration.tuning.store import FOLDER, PointStore
-from integration.writing import written_whole
 from tests.integration.test_cli import SHORT
 
 LIMIT = 5_000
@@ -113,7 +114,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(out: Path) -> None:
 def test_a_report_that_finds_no_room_is_one_line_and_leaves_nothing(scenario, out, capsys) -> None:
     arguments = ["run", str(scenario), "--out", str(out)]
     with small_files():
-        assert main(arguments) == cli.MISTAKE
+        assert main(arguments) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert captured.err == f"netstack: {out / 'report.html'}: cannot be written: File too large\n"
     assert captured.out == ""
@@ -125,7 +126,7 @@ def test_a_report_that_finds_no_room_is_one_line_and_leaves_nothing(scenario, ou
 def test_a_package_that_finds_no_room_leaves_nothing_in_the_way_of_the_next(out, capsys) -> None:
     path = out / "netstack.zip"
     with small_files():
-        assert main(["package", str(path)]) == cli.MISTAKE
+        assert main(["package", str(path)]) == exit_status.MISTAKE
     assert capsys.readouterr().err == f"netstack: {path}: cannot be written: File too large\n"
     assert list(out.iterdir()) == []
     assert main(["package", str(path)]) == 0
@@ -173,14 +174,14 @@ def test_a_folder_that_cannot_be_written_is_known_before_the_work(
 ) -> None:
     folder, reason = list(places(tmp_path).items())[place]
     values = {"scenario": scenario, "reference": tmp_path / "none"}
-    assert main([*(text.format(**values) for text in command), "--out", folder]) == cli.MISTAKE
+    assert main([*(text.format(**values) for text in command), "--out", folder]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"netstack: {folder}: {reason}\n")
 
 
 def test_a_page_that_is_a_folder_is_known_before_the_run(scenario, out, capsys) -> None:
     (out / "report.html").mkdir()
-    assert main(["run", str(scenario), "--trace", "--out", str(out)]) == cli.MISTAKE
+    assert main(["run", str(scenario), "--trace", "--out", str(out)]) == exit_status.MISTAKE
     reason = "is a folder, where a file would be written"
     assert capsys.readouterr().err == f"netstack: {out / 'report.html'}: {reason}\n"
 
@@ -188,7 +189,7 @@ def test_a_page_that_is_a_folder_is_known_before_the_run(scenario, out, capsys) 
 def test_a_table_that_cannot_be_written_is_known_before_the_comparison(scenario, tmp_path, capsys) -> None:
     (tmp_path / "file").write_bytes(b"")
     table = tmp_path / "file" / "table.md"
-    assert main(["compare", str(scenario), "no.json", "--markdown", str(table)]) == cli.MISTAKE
+    assert main(["compare", str(scenario), "no.json", "--markdown", str(table)]) == exit_status.MISTAKE
     assert capsys.readouterr().err == f"netstack: {table.parent}: no folder can be made there: it is a file\n"
 
 
@@ -196,6 +197,6 @@ def test_an_output_that_cannot_be_written_is_known_before_spark_starts(scenario,
     output = tmp_path / "file" / "below"
     (tmp_path / "file").write_bytes(b"")
     arguments = ["--input", str(scenario), "--output", str(output), "--partitions", "2", "--set", "nonsense"]
-    assert main(["shuffle", *arguments]) == cli.MISTAKE
+    assert main(["shuffle", *arguments]) == exit_status.MISTAKE
     reason = "nothing can be written there: Not a directory"
     assert capsys.readouterr().err == f"netstack: {output}: {reason}\n"

@@ -1,0 +1,193 @@
+"""Our numbers beside a real Flink's, each judged by a stated tolerance.
+
+A number is ours as the median over seeds, and Flink's as the median over its repetitions. It is inside when
+
+- the two differ by no more than the tolerance: 3 % for throughput; for times the most of 10 %, one buffer
+  time and 15 ms; for buffer sizes the most of 10 % and 64 bytes; for persisted bytes 10 %; or
+- Flink's lies inside the range of our seeds, widened by 10 % (not for throughput or persisted bytes); or
+- ours lies inside the range of Flink's own repetitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from netstack import OPTIONS, PRESETS, Result, ScenarioError
+
+from .quantities import (
+    BUFFER_SIZE,
+    PERSISTED,
+    THROUGHPUT,
+    UNITS,
+    Run,
+    Subject,
+    buffer_time_ms,
+    measure,
+    windows,
+)
+
+THROUGHPUT_SHARE = 0.03
+SHARE = 0.10
+LEAST_MS = 15.0
+LEAST_BYTES = 64.0
+WIDENING = 0.10
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A median and the range that it is the middle of."""
+
+    median: float
+    least: float
+    most: float
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity, Flink's and ours."""
+
+    window: str
+    vertex: str
+    """Empty where the quantity is the whole job's."""
+    quantity: str
+    unit: str
+    flink: Spread
+    """Over its repetitions."""
+    ours: Spread | None
+    """Over seeds; None where we have no number."""
+    ratio: float | None
+    """Ours by Flink's; None where Flink's is 0."""
+    tolerance: float
+    """Difference that is allowed, in the unit."""
+    ok: bool
+    why: str
+    """Which rule holds: "tolerance", "our range", "Flink's range" or "outside"."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One scenario compared."""
+
+    scenario: str
+    seeds: list[int]
+    rows: list[Row]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every quantity is inside its tolerance."""
+        return all(row.ok for row in self.rows)
+
+
+def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
+    """Compare results of one scenario, one for each seed, with what a real Flink measured.
+
+    Raises:
+        ScenarioError: there is no result, or the reference is of another job: other windows or vertices.
+    """
+    if not results:
+        raise ScenarioError(["there is no result to compare"])
+    runs = [msgspec.to_builtins(result) for result in results]
+    theirs = reference_runs(reference)
+    _check_alike(runs[0], theirs[0])
+    vertices = results[0].scenario["vertices"]
+    names = sorted(vertices, key=lambda vertex: "source" not in vertex)
+    operators = [place for place, vertex in enumerate(names) if "source" not in vertex]
+    ours, flinks = ([measure(run, operators) for run in ours_or_theirs] for ours_or_theirs in (runs, theirs))
+    segment = segment_bytes(results[0])
+    rows = [
+        _row(
+            subject,
+            "" if subject.vertex is None else names[subject.vertex]["name"],
+            _spread(flinks, subject),
+            _spread(ours, subject) if any(subject in run for run in ours) else None,
+            _buffer_time(theirs[0], subject, operators, segment),
+        )
+        for subject in flinks[0]
+    ]
+    return Comparison(
+        scenario=str(results[0].scenario["name"]), seeds=[result.seed for result in results], rows=rows
+    )
+
+
+def reference_runs(reference: dict[str, Any]) -> list[Run]:
+    """Return the runs of a reference: the first one and its repetitions.
+
+    Raises:
+        ScenarioError: the document is no reference.
+    """
+    missing = [key for key in ("steady", "checkpoints") if not isinstance(reference.get(key), list)]
+    if missing:
+        raise ScenarioError([f"the reference has no {' and no '.join(missing)}; it is no measurement"])
+    return [reference, *reference.get("repetitions", ())]
+
+
+def segment_bytes(result: Result) -> int:
+    """Return the segment size that a result was obtained with."""
+    option = OPTIONS["segment_bytes"]
+    given = result.scenario.get("flink", {}).get(option.name)
+    return PRESETS[result.preset].segment_bytes if given is None else int(str(option.kind.parse(given)))
+
+
+def tolerance(quantity: str, flink: float, buffer_time: float) -> float:
+    """Return the difference that is allowed from Flink's number, in the quantity's unit."""
+    if quantity == THROUGHPUT:
+        return THROUGHPUT_SHARE * flink
+    if quantity == PERSISTED:
+        return SHARE * flink
+    if quantity == BUFFER_SIZE:
+        return max(SHARE * flink, LEAST_BYTES)
+    return max(SHARE * flink, buffer_time, LEAST_MS)
+
+
+def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
+    """Return the rule by which our number is inside, or "outside"."""
+    if abs(ours.median - flink.median) <= allowed:
+        return "tolerance"
+    if quantity not in (THROUGHPUT, PERSISTED):
+        least, most = ours.least * (1 - WIDENING), ours.most * (1 + WIDENING)
+        if least <= flink.median <= most:
+            return "our range"
+    return "Flink's range" if flink.least <= ours.median <= flink.most else "outside"
+
+
+def _row(subject: Subject, vertex: str, flink: Spread, ours: Spread | None, buffer_time: float) -> Row:
+    allowed = tolerance(subject.quantity, flink.median, buffer_time)
+    why = "outside" if ours is None else judge(subject.quantity, flink, ours, allowed)
+    return Row(
+        window=str(subject.window),
+        vertex=vertex,
+        quantity=subject.quantity,
+        unit=UNITS[subject.quantity],
+        flink=flink,
+        ours=ours,
+        ratio=round(ours.median / flink.median, 3) if ours is not None and flink.median else None,
+        tolerance=round(allowed, 2),
+        ok=why != "outside",
+        why=why,
+    )
+
+
+def _spread(runs: Sequence[dict[Subject, float]], subject: Subject) -> Spread:
+    values = [run[subject] for run in runs if subject in run]
+    return Spread(round(median(values), 2), round(min(values), 2), round(max(values), 2))
+
+
+def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: int) -> float:
+    """Of the vertex, or for the whole job of its slowest vertex."""
+    block = run["steady"][windows(run).index(subject.window)]
+    places = operators if subject.vertex is None else [subject.vertex]
+    return max((buffer_time_ms(block, place, segment) for place in places), default=0.0)
+
+
+def _check_alike(ours: Run, flink: Run) -> None:
+    if windows(ours) != windows(flink):
+        ours_shown, flink_shown = (", ".join(map(str, windows(run))) for run in (ours, flink))
+        raise ScenarioError([f"the windows differ: {ours_shown} here, {flink_shown} in the reference"])
+    ours_shape, flink_shape = (
+        [vertex["parallelism"] for vertex in run["steady"][0]["vertices"]] for run in (ours, flink)
+    )
+    if ours_shape != flink_shape:
+        raise ScenarioError(
+            [f"the jobs differ: vertices of parallelism {ours_shape} here, {flink_shape} in the reference"]
+        )

@@ -1,0 +1,216 @@
+"""Rules over checkpoints: which phase takes the time, what follows from that, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ..checkpoint_times import (
+    ACKNOWLEDGEMENT,
+    ALIGNMENT,
+    ASYNC,
+    FAILED,
+    START_DELAY,
+    SYNC,
+)
+from ..wording import milliseconds, size
+from .finding import Finding, Severity
+from .observation import Observation
+from .phases import data_in_flight, longest, phases, phases_text
+from .pool_rules import full_readers
+from .pressure_rules import nobody_waits
+
+SHORT_MS = 200.0
+"""A checkpoint that takes less is not worth a word, whatever it consists of."""
+
+LONG_SHARE = 0.5
+"""Share of the checkpoint interval from which a duration is called a problem."""
+
+
+UNEVEN = 4.0
+"""Quotient of the longest duration to the median from which durations are called uneven."""
+
+
+def slow_phase(seen: Observation) -> Iterator[Finding]:
+    """The phase that takes most of a checkpoint, and what it means."""
+    times = phases(seen)
+    if times is None:
+        return
+    evidence = [f"{milliseconds(times.end_to_end_ms)} from trigger to completion: {phases_text(times)}"]
+    if times.end_to_end_ms < SHORT_MS:
+        yield Finding(
+            rule="checkpoints-short",
+            severity="fine",
+            where="checkpoints",
+            says="They take next to no time.",
+            evidence=evidence,
+        )
+        return
+    phase = longest(times)
+    if phase not in _MEANING:
+        return
+    means, steps = _MEANING[phase]
+    yield Finding(
+        rule=f"long-{phase.replace(' ', '-')}",
+        severity=_severity(seen, times.end_to_end_ms),
+        where=f"checkpoints, at {times.vertex}",
+        says=means,
+        evidence=[*evidence, *(data_in_flight(seen) if phase in (START_DELAY, ALIGNMENT) else [])],
+        next=_next(seen, phase, steps),
+    )
+
+
+_MEANING: dict[str, tuple[str, list[str]]] = {
+    START_DELAY: (
+        "Most of the time passes before the first barrier arrives: it waits behind the data in flight.",
+        [],
+    ),
+    ALIGNMENT: (
+        "Most of the time passes between the first barrier and the last: channels are unequal.",
+        ["look for skew among the writers: a full channel is slow, an empty one is not"],
+    ),
+    SYNC: (
+        "Most of the time goes into the synchronous part, in which the operator does nothing else.",
+        ["look for large operator or heap state, and for work in snapshotState()"],
+    ),
+    ASYNC: (
+        "Most of the time goes into writing state: storage is slow for so much of it.",
+        ["look at the throughput of the storage; checkpoint incrementally; spread the state"],
+    ),
+    ACKNOWLEDGEMENT: (
+        "Most of the time passes after the snapshots: messages to the coordinator, or its files.",
+        ["look at the job manager: its load, its network, its storage"],
+    ),
+}
+
+
+def _next(seen: Observation, phase: str, steps: Sequence[str]) -> list[str]:
+    if phase not in (START_DELAY, ALIGNMENT):
+        return list(steps)
+    config = seen.config
+    if any(full_readers(vertex) for vertex in seen.vertices):
+        steps = [*steps, "mend the skew first: barriers wait in the channels of the slow subtasks"]
+    if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
+        return [
+            *steps,
+            "barriers overtake data already, so a task is late to look at its mail: one long record, a "
+            "window that fires, or a source that does not yield",
+        ]
+    calm = nobody_waits(seen)
+    if calm:
+        return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
+    if calm is None:
+        steps = [*steps, "find out who is back-pressured, which is not known; if anybody is:"]
+    return [*steps, _let_less_wait(seen), _overtake(seen)]
+
+
+def _let_less_wait(seen: Observation) -> str:
+    config = seen.config
+    if config.debloat_enabled:
+        advice = "a smaller target than " + milliseconds(1000 * config.debloat_target_s)
+        changes: dict[str, object] = {"debloat_target_s": config.debloat_target_s / 2}
+        what = f"with half of it, {milliseconds(500 * config.debloat_target_s)}, "
+    else:
+        advice, changes = "buffer debloating", {"debloat_enabled": True}
+        what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
+    tried = seen.tried(changes)
+    result = "" if tried is None else f" ({what}{tried})"
+    return f"let less wait: {advice}{result}; `netstack tune` says what it brings and costs"
+
+
+def _overtake(seen: Observation) -> str:
+    tried = seen.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
+    result = "" if tried is None else f" ({tried})"
+    advice = f"unaligned checkpoints{result}, perhaps after an aligned timeout"
+    return f"or let barriers overtake what waits: {advice}"
+
+
+def _severity(seen: Observation, duration_ms: float) -> Severity:
+    interval = seen.config.checkpoint_interval_s
+    long_ms = 1000 * LONG_SHARE * interval if interval else 10_000.0
+    return "problem" if duration_ms >= long_ms else "notice"
+
+
+def late_source(seen: Observation) -> Iterator[Finding]:
+    """A source that is slow to emit its barrier, which no buffer explains."""
+    for vertex in seen.vertices:
+        delay = vertex.start_delay_ms_max_subtask
+        if seen.inputs(vertex) or delay is None or delay < SHORT_MS:
+            continue
+        yield Finding(
+            rule="late-source",
+            severity="notice",
+            where=vertex.name,
+            says="The barrier is late before it has left the source.",
+            evidence=[f"{milliseconds(delay)} from the trigger to the barrier, in the slowest subtask"],
+            next=[
+                "the thread of the source is busy or blocked when the trigger comes: one long call, a lock"
+            ],
+        )
+
+
+def uneven(seen: Observation) -> Iterator[Finding]:
+    """Checkpoints of which some take far longer than most, which a median hides."""
+    usual, longest = seen.steady.end_to_end_ms, seen.steady.end_to_end_ms_max
+    if usual is None or longest is None or longest < max(UNEVEN * usual, SHORT_MS):
+        return
+    yield Finding(
+        rule="uneven-checkpoints",
+        severity="notice",
+        where="checkpoints",
+        says="Some take far longer than most.",
+        evidence=[f"the longest took {milliseconds(longest)}, half of them at most {milliseconds(usual)}"],
+        next=["look at the load while those were under way: data waits then, and not at other times"],
+    )
+
+
+def back_to_back(seen: Observation) -> Iterator[Finding]:
+    """Checkpoints longer than their interval, so that one follows the other at once."""
+    interval, times = seen.config.checkpoint_interval_s, phases(seen)
+    if not interval or times is None or times.end_to_end_ms <= 1000 * interval:
+        return
+    yield Finding(
+        rule="back-to-back",
+        severity="problem",
+        where="checkpoints",
+        says="A checkpoint takes longer than the interval: the next one begins as soon as it is complete, "
+        "and blocked channels are the rule.",
+        evidence=[f"{milliseconds(times.end_to_end_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
+        next=[
+            "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until they "
+            "are faster",
+            "under debloating, each drains the buffers and makes them grow again",
+        ],
+    )
+
+
+def failed(seen: Observation) -> Iterator[Finding]:
+    """Checkpoints that failed, by reason."""
+    reasons = Counter(str(found.failure) for found in seen.checkpoints if found.status == FAILED)
+    if reasons:
+        yield Finding(
+            rule="failed-checkpoints",
+            severity="problem",
+            where="checkpoints",
+            says=f"{sum(reasons.values())} of {len(seen.checkpoints)} failed.",
+            evidence=[f"{count} times: {reason}" for reason, count in reasons.most_common()],
+            next=["an expired one took longer than execution.checkpointing.timeout: see its phases"],
+        )
+
+
+def stores_data_in_flight(seen: Observation) -> Iterator[Finding]:
+    """Unaligned checkpoints that carry much data."""
+    stored = seen.steady.persisted_bytes
+    if not stored or stored < 1 << 20:
+        return
+    yield Finding(
+        rule="data-in-flight-stored",
+        severity="notice",
+        where="checkpoints",
+        says="Barriers overtake, and what they overtake is written with every checkpoint.",
+        evidence=[f"{size(stored)} of data in flight in each"],
+        next=["debloating lets less wait, and so less is stored; recovery reads all of it"],
+    )
+
+
+CHECKPOINT_RULES = (slow_phase, uneven, late_source, back_to_back, failed, stores_data_in_flight)

@@ -1,0 +1,202 @@
+"""Rules over pool usages: which side is full, and whose buffers.
+
+Writers take buffers from the pool of their output (`outPoolUsage`), readers from that of their input
+(`inPoolUsage`: exclusive buffers of each channel, and floating ones that the channels of a gate share)::
+
+    out of the writers   in of the readers   reading
+    full                 full                the readers are slow: the writers wait for them
+    full                 empty               the network is slow: see `network_rules`
+    full                 full for some       some readers are slow, and hold up those who write to all
+    empty                full                the readers have begun to lag
+    empty                empty               nothing waits
+
+A vertex of which both pools are full hands back-pressure on, one of which only the input is full makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from netstack import VertexSteady
+
+from ..wording import percent
+from .finding import (
+    HIGH_USAGE,
+    LOW_USAGE,
+    Finding,
+    any_of,
+    complete,
+    highest,
+    is_empty,
+    is_full,
+    known,
+    span,
+    span_percent,
+)
+from .observation import Observation
+
+_STARVED = 0.1
+"""Share of its time from which a reader that is idle beside a full one is said to wait for data."""
+
+
+def some_readers_full(seen: Observation) -> Iterator[Finding]:
+    """One reader full and others empty, while the writers wait: one channel stops them all."""
+    for writer in seen.vertices:
+        for exchange, reader in seen.outputs(writer):
+            full = full_readers(reader)
+            empty = _starved(reader)
+            if seen.is_back_pressured(writer) and full and exchange.ship not in ("forward", "rescale"):
+                yield Finding(
+                    rule="some-readers-full",
+                    severity="problem",
+                    where=exchange.name,
+                    says=f"{subtasks_text(reader, full)} cannot keep up, and {subtasks_text(reader, empty)} "
+                    f"{'waits' if len(empty) == 1 else 'wait'} with it: a writer stops for all channels when "
+                    "one of them is full.",
+                    evidence=[
+                        f"inPoolUsage of {reader.name}, by subtask: "
+                        + ", ".join("?" if u is None else f"{u:.2f}" for u in reader.inPoolUsage),
+                        f"idle {span_percent(reader.idle_ms_per_s)}, busy "
+                        f"{span_percent(reader.busy_ms_per_s)}",
+                        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one subpartition may "
+                        f"hold {seen.config.max_buffers_per_channel} buffers",
+                    ],
+                    next=[
+                        "find out what is special about the full subtasks: their keys, or their machine",
+                        "spread their keys (a salt, or a local aggregation before the exchange); debloating "
+                        "sizes buffers by gate and does not mend skew",
+                    ],
+                )
+
+
+def input_full(seen: Observation) -> Iterator[Finding]:
+    """Readers full: they make back-pressure, hand it on, or are about to."""
+    for vertex in seen.vertices:
+        writers = [writer for _, writer in seen.inputs(vertex)]
+        if not writers or not is_full(vertex.inPoolUsage):
+            continue
+        evidence = [
+            f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}",
+            "outPoolUsage upstream: "
+            + ", ".join(f"{writer.name} {span(writer.outPoolUsage)}" for writer in writers),
+        ]
+        output_full = is_full(vertex.outPoolUsage) if seen.outputs(vertex) else False
+        held = any_of(seen.is_back_pressured(writer) for writer in writers)
+        if output_full:
+            yield Finding(
+                rule="both-pools-full",
+                severity="notice",
+                where=vertex.name,
+                says="Input and output are full: it hands on back-pressure that comes from further down.",
+                evidence=evidence,
+                next=["look further down, for the first vertex of which the output is not full"],
+            )
+        elif output_full is None or held is None:
+            continue
+        elif held:
+            yield Finding(
+                rule="input-full-output-free",
+                severity="notice",
+                where=vertex.name,
+                says="Input full, output free, writers full: the back-pressure comes from here.",
+                evidence=[*evidence, *_whose(seen, vertex)],
+            )
+        else:
+            yield Finding(
+                rule="input-filling",
+                severity="notice",
+                where=vertex.name,
+                says="Input full, writers not yet: it lags, and may soon hold up what is before it.",
+                evidence=evidence,
+                next=["watch it; if it lasts, treat it as a bottleneck"],
+            )
+
+
+def output_full_input_free(seen: Observation) -> Iterator[Finding]:
+    """A vertex in the middle that waits for its output while little waits for it."""
+    for vertex in seen.vertices:
+        readers = [reader for _, reader in seen.outputs(vertex)]
+        if not seen.inputs(vertex) or not is_empty(vertex.inPoolUsage):
+            continue
+        if not seen.is_back_pressured(vertex):
+            continue
+        if any_of(is_full(reader.inPoolUsage) for reader in readers):
+            yield Finding(
+                rule="output-full-input-free",
+                severity="notice",
+                where=vertex.name,
+                says="Output full, input free: back-pressure has not reached what is before it, or has "
+                "left it again, or this vertex makes much more than it reads.",
+                evidence=[
+                    f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}"
+                ],
+                next=["compare two moments: a lasting state points at an operator that multiplies records"],
+            )
+
+
+def _whose(seen: Observation, vertex: VertexSteady) -> list[str]:
+    """Which buffers are used, and so on how many channels data waits."""
+    floating, exclusive = _usages(seen, vertex)
+    if floating is None or exclusive is None:
+        return []
+    shares = f"floating buffers used {percent(floating)}, exclusive ones {percent(exclusive)}"
+    if _measured(vertex) is None:
+        shares = f"at least {percent(floating)} of the floating and {percent(exclusive)} of the exclusive "
+        shares += "buffers are used"
+    if min(floating, exclusive) >= HIGH_USAGE:
+        return [f"{shares}: data waits on all channels, or most"]
+    if floating >= HIGH_USAGE or _some_writers_full(seen, vertex):
+        return [f"{shares}: data waits on some of the channels only"]
+    return [shares]
+
+
+def _some_writers_full(seen: Observation, vertex: VertexSteady) -> bool:
+    usages = known(used for _, writer in seen.inputs(vertex) for used in writer.outPoolUsage)
+    return any(used >= HIGH_USAGE for used in usages) and any(used < LOW_USAGE for used in usages)
+
+
+def _usages(seen: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
+    """Usage of floating and exclusive buffers in the fullest subtask; measured, else the least possible."""
+    measured = _measured(vertex)
+    if measured is not None:
+        return measured
+    usage = highest(vertex.inPoolUsage)
+    exclusive = seen.channels(vertex) * seen.config.exclusive_buffers_per_channel
+    floating = seen.gates(vertex) * seen.config.floating_buffers_per_gate
+    if usage is None or not exclusive or not floating:
+        return None, None
+    used = usage * (exclusive + floating)
+    return max(0.0, used - exclusive) / floating, max(0.0, used - floating) / exclusive
+
+
+def _measured(vertex: VertexSteady) -> tuple[float, float] | None:
+    """Usage of floating and exclusive buffers in the fullest subtask, where it was measured in all."""
+    floating = complete(vertex.inputFloatingBuffersUsage)
+    exclusive = complete(vertex.inputExclusiveBuffersUsage)
+    return None if floating is None or exclusive is None else (max(floating), max(exclusive))
+
+
+def _subtasks(usage: Sequence[float | None], least: float, below: float) -> list[int]:
+    return [index for index, used in enumerate(usage) if used is not None and least <= used < below]
+
+
+def full_readers(vertex: VertexSteady) -> list[int]:
+    """Return the subtasks of which the input is full, where others are starved; else none."""
+    return _subtasks(vertex.inPoolUsage, HIGH_USAGE, 2.0) if _starved(vertex) else []
+
+
+def _starved(vertex: VertexSteady) -> list[int]:
+    """The subtasks that are empty and wait for data; one that is never idle may be empty, too."""
+    idle = [time is not None and time / 1000 >= _STARVED for time in vertex.idle_ms_per_s]
+    empty = _subtasks(vertex.inPoolUsage, -1.0, LOW_USAGE)
+    return [subtask for subtask in empty if subtask < len(idle) and idle[subtask]]
+
+
+def subtasks_text(vertex: VertexSteady, subtasks: Sequence[int]) -> str:
+    """Return the names of some subtasks, or how many they are."""
+    if len(subtasks) > 3:
+        return f"{len(subtasks)} subtasks of {vertex.name}"
+    return ", ".join(f"{vertex.name}[{index}]" for index in subtasks)
+
+
+POOL_RULES = (some_readers_full, input_full, output_full_input_free)

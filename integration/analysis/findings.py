@@ -1,0 +1,203 @@
+"""What a run comes to: a handful of numbers for each of its windows.
+
+They are taken from a `Result` and say no more than it does; `wording` puts them into words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from msgspec import UNSET
+
+from netstack import PRESETS, Result, Series, Steady, VertexSteady, parse_flink_size
+
+from .checkpoint_times import window_times
+
+SLOPE_SAMPLES = 2
+"""Samples before and after a moment that its throughput is taken from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """One window of a run; None where there was nothing to measure by.
+
+    Times are means over the checkpoints that were triggered in the window and completed, and phases add up to
+    the end to end (`analysis.checkpoint_times`); queued bytes and buffer sizes are medians of its samples.
+    """
+
+    from_s: float
+    to_s: float
+    checkpoints: int
+    """How many were completed."""
+    start_delay_ms: float | None
+    """From a checkpoint's trigger to the first barrier, at the subtask that acknowledged last."""
+    alignment_ms: float | None
+    """From the first barrier to the last, there."""
+    end_to_end_ms: float | None
+    """From the trigger to completion."""
+    in_flight_bytes: float | None
+    """Queued in all senders and receivers together."""
+    sender_bytes: float | None
+    receiver_bytes: float | None
+    buffer_bytes: float | None
+    """Size of new buffers, at the subtask where it is smallest; a whole segment where debloating is off."""
+    records_per_s: float | None
+    """Records that the last vertices of the job take in."""
+    bytes_per_s: float | None
+    """Bytes of those records, with their length headers."""
+    processed_bytes: float | None = None
+    """Read by all subtasks between their first and their last barrier."""
+    persisted_bytes: float | None = None
+    """Of data in flight that a checkpoint stored."""
+    snapshot_ms: float | None = None
+    """What sync and async took after the alignment, there."""
+    acknowledgement_ms: float | None = None
+    """From then to completion."""
+
+    @property
+    def after_barriers_ms(self) -> float | None:
+        """Snapshot and acknowledgement together."""
+        if self.snapshot_ms is None or self.acknowledgement_ms is None:
+            return None
+        return self.snapshot_ms + self.acknowledgement_ms
+
+    @property
+    def sender_share(self) -> float | None:
+        """Share of the queued bytes that wait at the senders, 0 to 1."""
+        if self.sender_bytes is None or self.receiver_bytes is None:
+            return None
+        return quotient(self.sender_bytes, self.sender_bytes + self.receiver_bytes)
+
+    @property
+    def in_flight_s(self) -> float | None:
+        """Seconds in which the job consumes what is queued, at its throughput."""
+        return quotient(self.in_flight_bytes, self.bytes_per_s)
+
+
+def find(result: Result, window: int = -1) -> Findings:
+    """Return the numbers of one of a result's windows, the last one unless told otherwise.
+
+    Raises:
+        IndexError: The result has no such window.
+    """
+    steady, times = result.steady[window], window_times(result, window)
+    readers, writers = edge_ends(result)
+    consumers = [vertex for vertex in steady.vertices if vertex.name in readers]
+    last = [vertex for vertex in consumers if vertex.name not in writers]
+    senders, receivers = (
+        _window(result, steady, queued_bytes(result, field))
+        for field in ("outputQueueSize", "inputQueueSize")
+    )
+    return Findings(
+        from_s=steady.from_s,
+        to_s=steady.to_s,
+        checkpoints=steady.checkpoints,
+        start_delay_ms=times.start_delay_ms if times else None,
+        alignment_ms=times.alignment_ms if times else None,
+        snapshot_ms=times.snapshot_ms if times else None,
+        acknowledgement_ms=times.acknowledgement_ms if times else None,
+        end_to_end_ms=times.end_to_end_ms if times else None,
+        in_flight_bytes=_median([sum(both) for both in zip(senders, receivers, strict=False)]),
+        sender_bytes=_median(senders),
+        receiver_bytes=_median(receivers),
+        buffer_bytes=_buffer_bytes(result, consumers),
+        records_per_s=_total(rate for vertex in last for rate in vertex.records_in_per_s),
+        bytes_per_s=_total(rate for vertex in last for rate in vertex.bytes_in_per_s),
+        processed_bytes=steady.processed_bytes,
+        persisted_bytes=steady.persisted_bytes,
+    )
+
+
+def find_all(results: Mapping[str, Result]) -> dict[str, Findings]:
+    """Return the numbers of every window of some runs, by the name of the run, of the window, or of both."""
+    return {
+        _label(run, steady, len(results), len(result.steady)): find(result, window)
+        for run, result in results.items()
+        for window, steady in enumerate(result.steady)
+    }
+
+
+def edge_ends(result: Result) -> tuple[set[str], set[str]]:
+    """Return the names of the vertices that read from others, and of those that others read from."""
+    edges = result.scenario.get("edges", [])
+    return {edge["to"] for edge in edges}, {edge["from"] for edge in edges}
+
+
+def segment_bytes(result: Result) -> int:
+    """Return the size of a whole buffer, which is the scenario's, else its preset's."""
+    given = result.scenario.get("flink", {}).get("taskmanager.memory.segment-size")
+    return PRESETS[result.preset].segment_bytes if given is None else parse_flink_size(given)
+
+
+def is_debloated(series: Series) -> bool:
+    """Whether buffers into this vertex change their size."""
+    sizes = series.debloatedBufferSize
+    return sizes is not UNSET and any(size is not None for subtask in sizes for size in subtask)
+
+
+def queued_bytes(result: Result, field: str) -> list[int]:
+    """Return the bytes queued in all subtasks of all vertices, for each sample.
+
+    `field` is "inputQueueSize" for those that receivers hold, "outputQueueSize" for those that senders do.
+    """
+    subtasks = [subtask for series in result.series for subtask in getattr(series, field)]
+    return [sum(sample) for sample in zip(*subtasks, strict=True)]
+
+
+def bytes_per_s(result: Result) -> list[float | None]:
+    """Return the bytes that the last vertices take in per second, at each sample; None where that is 0."""
+    found = find(result)
+    record_bytes = quotient(found.bytes_per_s, found.records_per_s)
+    readers, writers = edge_ends(result)
+    subtasks = [
+        subtask
+        for series in result.series
+        if series.vertex in readers and series.vertex not in writers
+        for subtask in series.numRecordsIn
+    ]
+    records = [sum(sample) for sample in zip(*subtasks, strict=True)]
+    if not records or record_bytes is None:
+        return []
+    return [rate * record_bytes or None for rate in _slopes(result.series[0].t, records)]
+
+
+def quotient(value: float | None, base: float | None) -> float | None:
+    """Return ``value / base``, or None where there is no such number."""
+    return None if value is None or not base else value / base
+
+
+def _label(run: str, steady: Steady, runs: int, windows: int) -> str:
+    if windows == 1:
+        return run
+    window = f"{steady.from_s:g} to {steady.to_s:g} s"
+    return window if runs == 1 else f"{run}, {window}"
+
+
+def _slopes(times: list[float], counts: list[int]) -> Iterator[float]:
+    """The increase per second around each sample, over `SLOPE_SAMPLES` to both sides."""
+    for index in range(len(counts)):
+        low, high = max(0, index - SLOPE_SAMPLES), min(len(counts) - 1, index + SLOPE_SAMPLES)
+        yield (counts[high] - counts[low]) / (times[high] - times[low]) if high > low else 0.0
+
+
+def _window(result: Result, steady: Steady, samples: list[int]) -> list[int]:
+    times = result.series[0].t if result.series else []
+    return [sample for t, sample in zip(times, samples, strict=False) if steady.from_s <= t <= steady.to_s]
+
+
+def _buffer_bytes(result: Result, consumers: list[VertexSteady]) -> float | None:
+    sizes = [size for vertex in consumers for size in vertex.debloatedBufferSize if size is not None]
+    if sizes:
+        return min(sizes)
+    return segment_bytes(result) if consumers else None
+
+
+def _median(samples: list[int]) -> float | None:
+    return median(samples) if samples else None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

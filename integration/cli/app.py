@@ -1,0 +1,160 @@
+"""The command ``netstack``: what a person types, and what comes of it.
+
+Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
+tolerance, or a job failed for good; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C, and
+143 after SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from cyclopts import App, CycloptsError
+
+from buffers import InsufficientBuffers
+from netstack import JobFailedError, ScenarioError, SourceError
+
+from ..report.output import OutputError, say
+from ..runs.seeds import WorkerDied
+from ..stopping import LINE, STOP
+from .arguments import set_arguments, usage_problem
+from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; `arguments` are those of the process unless given."""
+    try:
+        STOP.work_begins()
+        status = _run(arguments)
+        stopped = STOP.end()
+    except BaseException as error:
+        stopped = STOP.end(error)
+        status = _said(error, arguments) if stopped is None else stopped
+    if stopped is None:
+        return status
+    say(LINE)
+    return stopped
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    if sys.stdout is None:  # closed by whoever started this
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    status = app(set_arguments(arguments))
+    sys.stdout.flush()
+    return status if isinstance(status, int) else 0
+
+
+def _said(error: BaseException, arguments: Sequence[str] | None) -> int:
+    """Say what went wrong and return the exit status; what is a defect of ours is raised again."""
+    match error:
+        case BrokenPipeError():
+            _drop_stdout()  # whoever read has gone
+            return BROKEN_PIPE
+        case JobFailedError():
+            say(failure_text(error.result))
+            return FAILED
+        case ScenarioError():
+            for problem in error.problems:
+                say(problem)
+        case CycloptsError():
+            say(usage_problem(error, set_arguments(arguments)))
+        case InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
+            say(f"netstack: {' '.join(str(error).split())}")
+        case OSError():
+            _drop_stdout()  # which may be what could not be written
+            say(f"netstack: {error}")
+        case _:
+            raise error
+    return MISTAKE
+
+
+def _drop_stdout() -> None:
+    """Keep the interpreter from flushing stdout once more, and failing again, when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _version() -> str:
+    try:
+        return f"netstack {version('netstack')}"
+    except PackageNotFoundError:
+        return "netstack, not installed"
+
+
+app = App(
+    name="netstack",
+    help="Flink's network layer, emulated: back-pressure, buffer debloating, checkpoint barriers.",
+    version=_version,
+    version_flags=["--version"],
+    help_format="plaintext",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+
+
+# By name, so that they are imported when they are called: what some need takes a while.
+app.command("integration.cli.run:run", name="run", help="Run a scenario and print what was measured.")
+app.command(
+    "integration.cli.compare:compare",
+    name="compare",
+    help="Compare scenarios or results with what a real Flink measured; exit status 1 where one is outside.",
+)
+app.command(
+    "integration.cli.checkpoints:checkpoints",
+    name="checkpoints",
+    help="List the checkpoints in a directory, and check that all their files are as they were written.",
+)
+app.command(
+    "integration.cli.storm:storm",
+    name="storm",
+    help="Run small random jobs under random faults, and check that each kept what Flink promises.",
+)
+app.command(
+    "integration.cli.package:package",
+    name="package",
+    help="Write the file from which Spark's executors get what a shuffle needs.",
+)
+app.command(
+    "integration.cli.shuffle:shuffle",
+    name="shuffle",
+    help="Shuffle the rows of a file through the network layer, inside Spark, and write them to another.",
+)
+app.command(
+    "integration.cli.tune:tune",
+    name="tune",
+    help="Try debloat targets on a job and say which one to set, what it costs, and what it cannot help.",
+)
+app.command(
+    "integration.cli.size:size",
+    name="size",
+    help="Say without a run how many buffers a job has, what waits in them, and what its links need.",
+)
+app.command(
+    "integration.cli.lint:lint",
+    name="lint",
+    help="Check a Flink configuration file for the network layer: ignored, misspelt and useless options.",
+)
+app.command(
+    "integration.cli.diagnose:diagnose",
+    name="diagnose",
+    help="Say what limits a job and where its checkpoints spend their time, from a result or a Flink job.",
+)
+app.command(
+    "integration.cli.import_flink:import_flink",
+    name="import-flink",
+    help="Print a running Flink job, read through its REST API, as a scenario file.",
+)
+app.command(
+    "integration.cli.validate:validate",
+    name="validate",
+    help="Predict what a running Flink job shows now, and print prediction, measurement and ratio.",
+)
+app.command(
+    "integration.cli.demo:demo",
+    name="demo",
+    help="Run the main job on real data with debloating off and on, or in all checkpoint modes, and compare.",
+)

@@ -1,0 +1,141 @@
+"""The command ``netstack compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from netstack import Result, Scenario, ScenarioError
+
+from ..analysis.comparison import Comparison, reference_runs
+from ..analysis.comparison import compare as compare_results
+from ..files.loading import load_json, load_result
+from ..report.comparison_text import comparison_markdown, print_comparisons
+from ..report.output import prepare_file, prepare_folder, to_stderr, to_stdout, write_files, write_json
+from ..runs.seeds import run_seeds
+from .arguments import Flag, Whole
+from .exit_status import FAILED
+from .preparation import load_runnable
+from .progress import progress
+
+SEEDS = 5
+
+JSON_NAME = "comparison.json"
+TABLE_NAME = "comparison.md"
+
+
+class Subject(NamedTuple):
+    """What is compared: a scenario that has to be run, or a result, with the reference for it."""
+
+    file: Path
+    ours: Scenario | Result
+    reference: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return str(self.ours.name if isinstance(self.ours, Scenario) else self.ours.scenario["name"])
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``--json`` prints."""
+
+    schema: str = "netstack.comparison/1"
+    ok: bool
+    comparisons: list[Comparison]
+
+
+def compare(
+    *paths: Path,
+    seeds: Whole = SEEDS,
+    allow_code: Flag = False,
+    json: Flag = False,
+    out: Path | None = None,
+    markdown: Path | None = None,
+) -> int:
+    """Compare scenarios or results with what a real Flink measured; exit status 1 where one is outside.
+
+    Args:
+        paths: Scenarios (files, or folders of them) or results, and last the reference: a file, or a folder
+            that holds NAME.json for each.
+        seeds: Runs of each scenario, with its own seed, the next one, and so on.
+        allow_code: Let files name a debloat policy as MODULE:CLASS, which is imported and so run.
+        json: Print the comparison as one JSON document.
+        out: Folder for comparison.json and comparison.md.
+        markdown: File for the table as Markdown.
+    """
+    if len(paths) < 2:
+        raise ScenarioError(["netstack compare: name a scenario or a result, and last the reference"])
+    if seeds < 1:
+        raise ScenarioError([f"netstack compare: --seeds is {seeds}; at least 1 is needed"])
+    prepare_folder(out, JSON_NAME, TABLE_NAME)
+    prepare_file(markdown)
+    subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]
+    comparisons = _compare_all(subjects, seeds)
+    report = Report(ok=all(comparison.ok for comparison in comparisons), comparisons=comparisons)
+    _write(report, out, markdown)
+    if json:
+        write_json(msgspec.json.encode(report))
+    else:
+        print_comparisons(comparisons, to_stdout())
+    return 0 if report.ok else FAILED
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """The files meant: of a folder all scenarios that this version can run."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found = sorted(path.glob("*.toml"))
+        if not found:
+            raise ScenarioError([f"{path}: holds no scenario that can be run; name .toml files"])
+        files += found
+    return files
+
+
+def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
+    ours = _ours(file, allow_code)
+    path = reference
+    if reference.is_dir():
+        name = ours.name if isinstance(ours, Scenario) else ours.scenario["name"]
+        path = reference / f"{name}.json"
+    document = load_json(path)
+    try:
+        reference_runs(document)
+    except ScenarioError as error:
+        raise ScenarioError([f"{path}: {problem}" for problem in error.problems]) from None
+    return Subject(file, ours, document)
+
+
+def _ours(file: Path, allow_code: bool) -> Scenario | Result:
+    if file.suffix == ".json" and "schema" in load_json(file):
+        return load_result(file)
+    return load_runnable(file, allow_code=allow_code)
+
+
+def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
+    scenarios = [subject.ours for subject in subjects if isinstance(subject.ours, Scenario)]
+    with progress("comparing", len(scenarios) * seeds, "runs", to_stderr()) as report:
+        results = iter(run_seeds(scenarios, seeds, done=report))
+    comparisons = []
+    for subject in subjects:
+        ours = [subject.ours] if isinstance(subject.ours, Result) else next(results)
+        try:
+            comparisons.append(compare_results(ours, subject.reference))
+        except ScenarioError as error:
+            raise ScenarioError([f"{subject.file}: {problem}" for problem in error.problems]) from None
+    return comparisons
+
+
+def _write(report: Report, out: Path | None, markdown: Path | None) -> None:
+    table = comparison_markdown(report.comparisons).encode()
+    if out is not None:
+        document = msgspec.json.format(msgspec.json.encode(report), indent=1)
+        write_files(out, {JSON_NAME: document + b"\n", TABLE_NAME: table})
+    if markdown is not None:
+        write_files(markdown.parent, {markdown.name: table})

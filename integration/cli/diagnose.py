@@ -1,0 +1,113 @@
+"""The command ``netstack diagnose``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich.text import Text
+
+from netstack import QuantityError, Result, ScenarioError, from_json, parse_duration
+
+from ..analysis.diagnosis.diagnose import Diagnosis
+from ..analysis.diagnosis.diagnose import diagnose as diagnosed
+from ..analysis.diagnosis.observation import observations
+from ..analysis.diagnosis.trials import trials
+from ..files.loading import load_result
+from ..files.user_files import LARGEST_RESULT
+from ..report.diagnosis_text import print_diagnosis
+from ..report.output import say, to_stderr, to_stdout, write_json
+from .arguments import Flag
+
+_STDIN = "-"
+
+
+def diagnose(
+    result: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    /,
+    *,
+    from_flink: str | None = None,
+    job: str | None = None,
+    latency: str | None = None,
+    json: Flag = False,
+) -> int:
+    """Say what limits a job and why: the rules that fire, their evidence, and what to do next.
+
+    Args:
+        result: Result of a run, as `netstack run --json` prints it; "-": it comes on standard input.
+        from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, instead of a file.
+        job: Id of that job, where several are running.
+        latency: Of the way between two task managers of that cluster, such as "1 ms".
+        json: Print what was found as one JSON document.
+    """
+    if result is not None and str(result).startswith("-") and str(result) != _STDIN:
+        raise ScenarioError([f"netstack: Unknown option: {result}."])
+    if (result is None) == (from_flink is None):
+        raise ScenarioError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
+    for option, value in (("--job", job), ("--latency", latency)):
+        if value is not None and from_flink is None:
+            raise ScenarioError(
+                [f"netstack diagnose: {option} is for --from-flink; give that too, or neither"]
+            )
+    diagnosis = _of_file(result) if from_flink is None else _of_flink(from_flink, job, latency)
+    if json:
+        write_json(msgspec.json.encode(diagnosis))
+    else:
+        print_diagnosis(diagnosis, to_stdout())
+    return 0
+
+
+def _of_file(file: Path | None) -> Diagnosis:
+    assert file is not None
+    given = str(file) == _STDIN
+    name = "standard input" if given else str(file)
+    result = _from_stdin() if given else load_result(file)
+    try:
+        views = observations(result)
+    except ScenarioError as error:
+        raise ScenarioError([f"{name}: {problem}" for problem in error.problems]) from None
+    if not views:
+        raise ScenarioError([f"{name}: has no window that was measured; the run was shorter than its warmup"])
+    seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
+    windows = [diagnosed(view) for view in seen]
+    return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)
+
+
+def _from_stdin() -> Result:
+    document = sys.stdin.buffer.read(LARGEST_RESULT + 1)
+    if len(document) > LARGEST_RESULT:
+        raise ScenarioError([f"standard input: has more than {LARGEST_RESULT >> 20} MiB; a result has less"])
+    try:
+        return from_json(document)
+    except (ValueError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise ScenarioError([f"standard input: is no result: {problem}"]) from None
+
+
+def _of_flink(url: str, job: str | None, latency: str | None) -> Diagnosis:
+    # Here, since few diagnoses need it.
+    from ..flink.rest.diagnosing import look_at
+
+    try:
+        latency_s = None if latency is None else parse_duration(latency)
+    except QuantityError as error:
+        raise ScenarioError(
+            [f"netstack diagnose: --latency: {error.wrong}; it must be {error.right}"]
+        ) from None
+    with to_stderr().status(Text(f"{url}: reading the job")) as status:
+
+        def watching(done: float, total: float) -> None:
+            if not done:
+                say(f"{url}: watching the job's metrics for {total:.0f} s")
+            status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
+
+        return look_at(url, job, latency_s, watching=watching)
+
+
+def _obtained(result: Result) -> str:
+    version = result.versions.get("netstack", "unknown version")
+    return f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}"

@@ -1,0 +1,162 @@
+"""From a file a person names to a scenario that can be run, with what has to be said on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from buffers import InsufficientBuffers
+from netstack import (
+    OPTIONS,
+    InitialCheckpoint,
+    Scenario,
+    ScenarioError,
+    SourceError,
+    StorageError,
+    format_size,
+    option_notices,
+    scenario_problems,
+)
+
+from ..files.loading import load_scenario
+from ..report.output import say, to_stderr
+from ..runs.sources import open_sources, reads_paths
+
+if TYPE_CHECKING:
+    from ..checkpoints.directory import DirectoryStorage
+
+_DIRECTORY_KEY = f"flink.{OPTIONS['checkpoint_dir'].name}"
+
+_NO_CHECKPOINT = 0
+"""An id that no checkpoint of a run has; theirs begin with 1."""
+
+
+def load_runnable(
+    file: Path,
+    seed: int | None = None,
+    *,
+    stores: bool = False,
+    policy: str | None = None,
+    allow_code: bool = False,
+) -> Scenario:
+    """Read a scenario that this version can run, and say on stderr what a user should know of its options.
+
+    `stores` is whether its checkpoints will be written to the directory that it may name. `seed` and `policy`
+    take the place of the scenario's. With `allow_code` the file may name a policy to be imported.
+
+    Raises:
+        ScenarioError: it makes no sense, or asks for more than there is; a line for each mistake.
+    """
+    scenario = load_scenario(file, policy=policy, allow_code=allow_code)
+    if seed is not None:
+        scenario = dataclasses.replace(scenario, seed=seed)
+    mistakes = scenario_problems(scenario)
+    if mistakes:
+        raise ScenarioError([f"{file}: {key}: {message}" for key, message in mistakes])
+    for key, message in option_notices(scenario):
+        say(f"{file}: {key}: {message}")
+    if _writes_files(scenario) and not stores:
+        say(f"{file}: {_DIRECTORY_KEY}: is not used here: runs with several seeds would use the same files")
+    return scenario
+
+
+@contextmanager
+def checkpoints_of(
+    scenario: Scenario, file: Path, from_checkpoint: str | None
+) -> Iterator[tuple[DirectoryStorage | None, InitialCheckpoint | None]]:
+    """Give where a scenario wants its checkpoints (None: in memory), and the one that it goes on from.
+
+    The directory is this run's alone while the block runs. A file is written there and deleted again, so
+    that what will not do is known before the run.
+
+    Raises:
+        ScenarioError: nothing can be written there, another run has it, or checkpoints are there already,
+            which stay as they are; or `from_checkpoint` names none that can be restored.
+    """
+    with ExitStack() as stack:
+        storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
+        initial = None if from_checkpoint is None else _initial(from_checkpoint)
+        there = [] if storage is None else storage.present()
+        if storage is not None and there and not (initial is not None and _lies_in(initial, storage)):
+            problem = (
+                f"{storage.root} holds chk-{there[-1]} of an earlier run; go on from it with "
+                "--from-checkpoint, name a directory without checkpoints, or empty it"
+            )
+            raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {problem}"])
+        yield storage, initial
+
+
+def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> DirectoryStorage:
+    # Here, since few scenarios need what it takes a while to import.
+    from ..checkpoints.directory import DirectoryStorage
+
+    directory = str(scenario.config.checkpoint_dir)
+    try:
+        storage = DirectoryStorage(directory)
+        stack.enter_context(storage.exclusive())
+        storage.write(_NO_CHECKPOINT, "is-writable", b"")
+        storage.discard(_NO_CHECKPOINT)
+    except StorageError as error:
+        reason = f"{directory}: checkpoints cannot be kept there: {' '.join(str(error).split())}"
+        raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {reason}"]) from None
+    if not storage.is_local:
+        say(f"{file}: {_DIRECTORY_KEY}: no lock can be held there; let no other run use it meanwhile")
+    return storage
+
+
+def _initial(path: str) -> InitialCheckpoint:
+    from ..checkpoints.finding import find_checkpoint
+
+    try:
+        return find_checkpoint(path)
+    except StorageError as error:
+        raise ScenarioError([f"netstack run: --from-checkpoint: {' '.join(str(error).split())}"]) from None
+
+
+def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
+    from ..checkpoints.directory import DirectoryStorage
+
+    return isinstance(initial.storage, DirectoryStorage) and initial.storage.is_same_place(storage)
+
+
+def _writes_files(scenario: Scenario) -> bool:
+    return scenario.takes_checkpoints and scenario.config.stores_checkpoints_in_files
+
+
+@contextmanager
+def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
+    """Open the files that sources read, and put the scenario's name before what goes wrong then.
+
+    Raises:
+        ScenarioError: a source cannot be read, the job does not fit what it holds, or its network memory
+            does not suffice.
+    """
+    try:
+        with _read_by_spark(scenario) as ready:
+            yield ready
+    except (InsufficientBuffers, SourceError) as error:
+        raise ScenarioError([f"{file}: {' '.join(str(error).split())}"]) from None
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        size = format_size(scenario.config.segment_bytes)
+        message = f"is {size}; this machine has not the memory for the job's buffers, make them smaller"
+        raise ScenarioError([f"{file}: flink.{OPTIONS['segment_bytes'].name}: {message}"]) from None
+
+
+@contextmanager
+def _read_by_spark(scenario: Scenario) -> Iterator[Scenario]:
+    if not reads_paths(scenario):
+        yield scenario
+        return
+    with ExitStack() as stack:
+        with to_stderr().status(Text(f"{scenario.name}: Spark reads the sources")):
+            ready = stack.enter_context(open_sources(scenario))
+        say(f"{scenario.name}: sources are read")
+        yield ready

@@ -1,0 +1,128 @@
+"""The command ``netstack run``: a scenario in, what was measured out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netstack import (
+    CheckpointStorage,
+    InitialCheckpoint,
+    JobFailedError,
+    Result,
+    Scenario,
+    ScenarioError,
+    to_json,
+)
+
+from ..emulating import emulate
+from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
+from ..report.run_text import print_result
+from ..report.trace_text import TracePrinter
+from .arguments import Flag, Whole, command_line
+from .exit_status import FAILED, failure_text
+from .preparation import checkpoints_of, load_runnable, opened
+from .progress import Report as Progress
+from .progress import progress
+
+if TYPE_CHECKING:
+    from ..checkpoints.directory import DirectoryStorage
+
+
+def run(
+    file: Path,
+    /,
+    *,
+    json: Flag = False,
+    out: Path | None = None,
+    seed: Whole | None = None,
+    real_time: Flag = False,
+    on_spark: Flag = False,
+    master: str | None = None,
+    trace: Flag = False,
+    policy: str | None = None,
+    from_checkpoint: str | None = None,
+    allow_code: Flag = False,
+) -> int:
+    """Run a scenario and print what was measured.
+
+    Args:
+        file: Scenario, a TOML file or its JSON form.
+        json: Print the whole result as one JSON document.
+        out: Folder for the result as NAME.json, report.html and its pictures.
+        seed: In place of the scenario's.
+        real_time: Run on the real clock instead of the virtual one.
+        on_spark: Run on the real clock over TCP, in a Spark task for each task manager.
+        master: Spark's master URL; by default this machine, with a slot for each task.
+        trace: Print on stderr what happens to each checkpoint, step by step.
+        policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
+        from_checkpoint: Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory.
+        allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
+    """
+    if master is not None and not on_spark:
+        raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
+    scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
+    prepare_folder(out, PAGE)
+    printer = TracePrinter(to_stderr()) if trace else None
+    with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):
+        if on_spark:
+            result = _on_spark(scenario, file, master, printer, storage, initial)
+        else:
+            with (
+                opened(scenario, file) as ready,
+                progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
+            ):
+                result = _emulate(ready, storage, initial, report, printer, real_time)
+    if out is not None:
+        _write_report(out, result)
+    if json:
+        write_json(to_json(result))
+    else:
+        print_result(result, to_stdout())
+    if result.failure is not None:
+        say(failure_text(result))
+    return 0 if result.failure is None else FAILED
+
+
+def _emulate(
+    scenario: Scenario,
+    storage: CheckpointStorage | None,
+    initial: InitialCheckpoint | None,
+    report: Progress,
+    trace: TracePrinter | None,
+    real_time: bool,
+) -> Result:
+    """Run it; a job that failed for good has a result too."""
+    try:
+        return emulate(
+            scenario,
+            storage=storage,
+            from_checkpoint=initial,
+            progress=report,
+            trace=trace,
+            real_time=real_time,
+        )
+    except JobFailedError as error:
+        return error.result
+
+
+def _on_spark(
+    scenario: Scenario,
+    file: Path,
+    master: str | None,
+    trace: TracePrinter | None,
+    storage: DirectoryStorage | None,
+    initial: InitialCheckpoint | None,
+) -> Result:
+    # Here, for the same reason as below.
+    from .on_spark import run_over_tcp
+
+    return run_over_tcp(scenario, file, master, trace, storage, initial)
+
+
+def _write_report(folder: Path, result: Result) -> None:
+    # Here, since what draws takes a while to import.
+    from ..report.report import write_report
+
+    page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command_line())
+    say(f"wrote {page}")

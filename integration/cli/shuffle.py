@@ -1,0 +1,234 @@
+"""The command ``netstack shuffle``: a file in, a shuffled one out, and what the shuffle cost."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from cyclopts import Parameter
+from rich.text import Text
+
+from netstack import ScenarioError, SourceError
+
+from ..analysis.wording import size
+from ..report.output import require_place, say, to_stderr, to_stdout, write_json
+from ..report.shuffle_text import ShuffleDocument, print_shuffle
+from ..spark.column_names import require_columns
+from ..spark.files import has_scheme, one_line, require_new_path, require_path, write_files
+from ..spark.interrupts import held_interrupts
+from ..spark.masters import local_slots
+from ..spark.session import is_running, spark_session
+from ..spark.shuffle.api import Partitioner, Ship, check_arguments
+from ..spark.shuffle.api import shuffle as shuffle_frame
+from ..spark.shuffle.errors import ShuffleError, ShuffleWarning
+from ..spark.shuffle.packaging import send_packages
+from ..spark.shuffle.reading import read_in_partitions
+from ..spark.shuffle.report import shuffle_statistics
+from ..spark.shuffle.settings import transport_config
+from ..spark.shuffle.slots import check_slots, require_slots
+from ..spark.source import is_from_spark
+from ..spark.spool import run_cancellable
+from .arguments import Flag, Whole
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Texts = Annotated[Sequence[str], Parameter(negative=(), show_default=False)]
+
+Format = Literal["parquet", "csv", "json"]
+
+SPARK_OPTION = "spark."
+"""How the names of Spark's options begin."""
+
+TASK_CORES = "spark.task.cpus"
+"""The option of Spark's by which a task takes several slots."""
+
+LEAST_TASK_BYTES = 32 << 20
+"""What a task takes of this machine's memory: a Python process with NumPy and PyArrow, and its buffers."""
+
+_CONFIG = "config: "
+"""How lines about options of Flink's begin."""
+
+
+class Options(NamedTuple):
+    """What ``--set`` gives, by whom it is for."""
+
+    spark: dict[str, str]
+    flink: dict[str, str]
+
+
+def shuffle(
+    *,
+    input: str,
+    output: str,
+    partitions: Whole,
+    key: Texts = (),
+    format: Format | None = None,
+    ship: Ship = "hash",
+    bound: Texts = (),
+    partitioner: Partitioner = "flink",
+    master: str | None = None,
+    set: Texts = (),
+    json: Flag = False,
+) -> int:
+    """Shuffle the rows of a file through the network layer, inside Spark, and write them to another.
+
+    Args:
+        input: Parquet, CSV or JSON file, or a folder of them.
+        output: Folder for a file of each partition: CSV or JSON where its name ends so, else Parquet.
+        partitions: Number of partitions; a task for each has to run at the same time.
+        key: Column by which rows find their partition; several may be given.
+        format: What the input is, where the names of its files do not tell.
+        ship: How rows are dealt out.
+        bound: For ranges, the greatest key of a partition, of all but the last one; in rising order.
+        partitioner: Whose rule puts a key into a partition: Flink's key groups, or Spark's own.
+        master: Spark's master URL; by default this machine, with a slot for each partition.
+        set: OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given.
+        json: Print what each task counted as one JSON document.
+    """
+    if partitions < 1:
+        raise ScenarioError([f"netstack shuffle: --partitions is {partitions}; at least 1 is needed"])
+    require_path(input)
+    require_new_path(output)
+    if not has_scheme(output):
+        require_place(Path(output).expanduser())
+    options = read_assignments(set)
+    wanted = ShuffleDocument(
+        input=input, output=output, keys=list(key), partitions=partitions, ship=ship, partitioner=partitioner
+    )
+    with _said_in_a_line(output):
+        _check(wanted, bound, options.flink)
+        require_columns(input, key, format, as_spark=True)
+        if not is_running():
+            _check_slots(partitions, master, options.spark)
+        with _session(master, partitions, options.spark) as session:
+            done = run_cancellable(session, lambda: _run(session, wanted, format, bound, options.flink))
+    if json:
+        write_json(msgspec.json.encode(done))
+    else:
+        print_shuffle(done, to_stdout())
+    return 0
+
+
+def _check(wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str, str]) -> None:
+    """Find mistakes before Spark starts, which takes a while."""
+    check_arguments(wanted.keys, wanted.ship, wanted.partitioner, bounds or None, wanted.partitions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShuffleWarning)  # they come again
+        transport_config(options, wanted.partitions)
+
+
+def _check_slots(partitions: int, master: str | None, options: Mapping[str, str]) -> None:
+    """Check that this machine can run all tasks at once, if it is the one that has to."""
+    if master is None:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if partitions * LEAST_TASK_BYTES > memory:
+            raise ShuffleError(
+                f"--partitions is {partitions}: so many tasks at once take at least"
+                f" {size(partitions * LEAST_TASK_BYTES)} of memory, but this machine has {size(memory)};"
+                f" take at most {memory // LEAST_TASK_BYTES}, or name a cluster with --master"
+            )
+    elif (slots := local_slots(master)) is not None:
+        cores = options.get(TASK_CORES, "1")
+        check_slots(partitions, slots // max(1, int(cores)) if cores.isdecimal() else slots, local=True)
+
+
+def _run(
+    session: SparkSession,
+    wanted: ShuffleDocument,
+    format: str | None,
+    bounds: Sequence[str],
+    options: Mapping[str, str],
+) -> ShuffleDocument:
+    require_slots(session.sparkContext, wanted.partitions)
+    started = perf_counter()
+    frame = shuffle_frame(
+        read_in_partitions(session, wanted.input, wanted.partitions, format),
+        *wanted.keys,
+        num_partitions=wanted.partitions,
+        ship=wanted.ship,
+        config=options,
+        partitioner=wanted.partitioner,
+        bounds=bounds or None,
+    )
+    write_files(frame, wanted.output)
+    seconds = perf_counter() - started
+    return msgspec.structs.replace(wanted, wall_seconds=seconds, tasks=_tasks(frame))
+
+
+def read_assignments(texts: Sequence[str]) -> Options:
+    """Return what "OPTION=VALUE" texts assign; the last of an option counts.
+
+    Raises:
+        ScenarioError: one is no such text.
+    """
+    wrong = [text for text in texts if not text.partition("=")[0].strip() or "=" not in text]
+    if wrong:
+        raise ScenarioError([f"netstack shuffle: --set {text}: must be OPTION=VALUE" for text in wrong])
+    options = Options({}, {})
+    for name, _, value in (text.partition("=") for text in texts):
+        of = options.spark if name.startswith(SPARK_OPTION) else options.flink
+        of[name.strip()] = value.strip()
+    return options
+
+
+def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
+    """What the tasks of the last run counted."""
+    tasks = [row.asDict() for row in shuffle_statistics(frame).collect()]
+    last = max((task["run"] for task in tasks), default=0)
+    return [task for task in tasks if task["run"] == last]
+
+
+@contextmanager
+def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
+    found = is_running()
+    with to_stderr().status(Text("Spark starts")) as status:
+        session = spark_session(master or f"local[{max(slots, os.cpu_count() or 1)}]", options)
+        try:
+            if not str(session.sparkContext.master).startswith("local["):
+                run_cancellable(session, lambda: send_packages(session))
+            status.update(Text("rows are shuffled"))
+            yield session
+        finally:
+            if not found:
+                with held_interrupts():
+                    session.stop()
+
+
+@contextmanager
+def _said_in_a_line(output: str) -> Iterator[None]:
+    """Turn what goes wrong into one line for each mistake, and warnings into lines on stderr.
+
+    Nothing is left at `output`: of a job that fails Spark deletes all but the folder itself.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ShuffleWarning)
+            warnings.showwarning = lambda message, *_: say(_as_typed(str(message)))
+            yield
+    except BaseException as error:
+        if not has_scheme(output):
+            with suppress(OSError):
+                Path(output).expanduser().rmdir()
+        if isinstance(error, ShuffleError):
+            lines = str(error).splitlines()
+            raise ScenarioError([_as_typed(line) for line in lines]) from error
+        if is_from_spark(error):
+            raise ScenarioError([f"netstack shuffle: {one_line(error)}"]) from error
+        if isinstance(error, SourceError):
+            line = " ".join(str(error).split()).replace("with format", "with --format")
+            raise ScenarioError([f"netstack shuffle: {line}"]) from error
+        raise
+
+
+def _as_typed(line: str) -> str:
+    """Return a line about arguments of `shuffle_frame` with their names on the command line."""
+    line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
+    return f"netstack shuffle: {line.replace('a num_partitions of at', '--partitions at')}"

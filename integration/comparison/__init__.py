@@ -1,1 +1,0 @@
-"""Our numbers beside a real Flink's."""

@@ -1,0 +1,1 @@
+"""Files that people name and get: read within bounds, written whole."""

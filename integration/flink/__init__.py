@@ -1,0 +1,1 @@
+"""What real Flink clusters have: running jobs, read over REST, and configuration files, checked."""

@@ -1,0 +1,89 @@
+"""A running Flink job, looked at through its cluster's REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+
+from netstack import Steady
+
+from ...analysis.diagnosis.diagnose import Diagnosis, diagnose
+from ...analysis.diagnosis.finding import complete
+from ...analysis.diagnosis.observation import observation_of
+from .client import RestClient
+from .cluster_job import read_job
+from .importing import import_scenario
+from .overrides import EVERYWHERE, Overrides
+from .pressure import LEVELS, Pressure, filled, read_pressure
+
+_NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
+"""What a job emits and costs is for emulating it; a diagnosis, which does not, asks for neither."""
+
+
+def look_at(
+    url: str,
+    job: str | None = None,
+    latency_s: float | None = None,
+    *,
+    watch_s: float | None = None,
+    watching: Callable[[float, float], None] = lambda done, total: None,
+) -> Diagnosis:
+    """Return what is wrong with a job that runs now.
+
+    Its metrics are watched for `watch_s` seconds, by default as long as it takes to see them change;
+    `watching` is told how many seconds of how many are over. `latency_s` is the way between two of its task
+    managers, None: not known.
+
+    Raises:
+        ScenarioError: the cluster cannot be read, the job does not run, or it has too little to tell.
+    """
+    given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
+    imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=watching)
+    seen = imported.measured
+    said = _pressures(url, seen.job, seen.steady)
+    vertices = [
+        vertex if vertex.name not in said else filled(vertex, said[vertex.name])
+        for vertex in seen.steady.vertices
+    ]
+    steady = msgspec.structs.replace(seen.steady, vertices=vertices)
+    levels = {name: LEVELS[pressure.level] for name, pressure in said.items() if pressure.level is not None}
+    view = observation_of(imported.scenario, steady, seen.checkpoints, levels)
+    if latency_s is not None:
+        view = replace(view, link=imported.scenario.link)
+    notes = [note for note in map(_note, imported.notes) if note]
+    if said:
+        notes.append(f"{', '.join(said)}: time by what /backpressure says at one moment, metrics tell none")
+    return Diagnosis(
+        name=seen.job_name,
+        of=f"job {seen.job}, Flink {seen.flink}, {url}",
+        notes=notes,
+        windows=[diagnose(view)],
+    )
+
+
+def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
+    """What ``/backpressure`` says of the vertices whose metrics do not tell of their time, by name."""
+    silent = {
+        vertex.name
+        for vertex in steady.vertices
+        if complete(vertex.backpressured_ms_per_s) is None or complete(vertex.busy_ms_per_s) is None
+    }
+    if not silent:
+        return {}
+    client = RestClient(url)
+    with client.reading():
+        found = read_job(client, job)
+        names = [vertex.name for vertex in steady.vertices]
+        asked = {
+            name: read_pressure(client, found, vertex)
+            for vertex, name in zip(found.vertices, names, strict=True)
+            if name in silent
+        }
+    return {name: pressure for name, pressure in asked.items() if pressure is not None}
+
+
+def _note(note: str) -> str:
+    """A note on what was read, without the advice to give an option that a diagnosis has no use for."""
+    return note if "--latency" in note else note.partition("; give --")[0]

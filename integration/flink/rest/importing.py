@@ -1,0 +1,198 @@
+"""A running Flink job as a scenario: what it does, under which options, and what it shows now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from netstack import LinkConditions, NetworkConfig, Scenario, check_scenario
+
+from .client import FlinkRestError, RestClient
+from .cluster_job import FlinkJob, check_still_runs, read_job
+from .history import read_checkpoints
+from .measured import Measured, measured
+from .naming import edges_of, job_name, vertex_names
+from .options import preset_of, read_config
+from .overrides import Overrides, check_names
+from .placement import managers
+from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
+from .vertices import VertexReader
+
+__all__ = ["Imported", "Overrides", "import_scenario"]
+
+WARMUP_S = 20.0
+"""Until then an emulated job has filled its queues and sized its buffers."""
+
+_LEAST_WINDOW_S = 40.0
+_LONGEST_WINDOW_S = 600.0
+_CHECKPOINTS = 8
+_LEAST_CHECKPOINTS = 3
+
+_BACK_TO_BACK = 0.7
+"""Share of the interval from which on a checkpoint leaves the debloater little time to recover."""
+
+_LEAST_FREE = 0.05
+"""Share of free network memory below which it may hold the job up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A job read from Flink."""
+
+    scenario: Scenario
+    notes: list[str]
+    """What could not be read, or cannot be said in a scenario; a line each."""
+    measured: Measured
+
+
+def import_scenario(
+    url: str,
+    job: str | None = None,
+    *,
+    overrides: Overrides | None = None,
+    watch_s: float | None = None,
+    pause: Callable[[float], None] = time.sleep,
+    watching: Callable[[float, float], None] = lambda done, total: None,
+) -> Imported:
+    """Read a running job through Flink's REST API; `job` is its id, and may be absent where only one runs.
+
+    Metrics are watched for `watch_s` seconds, by default as long as it takes to see them change three times;
+    `watching` is told how many seconds of how many are over.
+
+    Raises:
+        FlinkRestError: nobody answers, the job does not run, ends or restarts while it is watched, or shows
+            too little to go by.
+        ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
+    """
+    given = overrides or Overrides()
+    client = RestClient(url)
+    with client.reading():
+        found = read_job(client, job)
+        names = vertex_names(found.vertices)
+        _check_shape(client, found)
+        check_names(given, found, names)
+        seconds = watch_time_s(found) if watch_s is None else watch_s
+        samples = take_samples(
+            client,
+            found,
+            seconds,
+            pause=pause,
+            clock=time.monotonic,
+            done=lambda done: watching(done, seconds),
+        )
+        check_still_runs(client, found)
+        check_no_restart(client, found, samples)
+        checkpoints = read_checkpoints(client, found, names)
+        notes = _notes_before(found, samples)
+        try:
+            scenario = _scenario(found, names, samples, given, notes)
+        except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
+            raise FlinkRestError(*error.problems, *_about_missing(client)) from None
+        shown = measured(client.url, found, names, samples, checkpoints)
+        notes += _notes_after(client, scenario.config, given, shown)
+    return Imported(scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown)
+
+
+def _check_shape(client: RestClient, job: FlinkJob) -> None:
+    if not job.edges:
+        raise FlinkRestError(
+            f"{client.url}: job {job.id} ({job.name}) has no exchange: all its operators are in one "
+            "task, so nothing goes through the network layer"
+        )
+
+
+def _scenario(
+    job: FlinkJob, names: dict[str, str], samples: Samples, given: Overrides, notes: list[str]
+) -> Scenario:
+    config = read_config(job, given.options, notes)
+    edges = edges_of(job, names, notes)
+    shared = managers(job, edges, names, notes)
+    vertices = VertexReader(job, names, edges, config, samples, given, notes).vertices()
+    scenario = Scenario(
+        name=job_name(job),
+        duration_s=WARMUP_S + _window_s(config),
+        warmup_s=WARMUP_S,
+        preset=preset_of(job.version),
+        config=config,
+        link=LinkConditions(latency_s=given.latency_s),
+        vertices=tuple(replace(vertex, task_manager=shared.get(vertex.name)) for vertex in vertices),
+        edges=edges,
+    )
+    check_scenario(scenario)
+    return scenario
+
+
+def _window_s(config: NetworkConfig) -> float:
+    """Seconds to summarise: some checkpoints, in minutes at most unless they are rarer still."""
+    interval = config.checkpoint_interval_s or 0.0
+    longest = max(_LONGEST_WINDOW_S, _LEAST_CHECKPOINTS * interval)
+    return max(_LEAST_WINDOW_S, min(_CHECKPOINTS * interval, longest))
+
+
+def _notes_before(job: FlinkJob, samples: Samples) -> list[str]:
+    notes = ["it is a batch job; here it is a streaming job"] if job.batch else []
+    if stands_still(samples):
+        notes.append(
+            "the metrics did not change while they were watched, so counts since the job started stand in; "
+            "give --watch more time"
+        )
+    if not job.vertices[0].managers:
+        notes.append(
+            "which task managers the subtasks run in is not told; here each vertex has one of its own"
+        )
+    return notes
+
+
+def _notes_after(client: RestClient, config: NetworkConfig, given: Overrides, shown: Measured) -> list[str]:
+    notes = []
+    if not given.latency_s:
+        notes.append("the latency between task managers is not told; here it is loopback's; give --latency")
+    if "buffer_timeout_interval_s" not in config.given and "buffer_timeout_enabled" not in config.given:
+        notes.append("a buffer timeout that the job sets itself is not told; here it is 100 ms; give --set")
+    if config.checkpoint_interval_s is not None:
+        notes += _about_checkpoints(config, config.checkpoint_interval_s, shown)
+    notes += _about_memory(client)
+    return notes + _about_missing(client)
+
+
+def _about_missing(client: RestClient) -> list[str]:
+    if not client.missing:
+        return []
+    return [
+        f"the cluster does not have {_listed(client.missing)}, or fails there; what that would tell is not "
+        "known"
+    ]
+
+
+def _about_checkpoints(config: NetworkConfig, interval_s: float, shown: Measured) -> list[str]:
+    duration = shown.steady.end_to_end_ms
+    if duration is None:
+        return ["no completed checkpoint is in the history, so delays are not known"]
+    if config.debloat_enabled and duration / 1e3 >= _BACK_TO_BACK * interval_s:
+        return [
+            f"checkpoints take {duration / 1e3:.2g} s of an interval of {interval_s:g} s: the debloater is "
+            "misled while channels are blocked, and delays drift by up to a fifth between runs of one job"
+        ]
+    return []
+
+
+def _about_memory(client: RestClient) -> list[str]:
+    """Network memory never binds here; a line for each task manager where it may bind."""
+    answer = client.find("/taskmanagers") or {"taskmanagers": []}
+    short = []
+    for entry in answer["taskmanagers"]:
+        details = client.find(f"/taskmanagers/{entry['id']}") or {}
+        told = details.get("metrics", {})
+        total, free = (told.get(f"nettyShuffleMemorySegments{name}") for name in ("Total", "Available"))
+        if total and free is not None and free < _LEAST_FREE * total:
+            short.append(
+                f"{entry['id']}: {free} of {total} network buffers are free; here memory is never short"
+            )
+    return short
+
+
+def _listed(paths: list[str]) -> str:
+    unique = list(dict.fromkeys(path.partition("?")[0] for path in paths))
+    shown = ", ".join(unique[:3])
+    return shown if len(unique) <= 3 else f"{shown} and {len(unique) - 3} more"

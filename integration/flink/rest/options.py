@@ -1,0 +1,145 @@
+"""From the options that a cluster and a job were given to ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from netstack import OPTIONS, PRESETS, NetworkConfig, QuantityError, ScenarioError, with_options
+
+from ...scenarios.scenario_reader import read_options
+from ...scenarios.sections import Section
+from .cluster_job import FlinkJob
+
+_LEFT_OUT = frozenset(
+    {
+        "network_memory_fraction",
+        "network_memory_min_bytes",
+        "network_memory_max_bytes",
+        "checkpoint_dir",
+        "checkpoint_storage",
+        "retained_checkpoints",
+        "restart_strategy",
+        "restart_attempts",
+        "restart_delay_s",
+    }
+)
+"""Fields that mean something else here: each vertex has a task manager of its own, and nothing is stored."""
+
+_CHECKPOINTING: Mapping[str, str] = {
+    "mode": "checkpoint_mode",
+    "interval": "checkpoint_interval_s",
+    "timeout": "checkpoint_timeout_s",
+    "min_pause": "checkpoint_min_pause_s",
+    "max_concurrent": "max_concurrent_checkpoints",
+    "tolerable_failed_checkpoints": "tolerable_failed_checkpoints",
+    "unaligned_checkpoints": "unaligned_enabled",
+    "aligned_checkpoint_timeout": "aligned_checkpoint_timeout_s",
+    "checkpoints_after_tasks_finish": "checkpoints_after_tasks_finish",
+}
+"""Of each key of ``/jobs/ID/checkpoints/config`` the field that it is; times are in milliseconds there."""
+
+_NEVER_MS = 1 << 62
+"""A longer interval than this is Flink's way to say that there is none."""
+
+
+def preset_of(version: str) -> str:
+    """Return the preset whose defaults a version of Flink has, or comes nearest to."""
+    return "flink-1.20" if version.startswith("1.") else "flink-2.2"
+
+
+def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> NetworkConfig:
+    """Return a job's options; `given` are those that a user gives in their place.
+
+    What the job itself says of its checkpoints goes before what the cluster was configured with. `notes`
+    gets a line for each thing that could not be taken over.
+
+    Raises:
+        ScenarioError: an option that the user gives is none, or has no such value.
+    """
+    preset = preset_of(job.version)
+    if not job.version.startswith(preset.removeprefix("flink-")):
+        notes.append(f"Flink {job.version} is taken to have the defaults of {preset}")
+    values = _from_cluster(job, notes)
+    told = _from_job(job, notes)
+    values |= {
+        field: value
+        for field, value in told.items()
+        if field in values or value != getattr(PRESETS[preset], field)
+    }
+    if job.version.startswith("1."):
+        _start_with_whole_buffers(values, PRESETS[preset], notes)
+    config = with_options(
+        PRESETS[preset], {field: value for field, value in values.items() if value is not None}
+    )
+    problems: list[str] = []
+    config = read_options(Section(given, "--set ", problems), config)
+    if problems:
+        raise ScenarioError(problems)
+    return config
+
+
+def _start_with_whole_buffers(values: dict[str, object], preset: NetworkConfig, notes: list[str]) -> None:
+    """Before 2.0 Flink has no starting size: debloating begins with segments of full size."""
+    segment = values.get("segment_bytes", preset.segment_bytes)
+    values.pop("starting_segment_bytes", None)
+    if segment != preset.starting_segment_bytes:
+        name = OPTIONS["starting_segment_bytes"].name
+        values["starting_segment_bytes"] = segment
+        notes.append(f"debloating begins with whole buffers in Flink 1.x; {name} makes it so here")
+
+
+def _from_cluster(job: FlinkJob, notes: list[str]) -> dict[str, object]:
+    if not job.configuration:
+        notes.append(
+            "the cluster does not tell its configuration; give options that are not Flink's by --set"
+        )
+        return {}
+    wrong: dict[str, str] = {}
+    values = _parsed(job.configuration, wrong)
+    notes.extend(f"{name}: {why}; the preset's value is used" for name, why in wrong.items())
+    for field in [field for field in values if OPTIONS[field].only_1x and not job.version.startswith("1.")]:
+        notes.append(
+            f"{OPTIONS[field].name} is configured, but Flink {job.version} ignores it, and so it is here"
+        )
+        del values[field]
+    if factory := job.configuration.get("shuffle-service-factory.class"):
+        notes.append(f"the shuffle service is {factory}, not Flink's own; what it changes is not known here")
+    return {field: value for field, value in values.items() if not _unused(field)}
+
+
+def _unused(field: str) -> bool:
+    return field in _LEFT_OUT or OPTIONS[field].inert
+
+
+def _parsed(options: Mapping[str, object], wrong: dict[str, str]) -> dict[str, object]:
+    """Values by field of those options that we have; `wrong` gets what cannot be read."""
+    values: dict[str, object] = {}
+    for field, option in OPTIONS.items():
+        for name in (*option.former, option.name):
+            if name not in options:
+                continue
+            try:
+                values[field] = option.kind.parse(options[name])
+            except QuantityError as error:
+                wrong[name] = error.wrong
+    return values
+
+
+def _from_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
+    told = job.checkpointing
+    if told is None:
+        notes.append(
+            "the job does not tell its checkpoint settings: it takes none, or they are the cluster's"
+        )
+        return {}
+    told = dict(told)
+    interval = told.get("interval")
+    takes_none = not isinstance(interval, int) or not 0 < interval < _NEVER_MS
+    if takes_none:
+        told.pop("interval", None)
+        notes.append("the job takes no checkpoints by itself; give their interval by --set")
+    options = {OPTIONS[field].name: told[key] for key, field in _CHECKPOINTING.items() if key in told}
+    wrong: dict[str, str] = {}
+    values = _parsed(options, wrong)
+    notes.extend(f"{name}: {why}; the preset's value is used" for name, why in wrong.items())
+    return values | ({"checkpoint_interval_s": None} if takes_none else {})

@@ -1,0 +1,265 @@
+"""The metrics of each subtask, read several times over a while.
+
+Flink lists the names of a subtask's metrics, and answers those that are asked for. Its job manager collects
+values at most once an update interval (``metrics.fetcher.update-interval``, 10 s by default) and answers with
+the last ones until then, so a shorter look sees nothing change. Answers bear no time: how long passed between
+two of them is told by the times that the task itself has added up as busy, idle and back-pressured.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from netstack import QuantityError, parse_flink_duration
+
+from .client import RestClient
+from .cluster_job import FlinkJob, FlinkVertex, restarted
+
+SAMPLES = 6
+"""How often each subtask is asked."""
+
+UPDATE_INTERVAL = "metrics.fetcher.update-interval"
+_DEFAULT_INTERVAL_S = 10.0
+_UPDATES = 3
+_LEAST_WATCH_S = 7.5
+_TRIES = 3
+
+_GATE = r"Shuffle\.Netty\.Input\.\d+\."
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "records_in": ("numRecordsIn",),
+    "records_out": ("numRecordsOut",),
+    "bytes_in": ("numBytesIn",),
+    "bytes_out": ("numBytesOut",),
+    "buffers_in_remote": ("numBuffersInRemote",),
+    "buffers_in_local": ("numBuffersInLocal",),
+    "buffers_out": ("numBuffersOut",),
+    "busy_ms": ("accumulateBusyTimeMs",),
+    "idle_ms": ("accumulateIdleTimeMs",),
+    "backpressured_ms": ("accumulateBackPressuredTimeMs",),
+    "debloatedBufferSize": (_GATE + "debloatedBufferSize",),
+    "estimatedTimeToConsumeBuffersMs": (
+        _GATE + "estimatedTimeToConsumeBuffersMs",
+        "estimatedTimeToConsumeBuffersMs",
+    ),
+    "inputQueueLength": (r"Shuffle\.Netty\.Input\.Buffers\.inputQueueLength", r"buffers\.inputQueueLength"),
+    "inputQueueSize": (r"Shuffle\.Netty\.Input\.Buffers\.inputQueueSize", r"buffers\.inputQueueSize"),
+    "inPoolUsage": (r"Shuffle\.Netty\.Input\.Buffers\.inPoolUsage", r"buffers\.inPoolUsage"),
+    "inputExclusiveBuffersUsage": (
+        r"Shuffle\.Netty\.Input\.Buffers\.inputExclusiveBuffersUsage",
+        r"buffers\.inputExclusiveBuffersUsage",
+    ),
+    "inputFloatingBuffersUsage": (
+        r"Shuffle\.Netty\.Input\.Buffers\.inputFloatingBuffersUsage",
+        r"buffers\.inputFloatingBuffersUsage",
+    ),
+    "outputQueueLength": (
+        r"Shuffle\.Netty\.Output\.Buffers\.outputQueueLength",
+        r"buffers\.outputQueueLength",
+    ),
+    "outputQueueSize": (r"Shuffle\.Netty\.Output\.Buffers\.outputQueueSize", r"buffers\.outputQueueSize"),
+    "outPoolUsage": (r"Shuffle\.Netty\.Output\.Buffers\.outPoolUsage", r"buffers\.outPoolUsage"),
+}
+"""Of each field the patterns of its metric's name; the first one that a task has is read."""
+
+_COUNTERS = ("records_in", "records_out", "bytes_in", "bytes_out")
+"""What only grows while a task runs; a busy time is a difference of clocks, and may step back a little."""
+
+_OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
+"""How the values of several gates become the task's; the greatest one unless said here."""
+
+_TOTALS: Mapping[str, str] = {
+    "records_in": "read-records",
+    "records_out": "write-records",
+    "bytes_in": "read-bytes",
+    "bytes_out": "write-bytes",
+    "busy_ms": "accumulated-busy-time",
+    "idle_ms": "accumulated-idle-time",
+    "backpressured_ms": "accumulated-backpressured-time",
+}
+"""The same counters as ``/vertices/V`` names them."""
+
+Sample = Mapping[str, float]
+"""Values by field; what a task does not have is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSamples:
+    """What one subtask answered, in order, and when it was asked (seconds of the asker's clock)."""
+
+    samples: tuple[Sample, ...]
+    times: tuple[float, ...] = ()
+
+    def total(self, field: str) -> float | None:
+        """The last value of a counter: what it has counted since the task started."""
+        return self.samples[-1].get(field) if self.samples else None
+
+    def increase(self, field: str) -> float | None:
+        """How much a counter grew between the first and the last answer."""
+        if len(self.samples) < 2 or not all(field in self.samples[end] for end in (0, -1)):
+            return None
+        return self.samples[-1][field] - self.samples[0][field]
+
+    def gauge(self, field: str) -> float | None:
+        """Median of a gauge over the answers; those before the first measurement (below 0) do not count."""
+        values = [sample[field] for sample in self.samples if sample.get(field, -1) >= 0]
+        return median(values) if values else None
+
+    @property
+    def accounted_s(self) -> float | None:
+        """Time between the first and the last answer by the task's own account; None: it keeps none."""
+        parts = [self.increase(field) for field in ("busy_ms", "idle_ms", "backpressured_ms")]
+        known = [part for part in parts if part is not None]
+        return sum(known) / 1e3 if len(known) == len(parts) else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Time between the first and the last answer, by the task's own account if it keeps one.
+
+        None where that account stands still: then all answers are of one moment.
+        """
+        accounted = self.accounted_s
+        if accounted is not None:
+            return accounted if accounted > 0 else None
+        return self.times[-1] - self.times[0] if len(self.times) > 1 else None
+
+    def per_s(self, field: str) -> float | None:
+        """How fast a counter grew."""
+        grown, seconds = self.increase(field), self.seconds
+        return None if grown is None or not seconds else grown / seconds
+
+
+Samples = Mapping[str, list[SubtaskSamples]]
+"""By the vertex's id, of each subtask."""
+
+
+def watch_time_s(job: FlinkJob) -> float:
+    """Return how long to look, in seconds, to see the metrics change a few times."""
+    try:
+        interval = parse_flink_duration(job.configuration.get(UPDATE_INTERVAL, _DEFAULT_INTERVAL_S * 1e3))
+    except QuantityError:
+        interval = _DEFAULT_INTERVAL_S
+    return max(_LEAST_WATCH_S, _UPDATES * interval)
+
+
+def take_samples(
+    client: RestClient,
+    job: FlinkJob,
+    watch_s: float,
+    *,
+    pause: Callable[[float], None],
+    clock: Callable[[], float],
+    done: Callable[[float], None] = lambda seconds: None,
+) -> Samples:
+    """Return what all subtasks answer during `watch_s` seconds; `done` is told how many of them are over.
+
+    A vertex without metrics has one sample, of what ``/vertices/V`` says.
+    """
+    period = watch_s / (SAMPLES - 1)
+    names = {vertex.id: _names(client, job, vertex, lambda: pause(period)) for vertex in job.vertices}
+    rounds: list[dict[tuple[str, int], tuple[float, Sample]]] = []
+    for number in range(SAMPLES):
+        if number:
+            pause(period)
+        rounds.append(_round(client, job, names, clock))
+        done(number * period)
+    return {
+        vertex.id: [_gathered(rounds, vertex, n) for n in range(vertex.parallelism)]
+        for vertex in job.vertices
+    }
+
+
+def check_no_restart(client: RestClient, job: FlinkJob, samples: Samples) -> None:
+    """Make sure that what tasks count has only grown.
+
+    Raises:
+        FlinkRestError: a task has begun to count anew.
+    """
+    for subtasks in samples.values():
+        for field in _COUNTERS:
+            for subtask in subtasks:
+                values = [sample[field] for sample in subtask.samples if field in sample]
+                if any(later < earlier for earlier, later in pairwise(values)):
+                    raise restarted(client, job)
+
+
+def stands_still(samples: Samples) -> bool:
+    """Return whether tasks answered several times, and none of them had gone on."""
+    asked = [one for subtasks in samples.values() for one in subtasks if len(one.samples) > 1]
+    return bool(asked) and all(one.seconds is None for one in asked)
+
+
+def _names(
+    client: RestClient, job: FlinkJob, vertex: FlinkVertex, wait: Callable[[], None]
+) -> dict[str, str]:
+    """The metrics to ask for, with their fields. A cluster that nobody has asked lists none at first."""
+    path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/0/metrics"
+    for left in reversed(range(_TRIES)):
+        entries = client.find_list(path)
+        if entries or entries is None or not left:
+            break
+        wait()
+    listed = [str(entry["id"]) for entry in entries or ()]
+    found: dict[str, str] = {}
+    for field, patterns in METRICS.items():
+        for pattern in patterns:
+            matches = [name for name in listed if re.fullmatch(pattern, name)]
+            if matches:
+                found.update(dict.fromkeys(matches, field))
+                break
+    return found
+
+
+def _round(
+    client: RestClient, job: FlinkJob, names: Mapping[str, Mapping[str, str]], clock: Callable[[], float]
+) -> dict[tuple[str, int], tuple[float, Sample]]:
+    answers = {}
+    for vertex in job.vertices:
+        for subtask in range(vertex.parallelism if names[vertex.id] else 0):
+            path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/{subtask}/metrics"
+            entries = client.find_list(f"{path}?get={','.join(names[vertex.id])}")
+            if entries:
+                answers[vertex.id, subtask] = (clock(), _sample(entries, names[vertex.id]))
+    return answers
+
+
+def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Sample:
+    """What was answered; a field of several gates only if all of them tell."""
+    values: dict[str, list[float]] = {}
+    for entry in entries:
+        field, value = fields.get(entry["id"]), number(entry.get("value"))
+        if field is not None and value is not None:
+            values.setdefault(field, []).append(value)
+    asked = Counter(fields.values())
+    return {
+        field: _OVER_GATES.get(field, max)(of_gates)
+        for field, of_gates in values.items()
+        if len(of_gates) == asked[field]
+    }
+
+
+def _gathered(
+    rounds: Sequence[Mapping[tuple[str, int], tuple[float, Sample]]], vertex: FlinkVertex, subtask: int
+) -> SubtaskSamples:
+    found = [answers[vertex.id, subtask] for answers in rounds if (vertex.id, subtask) in answers]
+    if found:
+        return SubtaskSamples(tuple(sample for _, sample in found), tuple(time for time, _ in found))
+    totals = vertex.totals[subtask] if subtask < len(vertex.totals) else {}
+    values = {field: number(totals.get(name)) for field, name in _TOTALS.items()}
+    sample = {field: value for field, value in values.items() if value is not None}
+    return SubtaskSamples((sample,) if sample else ())
+
+
+def number(value: object) -> float | None:
+    """Return a value as Flink writes it; None for NaN, which a task gives for what it does not measure."""
+    try:
+        parsed = float(str(value))
+    except ValueError:
+        return None
+    return parsed if math.isfinite(parsed) else None

@@ -1,0 +1,72 @@
+"""What the emulator predicts for an imported job, beside what the job shows.
+
+The two are compared as with a recorded reference, by the same quantities and tolerances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from netstack import Result
+
+from ...analysis.comparison import Comparison, compare
+from .client import FlinkRestError
+from .importing import Imported
+from .measured import Measured
+
+
+class Validation(msgspec.Struct, frozen=True, kw_only=True):
+    """A prediction, judged."""
+
+    schema: str = "netstack.validation/1"
+    url: str
+    job: str
+    flink: str
+    """Its version."""
+    ok: bool
+    """Whether every quantity is inside its tolerance."""
+    comparison: Comparison
+    scenario: dict[str, Any]
+    """As a document, without the seeds."""
+    notes: list[str]
+    """What could not be read, or cannot be said in a scenario."""
+
+
+def validate(imported: Imported, results: Sequence[Result]) -> Validation:
+    """Compare results of an imported scenario, one for each seed, with what the job shows.
+
+    Raises:
+        FlinkRestError: the job shows nothing that could be compared.
+        ScenarioError: there is no result, or the results are of another job.
+    """
+    told = imported.measured
+    comparison = compare(results, _reference(told, imported.scenario.windows[0]))
+    if not comparison.rows:
+        raise FlinkRestError(
+            f"{told.url}: job {told.job} shows neither rates nor checkpoints to compare with"
+        )
+    return Validation(
+        url=told.url,
+        job=told.job,
+        flink=told.flink,
+        ok=comparison.ok,
+        comparison=comparison,
+        scenario=results[0].scenario,
+        notes=imported.notes,
+    )
+
+
+def _reference(told: Measured, window: tuple[float, float]) -> dict[str, Any]:
+    """What the job shows, as a document with the window of the emulation, at whose end it stands."""
+    from_s, to_s = window
+    document: dict[str, Any] = msgspec.to_builtins(told)
+    last = max([checkpoint.t for checkpoint in told.checkpoints], default=0.0)
+    for checkpoint in document["checkpoints"]:
+        checkpoint["t"] = max(from_s, to_s - (last - checkpoint["t"]))
+    return {
+        "steady": [document["steady"] | {"from_s": from_s, "to_s": to_s}],
+        "checkpoints": document["checkpoints"],
+    }

@@ -1,0 +1,212 @@
+"""What went wrong in a run, in words: faults, restarts, checkpoints that failed, and what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from netstack import (
+    CheckpointResult,
+    CostModel,
+    FaultResult,
+    RestartResult,
+    Result,
+    StartResult,
+    parse_rate,
+)
+
+from ..analysis.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, of_status
+from ..analysis.wording import milliseconds, percent, size
+
+UNKNOWN = "unknown reason"
+
+_REPEATED = "; what sinks have committed since that checkpoint comes again"
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something that happened to a job at `t` seconds: what it was, and what there is to say about it."""
+
+    t: float
+    what: str
+    text: str
+
+
+def incidents(result: Result) -> list[Incident]:
+    """Return what a run began with, the faults that fired and the restarts, in the order of time."""
+    found = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
+    found += [
+        Incident(fault.t, fault.kind.replace("_", " "), fault.what + _lost(fault, result))
+        for fault in result.faults
+    ]
+    faults = {(fault.t, fault.what) for fault in result.faults}
+    went_back = False
+    for restart in result.restarts:
+        known = (restart.failed_at, restart.cause) in faults
+        cause = "" if known else f"{restart.cause}; "
+        again = _REPEATED if went_back and restart.checkpoint_id is not None else ""
+        text = cause + _recovery(restart) + again
+        found.append(Incident(restart.failed_at, "failure", text))
+        went_back = restart.unusable_checkpoint_id is not UNSET or (went_back and not again)
+    if result.failure is not None:
+        found.append(Incident(result.emulated_seconds, "end of the job", result.failure))
+    return sorted(found, key=lambda incident: incident.t)  # stable: a fault stands before what it does
+
+
+def down_times(result: Result) -> list[tuple[float, float]]:
+    """Return from when to when the job was down after each failure, at most to the next one or the end."""
+    failed = [restart.failed_at for restart in result.restarts]
+    return [
+        (restart.failed_at, after if restart.running_at is None else restart.running_at)
+        for restart, after in zip(result.restarts, [*failed, result.emulated_seconds][1:], strict=True)
+    ]
+
+
+def never_fired(result: Result) -> str | None:
+    """Return how many faults of the scenario did not come to fire, and of which kinds; None if all did."""
+    given = Counter(str(fault["kind"]) for fault in result.scenario.get("faults", ()))
+    left = given - Counter(fault.kind for fault in result.faults)
+    return f"{left.total()} of {given.total()} faults never fired: {_list(left)}" if left else None
+
+
+def are_plain(result: Result) -> bool:
+    """Whether no checkpoint failed, all are of Flink's ordinary type, and none may hang on a fault."""
+    if result.faults and any(checkpoint.status != COMPLETED for checkpoint in result.checkpoints):
+        return False
+    return all(
+        checkpoint.status != FAILED and checkpoint.checkpoint_type == PLAIN_TYPE
+        for checkpoint in result.checkpoints
+    )
+
+
+def checkpoints_by_end(result: Result) -> str:
+    """Return how many checkpoints there were, of which types, and why some failed."""
+    completed, failed = of_status(result, COMPLETED), of_status(result, FAILED)
+    going_on = len(result.checkpoints) - len(completed) - len(failed)
+    types = Counter(checkpoint.checkpoint_type for checkpoint in completed)
+    parts = [_counted(len(completed), "complete", types if set(types) - {PLAIN_TYPE} else Counter())]
+    parts += [_counted(len(failed), "failed", _reasons(failed))] if failed else []
+    parts += [f"{going_on} not ended"] if going_on else []
+    return ", ".join(parts)
+
+
+def what_went_wrong(result: Result) -> Iterator[str]:
+    """Yield sentences about failures of the job and of checkpoints; none if all went well."""
+    end_s = result.emulated_seconds
+    if result.restarts:
+        total = sum(until - since for since, until in down_times(result))
+        share = percent(total / max(end_s, total))
+        yield (
+            f"The job failed {_times(len(result.restarts))} and was down for {milliseconds(1000 * total)}, "
+            f"{share} of the time."
+        )
+    if result.failure is not None:
+        yield f"After {end_s:.1f} s it failed for good: {result.failure}."
+    failed = of_status(result, FAILED)
+    if failed:
+        yield f"{len(failed)} of {len(result.checkpoints)} checkpoints failed: {_list(_reasons(failed))}."
+    unfired = never_fired(result)
+    if unfired is not None:
+        yield f"{unfired}."
+
+
+def price(result: Result) -> str | None:
+    """Return what unaligned checkpoints cost a run in its last window; None if the median overtakes nothing.
+
+    The time to restore them is as measured where a restart did so, else an estimate, said to be one.
+    """
+    persisted = result.steady[-1].persisted_bytes
+    if not persisted:
+        return None
+    return f"A checkpoint stored {size(persisted)} of data in flight. {_restoring(result)}"
+
+
+def restore_ms(result: Result) -> tuple[float, bool]:
+    """Return how long restoring the data in flight of a checkpoint takes, and whether that was measured.
+
+    What was measured is the longest restart from a checkpoint that had such data, and what is estimated is
+    the time to read as many bytes as a checkpoint of the last window had.
+    """
+    measured = [
+        1000 * (restart.running_at - restart.restarted_at)
+        for restart in result.restarts
+        if restart.persisted_bytes and restart.running_at is not None and restart.restarted_at is not None
+    ]
+    if measured:
+        return max(measured), True
+    return 1000 * (result.steady[-1].persisted_bytes or 0.0) / download_rate(result), False
+
+
+def download_rate(result: Result) -> float:
+    """Return the bytes per second at which state comes back from the checkpoint storage."""
+    given = result.scenario.get("costs", {}).get("download_rate")
+    return CostModel().download_rate_bytes_per_s if given is None else parse_rate(given)
+
+
+def _restoring(result: Result) -> str:
+    ms, measured = restore_ms(result)
+    if measured:
+        return f"After a failure it took up to {milliseconds(ms)} to read it back and to work it off."
+    return (
+        f"After a failure it would take {milliseconds(ms)} to read it back (an estimate: bytes by the "
+        "download rate), and longer to work it off."
+    )
+
+
+def _lost(fault: FaultResult, result: Result) -> str:
+    """What to say of a kill that met nobody, because the job was waiting for its restart."""
+    failures = {(restart.failed_at, restart.cause) for restart in result.restarts}
+    ended = result.failure is not None and fault.t >= result.emulated_seconds
+    if not fault.kind.startswith("kill") or (fault.t, fault.what) in failures or ended:
+        return ""
+    down = any(
+        restart.failed_at < fault.t and (restart.restarted_at is None or fault.t <= restart.restarted_at)
+        for restart in result.restarts
+    )
+    return ", without effect: the job is down" if down else ""
+
+
+def _start(start: StartResult) -> str:
+    text = f"went on from {start.path} ({size(start.restored_bytes)})"
+    if start.running_at is None:
+        return f"{text}, not running before the next failure or the end"
+    return f"{text}, running after {milliseconds(1000 * start.running_at)}"
+
+
+def _recovery(restart: RestartResult) -> str:
+    if restart.restarted_at is None:
+        return "not restarted before the end"
+    if restart.unusable_checkpoint_id is not UNSET:
+        return f"restarted from checkpoint {restart.unusable_checkpoint_id}, in vain"
+    if restart.checkpoint_id is None:
+        text = "began anew, as no checkpoint was complete"
+    else:
+        text = f"restored checkpoint {restart.checkpoint_id} ({size(restart.restored_bytes)}"
+        if restart.running_at is not None and restart.running_at > restart.restarted_at:
+            text += f" in {milliseconds(1000 * (restart.running_at - restart.restarted_at))}"
+        text += ")"
+    if restart.running_at is None:
+        return f"{text}, not running again before the next failure or the end"
+    return f"{text}, down for {milliseconds(1000 * (restart.running_at - restart.failed_at))}"
+
+
+def _reasons(failed: list[CheckpointResult]) -> Counter[str]:
+    return Counter(checkpoint.failure or UNKNOWN for checkpoint in failed)
+
+
+def _counted(count: int, what: str, kinds: Counter[str]) -> str:
+    return f"{count} {what} ({_list(kinds)})" if kinds else f"{count} {what}"
+
+
+def _list(kinds: Counter[str]) -> str:
+    """Kinds with their counts, the most frequent first; a single kind needs no count."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,0 +1,168 @@
+"""A result as people read it: a summary for an 80-column terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from netstack import CheckpointResult, Result, Steady, VertexSteady
+
+from ..analysis.checkpoint_times import (
+    ACKNOWLEDGEMENT,
+    ALIGNMENT,
+    NOT_TOLD,
+    START_DELAY,
+    CheckpointTimes,
+    completed_within,
+    mean_times,
+)
+from .comparison_text import figure
+from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
+
+MOST_INCIDENTS = 20
+"""Faults and failures that are printed; the first ones of more."""
+
+_HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
+LEGEND = (
+    "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
+    "vertex. rec/s: records of all subtasks. buffer: smallest debloated size, bytes. in, out: queued buffers "
+    "of a subtask. blocked: back-pressured."
+)
+
+
+def print_result(result: Result, console: Console) -> None:
+    """Print what was run, its cost, and a table for each window."""
+    print_head(result, console)
+    print_incidents(result, console)
+    for steady in result.steady:
+        console.print()
+        completed = completed_within(result.checkpoints, steady)
+        console.print(_window_line(steady, completed, result.emulated_seconds), highlight=False)
+        console.print(_table(steady, completed))
+    paid = price(result)
+    if paid is not None:
+        console.print(paid, highlight=False)
+    console.print(LEGEND, style="dim", highlight=False)
+
+
+def print_head(result: Result, console: Console) -> None:
+    """Print what was run, how, what it cost, and what became of its checkpoints where that is not plain."""
+    work, wall = result.work, max(result.wall_seconds, 1e-9)
+    name = str(result.scenario.get("name", ""))
+    over = ", over TCP" if result.link == "tcp" else ""
+    policy = f", policy {result.scenario['policy']}" if "policy" in result.scenario else ""
+    how = f"  {result.preset}{policy}, seed {result.seed}, {result.clock} clock{over}"
+    console.print(Text.assemble((name, "bold"), how))
+    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {_checkpoints(len(result.checkpoints))}"
+    moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
+    console.print(ran, highlight=False)
+    console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
+    if not are_plain(result):
+        console.print(f"checkpoints: {checkpoints_by_end(result)}", highlight=False)
+
+
+def print_incidents(result: Result, console: Console) -> None:
+    """Print the faults that fired, how many did not, and the restarts; nothing where all went well."""
+    _print_found(incidents(result), console)
+    unfired = never_fired(result)
+    if unfired is not None:
+        console.print(unfired, highlight=False)
+
+
+def _print_found(found: Sequence[Incident], console: Console) -> None:
+    if not found:
+        return
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a path may be long
+    for incident in found[:MOST_INCIDENTS]:
+        table.add_row(f"{incident.t:.1f} s", incident.what, Text(incident.text))
+    console.print()
+    console.print(table, highlight=False)
+    if len(found) > MOST_INCIDENTS:
+        console.print(f"... and {len(found) - MOST_INCIDENTS} more of such events", highlight=False)
+
+
+def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
+    """The window, as far as the job came, and its checkpoints with the phases of their time."""
+    if steady.from_s >= end_s:
+        window = f"{steady.from_s:g}-{steady.to_s:g} s"
+        return Text.assemble((window, "bold"), f": the job ended before, after {end_s:.4g} s")
+    window = f"{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s"
+    return Text.assemble((window, "bold"), f": {_checkpoints_line(completed)}")
+
+
+def _checkpoints_line(completed: Sequence[CheckpointResult]) -> str:
+    times = mean_times(completed)
+    if times is None:
+        return "no checkpoint"
+    took = [found.duration_ms for found in completed if found.duration_ms is not None]
+    return (
+        f"{_checkpoints(len(completed))}, end to end {figure(times.end_to_end_ms)} ms "
+        f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}"
+    )
+
+
+def _phases_text(times: CheckpointTimes) -> str:
+    """The phases, which add up; sync and async as the snapshot that they are."""
+    parts = (
+        (START_DELAY, times.start_delay_ms),
+        (ALIGNMENT, times.alignment_ms),
+        ("snapshot", times.snapshot_ms),
+        (ACKNOWLEDGEMENT, times.acknowledgement_ms),
+    )
+    told = [f"{name} {figure(time)}" for name, time in parts if time is not None]
+    rest = times.end_to_end_ms - sum(time for _, time in parts if time is not None)
+    if len(told) < len(parts):
+        told.append(f"{NOT_TOLD} {figure(rest)}")
+    return " + ".join(told)
+
+
+def _table(steady: Steady, completed: Sequence[CheckpointResult]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for head in _HEAD:
+        table.add_column(head, justify="right" if head else "left")
+    for vertex in steady.vertices:
+        table.add_row(*_cells(vertex, mean_times(completed, vertex.name)))
+    return table
+
+
+def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str | Text]:
+    reads = any(vertex.records_in_per_s)
+    sizes = [size for size in vertex.debloatedBufferSize if size is not None]
+    return (
+        Text(vertex.name),
+        _known(times.start_delay_ms if times else None),
+        _known(times.alignment_ms if times else None),
+        _known(times.end_to_end_ms if times else None),
+        figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
+        figure(min(sizes)) if sizes else "-",
+        _mean(vertex.inputQueueLength),
+        _mean(vertex.outputQueueLength),
+        _share(vertex.busy_ms_per_s),
+        _share(vertex.backpressured_ms_per_s),
+    )
+
+
+def _known(value: float | None) -> str:
+    return "-" if value is None else figure(value)
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return figure(fmean(known)) if known else "-"
+
+
+def _share(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{fmean(known) / 10:.0f} %" if known else "-"
+
+
+def _checkpoints(count: int) -> str:
+    return f"{count} checkpoint{'' if count == 1 else 's'}"

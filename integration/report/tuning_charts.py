@@ -1,0 +1,252 @@
+"""The pictures of a sweep over debloat targets: what each target costs and brings.
+
+A mark is the mean over seeds, its bars are the 95 % interval. Pictures over time are those of any report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil, floor, log10
+from typing import Any
+
+import altair as alt
+
+from netstack import parse_flink_duration
+
+from ..analysis.wording import milliseconds
+from ..tuning.estimates import Estimate
+from ..tuning.recommend import Recommendation
+from ..tuning.summaries import OFF, TargetSummary
+from .chart_data import Row
+from .panels import ALARM, NEUTRAL, PALETTE, Chart, colours, tip
+from .trade_off_labels import FONT_SIZE, HEIGHT, PADDING, SIDES, WIDTH, placed, share_domain
+
+CHECKPOINT, FIRST_BARRIER, RECORD = "end to end", "start delay", "record delay"
+TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "record_delay_ms"}
+"""The times that are drawn over the target, with their fields of `TargetSummary`."""
+
+CHOSEN, NOW, KNEE = "recommended", "now", "knee"
+"""What is said of a setting in a picture."""
+
+MOST_CURVES = 8
+"""Conditions whose curves are drawn; the first ones of more."""
+
+_WITH_UNIT = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' s'"
+"""How an axis of milliseconds is labelled."""
+
+_ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+
+
+def tuning_charts(found: Sequence[Recommendation]) -> list[Chart]:
+    """Return the pictures of a sweep; those without anything to show are left out."""
+    pictures = [trade_off(found), *(times_by_target(one) for one in found[:1] if len(found) == 1)]
+    return [chart for chart in pictures if chart is not None]
+
+
+def trade_off(found: Sequence[Recommendation]) -> Chart | None:
+    """Throughput over checkpoint time, a mark for each target; None where nothing was measured of both."""
+    rows = [row for one in found[:MOST_CURVES] for row in _trade_off_rows(one, len(found) == 1)]
+    if not rows:
+        return None
+    curves = list(dict.fromkeys(row["curve"] for row in rows))
+    times = _round([row["ms"] for row in rows])
+    base = alt.Chart().encode(x=_time_axis("ms", "checkpoint, end to end", times), y=_share_axis(rows))
+    colour = {"color": colours("curve", curves, PALETTE, "stroke")} if len(curves) > 1 else {}
+    line = base.mark_line(strokeWidth=1.5, opacity=0.6, color=PALETTE[0]).encode(order="place:Q", **colour)
+    tips = [tip("ms", "end to end (ms)"), tip("share", "throughput (%)")]
+    dots = base.mark_point(filled=True, size=70, opacity=1, color=PALETTE[0]).encode(
+        tooltip=["curve:N", "target:N", *tips, "said:N"], **colour
+    )
+    return Chart(
+        "trade-off",
+        f"Throughput against checkpoint time: {_said_of(found)}",
+        "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
+        "now, at the same seed. Further left is a faster checkpoint, further up a faster job.",
+        _spec([*_ranges(base, colour), line, dots, *_rings(base, rows), *_names(base)], placed(rows)),
+    )
+
+
+def times_by_target(found: Recommendation) -> Chart | None:
+    """The times that a target brings over the target itself; None where there is no target."""
+    rows = list(_time_rows(found))
+    if not rows:
+        return None
+    names = [name for name in TIMES if any(row["time"] == name for row in rows)]
+    targets = sorted({row["target_ms"] for row in rows})
+    ticks = _round([row["ms"] for row in rows] + targets)
+    x, y = _time_axis("target_ms", "target", targets), _value_axis("ms", ticks)
+    base = alt.Chart().encode(x=x, y=y, color=colours("time", names, PALETTE, "stroke"))
+    ends = alt.InlineData(values=[{"target_ms": end, "ms": end} for end in (targets[0], targets[-1])])
+    tips = [tip("ms", "mean (ms)"), tip("least", "least (ms)"), tip("most", "most (ms)")]
+    layers = [
+        alt.Chart(ends).mark_line(color=NEUTRAL, strokeDash=[4, 4]).encode(x=x, y=y),
+        base.mark_rule(opacity=0.5).encode(y=_value_axis("least", ticks), y2="most:Q"),
+        base.mark_line(strokeWidth=1.8),
+        base.mark_point(filled=True, size=45, opacity=1).encode(tooltip=["time:N", "target:N", *tips]),
+        *_chosen_rule(found),
+    ]
+    return Chart(
+        "times-by-target",
+        _reached(found),
+        "Means over seeds, bars are 95 % intervals. Dashed: as long as the target. Red: the recommended one.",
+        _spec(layers, rows),
+    )
+
+
+def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
+    layered = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=HEIGHT)
+    spec: dict[str, Any] = layered.to_dict()
+    return spec
+
+
+def _trade_off_rows(found: Recommendation, alone: bool) -> Iterator[Row]:
+    """A row for each target; with other curves beside it only those of which something is said have names."""
+    for place, one in enumerate(_with_baseline(found)):
+        time, share = one.end_to_end_ms, one.throughput_share
+        if time is None or share is None:
+            continue
+        yield {
+            "curve": conditions_of(found) or found.scenario,
+            "place": place,
+            "target": _name(one.target),
+            "said": (said := _said(found, one.target)),
+            "label": _label(one.target, said, alone),
+            **_ends("ms", time),
+            **_ends("share", share, 100.0),
+        }
+
+
+def _label(target: str, said: str, alone: bool) -> str:
+    if alone:
+        return f"{_name(target)}: {said}" if said else _name(target)
+    return _name(target) if said else ""
+
+
+def _time_rows(found: Recommendation) -> Iterator[Row]:
+    for one in found.targets:
+        for name, field in TIMES.items():
+            value: Estimate | None = getattr(one, field)
+            if value is None:
+                continue
+            yield {
+                "time": name,
+                "target": one.target,
+                "target_ms": 1e3 * parse_flink_duration(one.target),
+                "ms": value.mean,
+                "least": value.least,
+                "most": value.greatest,
+            }
+
+
+def _ends(name: str, value: Estimate, scale: float = 1.0) -> Row:
+    return {
+        name: scale * value.mean,
+        f"{name}_least": scale * value.least,
+        f"{name}_most": scale * value.greatest,
+    }
+
+
+def _with_baseline(found: Recommendation) -> Iterable[TargetSummary]:
+    return [*found.targets, *([found.baseline] if found.baseline is not None else [])]
+
+
+def _ranges(base: Any, colour: dict[str, Any]) -> list[Any]:
+    rule = base.mark_rule(opacity=0.45, color=PALETTE[0]).encode(**colour)
+    return [
+        rule.encode(x="ms_least:Q", x2="ms_most:Q"),
+        rule.encode(y="share_least:Q", y2="share_most:Q"),
+    ]
+
+
+def _rings(base: Any, rows: list[Row]) -> list[Any]:
+    """A ring around each target of which something is said."""
+    if not any(row["said"] for row in rows):
+        return []
+    ring = base.mark_point(size=320, color=ALARM, strokeWidth=2)
+    return [ring.transform_filter("datum.said != ''")]
+
+
+def _names(base: Any) -> list[Any]:
+    """The names of settings, each on the side of its mark where it has room."""
+    colour = alt.condition("datum.said != ''", alt.value(ALARM), alt.value(NEUTRAL))
+    return [
+        base.mark_text(align=side.align, baseline=side.baseline, dx=side.dx, dy=side.dy, fontSize=FONT_SIZE)
+        .encode(text="label:N", color=colour)
+        .transform_filter(f"datum.side === '{name}'")
+        for name, side in SIDES.items()
+    ]
+
+
+def _chosen_rule(found: Recommendation) -> list[Any]:
+    if found.chosen is None:
+        return []
+    at = 1e3 * parse_flink_duration(found.chosen)
+    return [alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5).encode(x=alt.datum(at))]
+
+
+def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
+    axis = alt.Axis(grid=False, labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
+    scale = alt.Scale(type="log", nice=False, padding=PADDING)
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
+def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    axis = alt.Axis(labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
+    return alt.Y(f"{field}:Q", title=None, scale=scale, axis=axis)
+
+
+def _share_axis(rows: Sequence[Row]) -> alt.Y:
+    scale = alt.Scale(domain=list(share_domain(rows)), nice=False, zero=False)
+    axis = alt.Axis(tickMinStep=1, format="d", minExtent=42, maxExtent=42)
+    return alt.Y("share:Q", title="throughput (% of now)", scale=scale, axis=axis)
+
+
+def _round(values: Sequence[float]) -> list[float]:
+    """Round numbers, times a power of ten, from the least to the greatest value, or near them."""
+    low, high = min(values) / 1.5, max(values) * 1.5
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    return [found for power in powers for part in _ROUND if low <= (found := part * 10.0**power) <= high]
+
+
+def _name(target: str) -> str:
+    return "no debloating" if target == OFF else target
+
+
+def _said(found: Recommendation, target: str) -> str:
+    chosen = {"set": found.chosen, "turn off": OFF}.get(found.verdict)
+    each = ((CHOSEN, chosen), (NOW, found.current), (KNEE, found.knee))
+    return ", ".join(said for said, which in each if which == target)
+
+
+def _said_of(found: Sequence[Recommendation]) -> str:
+    """What is recommended for each curve."""
+    texts = []
+    for one in found[:MOST_CURVES]:
+        said = {
+            "set": f"recommended is {one.chosen}",
+            "turn off": "recommended is no debloating",
+            "keep": "nothing is shown to be better than now",
+        }
+        text = said.get(one.verdict, "nothing keeps to the constraints")
+        texts.append(f"{text} ({conditions_of(one)})" if len(found) > 1 else text)
+    return "; ".join(texts)
+
+
+def _reached(found: Recommendation) -> str:
+    """What the shortest and the longest target come to."""
+    measured = [one for one in found.targets if one.end_to_end_ms is not None]
+    ends = measured[:1] + measured[1:][-1:]
+    if not ends:
+        return "What a target brings: no checkpoint was completed"
+    texts = [f"{_end_to_end(one)} with a target of {one.target}" for one in ends]
+    return f"A checkpoint takes {', '.join(texts)}"
+
+
+def _end_to_end(one: TargetSummary) -> str:
+    return milliseconds(None if one.end_to_end_ms is None else one.end_to_end_ms.mean)
+
+
+def conditions_of(found: Recommendation) -> str:
+    """Return the values of the axes other than the target, as "service 2 ms, skew 1:4"; or nothing."""
+    return ", ".join(f"{name} {value}" for name, value in found.conditions.items())

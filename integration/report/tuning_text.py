@@ -1,0 +1,232 @@
+"""A recommendation as people read it: a table by target for an 80-column terminal, and what to set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..analysis.wording import NOTHING
+from ..tuning.constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, RUNS
+from ..tuning.estimates import Estimate
+from ..tuning.pitfalls import Pitfall
+from ..tuning.recommend import Recommendation
+from ..tuning.remedy_case import Remedy
+from ..tuning.summaries import OFF, TargetSummary
+from .comparison_text import figure
+from .tuning_charts import conditions_of
+
+LEGEND = (
+    "Means over seeds; times in ms, bytes in KiB. thr. %: throughput, of what it is now. "
+    "delay, align, end to end: start delay, alignment and whole of checkpoints, of the subtask that "
+    "acknowledged last, with the 95th percentile of the whole. flight: bytes queued. unal.: bytes that an "
+    "unaligned checkpoint would store. record: from a record's emission to its processing, which unaligned "
+    "checkpoints do not shorten. adapt: s until queues have settled after the load has doubled; 1/3: in one "
+    "run of three only."
+)
+
+MOST_SETTINGS = 4
+"""Settings that are named for a pitfall; the first ones of more."""
+
+MOST_FAILURES = 6
+"""Points that failed which are named; the first ones of more."""
+
+_INDENT = 2
+
+Cell = Callable[[TargetSummary], str]
+
+
+def _mean(name: str, scale: float = 1.0, text: Callable[[float], str] = "{:.0f}".format) -> Cell:
+    def cell(one: TargetSummary) -> str:
+        value: Estimate | None = getattr(one, name)
+        return NOTHING if value is None else text(value.mean * scale)
+
+    return cell
+
+
+def _adapts(one: TargetSummary) -> str:
+    """The time, or in how many runs there was one: a time of some of them would be read as that of all."""
+    settled = one.adaptation_ms
+    if not one.step_runs:
+        return NOTHING
+    if settled is None or settled.runs < settled.of:
+        return f"{settled.runs if settled else 0}/{one.step_runs}"
+    return f"{settled.mean / 1e3:.0f}"
+
+
+_COLUMNS: Sequence[tuple[str, Cell]] = (
+    ("thr. %", lambda one: _percent(one.throughput_share)),
+    ("delay", _mean("start_delay_ms")),
+    ("align", _mean("alignment_ms")),
+    ("end to\nend", _mean("end_to_end_ms")),
+    ("\np95", _mean("end_to_end_p95_ms")),
+    ("flight", _mean("in_flight_bytes", 1 / 1024, figure)),
+    ("unal.", _mean("persisted_bytes", 1 / 1024, figure)),
+    ("record", _mean("record_delay_ms")),
+    ("\np95", _mean("record_delay_p95_ms")),
+    ("adapt", _adapts),
+)
+
+
+def print_recommendations(
+    found: Sequence[Recommendation],
+    pitfalls: Sequence[Pitfall],
+    console: Console,
+    *,
+    preset: str,
+    command: str = "",
+) -> None:
+    """Print a table, what to set and why for each combination of conditions, and the pitfalls of all."""
+    for one in found:
+        _print_one(one, preset, console)
+    _print_pitfalls(pitfalls, console)
+    console.print(Text(LEGEND, style="dim"))
+    if command:
+        console.print(Text(command, style="dim"))
+
+
+def _print_one(found: Recommendation, preset: str, console: Console) -> None:
+    console.print(Text.assemble((found.scenario, "bold"), f"  {how_of(found, preset)}"))
+    if found.conditions:
+        console.print(Text(conditions_of(found), style="bold"))
+    console.print(target_table(found))
+    console.print()
+    for place, sentence in enumerate(found.words):
+        console.print(Text(sentence, style="" if place else "bold"))
+    console.print(Text(f"Knee: {found.knee or 'none'}; {found.knee_why}."))
+    console.print(Text(f"Rule: {found.rule}", style="dim"))
+    _print_remedies(found, console)
+    for failure in failures_of(found):
+        console.print(Text(f"failed: {failure}", style="red"))
+    if found.configuration:
+        console.print()
+        _print_lines(found.configuration, _INDENT, console)
+    console.print()
+
+
+def _print_remedies(found: Recommendation, console: Console) -> None:
+    if not found.remedies:
+        return
+    console.print(Text("\nWhat would help instead", style="bold"))
+    for remedy in found.remedies:
+        console.print(_indented(f"- {remedy_text(remedy)}"))
+        _print_lines(remedy.configuration, 2 * _INDENT, console)
+
+
+def _print_lines(lines: Sequence[str], indent: int, console: Console) -> None:
+    """Lines to paste: as they are, without blanks at their ends."""
+    for line in lines:
+        console.print(Text(" " * indent + line), soft_wrap=True)
+
+
+def _indented(text: str) -> Padding:
+    return Padding(Text(text), (0, 0, 0, _INDENT), expand=False)
+
+
+def target_table(found: Recommendation) -> Table:
+    """Return a row for no debloating and each target, with a mark beside what is recommended."""
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("\ntarget", no_wrap=True)
+    for head, _ in _COLUMNS:
+        table.add_column(
+            head if head.startswith("\n") or "\n" in head else f"\n{head}", justify="right", no_wrap=True
+        )
+    table.add_column("")  # the only one that may wrap, so that figures stay whole
+    for one in found.settings:
+        style = "bold green" if one.target == recommended(found) else "dim" if one.keeps == "no" else ""
+        table.add_row(one.target, *(cell(one) for _, cell in _COLUMNS), mark(found, one), style=style)
+    return table
+
+
+def recommended(found: Recommendation) -> str | None:
+    """Return the setting to have, "off" for no debloating; None where nothing will do."""
+    kept = {"set": found.chosen, "turn off": OFF, "keep": found.current}
+    return kept.get(found.verdict)
+
+
+def mark(found: Recommendation, one: TargetSummary) -> str:
+    """Return what is said of a setting beside its row: recommended, present, knee, what it breaks."""
+    said = ["set"] if one.target == recommended(found) and found.verdict != "keep" else []
+    said += ["now"] if one.target == found.current else []
+    said += [f"{one.failed}/{len(one.seeds) + one.failed} failed"] if one.failed else []
+    said += [
+        f"{_BROKEN[shortfall.constraint]}{_DOUBT.get(shortfall.kept, '')}" for shortfall in one.shortfalls
+    ]
+    if not said and one.target == found.knee:
+        return "knee"
+    return ", ".join(text for text in said if text)
+
+
+_BROKEN = {MIN_THROUGHPUT: "thr.", MAX_CHECKPOINT: "slow", MAX_DELAY: "late", CHECKPOINTS: "fails", RUNS: ""}
+"""What a row says of a constraint that it does not keep to."""
+_DOUBT = {"undecided": "?"}
+
+
+def mark_in_words(found: Recommendation, one: TargetSummary) -> str:
+    """Return the same for a page, where there is room."""
+    said = ["recommended"] if one.target == recommended(found) and found.verdict != "keep" else []
+    said += ["now"] if one.target == found.current else []
+    said += ["knee"] if one.target == found.knee else []
+    for shortfall in one.shortfalls:
+        said.append(
+            f"not decided: {shortfall.constraint}" if shortfall.kept == "undecided" else shortfall.text
+        )
+    return "; ".join(said)
+
+
+def remedy_text(remedy: Remedy) -> str:
+    """Return what would help and why, and whether the sweep, or an emulation of its own, has tried it."""
+    how = "measured" if remedy.measured else "reckoned"
+    if remedy.emulated_s is not None:
+        how = f"emulated in {remedy.emulated_s:g} s"
+    return f"{remedy.name}: {remedy.why} ({how})"
+
+
+def failures_of(found: Recommendation) -> list[str]:
+    """Return the points that failed, the first ones of many."""
+    more = len(found.failures) - MOST_FAILURES
+    return found.failures[:MOST_FAILURES] + ([f"and {more} more points"] if more > 0 else [])
+
+
+def how_of(found: Recommendation, preset: str) -> str:
+    """Return by what it was found, and what is set now."""
+    version = f", netstack {found.versions['netstack']}" if "netstack" in found.versions else ""
+    return f"{preset}, seeds {_listed(found.seeds)}, {found.clock} clock{version}; now: {found.current}"
+
+
+def _print_pitfalls(pitfalls: Sequence[Pitfall], console: Console) -> None:
+    if not pitfalls:
+        console.print("No pitfall of debloating was found.\n", highlight=False)
+        return
+    console.print(Text("Pitfalls", style="bold"))
+    for one in pitfalls:
+        console.print(Text.assemble((f"{one.name}: ", "bold yellow"), f"{one.what} ({settings_of(one)})."))
+        for line in (
+            f"At {one.point or 'this setting'}, {one.evidence}.",
+            one.remedy,
+            f"See {one.shown_by}.",
+        ):
+            console.print(_indented(line))
+    console.print()
+
+
+def settings_of(pitfall: Pitfall) -> str:
+    """Return the settings that a pitfall shows at."""
+    shown = [name for name in pitfall.settings if name]
+    more = len(shown) - MOST_SETTINGS
+    texts = shown[:MOST_SETTINGS] + ([f"and {more} more"] if more > 0 else [])
+    return ("; " if any("," in text for text in shown) else ", ").join(texts) or "as it is"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]}-{seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _percent(share: Estimate | None) -> str:
+    return NOTHING if share is None else f"{100 * share.mean:.1f}"

@@ -1,0 +1,219 @@
+"""The emulated figures beside the computed ones.
+
+A job is emulated twice for each seed. Once as it is, with aligned checkpoints so rare that all queues have
+filled again when the next one comes; a barrier's time from the vertex before to this one is then the time to
+drain what waits. And once with a debloat target that nothing can meet, for the least drain time. What a task
+manager needs to start is tried: with so many buffers, and with one less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import median
+
+import msgspec
+
+from buffers import InsufficientBuffers
+from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
+
+from ..analysis.comparison import Spread
+from ..analysis.sizing.figures import JobSize
+from ..analysis.sizing.flow import share_of_slowest
+from ..emulating import emulate
+from .seeds import run_seeds
+from .sources import reads_paths
+
+CHECKPOINTS = 8
+"""Of each run; their median counts."""
+
+RUNS = 2
+"""Emulations of each seed."""
+
+LEAST_TARGET_S = 0.001
+
+_SETTLES_S = 15.0
+"""In which debloated sizes settle, with the default 20 samples of 200 ms."""
+
+_SETTLES_SMALL_S = 5.0
+"""The same where they come to the least, which is not far from where they start."""
+
+_OFF_BEAT_S = 0.37
+"""Keeps checkpoints from coinciding with the samples, one each second."""
+
+
+class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What the emulation showed of a vertex: medians and ranges over seeds; None: it showed none."""
+
+    name: str
+    bytes_per_s: Spread | None
+    """Of a subtask."""
+    queued_buffers: Spread | None
+    """The most buffers and events that a subtask's gates held."""
+    in_flight_bytes: Spread | None
+    """For one subtask, at both ends and between; None where it cannot be told whose it is."""
+    drain_ms: Spread | None
+    debloated_bytes: Spread | None
+    least_drain_ms: Spread | None
+
+
+class MemoryCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the job starts with what was computed, and with one buffer less in the task manager of most."""
+
+    buffers: int
+    starts: bool
+    starts_with_less: bool
+
+
+class JobCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """The emulated figures of a job."""
+
+    seeds: list[int]
+    emulated_seconds: float
+    """Of each run as it is."""
+    consumers: list[ConsumerCheck]
+    memory: MemoryCheck | None
+    """None: not tried, since the sources read files."""
+
+
+def check_job(
+    scenario: Scenario, size: JobSize, seeds: int, done: Callable[[int], None] = lambda count: None
+) -> JobCheck:
+    """Emulate a job with several seeds and return what corresponds to its computed figures.
+
+    `done` is told how many runs have ended.
+
+    Raises:
+        ScenarioError: it cannot be run.
+        InsufficientBuffers: the network memory that is given does not suffice.
+        SourceError, WorkerDied: as `run_seeds`.
+    """
+    plain, least = _as_it_is(scenario, size), _smallest(scenario, size)
+    as_it_is, smallest = run_seeds([plain, least], seeds, done=done)
+    return JobCheck(
+        seeds=[result.seed for result in as_it_is],
+        emulated_seconds=plain.duration_s,
+        consumers=[_consumer(scenario, each.name, as_it_is, smallest) for each in size.consumers],
+        memory=None if reads_paths(scenario) else check_memory(scenario, size),
+    )
+
+
+def _as_it_is(scenario: Scenario, size: JobSize) -> Scenario:
+    drains = [each.debloated_drain_ms or each.expected_drain_ms for each in size.consumers]
+    settles = _SETTLES_S if scenario.config.debloat_enabled else 0.0
+    return _timed(scenario, scenario.config, sum(ms or 0.0 for ms in drains) / 1000, settles)
+
+
+def _smallest(scenario: Scenario, size: JobSize) -> Scenario:
+    config = replace(scenario.config, debloat_enabled=True, debloat_target_s=LEAST_TARGET_S)
+    drain_s = sum(each.least_drain_ms or 0.0 for each in size.consumers) / 1000
+    return _timed(scenario, config, drain_s, _SETTLES_SMALL_S)
+
+
+def _timed(scenario: Scenario, config: NetworkConfig, drain_s: float, settles_s: float) -> Scenario:
+    """A run of `CHECKPOINTS` aligned checkpoints, each with time to fill the queues again before it."""
+    interval = round(max(1.0, 3 * drain_s), 2) + _OFF_BEAT_S
+    warmup = round(settles_s + 1.0 + 2 * drain_s, 2)
+    config = replace(
+        config,
+        checkpoint_interval_s=interval,
+        checkpoint_timeout_s=max(config.checkpoint_timeout_s, 10 * interval),
+        unaligned_enabled=False,
+        checkpoint_dir=None,
+        checkpoint_storage=None,
+    )
+    return replace(
+        scenario,
+        config=config,
+        warmup_s=warmup,
+        duration_s=round(warmup + CHECKPOINTS * interval, 2),
+        phases=(),
+        manual_checkpoints_s=(),
+        faults=(),
+    )
+
+
+def _consumer(
+    scenario: Scenario, name: str, as_it_is: Sequence[Result], smallest: Sequence[Result]
+) -> ConsumerCheck:
+    steady = [result.steady[-1] for result in as_it_is]
+    sizes = [_known(_vertex(each, name).debloatedBufferSize) for each in steady]
+    return ConsumerCheck(
+        name=name,
+        bytes_per_s=_spread([_mean(_vertex(each, name).bytes_in_per_s) for each in steady]),
+        queued_buffers=_spread([_most_queued(result, name) for result in as_it_is]),
+        in_flight_bytes=_spread([_in_flight(scenario, each, name) for each in steady]),
+        drain_ms=_spread([_drain_ms(scenario, each, name) for each in steady]),
+        debloated_bytes=_spread([min(each, default=None) for each in sizes]),
+        least_drain_ms=_spread([_drain_ms(scenario, each.steady[-1], name) for each in smallest]),
+    )
+
+
+def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
+    """From the barrier's way out of the vertex before to its arrival at the slowest subtask.
+
+    None where several vertices are before: the barrier of the fastest begins the start delay.
+    """
+    before = [_vertex(steady, edge.source).start_delay_ms for edge in scenario.inputs(scenario.vertex(name))]
+    here = _vertex(steady, name).start_delay_ms_max_subtask
+    return here - before[0] if len(before) == 1 and here is not None and before[0] is not None else None
+
+
+def _in_flight(scenario: Scenario, steady: Steady, name: str) -> float | None:
+    """Bytes for a subtask; where all that the senders hold is for this vertex, and for all subtasks alike."""
+    vertex = scenario.vertex(name)
+    senders = [edge.source for edge in scenario.inputs(vertex)]
+    shared = any(len(scenario.outputs(scenario.vertex(sender))) > 1 for sender in senders)
+    if shared or share_of_slowest(vertex) < 1:
+        return None
+    waiting = [_vertex(steady, sender).outputQueueSize for sender in senders]
+    total = sum(sum(_known(sizes)) for sizes in (*waiting, _vertex(steady, name).inputQueueSize))
+    here = _vertex(steady, name)
+    on_the_wire = sum(_known(here.bytes_in_per_s)) * scenario.link.latency_s
+    return (total + on_the_wire) / vertex.parallelism
+
+
+def _most_queued(result: Result, name: str) -> float | None:
+    series = next(each for each in result.series if each.vertex == name)
+    lengths = [length for subtask in series.inputQueueLength for length in subtask]
+    return float(max(lengths)) if lengths else None
+
+
+def check_memory(scenario: Scenario, size: JobSize) -> MemoryCheck:
+    """Try whether a job starts with the network memory that it needs, and with one buffer less."""
+    needed = max(each.required_buffers for each in size.task_managers)
+    return MemoryCheck(
+        buffers=needed, starts=_starts(scenario, needed), starts_with_less=_starts(scenario, needed - 1)
+    )
+
+
+def _starts(scenario: Scenario, buffers: int) -> bool:
+    config = replace(
+        scenario.config, network_memory_max_bytes=buffers * scenario.config.segment_bytes, checkpoint_dir=None
+    )
+    short = replace(
+        scenario, config=config, duration_s=0.01, warmup_s=0.0, phases=(), manual_checkpoints_s=(), faults=()
+    )
+    try:
+        emulate(short)
+    except InsufficientBuffers:
+        return False
+    return True
+
+
+def _vertex(steady: Steady, name: str) -> VertexSteady:
+    return next(vertex for vertex in steady.vertices if vertex.name == name)
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = _known(values)
+    return sum(known) / len(known) if known else None
+
+
+def _spread(values: Sequence[float | None]) -> Spread | None:
+    known = _known(values)
+    return Spread(median(known), min(known), max(known)) if known else None

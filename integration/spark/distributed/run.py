@@ -1,0 +1,143 @@
+"""Runs a scenario over the tasks of a Spark barrier stage, from its files to its result."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from netstack import (
+    FROM_SOURCE,
+    InitialCheckpoint,
+    PathSpec,
+    Result,
+    Scenario,
+    SourceError,
+    SourceObject,
+    Trace,
+    Vertex,
+    run_distributed,
+    task_managers,
+    vertex_key,
+)
+
+from ...checkpoints.directory import DirectoryStorage
+from ..files import has_scheme, one_line, read_files
+from ..session import spark_session
+from ..shuffle.packaging import send_packages
+from ..source import is_from_spark
+from ..spool import run_cancellable
+from .feeding import fed_source
+from .stage import BarrierStage, is_local, require_slots
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LEAST_SLOTS = 2
+"""Slots of a session that is started for a job."""
+
+
+def run_on_spark(
+    scenario: Scenario,
+    *,
+    master: str | None = None,
+    trace: Trace | None = None,
+    storage: DirectoryStorage | None = None,
+    from_checkpoint: InitialCheckpoint | None = None,
+) -> Result:
+    """Run `scenario` in real time over TCP, one Spark task for each of its task managers.
+
+    Sources with a path have one subtask for each of Spark's partitions. `master` is Spark's, by default local
+    with a slot for each task; a session that is active is used as it is. Checkpoints go to `storage`, by
+    default the directory that the scenario names, which all tasks have to reach, else to a temporary one on
+    this machine. So has the storage of `from_checkpoint` to be reached, if the job goes on from one. `trace`
+    is told the steps of the checkpoints when an attempt is over.
+
+    Raises:
+        StorageError: if another run has the directory.
+        ScenarioError: if the scenario makes no sense, or is not possible over several processes.
+        SourceError: if a source cannot be read, or Spark cannot run the tasks; one line.
+        JobFailedError: if the job failed and its restart strategy allows no further restart.
+    """
+    tasks = len(task_managers(scenario))
+    session = spark_session(master or f"local[{max(LEAST_SLOTS, tasks)}]")
+    require_slots(session, tasks)
+    if not is_local(session):
+        send_packages(session)
+    fed, frames = _read_sources(scenario, session)
+    with (
+        _checkpoints(scenario, session) as root,
+        closing(BarrierStage(session, fed, frames, root, _root(from_checkpoint))) as stage,
+    ):
+        return run_distributed(
+            fed,
+            stage.launch,
+            DirectoryStorage(root) if storage is None else storage,
+            from_checkpoint=from_checkpoint,
+            trace=trace,
+        )
+
+
+def _root(initial: InitialCheckpoint | None) -> str | None:
+    """Where the checkpoint to go on from lies, as every task can name it."""
+    if initial is None:
+        return None
+    if not isinstance(initial.storage, DirectoryStorage):
+        raise SourceError(f"{initial.path} is not in a directory that the tasks of Spark could reach")
+    return _as_tasks_name(initial.storage.root)
+
+
+def _as_tasks_name(directory: str) -> str:
+    return directory if has_scheme(directory) else os.path.abspath(directory)
+
+
+def _read_sources(scenario: Scenario, session: SparkSession) -> tuple[Scenario, dict[int, DataFrame]]:
+    """The scenario with its paths opened, and what Spark reads of them by the number of the vertex."""
+    frames: dict[int, DataFrame] = {}
+    vertices = list(scenario.vertices)
+    for number, vertex in enumerate(vertices):
+        if isinstance(vertex.source, PathSpec):
+            spec = vertex.source
+            try:
+                frames[number], vertices[number] = run_cancellable(
+                    session,
+                    lambda: _read(session, number, vertex, spec),  # noqa: B023 - called at once
+                )
+            except Exception as error:
+                if not (isinstance(error, SourceError) or is_from_spark(error)):
+                    raise
+                where = vertex_key(vertex.name, "source")
+                raise SourceError(f"{where}: {spec.path}: {one_line(error)}") from error
+    return dataclasses.replace(scenario, vertices=tuple(vertices)), frames
+
+
+def _read(session: SparkSession, number: int, vertex: Vertex, spec: PathSpec) -> tuple[DataFrame, Vertex]:
+    frame = read_files(session, spec.path, spec.format)
+    if vertex.parallelism != FROM_SOURCE:
+        frame = frame.repartition(vertex.parallelism)
+    source = fed_source(frame, number, spec)
+    opened = SourceObject(source=source, rates=spec.rates, spec=spec)
+    return frame, dataclasses.replace(vertex, parallelism=source.partitions, source=opened)
+
+
+@contextmanager
+def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
+    """The root of the checkpoint storage, as every task can name it."""
+    from pyspark import SparkFiles
+
+    directory = scenario.config.checkpoint_dir
+    if scenario.takes_checkpoints and scenario.config.stores_checkpoints_in_files:
+        assert directory is not None
+        yield _as_tasks_name(directory)
+        return
+    if scenario.takes_checkpoints and not is_local(session):
+        raise SourceError(
+            "checkpoints of a job on a cluster need a directory that all machines share; name it as "
+            "execution.checkpointing.dir"
+        )
+    # In a directory that Spark deletes when it stops: a task that is cancelled may write there once more.
+    with tempfile.TemporaryDirectory(prefix="netstack-", dir=SparkFiles.getRootDirectory()) as root:
+        yield root
