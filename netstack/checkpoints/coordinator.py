@@ -28,6 +28,7 @@ from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey
 from .failures import FailureCounter, FailureReason
 from .pending_checkpoint import Checkpoint, CheckpointedTask, key_of
+from .request_decider import RequestKind
 from .scheduler import CheckpointScheduler
 from .storage import CheckpointStorage, StorageError
 
@@ -110,7 +111,7 @@ class CheckpointCoordinator:
 
         Between two attempts, and among too many others, it is refused.
         """
-        refused = self._scheduler.request()
+        refused = self._scheduler.request(RequestKind.USER)
         if refused is not None:
             self._say(f"a request for a checkpoint is refused: {refused}")
 

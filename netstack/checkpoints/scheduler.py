@@ -20,7 +20,7 @@ from ..randomness import Randomness
 from ..settings.config import NetworkConfig
 from ..timers import Timers
 from .failures import FailureReason
-from .request_decider import CheckpointRequest, CheckpointRequestDecider, PutOff
+from .request_decider import CheckpointRequest, CheckpointRequestDecider, PutOff, RequestKind
 
 QUEUED_REQUEST_DELAY_S = 0.002
 """From the end of a checkpoint to the trigger of the one that was asked for meanwhile."""
@@ -68,11 +68,11 @@ class CheckpointScheduler:
         self._grants.cancel()
         self._decider.clear()
 
-    def request(self, *, periodic: bool = False) -> FailureReason | None:
+    def request(self, kind: RequestKind) -> FailureReason | None:
         """Trigger a checkpoint, or do so as soon as possible; why one is refused, or None."""
         if not self._running:
             return FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
-        refused = self._decider.add(CheckpointRequest(periodic, self._agenda.now))
+        refused = self._decider.add(CheckpointRequest(kind, self._agenda.now))
         self._grant()
         return refused
 
@@ -94,7 +94,7 @@ class CheckpointScheduler:
     def _tick(self, due: float) -> None:
         assert self._interval is not None
         self._start_timer(due + self._interval)  # at a fixed rate, however late a real clock makes this
-        self.request(periodic=True)
+        self.request(RequestKind.PERIODIC)
 
     def _grant(self) -> None:
         while choice := self._decider.choose(self._agenda.now, self._pending(), self._last_end):
