@@ -10,6 +10,7 @@ from netstack import (
     Assignment,
     LaunchError,
     Report,
+    RestartStrategy,
     Scenario,
     SourceError,
     decode_report,
@@ -86,7 +87,7 @@ class BarrierStage:
         if pieces is not None and not hasattr(pieces, "repartitionById"):
             raise SourceError("sources with a path need PySpark 4.1 or newer where a job runs on Spark")
         self._rows = None if pieces is None else pieces.repartitionById(self._tasks, "task")
-        if self._rows is not None and scenario.restart_limit != 0:
+        if self._rows is not None and scenario.restart_strategy is not RestartStrategy.NONE:
             self._rows = self._rows.persist(_disk_only())
 
     def launch(self, assignment: Assignment) -> list[Report]:

@@ -18,7 +18,7 @@ from ..state.snapshots import JobShape
 from ..tasks.keys import KeyOf, hash_by
 from ..tasks.operators import OperatorFactory
 from ..tasks.source import GeneratedSource, Source
-from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig
+from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
 
 SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 """How the records of an edge are dealt out to the consumers."""
@@ -171,9 +171,9 @@ class Scenario:
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
 
     @property
-    def restart_limit(self) -> int | None:
-        """How often the job restarts after a failure before it fails for good; None: always."""
-        return self.config.restart_limit(self.takes_checkpoints)
+    def restart_strategy(self) -> RestartStrategy:
+        """What follows a failure of the job."""
+        return self.config.restart_strategy_for(takes_checkpoints=self.takes_checkpoints)
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:

@@ -22,6 +22,7 @@ from .config_rules import (
     link_problems,
     option_key,
     option_problems,
+    restart_notices,
     setting_notices,
     time_text,
 )
@@ -78,7 +79,8 @@ def option_notices(scenario: Scenario) -> list[Problem]:
             found.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
         elif option.inert:
             found.append((option_key(field), "is accepted, but changes nothing in the emulator"))
-    return found + list(setting_notices(scenario.config))
+    restarts = restart_notices(scenario.config, scenario.restart_strategy)
+    return [*found, *setting_notices(scenario.config), *restarts]
 
 
 def vertex_key(name: str, field: str = "") -> str:

@@ -221,12 +221,13 @@ def test_checkpoints_of_all_modes_make_sense(config):
 
 
 def test_a_job_takes_checkpoints_by_its_interval_or_when_a_user_asks():
-    assert (JOB.takes_checkpoints, JOB.restart_limit) == (False, 0)
+    assert (JOB.takes_checkpoints, JOB.restart_strategy) == (False, RestartStrategy.NONE)
     for scenario in (
         job(manual_checkpoints_s=(1.0,)),
         job(config=NetworkConfig(checkpoint_interval_s=1.0)),
     ):
-        assert (scenario.takes_checkpoints, scenario.restart_limit) == (True, None)
+        assert scenario.takes_checkpoints
+        assert scenario.restart_strategy is RestartStrategy.EXPONENTIAL_DELAY
 
 
 def test_options_that_flink_2_ignores_are_noticed_when_given():
@@ -340,6 +341,7 @@ RICH = Scenario(
         checkpoint_storage=CheckpointStorageType.FILESYSTEM,
         restart_strategy=RestartStrategy.FIXED_DELAY,
         restart_attempts=7,
+        restart_jitter_factor=0.25,
         heartbeat_timeout_s=2.5,
     ),
     costs=CostModel(
