@@ -15,6 +15,7 @@ from netstack import (
     SourceError,
     decode_report,
     fresh_secret,
+    source_of,
     task_managers,
 )
 
@@ -136,7 +137,7 @@ def _pieces(scenario: Scenario, frames: Mapping[int, DataFrame]) -> DataFrame | 
     first = 0
     for number, frame in frames.items():
         vertex = scenario.vertices[number]
-        source = scenario.source_of(vertex)
+        source = source_of(scenario, vertex)
         assert isinstance(source, FedSource)
         pieces = in_pieces(frame, source, places[vertex.manager], first)
         first += source.partitions

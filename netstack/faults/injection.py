@@ -16,9 +16,7 @@ from ..agenda import Agenda
 from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
 from ..settings.config_rules import time_text
-from ..settings.scenario import Scenario
-from ..timers import Timers
-from .fault import (
+from ..settings.fault import (
     AtTime,
     ChannelItem,
     CutLink,
@@ -27,14 +25,16 @@ from .fault import (
     FailUpload,
     Fault,
     FillStorage,
-    FiredFault,
     KillSubtask,
     KillTaskManager,
     OnAcknowledgement,
     OnChannel,
     SubtaskName,
 )
+from ..settings.scenario import Scenario
+from ..timers import Timers
 from .faulty_storage import FaultyStorage, StorageCondition
+from .fired import FiredFault
 from .tapped_gate import Tap
 
 

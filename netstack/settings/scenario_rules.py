@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from buffers import DEFAULT_MAX_RECORD_BYTES
 
-from ..faults.rules import fault_problems
-from ..tasks.source import KEY_BYTES
 from .config import OPTIONS, PRESETS
 from .config_rules import (
     Problem,
@@ -26,8 +24,10 @@ from .config_rules import (
     setting_notices,
     time_text,
 )
+from .fault_rules import fault_problems
 from .scenario import (
     FROM_SOURCE,
+    KEY_BYTES,
     SERVICE_MODES,
     SHIPS,
     Edge,

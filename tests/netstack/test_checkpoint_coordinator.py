@@ -19,7 +19,8 @@ from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.checkpoints.storage import MemoryStorage, StorageError
 from netstack.randomness import Randomness
 from netstack.settings.config import CheckpointMode, CostModel, NetworkConfig
-from netstack.state.snapshots import CheckpointMetadata, JobShape, StateHandle, StateKind, SubtaskSnapshot
+from netstack.settings.job_shape import JobShape
+from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from netstack.statistics import SubtaskCheckpoint
 from netstack.trace import TraceLog
 

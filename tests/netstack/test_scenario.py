@@ -33,6 +33,7 @@ from netstack import (
     payload_hash,
     scenario_document,
     scenario_problems,
+    source_of,
     with_options,
 )
 from netstack.settings.config import CheckpointMode, CheckpointStorageType, RestartStrategy
@@ -302,7 +303,7 @@ def test_vertices_before_are_those_whose_records_arrive():
 
 def test_sources_generate_by_the_scenarios_seed_and_their_place():
     def first_record(scenario: Scenario, vertex: Vertex) -> bytes:
-        block = scenario.source_of(vertex).open(0, 1).read(1)
+        block = source_of(scenario, vertex).open(0, 1).read(1)
         assert block is not None
         return bytes(next(iter(block.payloads())))
 
@@ -316,7 +317,7 @@ def test_sources_generate_by_the_scenarios_seed_and_their_place():
 def test_a_path_has_to_be_opened_first():
     vertex = Vertex(name="source", source=PathSpec(path="flights.csv"))
     with pytest.raises(ScenarioError, match=r"flights\.csv.*open_sources"):
-        job(vertices=(vertex, STAGE)).source_of(vertex)
+        source_of(job(vertices=(vertex, STAGE)), vertex)
 
 
 def test_a_vertex_runs_in_a_task_manager_of_its_own_unless_told():
