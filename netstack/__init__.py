@@ -22,27 +22,9 @@ from .exchange.gate import InputGate
 from .exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
 from .exchange.remote_channel import RemoteInputChannel
 from .exchange.tcp_link import TcpLink
-from .faults.document import ACKNOWLEDGEMENT
-from .faults.fault import (
-    FAULTS,
-    MESSAGES,
-    AtTime,
-    ChannelItem,
-    CutLink,
-    DelayMessages,
-    DropMessages,
-    FailUpload,
-    Fault,
-    FillStorage,
-    FiredFault,
-    KillSubtask,
-    KillTaskManager,
-    Moment,
-    OnAcknowledgement,
-    OnChannel,
-    SubtaskName,
-)
+from .faults.fired import FiredFault
 from .job import Job
+from .job_sources import source_of
 from .result import (
     SCHEMA,
     CheckpointResult,
@@ -71,6 +53,25 @@ from .settings.config import (
     with_options,
 )
 from .settings.config_rules import did_you_mean, option_problems
+from .settings.fault import (
+    FAULTS,
+    MESSAGES,
+    AtTime,
+    ChannelItem,
+    CutLink,
+    DelayMessages,
+    DropMessages,
+    FailUpload,
+    Fault,
+    FillStorage,
+    KillSubtask,
+    KillTaskManager,
+    Moment,
+    OnAcknowledgement,
+    OnChannel,
+    SubtaskName,
+)
+from .settings.fault_document import ACKNOWLEDGEMENT
 from .settings.options import Option
 from .settings.quantities import (
     QuantityError,
@@ -104,6 +105,7 @@ from .settings.scenario_rules import (
     scenario_problems,
     vertex_key,
 )
+from .settings.user_code import Source, SourceReader
 from .state.backend import BackendSnapshot, HandleReader, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
 from .state.operator_state import OperatorStateBackend
@@ -134,9 +136,7 @@ from .tasks.source import (
     CollectionSource,
     GeneratedReader,
     GeneratedSource,
-    Source,
     SourceError,
-    SourceReader,
     leading_bytes,
     payload_hash,
     skip,
@@ -336,6 +336,7 @@ __all__ = [
     "series_results",
     "sink",
     "skip",
+    "source_of",
     "steady_results",
     "task_managers",
     "text_hash",

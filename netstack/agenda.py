@@ -13,6 +13,9 @@ one costs about 1 microsecond here, switching trio tasks 6 to 9. All routines of
 trio task that runs the agenda; on the real clock it sleeps until the next entry is due, on the virtual
 clock time jumps there.
 
+What may be taken back is put there with `cancellable_at` or `cancellable_after`, which return a `Timer`. A
+cancelled one keeps its place and does nothing when it is due, so the order of all else stays.
+
 An agenda with a `clock` of its own lives beside other trio tasks, which receive what comes from other
 processes and hand it over with `external`: that tells `now`, and wakes the agenda from its sleep.
 """
@@ -71,6 +74,32 @@ class Waiter:
         await _suspend()
 
 
+class Timer:
+    """A callback that waits on the agenda and can be cancelled."""
+
+    __slots__ = ("_args", "_callback")
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._callback: Callable[..., Any] | None = callback
+        self._args = args
+
+    @property
+    def pending(self) -> bool:
+        """Whether the callback is still to be called."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """Do not call it, and let go of what it was to be called with; nothing if it has been called."""
+        self._callback, self._args = None, ()
+
+    def __call__(self) -> None:
+        """It is due."""
+        callback, args = self._callback, self._args
+        if callback is not None:
+            self.cancel()
+            callback(*args)
+
+
 class _Kept:
     """A callback that outlives `Agenda.clear`."""
 
@@ -116,6 +145,16 @@ class Agenda:
         """Call ``callback(*args)`` in `delay` seconds."""
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
+
+    def cancellable_at(self, time: float, callback: Callable[..., Any], *args: Any) -> Timer:
+        """As `at`, for what may be cancelled."""
+        timer = Timer(callback, args)
+        self.at(time, timer)
+        return timer
+
+    def cancellable_after(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
+        """As `after`, for what may be cancelled."""
+        return self.cancellable_at(self.now + delay, callback, *args)
 
     def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
         """As `at`, for what is to happen even if everything else is forgotten before."""

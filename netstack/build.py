@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from buffers import (
     UNLIMITED_SIZE,
@@ -21,17 +22,18 @@ from .exchange.key_groups import default_max_parallelism
 from .exchange.local_channel import LocalInputChannel
 from .exchange.partition import ResultPartition
 from .exchange.remote_channel import RemoteInputChannel
-from .exchange.selectors import ChannelSelector, KeyGroupSelector, KeyHash, RoundRobin
-from .exchange.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+from .exchange.selectors import ChannelSelector, KeyGroupSelector, RoundRobin
 from .faults.tapped_gate import Tap, TappedGate
+from .job_sources import key_hash_of, source_of
 from .memory_plan import plan_segments
 from .settings.debloat_policies import debloater_of
 from .settings.scenario import Edge, Scenario, Vertex
+from .settings.user_code import KeyHash, SourceReader
+from .settings.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from .state.subtask_state import SubtaskState
 from .tasks.environment import Environment, Output, RemoteSubtask
 from .tasks.operator_subtask import OperatorSubtask
-from .tasks.operators import Forward, OperatorContext
-from .tasks.source import SourceReader
+from .tasks.operators import Forward, Operator, OperatorContext
 from .tasks.source_subtask import SourceSubtask
 from .tasks.subtask import Subtask
 from .tasks.throttle import Throttle
@@ -113,7 +115,7 @@ class JobBuilder:
             gate.request_partitions()
 
     def _sources(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
-        source = self._scenario.source_of(vertex)
+        source = source_of(self._scenario, vertex)
 
         def make(number: int, index: int) -> Subtask:
             reader: SourceReader = source.open(index, vertex.parallelism)
@@ -136,7 +138,7 @@ class JobBuilder:
                 environment.randomness,
                 exact=vertex.exact_service,
             )
-            operator = Forward() if vertex.operator is None else vertex.operator(index)
+            operator = Forward() if vertex.operator is None else cast(Operator, vertex.operator(index))
             state = self._state(vertex, index, groups_of_keys)
             context = OperatorContext(
                 vertex.name,
@@ -159,7 +161,7 @@ class JobBuilder:
     def _hash_into(self, vertex: Vertex) -> KeyHash | None:
         """What the exchange into a vertex hashes its records by; None if there is no such exchange."""
         hashed = [edge for edge in self._scenario.inputs(vertex) if edge.ship == "hash"]
-        return self._scenario.key_hash(hashed[0]) if hashed else None
+        return key_hash_of(self._scenario, hashed[0]) if hashed else None
 
     def _connect(self, edge: Edge, gates: list[list[InputGate]]) -> None:
         scenario = self._scenario
@@ -167,7 +169,7 @@ class JobBuilder:
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
         channels = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [self._gate_spec(len(own)).exclusive_per_channel for own in channels]
-        key_hash = scenario.key_hash(edge) if edge.ship == "hash" else None
+        key_hash = key_hash_of(scenario, edge) if edge.ship == "hash" else None
         partitions = [
             self._partition(producer, index, edge, own, [exclusive[target] for target in own], key_hash)
             for index, own in enumerate(reached if self._hosts(producer) else ())

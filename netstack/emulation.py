@@ -16,7 +16,7 @@ from msgspec import UNSET
 from .agenda import Agenda
 from .checkpoints.initial import InitialCheckpoint
 from .checkpoints.storage import CheckpointStorage, exclusively
-from .faults.fault import FiredFault
+from .faults.fired import FiredFault
 from .job import Job, Progress
 from .restarts import Restart, Start
 from .result import Result, Work

@@ -25,7 +25,8 @@ from .checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from .checkpoints.storage import CheckpointStorage, MemoryStorage
 from .faults.injection import FaultInjector
 from .randomness import Randomness
-from .restarts import Restart, Start, Totals, never_restored
+from .restart_strategies import restart_strategy_of
+from .restarts import Restart, Start, Totals, failed_for_good, never_restored
 from .result import Work
 from .settings.scenario import Scenario, ScenarioError
 from .state.snapshots import CheckpointMetadata
@@ -77,6 +78,7 @@ class Job:
         self._trace = trace
         self._stopping = False
         self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
+        self._restart_strategy = restart_strategy_of(scenario, self._randomness)
         self.faults = FaultInjector(scenario, agenda, self)
         self.storage = self.faults.storage(MemoryStorage() if storage is None else storage)
         self.recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
@@ -202,20 +204,20 @@ class Job:
     def _fail(self, attempt: Attempt, cause: str) -> None:
         if attempt is not self.attempt or attempt.over:
             return  # it has failed of something else at the same moment, or is over
-        now, limit = self.agenda.now, self.scenario.restart_limit
+        now = self.agenda.now
         self._tell(f"the job fails: {cause}")
         self.coordinator.stop()
         self.agenda.clear()
         self._end_attempt(attempt)
         self.agenda.clear()  # of what the release has set off
-        exhausted = limit is not None and len(self.restarts) >= limit
-        if exhausted or self._hopeless:
-            told = exhausted and limit and not self._hopeless
-            self.failure = f"{cause} (restarted {limit} times, which is the limit)" if told else cause
+        delay = None if self._hopeless else self._restart_strategy.delay_after(now)
+        if delay is None:
+            why = "" if self._hopeless else self._restart_strategy.exhausted
+            self.failure = failed_for_good(cause, why)
             self._stop()
             return
         self.restarts.append(Restart(now, cause))
-        self.agenda.keep(now + self.scenario.config.restart_delay_s, self._restart)
+        self.agenda.keep(now + delay, self._restart)
 
     def _restart(self) -> None:
         restart, metadata = self.restarts[-1], self.coordinator.latest_completed

@@ -19,13 +19,14 @@ class Randomness:
     """
 
     def __init__(self, seed: int, jitter_sigma: float) -> None:
-        jitter, uniform, setup, notices = SeedSequence(seed).spawn(4)
+        jitter, uniform, setup, notices, restarts = SeedSequence(seed).spawn(5)
         self.jitter: Callable[[], float] = _lognormal(default_rng(jitter), jitter_sigma).__next__
         """A factor for a small time: log-normal with median 1."""
         self.chance = _uniform(default_rng(uniform))
         """Numbers between 0 and 1, each as likely."""
         self._setup = default_rng(setup)
         self._notices = _uniform(default_rng(notices))
+        self._restarts = default_rng(restarts)
 
     def uniform(self, low: float, high: float) -> float:
         """A number between `low` and `high`, each as likely."""
@@ -38,6 +39,10 @@ class Randomness:
     def between(self, bounds: tuple[float, float]) -> float:
         """A number within `bounds`, drawn when the job is set up: it stays for the whole run."""
         return float(self._setup.uniform(*bounds))
+
+    def restart_jitter(self, most_ms: int) -> int:
+        """By how many milliseconds a restart comes later than its backoff says; less than 0: earlier."""
+        return int(self._restarts.integers(-most_ms, most_ms, endpoint=True))
 
     def integer(self, below: int) -> int:
         """A whole number from 0 to `below` - 1, drawn when the job is set up."""

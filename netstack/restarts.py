@@ -47,6 +47,11 @@ class Restart:
         self.persisted_bytes = metadata.persisted_bytes
 
 
+def failed_for_good(cause: str, why: str) -> str:
+    """Return the cause of a job's last failure with what allows no further restart, if anything does."""
+    return f"{cause} ({why})" if why else cause
+
+
 def never_restored(restarts: Sequence[Restart]) -> str | None:
     """Return why a run has failed that was over before it could try another checkpoint; None: it was not."""
     if len(restarts) < 2 or restarts[-1].restarted_at is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from .faults.fault import FiredFault
+from .faults.fired import FiredFault
 from .restarts import Restart, Start
 from .result import (
     CheckpointResult,

@@ -49,7 +49,9 @@ from netstack import (
 
 NUMBERS = [b"%d" % number for number in range(1, 7)]
 
-ALIGNED = NetworkConfig(buffer_timeout_interval_s=0.0, restart_delay_s=0.02)
+ALIGNED = NetworkConfig(
+    buffer_timeout_interval_s=0.0, restart_initial_backoff_s=0.02, restart_jitter_factor=0.0
+)
 """Each record is sent at once, and the job restarts soon."""
 
 MODES = {

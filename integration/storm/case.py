@@ -6,7 +6,7 @@ process and changed a little at a time. `storm_work` has the records and what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ from netstack import (
     Fault,
     LinkConditions,
     NetworkConfig,
+    RestartStrategy,
     format_duration,
 )
 
@@ -115,9 +116,24 @@ class StormCase:
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
 
     @property
-    def restart_limit(self) -> int | None:
-        """How often the job may restart; None: always."""
-        return self.config.restart_limit(self.takes_checkpoints)
+    def restart_strategy(self) -> RestartStrategy:
+        """What follows a failure of the job."""
+        return self.config.restart_strategy_for(takes_checkpoints=self.takes_checkpoints)
+
+    def gives_up(self, failures: Sequence[float]) -> bool:
+        """Whether the job fails for good with the last of these failures; their times are in seconds."""
+        config = self.config
+        match self.restart_strategy:
+            case RestartStrategy.NONE:
+                return len(failures) > 0
+            case RestartStrategy.FIXED_DELAY:
+                return len(failures) > config.restart_attempts
+            case RestartStrategy.FAILURE_RATE:
+                last = failures[-1 - config.restart_max_failures_per_interval :]
+                full = len(last) > config.restart_max_failures_per_interval
+                return full and last[-1] - last[0] <= config.restart_failure_rate_interval_s
+            case _:
+                return False
 
     def guarantee(self, restarts: int) -> Guarantee:
         """What is promised of the output after that many restarts.

@@ -84,11 +84,14 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
     """The job has ended by itself, or a fault explains why not."""
     fired = [fault for fault in case.faults if any(str(fault) == each.what for each in job.faults.fired)]
     causes = [restart.cause for restart in job.restarts]
+    failures = [restart.failed_at for restart in job.restarts]
+    for count in range(1, len(failures) + 1):
+        if case.gives_up(failures[:count]):
+            yield f"began again after failure {count}, against {case.restart_strategy}"
     if job.failure is not None:
         causes.append(job.failure)
-        if len(job.restarts) != case.restart_limit:
-            limit = "any number" if case.restart_limit is None else case.restart_limit
-            yield f"failed for good after {len(job.restarts)} restarts, of {limit}"
+        if not case.gives_up([*failures, job.agenda.now]):
+            yield f"failed for good after {len(failures)} restarts, against {case.restart_strategy}"
     elif not ended and not lasts_for_good(case.faults):  # else it was given little time
         yield f"did not end within {case.duration_s:g} s, and nothing keeps it from that"
     for cause in causes:

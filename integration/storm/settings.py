@@ -19,6 +19,12 @@ ENDLESS = 1_000_000
 """More failures than a job can have."""
 
 _T = TypeVar("_T")
+_STRATEGIES = (
+    (None, 60),
+    (RestartStrategy.FAILURE_RATE, 10),
+    (RestartStrategy.FIXED_DELAY, 20),
+    (RestartStrategy.NONE, 10),
+)
 _MODES = (("none", 10), ("at least once", 14), ("aligned", 24), ("unaligned", 28), ("timeout", 24))
 
 
@@ -56,12 +62,19 @@ def draw_config(chance: random.Random) -> tuple[NetworkConfig, bool]:
 
 
 def _with_restarts(chance: random.Random, config: NetworkConfig) -> NetworkConfig:
-    strategy = weighted(chance, ((None, 70), (RestartStrategy.FIXED_DELAY, 20), (RestartStrategy.NONE, 10)))
+    strategy = weighted(chance, _STRATEGIES)
+    often, delay = chance.randint(1, 3), chance.choice((0.0, 0.01, 0.2))
     return replace(
         config,
         restart_strategy=strategy,
-        restart_attempts=chance.randint(1, 3),
-        restart_delay_s=chance.choice((0.0, 0.01, 0.2)),
+        restart_attempts=often,
+        restart_delay_s=delay,
+        restart_initial_backoff_s=max(delay, 0.001),
+        restart_max_backoff_s=0.5,
+        restart_reset_backoff_threshold_s=1.0,
+        restart_max_failures_per_interval=often,
+        restart_failure_rate_interval_s=1.0,
+        restart_failure_rate_delay_s=delay,
         heartbeat_timeout_s=chance.choice((0.1, 0.5, 2.0)),
     )
 

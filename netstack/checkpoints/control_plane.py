@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..agenda import Agenda
+from ..timers import Timers
 
 TaskKey = tuple[int, int]
 """The number of a vertex and the index of a subtask in it."""
@@ -45,8 +46,7 @@ class ControlPlane:
 
     def __init__(self, agenda: Agenda) -> None:
         self.interference: list[Interference] = []
-        self._agenda = agenda
-        self._attempt = 0
+        self._under_way = Timers(agenda)
 
     def send(
         self,
@@ -62,12 +62,8 @@ class ControlPlane:
             if more is None:
                 return
             delay_s += more
-        self._agenda.after(delay_s, self._deliver, self._attempt, deliver, args)
-
-    def _deliver(self, attempt: int, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if attempt == self._attempt:
-            deliver(*args)
+        self._under_way.after(delay_s, deliver, *args)
 
     def reset(self) -> None:
         """Lose all that is under way: the tasks that it is from or for are gone."""
-        self._attempt += 1
+        self._under_way.cancel()

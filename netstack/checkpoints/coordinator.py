@@ -18,16 +18,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
-from ..agenda import Agenda
+from ..agenda import Agenda, Timer
 from ..randomness import Randomness
 from ..settings.config import CheckpointMode, CostModel, NetworkConfig
-from ..state.snapshots import CheckpointMetadata, JobShape, StoredFile
+from ..settings.job_shape import JobShape
+from ..state.snapshots import CheckpointMetadata, StoredFile
 from ..trace import Trace, how, in_bytes, milliseconds
 from .acknowledgement import Acknowledgement
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey
 from .failures import FailureCounter, FailureReason
 from .pending_checkpoint import Checkpoint, CheckpointedTask, key_of
+from .request_decider import RequestKind
 from .scheduler import CheckpointScheduler
 from .storage import CheckpointStorage, StorageError
 
@@ -76,8 +78,7 @@ class CheckpointCoordinator:
         self._failures = FailureCounter(config.tolerable_failed_checkpoints)
         self._subtasks: list[CheckpointedTask] = []
         self._next_id = first_id
-        self._attempt = 0  # timers of an earlier one do nothing
-        self._watched = False  # whether a timer looks for expired checkpoints
+        self._watch_timer: Timer | None = None  # for the checkpoint that expires first
         self._late: set[tuple[TaskKey, int]] = set()  # acknowledge what had failed, and are under way
 
     @property
@@ -111,7 +112,7 @@ class CheckpointCoordinator:
 
         Between two attempts, and among too many others, it is refused.
         """
-        refused = self._scheduler.request()
+        refused = self._scheduler.request(RequestKind.USER)
         if refused is not None:
             self._say(f"a request for a checkpoint is refused: {refused}")
 
@@ -178,17 +179,15 @@ class CheckpointCoordinator:
 
     def _watch(self) -> None:
         """Have one timer for the checkpoint that expires first, if there is one."""
-        if self._pending and not self._watched:
-            self._watched = True
-            self._agenda.at(self._deadline(self.pending[0]), self._expire, self._attempt)
+        if self._pending and self._watch_timer is None:
+            deadline = self._deadline(self.pending[0])
+            self._watch_timer = self._agenda.cancellable_at(deadline, self._expire)
 
     def _deadline(self, checkpoint: Checkpoint) -> float:
         return checkpoint.triggered_at + self._config.checkpoint_timeout_s
 
-    def _expire(self, attempt: int) -> None:
-        if attempt != self._attempt:
-            return
-        self._watched = False
+    def _expire(self) -> None:
+        self._watch_timer = None
         for checkpoint in self.pending:
             if checkpoint.identity in self._pending and self._deadline(checkpoint) <= self._agenda.now:
                 missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
@@ -261,8 +260,9 @@ class CheckpointCoordinator:
 
     def _drop_all(self) -> list[Checkpoint]:
         """Forget timers, messages, requests and pending checkpoints; returns the latter."""
-        self._attempt += 1
-        self._watched = False
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+            self._watch_timer = None
         self._subtasks = []
         self._scheduler.stop()
         self.control_plane.reset()

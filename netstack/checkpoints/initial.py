@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..state.snapshots import CheckpointMetadata, Exchange, JobShape
+from ..settings.job_shape import Exchange, JobShape
+from ..state.snapshots import CheckpointMetadata
 from .storage import CheckpointStorage
 
 

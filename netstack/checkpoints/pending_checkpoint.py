@@ -8,7 +8,8 @@ from typing import Protocol
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
-from ..state.snapshots import CheckpointMetadata, JobShape, StoredFile, SubtaskSnapshot
+from ..settings.job_shape import JobShape
+from ..state.snapshots import CheckpointMetadata, StoredFile, SubtaskSnapshot
 from ..statistics import Recorder, SubtaskCheckpoint
 from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey

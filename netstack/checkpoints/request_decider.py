@@ -3,7 +3,7 @@
 ::
 
     timer ----- periodic --\\                                      too many pending: wait
-                            >--> queue: users first, then by time --> pause not over: put off (periodic only)
+                            >--> queue: by kind, then by time ----> pause not over: put off (periodic only)
     person ---- by hand ---/     periodic: one at most               else: trigger
 
 The rules are those of Flink's CheckpointRequestDecider, but for one: further periodic requests are dropped
@@ -14,6 +14,7 @@ one after the other.
 from __future__ import annotations
 
 from bisect import insort
+from enum import IntEnum
 from typing import NamedTuple
 
 from .failures import FailureReason
@@ -22,11 +23,23 @@ MAX_QUEUED_REQUESTS = 1000
 """More than these are refused."""
 
 
+class RequestKind(IntEnum):
+    """Who asks for a checkpoint, the most urgent first."""
+
+    USER = 1
+    PERIODIC = 2
+
+
 class CheckpointRequest(NamedTuple):
     """A wish for a checkpoint, in the order in which they are granted; the time is in seconds."""
 
-    periodic: bool
+    kind: RequestKind
     requested_at: float
+
+    @property
+    def periodic(self) -> bool:
+        """Whether the timer asks, which has to leave the pause and need not ask twice."""
+        return self.kind is RequestKind.PERIODIC
 
 
 class PutOff(NamedTuple):

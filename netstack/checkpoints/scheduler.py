@@ -15,11 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..agenda import Agenda
+from ..agenda import Agenda, Timer
 from ..randomness import Randomness
 from ..settings.config import NetworkConfig
+from ..timers import Timers
 from .failures import FailureReason
-from .request_decider import CheckpointRequest, CheckpointRequestDecider, PutOff
+from .request_decider import CheckpointRequest, CheckpointRequestDecider, PutOff, RequestKind
 
 QUEUED_REQUEST_DELAY_S = 0.002
 """From the end of a checkpoint to the trigger of the one that was asked for meanwhile."""
@@ -50,9 +51,8 @@ class CheckpointScheduler:
         )
         self._last_end = -math.inf
         self._running = False
-        # Callbacks on the agenda cannot be taken back: those that bring another number do nothing.
-        self._attempt = 0
-        self._timer = 0
+        self._timer: Timer | None = None
+        self._grants = Timers(agenda)
 
     def start(self) -> None:
         """Begin, with a first periodic request after a random part of the interval."""
@@ -64,15 +64,15 @@ class CheckpointScheduler:
     def stop(self) -> None:
         """Request nothing any more; what waits is refused."""
         self._running = False
-        self._attempt += 1
-        self._timer += 1
+        self._cancel_timer()
+        self._grants.cancel()
         self._decider.clear()
 
-    def request(self, *, periodic: bool = False) -> FailureReason | None:
+    def request(self, kind: RequestKind) -> FailureReason | None:
         """Trigger a checkpoint, or do so as soon as possible; why one is refused, or None."""
         if not self._running:
             return FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
-        refused = self._decider.add(CheckpointRequest(periodic, self._agenda.now))
+        refused = self._decider.add(CheckpointRequest(kind, self._agenda.now))
         self._grant()
         return refused
 
@@ -80,23 +80,21 @@ class CheckpointScheduler:
         """A checkpoint has been completed or has failed: the pause begins, and one that waits may follow."""
         self._last_end = self._agenda.now
         if len(self._decider):
-            self._agenda.after(QUEUED_REQUEST_DELAY_S, self._grant_queued, self._attempt)
+            self._grants.after(QUEUED_REQUEST_DELAY_S, self._grant)
 
     def _start_timer(self, at: float) -> None:
         """Tick at a time and from then on periodically, and not as before."""
-        self._timer += 1
-        self._agenda.at(at, self._tick, self._timer, at)
+        self._cancel_timer()
+        self._timer = self._agenda.cancellable_at(at, self._tick, at)
 
-    def _tick(self, timer: int, due: float) -> None:
-        if timer == self._timer:
-            assert self._interval is not None
-            due += self._interval  # at a fixed rate, however late a real clock makes this
-            self._agenda.at(due, self._tick, timer, due)
-            self.request(periodic=True)
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _grant_queued(self, attempt: int) -> None:
-        if attempt == self._attempt:
-            self._grant()
+    def _tick(self, due: float) -> None:
+        assert self._interval is not None
+        self._start_timer(due + self._interval)  # at a fixed rate, however late a real clock makes this
+        self.request(RequestKind.PERIODIC)
 
     def _grant(self) -> None:
         while choice := self._decider.choose(self._agenda.now, self._pending(), self._last_end):

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from ..emulation import result_of
-from ..faults.fault import FiredFault
+from ..faults.fired import FiredFault
 from ..job import SAMPLE_INTERVAL_S
 from ..restarts import Restart, Start, Totals
 from ..result import Result, Work

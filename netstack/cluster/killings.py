@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from ..agenda import Agenda
 from ..attempt import Attempt
-from ..faults.fault import AtTime, Fault, FiredFault, KillSubtask, KillTaskManager
+from ..faults.fired import FiredFault
+from ..settings.fault import AtTime, Fault, KillSubtask, KillTaskManager
 
 
 class Killings:

@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 import numpy as np
 
-from ..faults.fault import FiredFault
+from ..faults.fired import FiredFault
 from ..result import Work
 from ..statistics import CheckpointHead, Figures, Recorder, SubtaskCheckpoint, SubtaskSample
 from ..trace import TraceEvent

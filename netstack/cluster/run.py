@@ -15,7 +15,9 @@ from time import perf_counter, sleep, time
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.storage import FileLayout, exclusively
 from ..emulation import JobFailedError
-from ..restarts import Start, never_restored
+from ..randomness import Randomness
+from ..restart_strategies import restart_strategy_of
+from ..restarts import Start, failed_for_good, never_restored
 from ..result import Result
 from ..settings.scenario import Scenario, ScenarioError
 from ..settings.scenario_rules import check_scenario
@@ -92,6 +94,8 @@ class _Run:
         self._trace = trace
         self._initial = initial
         self._history = RunHistory(scenario, None if initial is None else Start(initial))
+        randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
+        self._restart_strategy = restart_strategy_of(scenario, randomness)
         self._hopeless = False
         self._unrestorable: set[int] = set()
         first = 1 if initial is None else initial.next_id
@@ -99,7 +103,7 @@ class _Run:
 
     def run(self) -> tuple[str | None, RunHistory]:
         """Launch attempts until one does not fail or none is left; why the job failed for good, if so."""
-        history, limit = self._history, self._scenario.restart_limit
+        history, strategy = self._history, self._restart_strategy
         restore = None if self._initial is None else self._initial.metadata
         while True:
             failed = self._attempt(restore)
@@ -109,11 +113,10 @@ class _Run:
                 return failed.cause, history
             if failed.unrestorable and self._latest_checkpoint() is None:
                 return f"{failed.cause}; no other checkpoint is left", history
-            if limit is not None and len(history.restarts) >= limit:
-                more = f" (restarted {limit} times, which is the limit)" if limit else ""
-                return failed.cause + more, history
+            delay = strategy.delay_after(failed.at)
+            if delay is None:
+                return failed_for_good(failed.cause, strategy.exhausted), history
             history.failed(failed.at, failed.cause)
-            delay = self._scenario.config.restart_delay_s
             if failed.at + delay >= self._scenario.duration_s:
                 history.nothing_ran_until(self._scenario.duration_s)
                 return never_restored(history.restarts), history

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import inf
 
-from ..faults.fault import AtTime, Fault, KillSubtask, KillTaskManager
 from ..settings.config import CostModel, LinkConditions
 from ..settings.config_rules import Problem
+from ..settings.fault import AtTime, Fault, KillSubtask, KillTaskManager
 from ..settings.scenario import Scenario
 
 TURN_S = 1e-9

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
-
-import numpy as np
 
 from buffers import RecordBlock
 
+from ..settings.user_code import KeyHash
 from .key_groups import assign_to_operators
-
-KeyHash = Callable[[RecordBlock], "np.ndarray[tuple[int], np.dtype[np.int32]]"]
-"""Gives Java's hashCode of the key of each record of a block."""
 
 
 class ChannelSelector(Protocol):

@@ -16,8 +16,7 @@ from ..agenda import Agenda
 from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
 from ..settings.config_rules import time_text
-from ..settings.scenario import Scenario
-from .fault import (
+from ..settings.fault import (
     AtTime,
     ChannelItem,
     CutLink,
@@ -26,14 +25,16 @@ from .fault import (
     FailUpload,
     Fault,
     FillStorage,
-    FiredFault,
     KillSubtask,
     KillTaskManager,
     OnAcknowledgement,
     OnChannel,
     SubtaskName,
 )
+from ..settings.scenario import Scenario
+from ..timers import Timers
 from .faulty_storage import FaultyStorage, StorageCondition
+from .fired import FiredFault
 from .tapped_gate import Tap
 
 
@@ -88,7 +89,7 @@ class FaultInjector:
         self._faults = scenario.faults
         self._numbers = {vertex.name: number for number, vertex in enumerate(scenario.vertices)}
         self._heartbeat_timeout = scenario.config.heartbeat_timeout_s
-        self._attempt = 0
+        self._missed_heartbeats = Timers(agenda)
         self._links: Mapping[tuple[str, str], Cuttable] = {}
         self._cuts: list[tuple[CutLink, float]] = []
         self._messages: list[tuple[DelayMessages | DropMessages, float]] = []
@@ -118,7 +119,7 @@ class FaultInjector:
 
         Those that are cut still are cut.
         """
-        self._attempt += 1
+        self._missed_heartbeats.cancel()
         self._links = links
         for fault, until in self._cuts:
             if until > self._agenda.now:
@@ -208,13 +209,10 @@ class FaultInjector:
         for pair in (ends, ends[::-1]):
             if pair in self._links:
                 self._links[pair].cut(None if until == math.inf else until)
-        missed_at = self._agenda.now + self._heartbeat_timeout
-        if until > missed_at:
-            self._agenda.at(missed_at, self._heartbeat_missed, self._attempt, fault)
-
-    def _heartbeat_missed(self, attempt: int, fault: CutLink) -> None:
-        if attempt == self._attempt:
-            self._job.fail(f"{fault}, and no heartbeat came for {time_text(self._heartbeat_timeout)}")
+        timeout = self._heartbeat_timeout
+        if until > self._agenda.now + timeout:
+            cause = f"{fault}, and no heartbeat came for {time_text(timeout)}"
+            self._missed_heartbeats.after(timeout, self._job.fail, cause)
 
     def _concerns(self, fault: DelayMessages | DropMessages, subtask: TaskKey) -> bool:
         if fault.vertex is None:

@@ -15,6 +15,7 @@ from .options import (
     COUNT,
     DURATION,
     FRACTION,
+    NUMBER,
     SIZE,
     TEXT,
     WHOLE,
@@ -38,10 +39,12 @@ class CheckpointMode(StrEnum):
 
 
 class RestartStrategy(StrEnum):
-    """What follows the failure of a task: the end of the job, or a restart after a fixed delay."""
+    """What follows the failure of a task: the end of the job, or a restart after which delay."""
 
     NONE = "none"
     FIXED_DELAY = "fixed-delay"
+    EXPONENTIAL_DELAY = "exponential-delay"
+    FAILURE_RATE = "failure-rate"
 
 
 class CheckpointStorageType(StrEnum):
@@ -52,7 +55,9 @@ class CheckpointStorageType(StrEnum):
 
 
 _MODE = choice(CheckpointMode)
-_RESTART_ALIASES = {"disable": "none", "off": "none", "fixeddelay": "fixed-delay"}
+_RESTART_ALIASES = {"disable": "none", "off": "none"} | {
+    strategy.replace("-", ""): strategy.value for strategy in RestartStrategy
+}
 _RESTART = choice(RestartStrategy, _RESTART_ALIASES)
 _STORAGE = choice(CheckpointStorageType)
 
@@ -149,10 +154,32 @@ class NetworkConfig:
     restart_strategy: RestartStrategy | None = option(  # noqa: RUF009 - the default is a constant
         "restart-strategy.type", _RESTART, None, former=("restart-strategy",)
     )
-    """None: a fixed delay without limit where checkpoints are taken, else no restart."""
+    """None: exponential-delay where checkpoints are taken, else no restart."""
     restart_attempts: int = option("restart-strategy.fixed-delay.attempts", COUNT, 1)
-    """How often a job restarts if its strategy is given as fixed-delay."""
     restart_delay_s: float = option("restart-strategy.fixed-delay.delay", DURATION, 1.0)
+    restart_initial_backoff_s: float = option(
+        "restart-strategy.exponential-delay.initial-backoff", DURATION, 1.0
+    )
+    restart_max_backoff_s: float = option("restart-strategy.exponential-delay.max-backoff", DURATION, 60.0)
+    restart_backoff_multiplier: float = option(
+        "restart-strategy.exponential-delay.backoff-multiplier", NUMBER, 1.5
+    )
+    restart_reset_backoff_threshold_s: float = option(
+        "restart-strategy.exponential-delay.reset-backoff-threshold", DURATION, 3600.0
+    )
+    """How long a job has to run before its next failure counts as the first."""
+    restart_jitter_factor: float = option("restart-strategy.exponential-delay.jitter-factor", NUMBER, 0.1)
+    restart_attempts_before_reset: int | None = option(
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff", COUNT, None
+    )
+    """None: any number."""
+    restart_max_failures_per_interval: int = option(
+        "restart-strategy.failure-rate.max-failures-per-interval", COUNT, 1
+    )
+    restart_failure_rate_interval_s: float = option(
+        "restart-strategy.failure-rate.failure-rate-interval", DURATION, 60.0
+    )
+    restart_failure_rate_delay_s: float = option("restart-strategy.failure-rate.delay", DURATION, 1.0)
     heartbeat_timeout_s: float = option("heartbeat.timeout", DURATION, 50.0)
     """How long a task manager may be out of reach before its tasks are given up."""
     debloat_policy: str = "flink"
@@ -176,14 +203,11 @@ class NetworkConfig:
             return self.checkpoint_dir is not None
         return self.checkpoint_storage is CheckpointStorageType.FILESYSTEM
 
-    def restart_limit(self, takes_checkpoints: bool) -> int | None:
-        """How often a job may restart; None: without limit.
-
-        The rules are those of Flink's NoRestartBackoffTimeStrategy and of its fixed-delay one.
-        """
-        if self.restart_strategy is None:
-            return None if takes_checkpoints else 0
-        return self.restart_attempts if self.restart_strategy is RestartStrategy.FIXED_DELAY else 0
+    def restart_strategy_for(self, *, takes_checkpoints: bool) -> RestartStrategy:
+        """The given strategy, or the one that Flink takes since 1.19 where none is given."""
+        if self.restart_strategy is not None:
+            return self.restart_strategy
+        return RestartStrategy.EXPONENTIAL_DELAY if takes_checkpoints else RestartStrategy.NONE
 
 
 OPTIONS: Mapping[str, Option] = options_of(NetworkConfig)

@@ -8,7 +8,14 @@ from difflib import get_close_matches
 
 from flowcontrol import POLICIES
 
-from .config import OPTIONS, CheckpointStorageType, CostModel, LinkConditions, NetworkConfig
+from .config import (
+    OPTIONS,
+    CheckpointStorageType,
+    CostModel,
+    LinkConditions,
+    NetworkConfig,
+    RestartStrategy,
+)
 from .debloat_policies import PolicyError, policy_class, policy_of
 from .quantities import format_duration, format_size
 
@@ -20,6 +27,8 @@ _LARGEST_PAGE = 1 << 30
 """The largest power of two of Java's int, by which Flink counts the bytes of a segment."""
 _SMALLEST_PAGE_OF_FLINK = 4096
 _LEAST_INTERVAL_S = 0.010
+_LEAST_BACKOFF_S = 0.001
+_RESTARTS, _TYPE = OPTIONS["restart_strategy"].name.split(".")
 _POLICY_KEY = "policy"
 _DIRECTORY = "file:///data/checkpoints"
 
@@ -31,7 +40,7 @@ def option_key(field: str) -> str:
 
 def option_problems(config: NetworkConfig) -> Iterator[Problem]:
     """Yield what Flink would not accept of its options, and why there is no such policy."""
-    problems = [*_about_values(config), *_about_checkpoints(config)]
+    problems = [*_about_values(config), *_about_checkpoints(config), *_about_restarts(config)]
     yield from problems
     yield from _about_policy(config, makes_sense=not problems)
 
@@ -76,6 +85,34 @@ def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
         yield option_key("checkpoint_dir"), text
 
 
+def _about_restarts(config: NetworkConfig) -> Iterator[Problem]:
+    for field in ("restart_initial_backoff_s", "restart_reset_backoff_threshold_s"):
+        if getattr(config, field) < _LEAST_BACKOFF_S:
+            yield option_key(field), f"is {time_text(getattr(config, field))}; it must be 1 ms or more"
+    initial, most = config.restart_initial_backoff_s, config.restart_max_backoff_s
+    if most < initial:
+        text = f"is {time_text(most)}; it must not be less than the initial backoff, {time_text(initial)}"
+        yield option_key("restart_max_backoff_s"), text
+    if config.restart_backoff_multiplier <= 1:
+        text = f"is {config.restart_backoff_multiplier:g}; it must be more than 1"
+        yield option_key("restart_backoff_multiplier"), text
+    if not 0 <= config.restart_jitter_factor <= 1:
+        text = f"is {config.restart_jitter_factor:g}; it must be from 0 to 1"
+        yield option_key("restart_jitter_factor"), text
+    if config.restart_failure_rate_interval_s <= 0:
+        text = f"is {time_text(config.restart_failure_rate_interval_s)}; it must be more than 0"
+        yield option_key("restart_failure_rate_interval_s"), text
+
+
+def restart_notices(config: NetworkConfig, strategy: RestartStrategy) -> Iterator[Problem]:
+    """Yield the given options of restart strategies that are not the one of the job."""
+    for field in sorted(config.given & OPTIONS.keys()):
+        family, _, rest = OPTIONS[field].name.partition(".")
+        owner = rest.partition(".")[0]
+        if family == _RESTARTS and owner != _TYPE and owner != strategy:
+            yield option_key(field), f"changes nothing without {_RESTARTS}.{_TYPE} = {owner!r}"
+
+
 def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
     """Yield what is no mistake and still not what the given options seem to say."""
     if config.debloat_policy != NetworkConfig().debloat_policy and not config.debloat_enabled:
@@ -83,9 +120,6 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
     if config.segment_bytes < _SMALLEST_PAGE_OF_FLINK:
         text = f"works here, but a real Flink wants at least {format_size(_SMALLEST_PAGE_OF_FLINK)}"
         yield option_key("segment_bytes"), text
-    if "restart_attempts" in config.given and config.restart_strategy is None:
-        text = f"changes nothing without {OPTIONS['restart_strategy'].name} = 'fixed-delay'"
-        yield option_key("restart_attempts"), text
     if config.max_buffers_per_channel == 1:
         text = "lets no job run, here as in Flink: the one buffer of a channel is the one being written"
         yield option_key("max_buffers_per_channel"), text

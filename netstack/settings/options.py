@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -115,6 +116,16 @@ def _fraction(value: object) -> float:
     return number
 
 
+def _number(value: object) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(str(value))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise QuantityError(f"{value!r} is not a number", "a number such as 1.5")
+    return number
+
+
 def _as_is(value: object) -> object:
     return value
 
@@ -124,5 +135,6 @@ BOOLEAN = Kind(_boolean, _as_is)
 WHOLE = Kind(_whole_from(0), _as_is)
 COUNT = Kind(_whole_from(1), _as_is)
 FRACTION = Kind(_fraction, _as_is)
+NUMBER = Kind(_number, _as_is)
 DURATION = Kind(parse_flink_duration, format_duration)
 SIZE = Kind(parse_flink_size, format_size)

@@ -6,25 +6,23 @@ the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
-from ..exchange.selectors import KeyHash
-from ..faults.fault import Fault
-from ..state.snapshots import JobShape
-from ..tasks.keys import KeyOf, hash_by
-from ..tasks.operators import OperatorFactory
-from ..tasks.source import GeneratedSource, Source
-from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig
+from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
+from .fault import Fault
+from .job_shape import JobShape
+from .user_code import KeyHash, KeyOf, OperatorOfRecords, Source
 
 SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 """How the records of an edge are dealt out to the consumers."""
 
 SERVICE_MODES = ("throttle", "exact")
 """How service time is spent: in sleeps of at least a millisecond, as a task would, or record by record."""
+
+KEY_BYTES = 8
+"""Bytes of the key that begins a generated record: a 64-bit big-endian integer."""
 
 FROM_SOURCE = 0
 """Parallelism of a vertex whose path has yet to be opened."""
@@ -86,14 +84,6 @@ class SourceObject:
 SourceSpec = GeneratorSpec | PathSpec | SourceObject
 
 
-def _gives_keys(spec: SourceSpec) -> bool:
-    """Whether somebody said what the keys of a source's records are."""
-    if isinstance(spec, SourceObject):
-        named = spec.spec is None or bool(spec.spec.key)
-        return named and bool(getattr(spec.source, "gives_keys", True))
-    return bool(spec.key) if isinstance(spec, PathSpec) else True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
     """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
@@ -109,7 +99,7 @@ class Vertex:
     service_skew: tuple[float, ...] = (1.0,)
     """Factor of the cost of each subtask, cyclic."""
     service_mode: str = "throttle"
-    operator: OperatorFactory | None = None
+    operator: Callable[[int], OperatorOfRecords] | None = None
     """What it does with records; None: it hands them on as they are."""
 
     @property
@@ -142,7 +132,7 @@ class Edge:
     target: str
     ship: str = "rebalance"
     key_hash: KeyHash | None = None
-    """Java's hashCode of each record's key, for ``hash``; None: see `Scenario.key_hash`."""
+    """Java's hashCode of each record's key, for ``hash``; None: see `key_hash_of`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,9 +165,9 @@ class Scenario:
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
 
     @property
-    def restart_limit(self) -> int | None:
-        """How often the job restarts after a failure before it fails for good; None: always."""
-        return self.config.restart_limit(self.takes_checkpoints)
+    def restart_strategy(self) -> RestartStrategy:
+        """What follows a failure of the job."""
+        return self.config.restart_strategy_for(takes_checkpoints=self.takes_checkpoints)
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
@@ -228,50 +218,10 @@ class Scenario:
             placed.append(ready[0])
             names.add(ready[0].name)
 
-    def source_of(self, vertex: Vertex) -> Source:
-        """Return what a source vertex reads.
-
-        Raises:
-            ScenarioError: it is no source, or its path has not been opened.
-        """
-        spec = vertex.source
-        if isinstance(spec, SourceObject):
-            return spec.source
-        if isinstance(spec, GeneratorSpec):
-            return GeneratedSource(spec.record_bytes, self._source_seed(vertex))
-        what = "is no source" if spec is None else f"reads {spec.path!r}, which has not been opened"
-        raise ScenarioError([f"vertex {vertex.name!r} {what}; use integration.open_sources(scenario)"])
-
-    def key_hash(self, edge: Edge) -> KeyHash:
-        """Return the hash of a record's key that an edge uses.
-
-        It is its own, or that of the source before it; where neither is given, or a function has made other
-        records, it follows from the key that the operator behind it says.
-
-        Raises:
-            ScenarioError: a path has not been opened.
-        """
-        if edge.key_hash is not None:
-            return edge.key_hash
-        before = self.vertices_before(edge.source)
-        key_of = self.key_of(self.vertex(edge.target))
-        if key_of is not None and not self._have_keys(before):
-            return hash_by(key_of)
-        return self.source_of(next(vertex for vertex in before if vertex.source is not None)).key_hash
-
     def key_of(self, vertex: Vertex) -> KeyOf | None:
         """Return what says the key of a record to an operator with keyed state; None for any other vertex."""
         operator = None if vertex.operator is None else vertex.operator(0)
         return operator.key_of if operator is not None and operator.keyed else None
-
-    def _have_keys(self, vertices: Sequence[Vertex]) -> bool:
-        """Whether the records that these make have the keys that their sources, all of a kind, gave them."""
-        sources = [vertex.source for vertex in vertices if vertex.source is not None]
-        return (
-            len({type(source) for source in sources}) == 1
-            and all(map(_gives_keys, sources))
-            and all(vertex.operator is None for vertex in vertices)
-        )
 
     def vertices_before(self, name: str) -> tuple[Vertex, ...]:
         """The vertices whose records reach a vertex, and that vertex; in topological order."""
@@ -280,8 +230,3 @@ class Scenario:
             if vertex.name in reached:
                 reached.update(edge.source for edge in self.inputs(vertex))
         return tuple(vertex for vertex in self.topological_order() if vertex.name in reached)
-
-    def _source_seed(self, vertex: Vertex) -> int:
-        """A seed of the vertex's own, from the scenario's."""
-        mixed = np.random.SeedSequence([self.seed, self.vertices.index(vertex)])
-        return int(mixed.generate_state(1, np.uint64)[0])

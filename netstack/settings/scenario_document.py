@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from ..faults.document import fault_document
 from .config import OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig
+from .fault_document import fault_document
 from .quantities import format_duration, format_rate
 from .scenario import (
     FROM_SOURCE,

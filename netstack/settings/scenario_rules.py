@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from buffers import DEFAULT_MAX_RECORD_BYTES
 
-from ..faults.rules import fault_problems
-from ..tasks.source import KEY_BYTES
 from .config import OPTIONS, PRESETS
 from .config_rules import (
     Problem,
@@ -22,11 +20,14 @@ from .config_rules import (
     link_problems,
     option_key,
     option_problems,
+    restart_notices,
     setting_notices,
     time_text,
 )
+from .fault_rules import fault_problems
 from .scenario import (
     FROM_SOURCE,
+    KEY_BYTES,
     SERVICE_MODES,
     SHIPS,
     Edge,
@@ -78,7 +79,8 @@ def option_notices(scenario: Scenario) -> list[Problem]:
             found.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
         elif option.inert:
             found.append((option_key(field), "is accepted, but changes nothing in the emulator"))
-    return found + list(setting_notices(scenario.config))
+    restarts = restart_notices(scenario.config, scenario.restart_strategy)
+    return [*found, *setting_notices(scenario.config), *restarts]
 
 
 def vertex_key(name: str, field: str = "") -> str:

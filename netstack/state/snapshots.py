@@ -7,11 +7,11 @@ still use them. The terms are those of Flink's state handles and OperatorSubtask
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
+
+from ..settings.job_shape import Exchange
 
 SCHEMA = "netstack.checkpoint/1"
 """Names the layout of the metadata; a reader refuses another."""
@@ -25,9 +25,6 @@ class StateKind(StrEnum):
     INPUT_CHANNEL = "input channel"
     OUTPUT_CHANNEL = "output channel"
 
-
-Exchange = tuple[str, str, str]
-"""Producer and consumer of an exchange, and how it deals records out."""
 
 CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
 """Kinds that only unaligned checkpoints have: data that the barrier has overtaken."""
@@ -83,14 +80,6 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     def persisted_bytes(self) -> int:
         """Bytes of overtaken data in it."""
         return sum(handle.size for handle in self.handles if handle.kind in CHANNEL_STATE)
-
-
-class JobShape(NamedTuple):
-    """What the state of a job depends on: its name, its vertices with their parallelism, its exchanges."""
-
-    name: str
-    parallelism: Mapping[str, int]
-    exchanges: tuple[Exchange, ...] = ()
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):

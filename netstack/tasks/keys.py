@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 
 from ..exchange.java_hash import Hashes, hash_binary, hash_longs, hash_strings
-from ..exchange.selectors import KeyHash
+from ..settings.user_code import KeyHash, KeyOf
 from ..state.values import encode_value
-
-KeyOf = Callable[[bytes], object]
-"""Gives the key of a record, from the bytes of that record alone."""
 
 
 def hash_by(key_of: KeyOf) -> KeyHash:

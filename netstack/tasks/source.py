@@ -1,8 +1,4 @@
-"""Sources: the interface between a job and whatever feeds it, and two that need nothing else.
-
-A job asks a `Source` for one `SourceReader` per subtask and reads blocks of records from it until the input
-ends. Readers are synchronous and never wait: what is slow to prepare is prepared before the job starts.
-"""
+"""Two sources that need nothing else: records that are generated, and records in memory."""
 
 from __future__ import annotations
 
@@ -15,10 +11,8 @@ from numpy.typing import NDArray
 from buffers import HEADER_BYTES, RecordBlock
 
 from ..exchange.java_hash import hash_binary, hash_longs, hash_utf8
-from ..exchange.selectors import KeyHash
-
-KEY_BYTES = 8
-"""Bytes of the key that begins a generated record: a 64-bit big-endian integer."""
+from ..settings.scenario import KEY_BYTES
+from ..settings.user_code import KeyHash, SourceReader
 
 BLOCK_BYTES = 1 << 18
 """Bytes that a generated source makes at a time, but at least one record."""
@@ -32,37 +26,6 @@ FILLER = 0x2E
 
 class SourceError(Exception):
     """A source cannot deliver its records; the message is one line that a user can act on."""
-
-
-class SourceReader(Protocol):
-    """The records of one subtask, in order."""
-
-    def read(self, max_records: int) -> RecordBlock | None:
-        """Return the next records: at least one and at most ``max_records`` (>= 1), or None at the end of
-        input.
-
-        The block stays valid, and unchanged, for as long as it is referenced. Once None, always None.
-
-        Raises:
-            SourceError: The records cannot be read.
-        """
-        ...
-
-    def seek(self, position: int) -> None:
-        """Make the next record the one that ``position`` (>= 0) records precede in the whole input.
-
-        Reading on then gives what it would give had that many records been read; a position at or beyond
-        the end of input is its end. A reader without this method works too: see `skip`.
-
-        Raises:
-            ValueError: ``position`` is negative.
-            SourceError: The records cannot be read.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back what the reader holds (files, memory); a second call does nothing."""
-        ...
 
 
 class _Readable(Protocol):
@@ -99,27 +62,6 @@ def check_position(position: int) -> None:
     """
     if position < 0:
         raise ValueError(f"position is {position}, but the first record is at 0")
-
-
-class Source(Protocol):
-    """Where the records of a source vertex come from."""
-
-    @property
-    def parallelism_hint(self) -> int | None:
-        """Number of subtasks that fits the source's own partitions; None where any number does."""
-        ...
-
-    def open(self, subtask: int, parallelism: int) -> SourceReader:
-        """Return the reader of subtask ``subtask`` of ``parallelism``; together they read every record once.
-
-        Raises:
-            SourceError: The source cannot be read.
-        """
-        ...
-
-    def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
-        """Return Java's hash code of each record's key, read from the record's bytes."""
-        ...
 
 
 class GeneratedSource:

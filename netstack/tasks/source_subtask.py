@@ -6,10 +6,11 @@ from buffers import RecordBlock
 from flowcontrol import EndOfData
 
 from ..checkpoints.recovery import SubtaskRecovery
+from ..settings.user_code import SourceReader
 from ..state.subtask_state import SubtaskState
 from .environment import Environment
 from .operators import NOTHING
-from .source import SourceReader, skip
+from .source import skip
 from .subtask import Subtask
 from .time_account import Waiting
 

@@ -194,11 +194,8 @@ def test_faults_and_restarts_are_in_the_document(scenario, capsys):
     result = from_json(capsys.readouterr().out)
     assert [(fault.t, fault.kind) for fault in result.faults] == [(4.6, "kill_subtask")]
     (restart,) = result.restarts
-    assert (restart.failed_at, restart.restarted_at, restart.cause) == (
-        4.6,
-        5.6,
-        "subtask stage1[0] is killed",
-    )
+    assert (restart.failed_at, restart.cause) == (4.6, "subtask stage1[0] is killed")
+    assert 5.6 <= restart.restarted_at <= 5.7  # the initial backoff, and a tenth of it at most
     assert restart.checkpoint_id in {checkpoint.id for checkpoint in result.checkpoints}
     assert result.failure is None
 

@@ -365,7 +365,7 @@ def test_a_job_that_cannot_be_restored_fails_and_says_why(
 ) -> None:
     monkeypatch.setattr("integration.checkpoints.directory.DirectoryStorage", Spoiling)
     file = tmp_path / "short.toml"
-    delay = '"restart-strategy.fixed-delay.delay" = "DELAY"\n\n[[vertices]]\nname = "source"'
+    delay = '"restart-strategy.exponential-delay.initial-backoff" = "DELAY"\n\n[[vertices]]\nname = "source"'
     kill = '[[faults]]\nkind = "kill_subtask"\nvertex = "stage"\nsubtask = 0\nat = "2200 ms"\n'
     text = FILE.format(directory=tmp_path / "checkpoints") + kill
     text = text.replace('\n[[vertices]]\nname = "source"', delay.replace("DELAY", "100 ms"))

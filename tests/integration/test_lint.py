@@ -474,6 +474,8 @@ def test_debloating_came_with_1_14(check) -> None:
         ("1.19", "state.storage.fs.memory-threshold"),
         ("1.20", f"{CHECKPOINTS}.data-inline-threshold"),
         ("1.16", "restart-strategy"),
+        ("1.13", "restart-strategy.exponential-delay.initial-backoff"),
+        ("1.19", "restart-strategy.exponential-delay.attempts-before-reset-backoff"),
     ],
 )
 def test_the_name_of_each_version_is_fine_in_it(check, version, name) -> None:
@@ -481,6 +483,18 @@ def test_the_name_of_each_version_is_fine_in_it(check, version, name) -> None:
     assert known.name_in(read_version(version, "")) == name
     found = check(f"{name}: x\n", version, "flink-conf.yaml")
     assert {each.rule for each in found} <= {"bad-value", "no-unaligned"}
+
+
+def test_options_of_restart_strategies_are_known_and_read(check) -> None:
+    backoff = "restart-strategy.exponential-delay"
+    fine = f"restart-strategy.type: exponential-delay\n{backoff}.jitter-factor: 0.2\n"
+    assert check(fine, "2.2") == []
+    (found,) = check(f"{backoff}.jitter-factor: lots\n", "2.2")
+    assert found.rule == "bad-value"
+    (found,) = check(f"{backoff}.attempts-before-reset-backoff: 3\n", "1.18", "flink-conf.yaml")
+    assert found.rule == "later-option"
+    (found,) = check(f"{backoff}.inital-backoff: 3 s\n", "2.2")
+    assert found.advice == f"did you mean {backoff}.initial-backoff?"
 
 
 def test_messages_name_options_as_the_version_does(check) -> None:

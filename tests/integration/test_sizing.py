@@ -29,8 +29,8 @@ from netstack import (
     ScenarioError,
     Vertex,
 )
-from netstack.exchange.wiring import consumers_of_producers, producers_of_consumers
 from netstack.memory_plan import plan_segments
+from netstack.settings.wiring import consumers_of_producers, producers_of_consumers
 
 REFERENCES = Path(__file__).parents[2] / "tests/data/flink-reference"
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack.agenda import Agenda, AgendaStuckError, Routine, Waiter
+from netstack.timers import Timers
 
 Trace = list[tuple[float, str]]
 START, END = "start", "end"
@@ -95,6 +96,49 @@ def test_what_is_late_runs_as_soon_as_possible_and_time_does_not_go_back() -> No
     story.agenda.at(5.0, story.at, (1.0, "late"), (5.0, "now"))
     story.at((5.0, "before"))
     assert story.run() == [(5.0, "late"), (5.0, "before"), (5.0, "now")]
+
+
+def test_a_cancelled_callback_is_not_called_and_the_others_keep_their_order() -> None:
+    story = Story()
+    story.at((1.0, "before"))
+    at_one = story.agenda.cancellable_at(1.0, story.note, "at one")
+    story.agenda.at(1.0, story.agenda.cancellable_after, 1.0, story.note, "after one")
+    at_two = story.agenda.cancellable_at(2.0, story.note, "at two")
+    story.agenda.at(1.0, at_two.cancel)
+    story.at((1.0, "behind"), (2.0, "last"))
+    assert (at_one.pending, at_two.pending) == (True, True)
+    assert story.run() == [
+        (1.0, "before"),
+        (1.0, "at one"),
+        (1.0, "behind"),
+        (2.0, "last"),
+        (2.0, "after one"),
+    ]
+    assert (at_one.pending, at_two.pending) == (False, False)
+    at_one.cancel()  # too late, and nothing comes of it
+
+
+def test_a_callback_that_runs_is_pending_no_more_and_may_set_the_next() -> None:
+    story, pending = Story(), list[bool]()
+
+    def again() -> None:
+        pending.append(timer.pending)
+        story.agenda.cancellable_after(1.0, story.note, "next")
+
+    timer = story.agenda.cancellable_at(1.0, again)
+    assert story.run() == [(2.0, "next")]
+    assert pending == [False]
+
+
+def test_timers_of_one_owner_are_cancelled_together() -> None:
+    story = Story()
+    timers, others = Timers(story.agenda), Timers(story.agenda)
+    for delay in (3.0, 1.0, 2.0):
+        timers.after(delay, story.note, "ours")
+    others.after(2.5, story.note, "theirs")
+    story.agenda.at(1.5, timers.cancel)
+    story.agenda.at(1.75, timers.after, 0.25, story.note, "ours again")
+    assert story.run() == [(1.0, "ours"), (2.0, "ours again"), (2.5, "theirs")]
 
 
 def test_routines_and_callbacks_share_one_order() -> None:

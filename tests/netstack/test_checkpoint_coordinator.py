@@ -19,7 +19,8 @@ from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.checkpoints.storage import MemoryStorage, StorageError
 from netstack.randomness import Randomness
 from netstack.settings.config import CheckpointMode, CostModel, NetworkConfig
-from netstack.state.snapshots import CheckpointMetadata, JobShape, StateHandle, StateKind, SubtaskSnapshot
+from netstack.settings.job_shape import JobShape
+from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from netstack.statistics import SubtaskCheckpoint
 from netstack.trace import TraceLog
 
@@ -394,6 +395,28 @@ def test_messages_and_timers_of_an_attempt_end_with_it() -> None:
     assert job.outcomes == [(1, "FAILED", "CHECKPOINT_COORDINATOR_SUSPEND")]
     assert [what for _, what, _ in job.tasks[0].told] == ["trigger"]
     assert job.causes == []
+
+
+def test_the_timer_of_an_attempt_does_not_tick_in_the_next_one() -> None:
+    job = Job(checkpoint_interval_s=1.0)
+    job.agenda.at(1.2, job.coordinator.stop)
+    job.agenda.at(1.3, job.coordinator.start, job.tasks)
+    job.run(9.0)
+    times = [checkpoint.triggered_at for checkpoint in job.ended if checkpoint.triggered_at > 1.3]
+    assert times == pytest.approx([times[0] + number for number in range(len(times))])
+    assert len(times) >= 6
+
+
+def test_a_tick_that_is_put_off_moves_those_behind_it() -> None:
+    first = Job(checkpoint_interval_s=1.0, checkpoint_min_pause_s=0.3)
+    first.run(2.0)
+    phase = first.ended[0].triggered_at
+    job = Job(checkpoint_interval_s=1.0, checkpoint_min_pause_s=0.3)
+    job.run(5.0, [phase + 0.8])
+    put_off = phase + 0.8 + END_TO_END_S + 0.3
+    assert [checkpoint.triggered_at for checkpoint in job.ended][:4] == pytest.approx(
+        [phase, phase + 0.8, put_off, put_off + 1.0]
+    )
 
 
 def test_the_latest_completed_checkpoint_outlives_a_stop() -> None:

@@ -194,7 +194,7 @@ def test_after_a_failure_the_job_goes_on_from_its_latest_checkpoint(
             segment_bytes=1024,
             buffer_timeout_interval_s=0.01,
             checkpoint_interval_s=0.2,
-            restart_delay_s=0.05,
+            restart_initial_backoff_s=0.05,
             unaligned_enabled=unaligned,
         ),
         vertices=(
@@ -372,7 +372,7 @@ def test_an_attempt_without_reports_is_followed_by_another() -> None:
     scenario = Scenario(
         name="lost",
         duration_s=60.0,
-        config=NetworkConfig(segment_bytes=1024, checkpoint_interval_s=0.1, restart_delay_s=0.0),
+        config=NetworkConfig(segment_bytes=1024, checkpoint_interval_s=0.1, restart_initial_backoff_s=0.001),
         vertices=(
             Vertex(name="numbers", source=numbers(100), parallelism=2),
             Vertex(name="sink", operator=transactional_sink(log.commit)),

@@ -48,6 +48,14 @@ DEFAULTS = {
     "state.storage.fs.memory-threshold": ("20 kb",),
     "restart-strategy.fixed-delay.attempts": (1,),
     "restart-strategy.fixed-delay.delay": ("1 s",),
+    "restart-strategy.exponential-delay.initial-backoff": ("1 s",),
+    "restart-strategy.exponential-delay.max-backoff": ("1 min",),
+    "restart-strategy.exponential-delay.backoff-multiplier": ("1.5",),
+    "restart-strategy.exponential-delay.reset-backoff-threshold": ("1 h",),
+    "restart-strategy.exponential-delay.jitter-factor": (0.1,),
+    "restart-strategy.failure-rate.max-failures-per-interval": (1,),
+    "restart-strategy.failure-rate.failure-rate-interval": ("1 min",),
+    "restart-strategy.failure-rate.delay": ("1 s",),
     "heartbeat.timeout": (50000,),
 }
 UNSET = {
@@ -57,6 +65,7 @@ UNSET = {
     "execution.checkpointing.dir",
     "execution.checkpointing.storage",
     "restart-strategy.type",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
 }
 
 
@@ -116,15 +125,18 @@ def test_no_restart_has_several_names(text):
 
 @pytest.mark.parametrize("text", ["fixed-delay", "fixeddelay", "Fixed-Delay"])
 def test_a_restart_after_a_fixed_delay_has_two_names(text):
+    assert OPTIONS["restart_strategy"].kind.parse("exponentialdelay") is RestartStrategy.EXPONENTIAL_DELAY
     assert OPTIONS["restart_strategy"].kind.parse(text) is RestartStrategy.FIXED_DELAY
 
 
-def test_a_job_restarts_as_its_strategy_says_or_without_limit_if_it_takes_checkpoints():
-    assert (NetworkConfig().restart_limit(True), NetworkConfig().restart_limit(False)) == (None, 0)
-    never = NetworkConfig(restart_strategy=RestartStrategy.NONE)
-    thrice = NetworkConfig(restart_strategy=RestartStrategy.FIXED_DELAY, restart_attempts=3)
-    assert (never.restart_limit(True), never.restart_limit(False)) == (0, 0)
-    assert (thrice.restart_limit(True), thrice.restart_limit(False)) == (3, 3)
+@pytest.mark.parametrize("strategy", RestartStrategy)
+def test_a_job_restarts_as_its_strategy_says_or_with_a_growing_delay_if_it_takes_checkpoints(strategy):
+    given = NetworkConfig(restart_strategy=strategy)
+    for takes in (True, False):
+        assert given.restart_strategy_for(takes_checkpoints=takes) is strategy
+    unset = NetworkConfig()
+    assert unset.restart_strategy_for(takes_checkpoints=True) is RestartStrategy.EXPONENTIAL_DELAY
+    assert unset.restart_strategy_for(takes_checkpoints=False) is RestartStrategy.NONE
 
 
 def test_barriers_overtake_data_only_in_exactly_once():
@@ -155,7 +167,10 @@ def test_checkpoints_are_stored_in_files_where_there_is_a_directory(storage, dir
         ("checkpoint_storage", "rocksdb"),
         ("checkpoint_dir", ""),
         ("checkpoint_dir", 5),
-        ("restart_strategy", "exponential-delay"),
+        ("restart_strategy", "exponential"),
+        ("restart_jitter_factor", "little"),
+        ("restart_jitter_factor", True),
+        ("restart_backoff_multiplier", "inf"),
         ("restart_attempts", 0),
         ("debloat_enabled", "yes"),
         ("debloat_enabled", 1),

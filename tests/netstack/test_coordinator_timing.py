@@ -21,7 +21,8 @@ from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.randomness import Randomness
 from netstack.settings.config import CostModel, NetworkConfig
-from netstack.state.snapshots import JobShape, SubtaskSnapshot
+from netstack.settings.job_shape import JobShape
+from netstack.state.snapshots import SubtaskSnapshot
 
 COSTS = CostModel()
 NAMES = ("source", "stage")

@@ -94,6 +94,8 @@ def sums_job(
         "segment_bytes": 1024,
         "exclusive_buffers_per_channel": 1,
         "floating_buffers_per_gate": 2,
+        "restart_strategy": RestartStrategy.FIXED_DELAY,
+        "restart_attempts": 1000,
         "restart_delay_s": 0.05,
         "heartbeat_timeout_s": 0.3,
         "state_memory_threshold_bytes": 0,

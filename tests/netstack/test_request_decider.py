@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack.checkpoints.failures import FailureReason
-from netstack.checkpoints.request_decider import CheckpointRequest, CheckpointRequestDecider, PutOff
+from netstack.checkpoints.request_decider import (
+    CheckpointRequest,
+    CheckpointRequestDecider,
+    PutOff,
+    RequestKind,
+)
 
 NEVER = -math.inf
 
@@ -22,11 +27,11 @@ def decider(
 
 
 def periodic(at: float) -> CheckpointRequest:
-    return CheckpointRequest(True, at)
+    return CheckpointRequest(RequestKind.PERIODIC, at)
 
 
 def manual(at: float) -> CheckpointRequest:
-    return CheckpointRequest(False, at)
+    return CheckpointRequest(RequestKind.USER, at)
 
 
 def test_a_request_waits_while_as_many_are_pending_as_may_be() -> None:

@@ -33,6 +33,7 @@ from netstack import (
     payload_hash,
     scenario_document,
     scenario_problems,
+    source_of,
     with_options,
 )
 from netstack.settings.config import CheckpointMode, CheckpointStorageType, RestartStrategy
@@ -221,12 +222,13 @@ def test_checkpoints_of_all_modes_make_sense(config):
 
 
 def test_a_job_takes_checkpoints_by_its_interval_or_when_a_user_asks():
-    assert (JOB.takes_checkpoints, JOB.restart_limit) == (False, 0)
+    assert (JOB.takes_checkpoints, JOB.restart_strategy) == (False, RestartStrategy.NONE)
     for scenario in (
         job(manual_checkpoints_s=(1.0,)),
         job(config=NetworkConfig(checkpoint_interval_s=1.0)),
     ):
-        assert (scenario.takes_checkpoints, scenario.restart_limit) == (True, None)
+        assert scenario.takes_checkpoints
+        assert scenario.restart_strategy is RestartStrategy.EXPONENTIAL_DELAY
 
 
 def test_options_that_flink_2_ignores_are_noticed_when_given():
@@ -301,7 +303,7 @@ def test_vertices_before_are_those_whose_records_arrive():
 
 def test_sources_generate_by_the_scenarios_seed_and_their_place():
     def first_record(scenario: Scenario, vertex: Vertex) -> bytes:
-        block = scenario.source_of(vertex).open(0, 1).read(1)
+        block = source_of(scenario, vertex).open(0, 1).read(1)
         assert block is not None
         return bytes(next(iter(block.payloads())))
 
@@ -315,7 +317,7 @@ def test_sources_generate_by_the_scenarios_seed_and_their_place():
 def test_a_path_has_to_be_opened_first():
     vertex = Vertex(name="source", source=PathSpec(path="flights.csv"))
     with pytest.raises(ScenarioError, match=r"flights\.csv.*open_sources"):
-        job(vertices=(vertex, STAGE)).source_of(vertex)
+        source_of(job(vertices=(vertex, STAGE)), vertex)
 
 
 def test_a_vertex_runs_in_a_task_manager_of_its_own_unless_told():
@@ -340,6 +342,7 @@ RICH = Scenario(
         checkpoint_storage=CheckpointStorageType.FILESYSTEM,
         restart_strategy=RestartStrategy.FIXED_DELAY,
         restart_attempts=7,
+        restart_jitter_factor=0.25,
         heartbeat_timeout_s=2.5,
     ),
     costs=CostModel(

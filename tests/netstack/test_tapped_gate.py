@@ -11,8 +11,8 @@ from buffers import EventBuffer, NetworkBufferPool
 from flowcontrol import CheckpointBarrier, DataType, EndOfData, Event, data_type_of, encode_event
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.gate import InputGate, Item
-from netstack.faults.fault import ChannelItem
 from netstack.faults.tapped_gate import TappedGate
+from netstack.settings.fault import ChannelItem
 
 BARRIER = CheckpointBarrier(7, 0.0)
 

@@ -72,6 +72,8 @@ def job(log: TransactionLog, kill_at: float = 1.0, **settings: Any) -> Scenario:
     config: dict[str, Any] = {
         "checkpoint_interval_s": 0.15,
         "state_memory_threshold_bytes": 0,
+        "restart_strategy": RestartStrategy.FIXED_DELAY,
+        "restart_attempts": 1000,
         "restart_delay_s": 0.05,
         "retained_checkpoints": 3,
         "buffer_timeout_interval_s": 0.01,

@@ -119,8 +119,6 @@ _NEIGHBOURS = frozenset(
         *(f"taskmanager.memory.{end}" for end in ("process.size", "flink.size", "jvm-metaspace.size")),
         *(f"taskmanager.memory.task.{end}" for end in ("heap.size", "off-heap.size")),
         *(f"taskmanager.memory.framework.{end}" for end in ("heap.size", "off-heap.size")),
-        *(f"restart-strategy.failure-rate.{end}" for end in ("delay", "failure-rate-interval")),
-        *(f"restart-strategy.exponential-delay.{end}" for end in ("initial-backoff", "max-backoff")),
     )
 )
 """Other options of Flink whose names are much like some of these."""

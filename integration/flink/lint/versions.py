@@ -36,11 +36,16 @@ STANDARD_YAML = Version(1, 19)
 
 _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 _CHECKPOINTS = "execution.checkpointing"
+_BACKOFF = "restart-strategy.exponential-delay"
 _HYBRID = "taskmanager.network.hybrid-shuffle"
 
 _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
     Version(1, 0): ("state.backend.fs.checkpointdir",),  # old already in the first of these versions
-    Version(1, 13): ("state.checkpoint-storage", "state.storage.fs.memory-threshold"),
+    Version(1, 13): (
+        *("state.checkpoint-storage", "state.storage.fs.memory-threshold"),
+        *(f"{_BACKOFF}.{end}" for end in ("initial-backoff", "max-backoff", "backoff-multiplier")),
+        *(f"{_BACKOFF}.{end}" for end in ("reset-backoff-threshold", "jitter-factor")),
+    ),
     Version(1, 14): (
         *(f"{_DEBLOAT}.{end}" for end in ("enabled", "period", "samples", "target", "threshold-percentages")),
         "taskmanager.memory.min-segment-size",
@@ -65,7 +70,10 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
         "execution.buffer-timeout.interval",
         f"{_HYBRID}.enable-new-mode",
     ),
-    Version(1, 19): (f"{_CHECKPOINTS}.interval-during-backlog",),
+    Version(1, 19): (
+        f"{_CHECKPOINTS}.interval-during-backlog",
+        f"{_BACKOFF}.attempts-before-reset-backoff",
+    ),
     Version(1, 20): (
         *(f"{_CHECKPOINTS}.{end}" for end in ("dir", "storage", "savepoint-dir", "num-retained")),
         *(f"{_CHECKPOINTS}.{end}" for end in ("incremental", "data-inline-threshold", "write-buffer-size")),

@@ -18,11 +18,8 @@ _LEFT_OUT = frozenset(
         "checkpoint_dir",
         "checkpoint_storage",
         "retained_checkpoints",
-        "restart_strategy",
-        "restart_attempts",
-        "restart_delay_s",
     }
-)
+) | {field for field, option in OPTIONS.items() if option.name.startswith("restart-strategy.")}
 """Fields that mean something else here: each vertex has a task manager of its own, and nothing is stored."""
 
 _CHECKPOINTING: Mapping[str, str] = {

@@ -10,10 +10,12 @@ from netstack import (
     Assignment,
     LaunchError,
     Report,
+    RestartStrategy,
     Scenario,
     SourceError,
     decode_report,
     fresh_secret,
+    source_of,
     task_managers,
 )
 
@@ -86,7 +88,7 @@ class BarrierStage:
         if pieces is not None and not hasattr(pieces, "repartitionById"):
             raise SourceError("sources with a path need PySpark 4.1 or newer where a job runs on Spark")
         self._rows = None if pieces is None else pieces.repartitionById(self._tasks, "task")
-        if self._rows is not None and scenario.restart_limit != 0:
+        if self._rows is not None and scenario.restart_strategy is not RestartStrategy.NONE:
             self._rows = self._rows.persist(_disk_only())
 
     def launch(self, assignment: Assignment) -> list[Report]:
@@ -135,7 +137,7 @@ def _pieces(scenario: Scenario, frames: Mapping[int, DataFrame]) -> DataFrame | 
     first = 0
     for number, frame in frames.items():
         vertex = scenario.vertices[number]
-        source = scenario.source_of(vertex)
+        source = source_of(scenario, vertex)
         assert isinstance(source, FedSource)
         pieces = in_pieces(frame, source, places[vertex.manager], first)
         first += source.partitions

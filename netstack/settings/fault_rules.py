@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from ..exchange.wiring import consumers_of_producers
-from ..settings.config_rules import Problem, did_you_mean, time_text
-from ..settings.scenario import SHIPS, Edge, Scenario
+from .config_rules import Problem, did_you_mean, time_text
 from .fault import (
     MESSAGES,
     AtTime,
@@ -24,6 +22,8 @@ from .fault import (
     OnChannel,
     SubtaskName,
 )
+from .scenario import SHIPS, Edge, Scenario
+from .wiring import consumers_of_producers
 
 _NO_CHECKPOINTS = "there are no checkpoints; give execution.checkpointing.interval or checkpoints_at"
 

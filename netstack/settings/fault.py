@@ -13,8 +13,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
 
-import msgspec
-
 MESSAGES = ("trigger", "acknowledge", "decline", "completed", "aborted")
 """Messages between the coordinator of checkpoints and the tasks that can be delayed or dropped."""
 
@@ -181,14 +179,6 @@ FAULTS: Mapping[str, type[Fault]] = MappingProxyType(
     }
 )
 """The faults by their kind in a scenario file."""
-
-
-class FiredFault(msgspec.Struct, frozen=True):
-    """A fault that has fired: when, in seconds since the tasks opened; its kind; and what happened then."""
-
-    time: float
-    kind: str
-    what: str
 
 
 def _of(vertex: str | None, subtask: int | None) -> str:

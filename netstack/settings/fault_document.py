@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from ..settings.quantities import format_duration
 from .fault import AtTime, Fault, Moment, OnAcknowledgement, SubtaskName
+from .quantities import format_duration
 
 ACKNOWLEDGEMENT = "acknowledgement"
 """What ``on`` says for `OnAcknowledgement`."""
