@@ -40,7 +40,7 @@ from .result import (
     from_json,
     to_json,
 )
-from .settings.config import (
+from .scenarios.config import (
     DEFAULT_PRESET,
     OPTIONS,
     PRESETS,
@@ -52,8 +52,8 @@ from .settings.config import (
     RestartStrategy,
     with_options,
 )
-from .settings.config_rules import did_you_mean, option_problems
-from .settings.fault import (
+from .scenarios.config_rules import did_you_mean, option_problems
+from .scenarios.fault import (
     FAULTS,
     MESSAGES,
     AtTime,
@@ -71,9 +71,9 @@ from .settings.fault import (
     OnChannel,
     SubtaskName,
 )
-from .settings.fault_document import ACKNOWLEDGEMENT
-from .settings.options import Option
-from .settings.quantities import (
+from .scenarios.fault_document import ACKNOWLEDGEMENT
+from .scenarios.options import Option
+from .scenarios.quantities import (
     QuantityError,
     format_duration,
     format_rate,
@@ -83,7 +83,7 @@ from .settings.quantities import (
     parse_flink_size,
     parse_rate,
 )
-from .settings.scenario import (
+from .scenarios.scenario import (
     FILE_FORMATS,
     FROM_SOURCE,
     SERVICE_MODES,
@@ -97,15 +97,18 @@ from .settings.scenario import (
     SourceSpec,
     Vertex,
 )
-from .settings.scenario_document import cost_key, scenario_document
-from .settings.scenario_rules import (
+from .scenarios.scenario_document import cost_key, scenario_document
+from .scenarios.scenario_reader import read_options, read_scenario
+from .scenarios.scenario_rules import (
     check_scenario,
     edge_key,
     option_notices,
     scenario_problems,
     vertex_key,
 )
-from .settings.user_code import Source, SourceReader
+from .scenarios.scenario_toml import scenario_toml
+from .scenarios.sections import Section
+from .scenarios.user_code import Source, SourceReader
 from .state.backend import BackendSnapshot, HandleReader, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
 from .state.operator_state import OperatorStateBackend
@@ -253,6 +256,7 @@ __all__ = [
     "Result",
     "Scenario",
     "ScenarioError",
+    "Section",
     "Series",
     "Sink",
     "Source",
@@ -327,12 +331,15 @@ __all__ = [
     "parse_flink_size",
     "parse_rate",
     "payload_hash",
+    "read_options",
+    "read_scenario",
     "result_order",
     "run_distributed",
     "run_job",
     "run_task_manager",
     "scenario_document",
     "scenario_problems",
+    "scenario_toml",
     "series_results",
     "sink",
     "skip",

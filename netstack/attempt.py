@@ -17,7 +17,7 @@ from .connections import Site
 from .exchange.emulated_link import EmulatedLink
 from .randomness import Randomness
 from .result import Work
-from .settings.scenario import Scenario
+from .scenarios.scenario import Scenario
 from .tasks.environment import Environment
 from .tasks.operator_subtask import OperatorSubtask
 from .tasks.subtask import Subtask

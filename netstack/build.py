@@ -26,10 +26,10 @@ from .exchange.selectors import ChannelSelector, KeyGroupSelector, RoundRobin
 from .faults.tapped_gate import Tap, TappedGate
 from .job_sources import key_hash_of, source_of
 from .memory_plan import plan_segments
-from .settings.debloat_policies import debloater_of
-from .settings.scenario import Edge, Scenario, Vertex
-from .settings.user_code import KeyHash, SourceReader
-from .settings.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+from .scenarios.debloat_policies import debloater_of
+from .scenarios.scenario import Edge, Scenario, Vertex
+from .scenarios.user_code import KeyHash, SourceReader
+from .scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from .state.subtask_state import SubtaskState
 from .tasks.environment import Environment, Output, RemoteSubtask
 from .tasks.operator_subtask import OperatorSubtask

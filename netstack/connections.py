@@ -9,7 +9,7 @@ from buffers import PipelinedSubpartition
 
 from .exchange.connection import ConsumerEnd, ProducerEnd, connect
 from .exchange.emulated_link import EmulatedLink
-from .settings.config import LinkConditions
+from .scenarios.config import LinkConditions
 from .tasks.environment import Environment
 
 Find = Callable[[int], PipelinedSubpartition]

@@ -20,9 +20,9 @@ from .faults.fired import FiredFault
 from .job import Job, Progress
 from .restarts import Restart, Start
 from .result import Result, Work
-from .settings.scenario import Scenario
-from .settings.scenario_document import scenario_document
-from .settings.scenario_rules import check_scenario
+from .scenarios.scenario import Scenario
+from .scenarios.scenario_document import scenario_document
+from .scenarios.scenario_rules import check_scenario
 from .statistics import Recorder
 from .summary import (
     checkpoint_results,

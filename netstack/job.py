@@ -28,7 +28,7 @@ from .randomness import Randomness
 from .restart_strategies import restart_strategy_of
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored
 from .result import Work
-from .settings.scenario import Scenario, ScenarioError
+from .scenarios.scenario import Scenario, ScenarioError
 from .state.snapshots import CheckpointMetadata
 from .statistics import Recorder
 from .tasks.environment import Environment

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .settings.scenario import (
+from .scenarios.scenario import (
     Edge,
     GeneratorSpec,
     PathSpec,
@@ -16,7 +16,7 @@ from .settings.scenario import (
     SourceSpec,
     Vertex,
 )
-from .settings.user_code import KeyHash, Source
+from .scenarios.user_code import KeyHash, Source
 from .tasks.keys import hash_by
 from .tasks.source import GeneratedSource
 

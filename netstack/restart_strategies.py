@@ -9,7 +9,7 @@ runners do that, the one in virtual time and the one over several processes::
 The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Flink takes a failure that comes
 before the restart for one with the first; here nothing runs then that could fail.
 
-A further strategy is a class here, its row in `_CLASSES`, and its name and options in `settings/config.py`.
+A further strategy is a class here, its row in `_CLASSES`, and its name and options in `scenarios/config.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from math import inf
 
 from .randomness import Randomness
-from .settings.config import NetworkConfig, RestartStrategy
-from .settings.quantities import format_duration
-from .settings.scenario import Scenario
+from .scenarios.config import NetworkConfig, RestartStrategy
+from .scenarios.quantities import format_duration
+from .scenarios.scenario import Scenario
 
 _MOST_MS = float(1 << 62)
 """At which a backoff stops growing: far above all that can be waited for."""

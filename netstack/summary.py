@@ -24,7 +24,7 @@ from .result import (
     VertexCheckpoint,
     VertexSteady,
 )
-from .settings.scenario import Scenario
+from .scenarios.scenario import Scenario
 from .statistics import Figures, Recorder
 
 Optional = list[float | None]

@@ -15,7 +15,6 @@ FLOORS = {
     "integration": (
         "stopping",
         "emulating",
-        "scenarios",
         "files",
         "analysis",
         "checkpoints",

@@ -177,12 +177,12 @@ def test_allowed_imports_pass(layer: str, source: str) -> None:
     assert breaches(source, layer) == []
 
 
-def test_settings_import_nothing_of_what_is_built_on_them() -> None:
+def test_scenarios_import_nothing_of_what_is_built_on_them() -> None:
     climbing = [
         f"{path.relative_to(ROOT)} line {item.line}: {item.name}"
-        for path in modules_of("netstack/settings")
-        for item in imports_of(ast.parse(path.read_text("utf-8")), "netstack.settings")
-        if item.top == "netstack" and not f"{item.name}.".startswith("netstack.settings.")
+        for path in modules_of("netstack/scenarios")
+        for item in imports_of(ast.parse(path.read_text("utf-8")), "netstack.scenarios")
+        if item.top == "netstack" and not f"{item.name}.".startswith("netstack.scenarios.")
     ]
     assert climbing == []
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from netstack import scenario_document
+from netstack import scenario_document, scenario_toml
 
 from ..flink.rest import Imported, Measured
 from ..report.output import prepare_folder, write_files, write_json
-from ..scenarios.toml_text import scenario_toml
 from .arguments import Flag, Settings, Several
 from .flink_options import overrides_of, read_flink
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from netstack import PathSpec, Result, Scenario, ScenarioError, Vertex, from_json
+from netstack import PathSpec, Result, Scenario, ScenarioError, Vertex, from_json, read_scenario
 
-from ..scenarios.scenario_reader import read_scenario
 from .documents import check_bounds, json_document, one_line, toml_document
 from .user_files import LARGEST_RESULT, read_user_file
 

@@ -27,15 +27,15 @@ from netstack import (
     QuantityError,
     Scenario,
     ScenarioError,
+    Section,
     format_duration,
     parse_duration,
     parse_flink_duration,
+    read_options,
     scenario_problems,
     with_options,
 )
 
-from ..scenarios.scenario_reader import read_options
-from ..scenarios.sections import Section
 from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
 
 Change = Callable[[Scenario], Scenario]

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from netstack import Result, Scenario, ScenarioError, from_json
+from netstack import Result, Scenario, ScenarioError, from_json, read_scenario
 
-from ..scenarios.scenario_reader import read_scenario
 from .axes import TARGET
 from .pitfall_rules import RULES, Found, Point
 from .rows import PointRow

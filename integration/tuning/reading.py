@@ -6,10 +6,9 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from netstack import PathSpec, Scenario
+from netstack import PathSpec, Scenario, read_scenario
 
 from ..runs.sources import open_sources
-from ..scenarios.scenario_reader import read_scenario
 from .points import Point
 from .rows import PointRow
 from .running import run_point

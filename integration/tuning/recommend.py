@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from netstack import OPTIONS, Scenario, ScenarioError, format_duration, from_json
+from netstack import OPTIONS, Scenario, ScenarioError, format_duration, from_json, read_scenario
 
-from ..scenarios.scenario_reader import read_scenario
 from .axes import TARGET
 from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
 from .constraints import Constraints, binding, judge, nearest

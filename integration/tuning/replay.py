@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from netstack import JobFailedError, Result, Scenario, from_json
+from netstack import JobFailedError, Result, Scenario, from_json, read_scenario
 
 from ..emulating import emulate
 from ..runs.sources import open_sources
-from ..scenarios.scenario_reader import read_scenario
 from .recommend import Recommendation, conditions_of
 from .rows import PointRow
 from .summaries import OFF, setting_of

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from netstack import JobFailedError, Result, Scenario, to_json
+from netstack import JobFailedError, Result, Scenario, read_scenario, to_json
 
 from ..emulating import emulate
-from ..scenarios.scenario_reader import read_scenario
 from ..spark.shuffle.shipping import MapFunction, shipped
 from .measures import measure
 from .points import Point

@@ -32,7 +32,7 @@ from flowcontrol import (
 
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate, Item
-from ..settings.config import CheckpointMode, NetworkConfig
+from ..scenarios.config import CheckpointMode, NetworkConfig
 from ..trace import barrier_text, in_bytes
 
 if TYPE_CHECKING:

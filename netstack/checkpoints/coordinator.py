@@ -20,8 +20,8 @@ from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
 from ..agenda import Agenda, Timer
 from ..randomness import Randomness
-from ..settings.config import CheckpointMode, CostModel, NetworkConfig
-from ..settings.job_shape import JobShape
+from ..scenarios.config import CheckpointMode, CostModel, NetworkConfig
+from ..scenarios.job_shape import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from ..trace import Trace, how, in_bytes, milliseconds
 from .acknowledgement import Acknowledgement

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..settings.job_shape import Exchange, JobShape
+from ..scenarios.job_shape import Exchange, JobShape
 from ..state.snapshots import CheckpointMetadata
 from .storage import CheckpointStorage
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
-from ..settings.job_shape import JobShape
+from ..scenarios.job_shape import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile, SubtaskSnapshot
 from ..statistics import Recorder, SubtaskCheckpoint
 from .acknowledgement import Acknowledgement

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ..agenda import Agenda, Timer
 from ..randomness import Randomness
-from ..settings.config import NetworkConfig
+from ..scenarios.config import NetworkConfig
 from ..timers import Timers
 from .failures import FailureReason
 from .request_decider import CheckpointRequest, CheckpointRequestDecider, PutOff, RequestKind

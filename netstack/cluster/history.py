@@ -12,7 +12,7 @@ from ..faults.fired import FiredFault
 from ..job import SAMPLE_INTERVAL_S
 from ..restarts import Restart, Start, Totals
 from ..result import Result, Work
-from ..settings.scenario import Scenario
+from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from ..statistics import Figures, Recorder, SubtaskSample
 from .report import Failure, Report

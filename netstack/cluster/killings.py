@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ..agenda import Agenda
 from ..attempt import Attempt
 from ..faults.fired import FiredFault
-from ..settings.fault import AtTime, Fault, KillSubtask, KillTaskManager
+from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
 
 
 class Killings:

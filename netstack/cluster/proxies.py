@@ -13,8 +13,8 @@ from flowcontrol import CheckpointBarrier
 from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import key_of
-from ..settings.scenario import Scenario
-from ..settings.wiring import consumers_of_producers
+from ..scenarios.scenario import Scenario
+from ..scenarios.wiring import consumers_of_producers
 from ..tasks.subtask import Subtask
 from .messages import (
     Aborted,

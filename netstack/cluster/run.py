@@ -19,8 +19,8 @@ from ..randomness import Randomness
 from ..restart_strategies import restart_strategy_of
 from ..restarts import Start, failed_for_good, never_restored
 from ..result import Result
-from ..settings.scenario import Scenario, ScenarioError
-from ..settings.scenario_rules import check_scenario
+from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
 from ..trace import Trace
 from .history import RunHistory

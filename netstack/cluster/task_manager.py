@@ -29,7 +29,7 @@ from ..checkpoints.storage import CheckpointStorage, StorageError
 from ..connections import Find, Site
 from ..exchange.tcp_link import TcpLink
 from ..randomness import Randomness
-from ..settings.scenario import Scenario
+from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.errors import PeerFailedError, TransportError

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import inf
 
-from ..settings.config import CostModel, LinkConditions
-from ..settings.config_rules import Problem
-from ..settings.fault import AtTime, Fault, KillSubtask, KillTaskManager
-from ..settings.scenario import Scenario
+from ..scenarios.config import CostModel, LinkConditions
+from ..scenarios.config_rules import Problem
+from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
+from ..scenarios.scenario import Scenario
 
 TURN_S = 1e-9
 """Cost of a record of a source: it pauses after each batch, so that others in its process have their turn."""

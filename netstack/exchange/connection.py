@@ -18,7 +18,7 @@ from buffers import PipelinedSubpartition
 
 from ..agenda import Agenda
 from ..randomness import Randomness
-from ..settings.config import CostModel
+from ..scenarios.config import CostModel
 from .consumer_end import ConsumerEnd
 from .link import Link
 from .notifier import Notifier

@@ -9,7 +9,7 @@ from flowcontrol import BufferResponse, Message
 
 from ..agenda import Agenda
 from ..randomness import Randomness
-from ..settings.config import CostModel, LinkConditions
+from ..scenarios.config import CostModel, LinkConditions
 from ..tcp.errors import LinkClosedError
 from .link import Receiver
 

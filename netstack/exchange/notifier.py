@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..agenda import Agenda
 from ..randomness import Randomness
-from ..settings.config import CostModel
+from ..scenarios.config import CostModel
 
 
 class Notify(Protocol):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from buffers import RecordBlock
 
-from ..settings.user_code import KeyHash
+from ..scenarios.user_code import KeyHash
 from .key_groups import assign_to_operators
 
 

@@ -15,8 +15,8 @@ from typing import Protocol
 from ..agenda import Agenda
 from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
-from ..settings.config_rules import time_text
-from ..settings.fault import (
+from ..scenarios.config_rules import time_text
+from ..scenarios.fault import (
     AtTime,
     ChannelItem,
     CutLink,
@@ -31,7 +31,7 @@ from ..settings.fault import (
     OnChannel,
     SubtaskName,
 )
-from ..settings.scenario import Scenario
+from ..scenarios.scenario import Scenario
 from ..timers import Timers
 from .faulty_storage import FaultyStorage, StorageCondition
 from .fired import FiredFault

@@ -9,7 +9,7 @@ from flowcontrol import CheckpointBarrier, decode_event
 
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate, Item
-from ..settings.fault import ChannelItem
+from ..scenarios.fault import ChannelItem
 
 Tap = Callable[[ChannelItem], None]
 """Is told of each data buffer and each barrier of one channel, just before the task gets it."""

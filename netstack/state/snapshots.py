@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ..settings.job_shape import Exchange
+from ..scenarios.job_shape import Exchange
 
 SCHEMA = "netstack.checkpoint/1"
 """Names the layout of the metadata; a reader refuses another."""

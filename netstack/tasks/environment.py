@@ -11,7 +11,7 @@ from ..checkpoints.storage import CheckpointStorage
 from ..exchange.partition import ResultPartition
 from ..exchange.selectors import ChannelSelector
 from ..randomness import Randomness
-from ..settings.config import CostModel, NetworkConfig
+from ..scenarios.config import CostModel, NetworkConfig
 from ..trace import Trace
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 
 from ..exchange.java_hash import Hashes, hash_binary, hash_longs, hash_strings
-from ..settings.user_code import KeyHash, KeyOf
+from ..scenarios.user_code import KeyHash, KeyOf
 from ..state.values import encode_value
 
 

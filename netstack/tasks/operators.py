@@ -13,7 +13,7 @@ from typing import NamedTuple
 from buffers import RecordBlock
 
 from ..exchange.key_groups import key_groups
-from ..settings.user_code import KeyHash
+from ..scenarios.user_code import KeyHash
 from ..state.keyed_state import KeyedStateBackend, ReducingState
 from ..state.operator_state import OperatorStateBackend
 

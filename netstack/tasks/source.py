@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from buffers import HEADER_BYTES, RecordBlock
 
 from ..exchange.java_hash import hash_binary, hash_longs, hash_utf8
-from ..settings.scenario import KEY_BYTES
-from ..settings.user_code import KeyHash, SourceReader
+from ..scenarios.scenario import KEY_BYTES
+from ..scenarios.user_code import KeyHash, SourceReader
 
 BLOCK_BYTES = 1 << 18
 """Bytes that a generated source makes at a time, but at least one record."""

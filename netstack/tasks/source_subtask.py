@@ -6,7 +6,7 @@ from buffers import RecordBlock
 from flowcontrol import EndOfData
 
 from ..checkpoints.recovery import SubtaskRecovery
-from ..settings.user_code import SourceReader
+from ..scenarios.user_code import SourceReader
 from ..state.subtask_state import SubtaskState
 from .environment import Environment
 from .operators import NOTHING

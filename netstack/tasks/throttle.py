@@ -13,7 +13,7 @@ from bisect import bisect_right
 from math import ceil
 
 from ..randomness import Randomness
-from ..settings.config import CostModel
+from ..scenarios.config import CostModel
 
 SLEEP_THRESHOLD_S = 0.001
 """A shorter debt than this, in seconds, is carried on."""

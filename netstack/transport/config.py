@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_segments
 
-from ..settings.config import NetworkConfig
+from ..scenarios.config import NetworkConfig
 from ..tcp.limits import ConnectionLimits
 
 

@@ -14,7 +14,7 @@ from buffers import (
 
 from ..exchange.gate import InputGate
 from ..exchange.partition import ResultPartition
-from ..settings.debloat_policies import debloater_of
+from ..scenarios.debloat_policies import debloater_of
 from .config import TransportConfig
 
 

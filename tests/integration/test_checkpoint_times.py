@@ -36,9 +36,8 @@ from integration.analysis.diagnosis.observation import observations
 from integration.analysis.diagnosis.phases import phases
 from integration.analysis.findings import find
 from integration.report.run_text import print_result
-from integration.scenarios.scenario_reader import read_scenario
 from integration.tuning.measures import measure
-from netstack import CheckpointResult, Result, VertexCheckpoint, emulate
+from netstack import CheckpointResult, Result, VertexCheckpoint, emulate, read_scenario
 from tests.integration.sample_results import sample_result, sample_results
 
 Milliseconds = float | None

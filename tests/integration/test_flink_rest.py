@@ -9,8 +9,7 @@ import pytest
 
 from integration.files.loading import load_scenario
 from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
-from integration.scenarios.scenario_reader import read_scenario
-from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, scenario_document
+from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
@@ -90,7 +89,7 @@ def test_an_import_shows_what_the_job_shows():
 
 
 def test_an_imported_scenario_as_toml_loads_back_to_it(name, tmp_path):
-    from integration.scenarios.toml_text import scenario_toml
+    from netstack import scenario_toml
 
     with replayed(name) as cluster:
         imported = read(cluster)

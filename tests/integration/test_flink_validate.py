@@ -10,8 +10,7 @@ from integration.analysis.quantities import ALIGNMENT, BUFFER_SIZE, END_TO_END, 
 from integration.cli.app import main
 from integration.flink.rest import FlinkRestError, import_scenario, validate
 from integration.runs.seeds import run_seeds
-from integration.scenarios.scenario_reader import read_scenario
-from netstack import ScenarioError, emulate
+from netstack import ScenarioError, emulate, read_scenario
 from tests.integration.flink_cluster import NAMES, replayed
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES

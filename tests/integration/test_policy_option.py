@@ -10,8 +10,7 @@ import pytest
 
 from integration.cli.app import main
 from integration.files.loading import load_scenario
-from integration.scenarios.scenario_reader import read_scenario
-from netstack import ScenarioError, scenario_document
+from netstack import ScenarioError, read_scenario, scenario_document
 
 FILE = Path(__file__).parents[1] / "data" / "flink-reference" / "2x2_200KBs_on1s.toml"
 

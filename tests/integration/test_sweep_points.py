@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from integration.scenarios.scenario_reader import read_scenario
 from integration.spark.shuffle.packaging import PACKAGES
 from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures, measure
@@ -40,6 +39,7 @@ from netstack import (
     emulate,
     from_json,
     map_records,
+    read_scenario,
 )
 
 ROOT = Path(__file__).parents[2]

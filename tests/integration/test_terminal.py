@@ -11,8 +11,7 @@ from rich.text import Text
 from integration.cli.app import main
 from integration.report.output import say, to_stdout
 from integration.report.terminal import Terminal, shown, shown_json
-from integration.scenarios.toml_text import scenario_toml
-from netstack import Edge, GeneratorSpec, Scenario, Vertex
+from netstack import Edge, GeneratorSpec, Scenario, Vertex, scenario_toml
 
 NASTY = "a\x1b[31mb\x9b2J\u202ec\x00"
 HARMLESS = r"a\x1b[31mb\x9b2J\u202ec\x00"

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integration.files.loading import load_scenario
-from integration.scenarios.scenario_reader import read_scenario
-from integration.scenarios.toml_text import scenario_toml
-from netstack import CostModel, GeneratorSpec, LinkConditions, Vertex
+from netstack import CostModel, GeneratorSpec, LinkConditions, Vertex, read_scenario, scenario_toml
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.glob("tests/data/flink-reference/*.toml"), *ROOT.glob("docs/examples/*.toml")])

@@ -8,7 +8,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from integration.scenarios.scenario_reader import read_scenario
 from integration.tuning.advise import MOST_GROWTH, PROBE_SEEDS, SEEDS, Advice, advise
 from integration.tuning.axes import read_axes
 from integration.tuning.constraints import Constraints
@@ -19,7 +18,16 @@ from integration.tuning.probes import probes_of
 from integration.tuning.rows import PointRow
 from integration.tuning.summaries import setting_of
 from integration.tuning.windows import LEAST_CHECKPOINTS, MOST_WINDOW_S, lengthened
-from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, parse_flink_duration, with_options
+from netstack import (
+    Edge,
+    GeneratorSpec,
+    NetworkConfig,
+    Scenario,
+    Vertex,
+    parse_flink_duration,
+    read_scenario,
+    with_options,
+)
 
 SCENARIO = Scenario(
     name="made-up",

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from integration.files.loading import load_scenario
-from integration.scenarios.scenario_reader import read_scenario
 from integration.tuning.measures import Measures, measure
 from integration.tuning.probes import baseline, bottleneck, probes_of, step_at_s, unaligned, with_step
 from netstack import (
@@ -26,6 +25,7 @@ from netstack import (
     VertexCheckpoint,
     VertexSteady,
     emulate,
+    read_scenario,
     scenario_document,
     scenario_problems,
     with_options,

@@ -18,8 +18,8 @@ from netstack.checkpoints.failures import FailureReason
 from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.checkpoints.storage import MemoryStorage, StorageError
 from netstack.randomness import Randomness
-from netstack.settings.config import CheckpointMode, CostModel, NetworkConfig
-from netstack.settings.job_shape import JobShape
+from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
+from netstack.scenarios.job_shape import JobShape
 from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from netstack.statistics import SubtaskCheckpoint
 from netstack.trace import TraceLog

@@ -36,7 +36,7 @@ from netstack.exchange.gate import InputGate
 from netstack.exchange.notifier import Notifier
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.randomness import Randomness
-from netstack.settings.config import CostModel, LinkConditions
+from netstack.scenarios.config import CostModel, LinkConditions
 from netstack.tcp.errors import PartitionNotFoundError
 
 SEGMENT_SIZE = 32

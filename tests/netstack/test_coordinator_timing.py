@@ -20,8 +20,8 @@ from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.randomness import Randomness
-from netstack.settings.config import CostModel, NetworkConfig
-from netstack.settings.job_shape import JobShape
+from netstack.scenarios.config import CostModel, NetworkConfig
+from netstack.scenarios.job_shape import JobShape
 from netstack.state.snapshots import SubtaskSnapshot
 
 COSTS = CostModel()

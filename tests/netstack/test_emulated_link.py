@@ -14,7 +14,7 @@ from flowcontrol import AddCredit, Message
 from netstack.agenda import Agenda
 from netstack.exchange.emulated_link import EmulatedLink, EmulatedWire
 from netstack.randomness import Randomness
-from netstack.settings.config import CostModel, LinkConditions
+from netstack.scenarios.config import CostModel, LinkConditions
 
 # Powers of 2, so that sums of them are exact.
 PER_MESSAGE = 2.0**-10

@@ -30,8 +30,8 @@ from netstack import (
 )
 from netstack.randomness import Randomness
 from netstack.restart_strategies import RestartBackoffStrategy, restart_strategy_of
-from netstack.settings.config_rules import option_problems
-from netstack.settings.scenario_rules import option_notices
+from netstack.scenarios.config_rules import option_problems
+from netstack.scenarios.scenario_rules import option_notices
 
 KILLED = "subtask stage[0] is killed"
 

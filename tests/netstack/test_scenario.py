@@ -3,7 +3,6 @@ import json
 
 import pytest
 
-from integration.scenarios.scenario_reader import read_scenario
 from netstack import (
     AtTime,
     ChannelItem,
@@ -31,12 +30,13 @@ from netstack import (
     check_scenario,
     option_notices,
     payload_hash,
+    read_scenario,
     scenario_document,
     scenario_problems,
     source_of,
     with_options,
 )
-from netstack.settings.config import CheckpointMode, CheckpointStorageType, RestartStrategy
+from netstack.scenarios.config import CheckpointMode, CheckpointStorageType, RestartStrategy
 
 SOURCE = Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100))
 STAGE = Vertex(name="stage1", parallelism=2, service=((0.0, 0.001),))

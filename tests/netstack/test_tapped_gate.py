@@ -12,7 +12,7 @@ from flowcontrol import CheckpointBarrier, DataType, EndOfData, Event, data_type
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.gate import InputGate, Item
 from netstack.faults.tapped_gate import TappedGate
-from netstack.settings.fault import ChannelItem
+from netstack.scenarios.fault import ChannelItem
 
 BARRIER = CheckpointBarrier(7, 0.0)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack.randomness import Randomness
-from netstack.settings.config import CostModel
+from netstack.scenarios.config import CostModel
 from netstack.tasks.throttle import SLEEP_THRESHOLD_S, Throttle
 
 OVERSLEEP_S = 70e-6

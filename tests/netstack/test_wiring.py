@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.settings.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+from netstack.scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 
 PARALLELISM = st.integers(1, 20)
 ALL_TO_ALL = ["rebalance", "hash", "broadcast"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from netstack import Result, ScenarioError
+from netstack import Result, ScenarioError, read_scenario
 
-from ...scenarios.scenario_reader import read_scenario
 from ..checkpoint_times import window_times
 from ..findings import find, quotient
 from ..trial import Trial, may_be_tried, try_out

@@ -17,15 +17,15 @@ from netstack import (
     QuantityError,
     Scenario,
     ScenarioError,
+    Section,
     Vertex,
     did_you_mean,
     parse_duration,
     parse_rate,
+    read_options,
     scenario_problems,
 )
 
-from ...scenarios.scenario_reader import read_options
-from ...scenarios.sections import Section
 from .figures import JobSize
 from .flow import LENGTH_BYTES
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from netstack import OPTIONS, PRESETS, NetworkConfig, QuantityError, ScenarioError, with_options
+from netstack import (
+    OPTIONS,
+    PRESETS,
+    NetworkConfig,
+    QuantityError,
+    ScenarioError,
+    Section,
+    read_options,
+    with_options,
+)
 
-from ...scenarios.scenario_reader import read_options
-from ...scenarios.sections import Section
 from .cluster_job import FlinkJob
 
 _LEFT_OUT = frozenset(

@@ -13,13 +13,13 @@ from netstack import (
     PRESETS,
     ConnectionLimits,
     NetworkConfig,
+    Section,
     TransportConfig,
     format_size,
     option_problems,
+    read_options,
 )
 
-from ...scenarios.scenario_reader import read_options
-from ...scenarios.sections import Section
 from .errors import ShuffleError, ShuffleWarning
 
 Config = Mapping[str, object] | NetworkConfig | TransportConfig | None

@@ -7,31 +7,22 @@ from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from netstack import (
-    DEFAULT_PRESET,
+from .config import DEFAULT_PRESET, OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig, with_options
+from .fault_reader import read_faults
+from .quantities import QuantityError, parse_duration, parse_rate
+from .scenario import (
     FILE_FORMATS,
     FROM_SOURCE,
-    OPTIONS,
-    PRESETS,
-    CostModel,
     Edge,
     GeneratorSpec,
-    LinkConditions,
-    NetworkConfig,
     PathSpec,
-    QuantityError,
     Scenario,
     ScenarioError,
     SourceSpec,
     Vertex,
-    cost_key,
-    parse_duration,
-    parse_rate,
-    scenario_problems,
-    with_options,
 )
-
-from .fault_reader import read_faults
+from .scenario_document import cost_key
+from .scenario_rules import scenario_problems
 from .sections import Section, boolean, integer, list_of, number, one_or_more, range_of, table, text
 
 Settings = TypeVar("Settings", CostModel, LinkConditions)

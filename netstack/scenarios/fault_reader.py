@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from netstack import (
-    ACKNOWLEDGEMENT,
+from .fault import (
     FAULTS,
     AtTime,
     ChannelItem,
@@ -20,11 +19,10 @@ from netstack import (
     Moment,
     OnAcknowledgement,
     OnChannel,
-    QuantityError,
     SubtaskName,
-    parse_duration,
 )
-
+from .fault_document import ACKNOWLEDGEMENT
+from .quantities import QuantityError, parse_duration
 from .sections import Section, integer, text
 
 _MOMENT_KEYS = ("at", "on", "number", "from", "from_subtask", "to", "to_subtask")

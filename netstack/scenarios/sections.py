@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from netstack import QuantityError, did_you_mean
+from .config_rules import did_you_mean
+from .quantities import QuantityError
 
 T = TypeVar("T")
 D = TypeVar("D")

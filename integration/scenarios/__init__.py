@@ -1,1 +1,0 @@
-"""Scenario and result files, and every mistake in them."""

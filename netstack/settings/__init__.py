@@ -1,1 +1,0 @@
-"""What a run is told: scenarios, options of Flink, costs, quantities."""
