@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from flowcontrol import (
     Abort,
     Action,
     Alarm,
     AlignmentEnd,
+    AlignmentMetrics,
     AlternatingAligner,
     BarrierAligner,
     BarrierHandler,
@@ -34,9 +35,35 @@ from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate, Item
 from ..scenarios.config import CheckpointMode, NetworkConfig
 from ..trace import barrier_text, in_bytes
+from .checkpointing_task import CheckpointingTask
 
-if TYPE_CHECKING:
-    from ..tasks.operator_subtask import OperatorSubtask
+
+class Snapshots(Protocol):
+    """What inputs ask for and tell when barriers have come; the sequence is that of the barrier handler."""
+
+    def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
+        """Take the synchronous part; returns its duration in seconds."""
+        ...
+
+    def upload(self, checkpoint_id: int) -> None:
+        """Begin the asynchronous part."""
+        ...
+
+    def pass_sync(self, checkpoint_id: int, sync_s: float) -> None:
+        """Let the task stand still for the synchronous part, and then upload."""
+        ...
+
+    def give_up(self, checkpoint_id: int, reason: str) -> None:
+        """A checkpoint cannot be completed here."""
+        ...
+
+    def alignment_ended(self, checkpoint_id: int, metrics: AlignmentMetrics) -> None:
+        """The last barrier of an unaligned checkpoint is here."""
+        ...
+
+    def add_input(self, checkpoint_id: int, gate: int, channel: int, data: bytes) -> None:
+        """Data arrived on a channel before the barrier of an unaligned checkpoint that has begun."""
+        ...
 
 
 class Begun(NamedTuple):
@@ -48,9 +75,12 @@ class Begun(NamedTuple):
 
 
 class CheckpointedInputs:
-    """All channels that `subtask` reads."""
+    """All channels that `subtask` reads; `snapshots` takes the checkpoints that they bring."""
 
-    def __init__(self, subtask: OperatorSubtask, gates: list[InputGate], config: NetworkConfig) -> None:
+    def __init__(self, subtask: CheckpointingTask, snapshots: Snapshots, gates: list[InputGate]) -> None:
+        config = subtask.environment.config
+        self._snapshots = snapshots
+        self._agenda = subtask.environment.agenda
         self.gates = gates
         self.channels = [channel for gate in gates for channel in gate.channels]
         self.open_channels = self.channels_with_data = len(self.channels)
@@ -84,7 +114,7 @@ class CheckpointedInputs:
 
     def handle(self, channel: InputChannel, event: Event) -> Begun | None:
         """Let the barrier handler see an event, and do what it decides up to a snapshot."""
-        number, now = self._numbers[id(channel)], self._subtask.agenda.now
+        number, now = self._numbers[id(channel)], self._agenda.now
         handler = self.handler
         match event:
             case CheckpointBarrier():
@@ -112,12 +142,12 @@ class CheckpointedInputs:
         """The synchronous part is over: do the rest, then let the upload begin."""
         for action in begun.rest:
             self._do(action)
-        self._subtask.checkpoints.upload(begun.checkpoint_id)
+        self._snapshots.upload(begun.checkpoint_id)
 
     def _perform(self, actions: Sequence[Action]) -> Begun | None:
         for place, action in enumerate(actions):
             if isinstance(action, Trigger):
-                sync = self._subtask.begin_checkpoint(action.barrier, action.metrics)
+                sync = self._snapshots.begin(action.barrier, action.metrics)
                 return Begun(action.barrier.checkpoint_id, sync, actions[place + 1 :])
             self._do(action)
         return None
@@ -131,24 +161,22 @@ class CheckpointedInputs:
             case Abort():
                 identity = action.checkpoint_id
                 subtask.trace(f"gives checkpoint {identity} up: {action.reason.value}", identity)
-                subtask.checkpoints.abort(action.checkpoint_id)
-                subtask.broadcast(CancelCheckpointMarker(action.checkpoint_id))
-                subtask.environment.coordinator.decline(subtask, action.checkpoint_id, action.reason.value)
+                self._snapshots.give_up(identity, action.reason.value)
             case Prioritize():
                 identity = self.handler.current_checkpoint_id
                 self._tell(f"barrier {identity} overtakes what is queued here from", action.channel, identity)
                 self.channels[action.channel].prioritize(action.sequence_number)
             case AlignmentEnd():
                 self.stop_persisting(action.checkpoint_id)
-                subtask.checkpoints.alignment_ended(action.checkpoint_id, action.metrics)
+                self._snapshots.alignment_ended(action.checkpoint_id, action.metrics)
             case Alarm():
                 alarm = partial(self._alarm, action.checkpoint_id)
-                subtask.agenda.after(action.delay_s, subtask.post, alarm)
+                self._agenda.after(action.delay_s, subtask.post, alarm)
             case Trigger():
                 raise TypeError("two snapshots cannot begin at once")
 
     def _alarm(self, checkpoint_id: int) -> None:
-        actions = self.handler.alarm(checkpoint_id, self._subtask.agenda.now)
+        actions = self.handler.alarm(checkpoint_id, self._agenda.now)
         if actions:
             text = f"checkpoint {checkpoint_id} has been aligned for too long: it goes on unaligned"
             self._subtask.trace(text, checkpoint_id)
@@ -160,7 +188,7 @@ class CheckpointedInputs:
     def _handle_priority(self) -> None:
         """Handle all events that overtake data, between two records: mail."""
         for gate in self.gates:
-            while (polled := gate.poll_priority(self._subtask.agenda.now)) is not None:
+            while (polled := gate.poll_priority(self._agenda.now)) is not None:
                 channel, item = polled
                 self._in_mail(self.handle(channel, decode_event(item.payload)))
 
@@ -169,9 +197,7 @@ class CheckpointedInputs:
         if begun is not None:
             for action in begun.rest:
                 self._do(action)
-            subtask = self._subtask
-            subtask.stall(begun.sync_s)
-            subtask.agenda.after(begun.sync_s, subtask.checkpoints.upload, begun.checkpoint_id)
+            self._snapshots.pass_sync(begun.checkpoint_id, begun.sync_s)
 
     def start_persisting(self, checkpoint_id: int) -> Iterator[tuple[int, int, bytes]]:
         """(gate, channel, data) of what is in flight on each channel; what arrives later is told."""
@@ -193,7 +219,7 @@ class CheckpointedInputs:
         if self._subtask.traced:
             size = in_bytes(len(data))
             self._tell(f"keeps {size} that come before the barrier from", number, checkpoint_id)
-        self._subtask.checkpoints.add_input(checkpoint_id, gate, index, data)
+        self._snapshots.add_input(checkpoint_id, gate, index, data)
 
     def _place_of(self, channel: InputChannel) -> tuple[int, int]:
         """Number of the gate, and of the channel within it."""

@@ -16,40 +16,57 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarrier
 
+from ..exchange.gate import InputGate
 from ..state.snapshots import StateHandle, StateKind, StoredFile, SubtaskSnapshot
 from ..state.subtask_state import StateSnapshot
-from ..trace import acknowledgement_text, in_bytes, milliseconds
+from ..trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text
 from .acknowledgement import Acknowledgement
 from .channel_state import ChannelPlace, channel_handles
+from .checkpointed_inputs import CheckpointedInputs
+from .checkpointing_task import CheckpointingTask
 from .running_checkpoint import RunningCheckpoint
 from .storage import StorageError
-
-if TYPE_CHECKING:
-    from ..tasks.subtask import Subtask
 
 ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
 """Flink's name of a failure in the asynchronous part."""
 
 
 class SubtaskCheckpoints:
-    """Takes the snapshots of `subtask` and reports them to the coordinator.
+    """All that `subtask` does for checkpoints: takes snapshots and reports them to the coordinator.
 
-    `final`: the first checkpoint taken after the last record, once there is one.
+    `final`: the first checkpoint taken after the last record, once there is one. A subtask that reads others
+    begins checkpoints by what its inputs bring (`connect`), one that does not when it is told to (`trigger`).
     """
 
-    def __init__(self, subtask: Subtask) -> None:
+    def __init__(self, subtask: CheckpointingTask) -> None:
         self.last = 0
         self.final: int | None = None
+        self._inputs: CheckpointedInputs | None = None
         self._subtask = subtask
         self._environment = subtask.environment
         self._running: dict[int, RunningCheckpoint] = {}
         self._aborted: set[int] = set()
+
+    def connect(self, gates: list[InputGate]) -> CheckpointedInputs:
+        """Take part in the checkpoints that come with what these gates read."""
+        self._inputs = inputs = CheckpointedInputs(self._subtask, self, gates)
+        return inputs
+
+    def trigger(self, barrier: CheckpointBarrier) -> None:
+        """Take a checkpoint that the coordinator asks for; to be called between two records."""
+        start_delay = max(0.0, self._environment.agenda.now - barrier.timestamp)
+        sync = self.begin(barrier, AlignmentMetrics(start_delay, 0.0, 0))
+        self.pass_sync(barrier.checkpoint_id, sync)
+
+    def pass_sync(self, checkpoint_id: int, sync_s: float) -> None:
+        """Let the task stand still for the synchronous part, and then upload: for who cannot wait itself."""
+        self._subtask.stall(sync_s)
+        self._environment.agenda.after(sync_s, self.upload, checkpoint_id)
 
     def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
         """Take the synchronous part; returns how long it takes, in seconds.
@@ -58,6 +75,8 @@ class SubtaskCheckpoints:
         checkpoint that the coordinator has given up is not taken; those downstream are told.
         """
         subtask, number = self._subtask, barrier.checkpoint_id
+        if subtask.traced:
+            subtask.trace(snapshot_text(barrier, metrics, sends=bool(subtask.outputs)), number)
         self.last = number
         given_up = number in self._aborted
         self._aborted = {aborted for aborted in self._aborted if aborted > number}
@@ -123,7 +142,9 @@ class SubtaskCheckpoints:
                     output.partition.alignment_timeout(running.barrier.as_unaligned())
 
     def _collect_inputs(self, running: RunningCheckpoint) -> None:
-        for gate, channel, data in self._subtask.start_persisting(running.barrier.checkpoint_id):
+        if self._inputs is None:
+            return
+        for gate, channel, data in self._inputs.start_persisting(running.barrier.checkpoint_id):
             if data:
                 running.channel_data[ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel)] = [data]
 
@@ -133,6 +154,12 @@ class SubtaskCheckpoints:
         if running is not None:
             place = ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel)
             running.channel_data.setdefault(place, []).append(data)
+
+    def give_up(self, checkpoint_id: int, reason: str) -> None:
+        """Give a checkpoint up for what has come by the inputs: tell those downstream and the coordinator."""
+        self.abort(checkpoint_id)
+        self._subtask.broadcast(CancelCheckpointMarker(checkpoint_id))
+        self._environment.coordinator.decline(self._subtask, checkpoint_id, reason)
 
     def alignment_ended(self, checkpoint_id: int, metrics: AlignmentMetrics) -> None:
         """The last barrier of an unaligned checkpoint is here."""
@@ -238,7 +265,8 @@ class SubtaskCheckpoints:
         running = self._running.pop(checkpoint_id, None)
         self._subtask.state.checkpoint_aborted(checkpoint_id)
         if running is not None:
-            self._subtask.stop_persisting(checkpoint_id)
+            if self._inputs is not None:
+                self._inputs.stop_persisting(checkpoint_id)
             self._let_go(running)
         elif checkpoint_id > self.last:
             self._aborted.add(checkpoint_id)

@@ -12,7 +12,7 @@ from flowcontrol import CheckpointBarrier
 
 from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.control_plane import TaskKey
-from ..checkpoints.pending_checkpoint import key_of
+from ..checkpoints.pending_checkpoint import CheckpointedTask, key_of
 from ..scenarios.scenario import Scenario
 from ..scenarios.wiring import consumers_of_producers
 from ..tasks.subtask import Subtask
@@ -69,15 +69,15 @@ class DistantCoordinator:
     def __init__(self, tell: Callable[[ToLeader], None]) -> None:
         self._tell = tell
 
-    def acknowledge(self, subtask: Subtask, report: Acknowledgement) -> None:
+    def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """A subtask has taken its snapshot."""
         self._tell(Acknowledge(key_of(subtask), report))
 
-    def decline(self, subtask: Subtask, checkpoint_id: int, reason: str, detail: str = "") -> None:
+    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """A subtask has given a checkpoint up."""
         self._tell(Decline(key_of(subtask), checkpoint_id, reason, detail))
 
-    def finished(self, subtask: Subtask) -> None:
+    def finished(self, subtask: CheckpointedTask) -> None:
         """A subtask has ended."""
         self._tell(Ended(key_of(subtask), subtask.last_checkpoint))
 

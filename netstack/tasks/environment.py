@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ..agenda import Agenda
 from ..checkpoints.acknowledgement import Acknowledgement
+from ..checkpoints.pending_checkpoint import CheckpointedTask
 from ..checkpoints.storage import CheckpointStorage
 from ..exchange.partition import ResultPartition
 from ..exchange.selectors import ChannelSelector
@@ -14,22 +15,19 @@ from ..randomness import Randomness
 from ..scenarios.config import CostModel, NetworkConfig
 from ..trace import Trace
 
-if TYPE_CHECKING:
-    from .subtask import Subtask
-
 
 class Coordinator(Protocol):
     """The part of the checkpoint coordinator that subtasks see."""
 
-    def acknowledge(self, subtask: Subtask, report: Acknowledgement) -> None:
+    def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """A subtask has taken its snapshot."""
         ...
 
-    def decline(self, subtask: Subtask, checkpoint_id: int, reason: str, detail: str = "") -> None:
+    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """A subtask has given a checkpoint up."""
         ...
 
-    def finished(self, subtask: Subtask) -> None:
+    def finished(self, subtask: CheckpointedTask) -> None:
         """A subtask has ended; no acknowledgement will come from it any more."""
         ...
 

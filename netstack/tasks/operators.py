@@ -65,6 +65,13 @@ class Operator:
     """Whether it keeps state by the key that `key_of` says: then all records of a key have to come to one
     subtask, and a hash exchange that is given no other hash deals them out by this key."""
 
+    hears_of_completion = False
+    """Whether `checkpoint_completed` does anything; follows from that."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.hears_of_completion = cls.checkpoint_completed is not Operator.checkpoint_completed
+
     def key_of(self, record: bytes) -> object:
         """The key of a record: bytes, text, a number, or a tuple of these; also asked before `open`."""
         raise NotImplementedError

@@ -79,8 +79,8 @@ class SourceSubtask(Subtask):
         if self.on_running is not None:
             self.on_running()
         while True:
-            if self._mail:
-                await self._handle_mail()
+            if self.mail:
+                await self.handle_mail()
             if self._working_until > agenda.now:
                 await agenda.sleep_until(self._working_until)
             elif not self.available:

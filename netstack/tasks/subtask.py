@@ -8,20 +8,21 @@ StreamTask and its mailbox.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from buffers import RecordBlock
-from flowcontrol import AlignmentMetrics, CheckpointBarrier, EndOfPartition, Event
+from flowcontrol import CheckpointBarrier, EndOfPartition, Event
 
 from ..agenda import Waiter
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..checkpoints.subtask_checkpoints import SubtaskCheckpoints
+from ..exchange.channel import InputChannel
 from ..exchange.partition import ResultPartition
 from ..state.subtask_state import SubtaskState
 from ..statistics import SubtaskSample
-from ..trace import restored_text, snapshot_text
+from ..trace import restored_text
 from .environment import Environment, Output
 from .samples import output_sample
 from .time_account import TimeAccount, Waiting
@@ -34,13 +35,13 @@ class Subtask:
 
     `vertex`, `name` and `index` say which. `outputs` are written in order; a record goes to each of them.
     `upstream` are the subtasks it reads from; `readers` has, for each output, the vertex that reads it and
-    the index of its subtask by subpartition. `data_ended`: the last record has been processed.
+    the index of its subtask by subpartition. `data_ended`: the last record has been processed. `mail` waits
+    for the next end of a record.
     """
 
     __slots__ = (
         "_final_checkpoint_completed",
         "_jitter",
-        "_mail",
         "_recovery",
         "_stalled_s",
         "_waiter",
@@ -52,6 +53,7 @@ class Subtask:
         "ended",
         "environment",
         "index",
+        "mail",
         "name",
         "on_running",
         "outputs",
@@ -80,7 +82,7 @@ class Subtask:
         self.checkpoints = SubtaskCheckpoints(self)
         self.on_running: Callable[[], None] | None = None
         self._recovery: SubtaskRecovery | None = None
-        self._mail: deque[Mail] = deque()
+        self.mail: deque[Mail] = deque()
         self._waiter = Waiter(self.agenda)
         self._waiting = Waiting.NOTHING
         self._stalled_s = 0.0
@@ -102,7 +104,7 @@ class Subtask:
 
     def post(self, mail: Mail) -> None:
         """Have `mail` handled between two records, as soon as that is possible."""
-        self._mail.append(mail)
+        self.mail.append(mail)
         self._waiter.wake(self._wake_up * self._jitter())
 
     def output_available(self) -> None:
@@ -118,10 +120,10 @@ class Subtask:
                 return False
         return True
 
-    async def _handle_mail(self) -> None:
+    async def handle_mail(self) -> None:
         """Handle all mail; then the time that a snapshot took while doing so has to pass."""
-        while self._mail:
-            self._mail.popleft()()
+        while self.mail:
+            self.mail.popleft()()
         while self._stalled_s:
             stalled, self._stalled_s = self._stalled_s, 0.0
             await self.agenda.sleep(stalled)
@@ -143,8 +145,8 @@ class Subtask:
         """Wait until the next record may be begun; mail is handled meanwhile."""
         while not self.available:
             await self._wait(Waiting.OUTPUT)
-            if self._mail:
-                await self._handle_mail()
+            if self.mail:
+                await self.handle_mail()
 
     async def _complete_record(self, partition: ResultPartition) -> None:
         """Wait, within a record, until it is written whole; mail has to wait too."""
@@ -197,28 +199,14 @@ class Subtask:
         self.post(partial(self._start_checkpoint, barrier))
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        now = self.agenda.now
-        metrics = AlignmentMetrics(max(0.0, now - barrier.timestamp), 0.0, 0)
-        sync = self.begin_checkpoint(barrier, metrics)
-        self.stall(sync)
-        self.agenda.after(sync, self.checkpoints.upload, barrier.checkpoint_id)
-
-    def begin_checkpoint(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
-        """Take the synchronous part of a checkpoint, and its duration in seconds."""
-        if self.traced:
-            text = snapshot_text(barrier, metrics, sends=bool(self.outputs))
-            self.trace(text, barrier.checkpoint_id)
-        return self.checkpoints.begin(barrier, metrics)
+        self.checkpoints.trigger(barrier)
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Complete the state: it is about to be snapshotted."""
 
-    def start_persisting(self, checkpoint_id: int) -> Iterable[tuple[int, int, bytes]]:
-        """Begin to keep what is in flight on the inputs; (gate, channel, data) of what is there."""
-        return []
-
-    def stop_persisting(self, checkpoint_id: int) -> None:
-        """Keep no more of what is in flight on the inputs."""
+    def unconsumed(self, channel: InputChannel) -> bytes:
+        """What of `channel` has been read and not been processed; here nothing is read."""
+        return b""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """All subtasks have acknowledged: news of the coordinator, and mail if there is anything to do."""
@@ -266,9 +254,9 @@ class Subtask:
         """
         if self.environment.config.checkpoints_after_tasks_finish:
             while not self._may_end:
-                if not self._mail:  # it may have come while the last events were handled
+                if not self.mail:  # it may have come while the last events were handled
                     await self._wait(Waiting.CONSUMERS)
-                await self._handle_mail()
+                await self.handle_mail()
         self.broadcast(EndOfPartition())
         for output in self.outputs:
             output.partition.finish()

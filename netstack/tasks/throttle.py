@@ -9,8 +9,9 @@ system wakes it a little late, and that over-sleep is credited to the next debt:
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from math import ceil
+from typing import NamedTuple
 
 from ..randomness import Randomness
 from ..scenarios.config import CostModel
@@ -19,6 +20,28 @@ SLEEP_THRESHOLD_S = 0.001
 """A shorter debt than this, in seconds, is carried on."""
 
 _ROUNDING = 1e-9
+
+
+class Pauses(NamedTuple):
+    """The sleeps within the service of some records: when each ends, and the records done by then."""
+
+    ends: list[float]
+    counts: list[int]
+
+    def records_by(self, now: float) -> int:
+        """Records that are done at a time."""
+        passed = bisect_right(self.ends, now)
+        return self.counts[passed - 1] if passed else 0
+
+    def end_within(self, now: float) -> float | None:
+        """When the current sleep ends; None in the last one, at whose end the records are done."""
+        place = bisect_left(self.ends, now)
+        return self.ends[place] if place < len(self.ends) - 1 else None
+
+    def put_off(self, now: float, duration: float) -> None:
+        """Let all sleeps that go on or come end so much later."""
+        for place in range(bisect_right(self.ends, now), len(self.ends)):
+            self.ends[place] += duration
 
 
 class Throttle:
@@ -57,11 +80,10 @@ class Throttle:
         if late > 0 and not self._exact:
             self._debt -= late
 
-    def charge_all(self, records: int, start: float, overhead: float) -> tuple[list[float], list[int]]:
+    def charge_all(self, records: int, start: float, overhead: float) -> Pauses:
         """Charge `records` records one after the other, each with `overhead` seconds of its own.
 
-        Returns the times at which a record's sleep, or the last record, ended, and how many records were
-        done by then.
+        The last record ends one of the pauses in any case, without a sleep if it needs none.
         """
         if not self._exact and len(self._costs) == 1 and self._costs[0] > 0:
             return self._charge_evenly(records, start, overhead, self._costs[0])
@@ -74,11 +96,9 @@ class Throttle:
             now += count * overhead + pause
             ends.append(now)
             counts.append(done)
-        return ends, counts
+        return Pauses(ends, counts)
 
-    def _charge_evenly(
-        self, records: int, now: float, overhead: float, cost: float
-    ) -> tuple[list[float], list[int]]:
+    def _charge_evenly(self, records: int, now: float, overhead: float, cost: float) -> Pauses:
         """`charge_all` at one cost: the same arithmetic as `_charge`, without a call for each sleep."""
         ends: list[float] = []
         counts: list[int] = []
@@ -101,7 +121,7 @@ class Throttle:
         if left:
             ends.append(now + left * overhead)
             counts.append(records)
-        return ends, counts
+        return Pauses(ends, counts)
 
     def _charge(self, records: int, cost: float) -> tuple[int, float]:
         if cost <= 0:

@@ -17,10 +17,10 @@ from netstack import (
 )
 from netstack.build import JobBuilder
 from netstack.checkpoints.acknowledgement import Acknowledgement
+from netstack.checkpoints.pending_checkpoint import CheckpointedTask
 from netstack.checkpoints.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
 from netstack.randomness import Randomness
 from netstack.tasks.environment import Environment
-from netstack.tasks.subtask import Subtask
 
 SCENARIO = Scenario(
     name="two task managers",
@@ -40,13 +40,13 @@ class Told:
         self.acknowledged: list[int] = []
         self.declined: list[tuple[int, str, str]] = []
 
-    def acknowledge(self, subtask: Subtask, report: Acknowledgement) -> None:
+    def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         self.acknowledged.append(report.checkpoint_id)
 
-    def decline(self, subtask: Subtask, checkpoint_id: int, reason: str, detail: str = "") -> None:
+    def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         self.declined.append((checkpoint_id, reason, detail))
 
-    def finished(self, subtask: Subtask) -> None: ...
+    def finished(self, subtask: CheckpointedTask) -> None: ...
 
 
 class Source:

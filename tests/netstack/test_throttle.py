@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from netstack.randomness import Randomness
 from netstack.scenarios.config import CostModel
-from netstack.tasks.throttle import SLEEP_THRESHOLD_S, Throttle
+from netstack.tasks.throttle import SLEEP_THRESHOLD_S, Pauses, Throttle
 
 OVERSLEEP_S = 70e-6
 AFTER_SLEEP_S = 4e-6
@@ -146,3 +146,16 @@ def test_charging_all_tells_when_each_sleep_ended() -> None:
     assert counts == [2, 4, 5]
     assert ends == pytest.approx([10.001, 10.002, 10.002])
     assert all(earlier <= later for earlier, later in pairwise(ends))
+
+
+def test_mail_waits_for_the_end_of_the_current_sleep_but_not_of_the_last_one() -> None:
+    pauses = Pauses([1.0, 2.0, 3.0], [4, 8, 9])
+    assert [pauses.end_within(now) for now in (0.5, 1.0, 1.5, 2.0)] == [1.0, 1.0, 2.0, 2.0]
+    assert [pauses.end_within(now) for now in (2.5, 3.0, 3.5)] == [None, None, None]
+    assert [pauses.records_by(now) for now in (0.5, 1.0, 1.5, 2.0, 3.0)] == [0, 4, 4, 8, 9]
+
+
+def test_what_is_put_off_is_what_has_not_ended() -> None:
+    pauses = Pauses([1.0, 2.0, 3.0], [4, 8, 9])
+    pauses.put_off(1.0, 0.5)
+    assert pauses == ([1.0, 2.5, 3.5], [4, 8, 9])

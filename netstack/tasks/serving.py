@@ -1,0 +1,165 @@
+"""How a task spends the service time of the records that it reads.
+
+Without outputs it waits once for a whole buffer, and the operator sees the records at the end. With outputs
+it serves and emits record by record, as it may begin the next one only while the outputs are available.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from buffers import RecordBlock
+
+from ..agenda import Agenda
+from ..exchange.channel import InputChannel
+from .block_in_progress import BlockBeingServed, BlockInProgress
+from .operators import NOTHING, Operator
+from .outbox import Outbox
+from .subtask import Subtask
+from .throttle import Pauses, Throttle
+
+
+class Serving(Protocol):
+    """One of the ways; all times are in seconds."""
+
+    @property
+    def records(self) -> int:
+        """Records whose service is over."""
+        ...
+
+    @property
+    def pause_ends(self) -> float | None:
+        """When a pause ends within the buffer being served; None: there is none to wait for."""
+        ...
+
+    async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
+        """Serve the records of one buffer, for which `spent` seconds are to pass besides."""
+        ...
+
+    def stall(self, duration: float) -> bool:
+        """Be done so much later with the records in progress; False: there is none whose time is set."""
+        ...
+
+    def catch_up(self) -> None:
+        """Let the operator see all records whose service is over."""
+        ...
+
+    def rest(self, channel: InputChannel) -> bytes:
+        """The records of `channel` that have been read and not been processed, encoded."""
+        ...
+
+
+class WholeBuffers:
+    """Waits once for all records of a buffer."""
+
+    __slots__ = ("_agenda", "_block", "_pauses", "_record_cost", "_served", "_throttle")
+
+    def __init__(self, agenda: Agenda, operator: Operator, throttle: Throttle, record_cost: float) -> None:
+        self._agenda = agenda
+        self._throttle = throttle
+        self._record_cost = record_cost
+        self._block = BlockBeingServed(operator)
+        self._served = 0
+        self._pauses: Pauses | None = None
+
+    @property
+    def records(self) -> int:
+        """Records whose service is over."""
+        pauses = self._pauses
+        return self._served + (0 if pauses is None else pauses.records_by(self._agenda.now))
+
+    @property
+    def pause_ends(self) -> float | None:
+        """The end of the current pause, unless it is the last of the buffer."""
+        return None if self._pauses is None else self._pauses.end_within(self._agenda.now)
+
+    async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
+        """Serve all records in one wait."""
+        agenda, served = self._agenda, self._block
+        start = agenda.now + spent
+        pauses = self._throttle.charge_all(len(block), start, self._record_cost)
+        ends = pauses.ends
+        if ends:
+            self._pauses = pauses
+        served.channel, served.block, served.done = channel, block, 0
+        await agenda.sleep_until(ends[-1] if ends else start)
+        while ends and ends[-1] > agenda.now:  # a snapshot took its time
+            await agenda.sleep_until(ends[-1])
+        if ends and ends[0] > start:
+            self._throttle.overslept(agenda.now - ends[-1])
+        served.catch_up(len(block))
+        served.channel, served.block = None, NOTHING  # so that its memory is free for the next one
+        self._served += len(block)
+        self._pauses = None
+
+    def stall(self, duration: float) -> bool:
+        """End the pauses that are still to come so much later."""
+        if self._pauses is None:
+            return False
+        self._pauses.put_off(self._agenda.now, duration)
+        return True
+
+    def catch_up(self) -> None:
+        """Let the operator see the records of the pauses that are over."""
+        if self._block.channel is not None:
+            self._block.catch_up(self.records - self._served)
+
+    def rest(self, channel: InputChannel) -> bytes:
+        """What the operator has not seen of the buffer."""
+        return self._block.rest() if self._block.channel is channel else b""
+
+
+class RecordByRecord:
+    """Emits what comes of each record when its service is over, and handles mail in between."""
+
+    __slots__ = ("_block", "_operator", "_record_cost", "_subtask", "_throttle", "records")
+
+    def __init__(self, subtask: Subtask, operator: Operator, throttle: Throttle, record_cost: float) -> None:
+        self.records = 0
+        self._subtask = subtask
+        self._operator = operator
+        self._throttle = throttle
+        self._record_cost = record_cost
+        self._block: BlockInProgress | None = None
+
+    @property
+    def pause_ends(self) -> None:
+        """Mail is handled between any two records."""
+        return None
+
+    async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
+        """Spend the service time of each record of `block`, then emit what comes of it."""
+        subtask, throttle = self._subtask, self._throttle
+        agenda = subtask.agenda
+        count_of_block, served = len(block), 0
+        outbox = Outbox(subtask, self._operator, block)
+        self._block = BlockInProgress(channel, block, outbox)
+        while served < count_of_block:
+            count, pause = throttle.charge(count_of_block - served, agenda.now)
+            served += count
+            spent += count * self._record_cost
+            if pause:
+                await outbox.emit(served - 1)
+                due = agenda.now + (spent + pause)
+                await agenda.sleep(spent + pause)
+                throttle.overslept(agenda.now - due)
+                spent = 0.0
+                if subtask.mail:
+                    await subtask.handle_mail()
+            self.records += count
+            await outbox.emit(served)
+        self._block = None
+        if spent:
+            await agenda.sleep(spent)
+
+    def stall(self, duration: float) -> bool:
+        """No record has a time at which it will be done."""
+        return False
+
+    def catch_up(self) -> None:
+        """The operator sees each record in its turn."""
+
+    def rest(self, channel: InputChannel) -> bytes:
+        """The records whose output is not written yet."""
+        block = self._block
+        return block.rest() if block is not None and block.channel is channel else b""
