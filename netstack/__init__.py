@@ -1,12 +1,12 @@
 """The network: jobs of subtasks that exchange records in buffers under credit-based flow control."""
 
-from .agenda import Agenda
 from .checkpoints.initial import InitialCheckpoint
 from .checkpoints.paths import METADATA_NAME, checkpoint_id_of, file_name, folder_of, metadata_path
 from .checkpoints.storage import (
     CheckpointStorage,
     DamagedFileError,
     FileLayout,
+    HandleReader,
     MemoryStorage,
     MissingFileError,
     StorageError,
@@ -15,7 +15,7 @@ from .cluster.report import Report, decode_report, encode_report
 from .cluster.run import Launch, LaunchError, run_distributed
 from .cluster.task_manager import run_task_manager
 from .cluster.terms import Assignment, distribution_notices, distribution_problems, task_managers
-from .emulation import JobFailedError, emulate, run_job
+from .engine.agenda import Agenda
 from .exchange import java_hash
 from .exchange.connection import ConsumerEnd, ProducerEnd
 from .exchange.gate import InputGate
@@ -23,9 +23,11 @@ from .exchange.key_groups import assign_to_operators, default_max_parallelism, k
 from .exchange.remote_channel import RemoteInputChannel
 from .exchange.tcp_link import TcpLink
 from .faults.fired import FiredFault
-from .job import Job
-from .job_sources import source_of
-from .result import (
+from .jobs.emulation import JobFailedError, emulate, run_job
+from .jobs.job import Job
+from .jobs.job_sources import source_of
+from .jobs.summary import checkpoint_results, result_order, series_results, steady_results
+from .results.result import (
     SCHEMA,
     CheckpointResult,
     FaultResult,
@@ -40,6 +42,8 @@ from .result import (
     from_json,
     to_json,
 )
+from .results.statistics import Recorder, SubtaskCheckpoint, SubtaskSample
+from .results.trace import Trace, TraceEvent, TraceLog
 from .scenarios.config import (
     DEFAULT_PRESET,
     OPTIONS,
@@ -109,14 +113,12 @@ from .scenarios.scenario_rules import (
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section
 from .scenarios.user_code import Source, SourceReader
-from .state.backend import BackendSnapshot, HandleReader, StateBackend, WriteFile
+from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
 from .state.operator_state import OperatorStateBackend
 from .state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
 from .state.subtask_state import SubtaskState
 from .state.values import StateError
-from .statistics import Recorder, SubtaskCheckpoint, SubtaskSample
-from .summary import checkpoint_results, result_order, series_results, steady_results
 from .tasks.operators import (
     FlatMap,
     Forward,
@@ -158,7 +160,6 @@ from .tcp.handshaking import TlsContexts, fresh_secret
 from .tcp.letterbox import Letterbox, ask_letterbox
 from .tcp.limits import ConnectionLimits
 from .tcp.mesh import Mesh
-from .trace import Trace, TraceEvent, TraceLog
 from .transport.config import TransportConfig
 from .transport.endpoint import ALL_TARGETS
 from .transport.statistics import TransportStatistics

@@ -140,7 +140,7 @@ def test_imports_follow_the_arrows(layer: str) -> None:
         ("buffers", "import trio.lowlevel"),
         ("buffers", "from flowcontrol.frames import encode"),
         ("buffers", "import flowcontrol.frames"),
-        ("netstack", "from netstack.agenda import Agenda"),
+        ("netstack", "from netstack.engine.agenda import Agenda"),
         (
             "netstack",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from integration import load_scenario",

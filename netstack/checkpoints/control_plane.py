@@ -17,8 +17,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from ..agenda import Agenda
-from ..timers import Timers
+from ..engine.agenda import Agenda
+from ..engine.timers import Timers
 
 TaskKey = tuple[int, int]
 """The number of a vertex and the index of a subtask in it."""

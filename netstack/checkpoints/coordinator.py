@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
-from ..agenda import Agenda, Timer
-from ..randomness import Randomness
+from ..engine.agenda import Agenda, Timer
+from ..engine.randomness import Randomness
+from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.config import CheckpointMode, CostModel, NetworkConfig
 from ..scenarios.job_shape import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile
-from ..trace import Trace, how, in_bytes, milliseconds
 from .acknowledgement import Acknowledgement
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
+from ..results.statistics import Recorder, SubtaskCheckpoint
 from ..scenarios.job_shape import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile, SubtaskSnapshot
-from ..statistics import Recorder, SubtaskCheckpoint
 from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey
 from .failures import FailureReason

@@ -8,10 +8,9 @@ from buffers import BufferBuilder, LocalBufferPool, PipelinedSubpartition
 from flowcontrol import EndOfOutputChannelState
 
 from ..exchange.partition import ResultPartition
-from ..state.backend import HandleReader
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from ..state.values import StateError
-from .storage import CheckpointStorage, StorageError
+from .storage import CheckpointStorage, HandleReader, StorageError
 
 
 class RecoveryError(Exception):

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..agenda import Agenda, Timer
-from ..randomness import Randomness
+from ..engine.agenda import Agenda, Timer
+from ..engine.randomness import Randomness
+from ..engine.timers import Timers
 from ..scenarios.config import NetworkConfig
-from ..timers import Timers
 from .failures import FailureReason
 from .request_decider import CheckpointRequest, CheckpointRequestDecider, PutOff, RequestKind
 

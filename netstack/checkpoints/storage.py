@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from ..state.snapshots import CheckpointMetadata, StoredFile
+from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
 from .metadata import checksum, decode_metadata, encode_metadata
 from .paths import (
     SHARED_FOLDER,
@@ -111,6 +111,37 @@ class CheckpointStorage(Protocol):
             StorageError: One could not be deleted.
         """
         ...
+
+
+class HandleReader:
+    """Reads what handles point to; of several handles to one file in a row, the file is read once."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self._storage = storage
+        self._file: StoredFile | None = None
+        self._data = b""
+
+    def __call__(self, handle: StateHandle) -> bytes:
+        """Return the bytes of a handle.
+
+        Raises:
+            MissingFileError: Its file is not there.
+            DamagedFileError: Its file is damaged, or the handle has not as many bytes as it says.
+            StorageError: Its file could not be read.
+        """
+        if handle.file is None:
+            data = handle.inline or b""
+        else:
+            if handle.file != self._file:
+                self._data = self._storage.read(handle.file)
+                self._file = handle.file
+            data = self._data[handle.offset : handle.offset + handle.size]
+        if len(data) != handle.size:
+            where = handle.file.path if handle.file else "the metadata"
+            raise DamagedFileError(
+                f"{where} has no {handle.size} bytes of {handle.kind} state {handle.name!r}"
+            )
+        return data
 
 
 def exclusively(storage: CheckpointStorage | None) -> AbstractContextManager[None]:

@@ -11,12 +11,12 @@ from functools import partial
 
 from flowcontrol import BufferHeader, FrameSink, Message
 
-from ..agenda import Agenda
-from ..connections import Find
+from ..engine.agenda import Agenda
 from ..exchange.connection import ConsumerEnd, ProducerEnd
 from ..exchange.emulated_link import EmulatedLink
 from ..exchange.link import ConsumingEnd, LinkEnd, ProducingEnd, Receiver
 from ..exchange.tcp_link import TcpLink
+from ..jobs.connections import Find
 
 
 class TcpConnections:

@@ -7,14 +7,14 @@ from math import ceil
 
 import numpy as np
 
-from ..emulation import result_of
 from ..faults.fired import FiredFault
-from ..job import SAMPLE_INTERVAL_S
-from ..restarts import Restart, Start, Totals
-from ..result import Result, Work
+from ..jobs.emulation import result_of
+from ..jobs.job import SAMPLE_INTERVAL_S
+from ..jobs.restarts import Restart, Start, Totals
+from ..results.result import Result, Work
+from ..results.statistics import Figures, Recorder, SubtaskSample
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
-from ..statistics import Figures, Recorder, SubtaskSample
 from .report import Failure, Report
 from .terms import task_managers
 

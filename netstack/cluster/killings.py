@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..agenda import Agenda
-from ..attempt import Attempt
+from ..engine.agenda import Agenda
 from ..faults.fired import FiredFault
+from ..jobs.attempt import Attempt
 from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
 
 

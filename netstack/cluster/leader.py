@@ -14,8 +14,8 @@ from flowcontrol import RemoteProtocolError
 from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import record_checkpoint
+from ..results.statistics import Recorder
 from ..state.snapshots import CheckpointMetadata
-from ..statistics import Recorder
 from ..tasks.environment import Environment
 from .clock import RunClock
 from .messages import (

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from ..faults.fired import FiredFault
-from ..result import Work
-from ..statistics import CheckpointHead, Figures, Recorder, SubtaskCheckpoint, SubtaskSample
-from ..trace import TraceEvent
+from ..results.result import Work
+from ..results.statistics import CheckpointHead, Figures, Recorder, SubtaskCheckpoint, SubtaskSample
+from ..results.trace import TraceEvent
 
 COLUMNS = 1 + len(SubtaskSample._fields)
 """Figures of a subtask in a row of samples: the time comes first."""

@@ -14,15 +14,15 @@ from time import perf_counter, sleep, time
 
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.storage import FileLayout, exclusively
-from ..emulation import JobFailedError
-from ..randomness import Randomness
-from ..restart_strategies import restart_strategy_of
-from ..restarts import Start, failed_for_good, never_restored
-from ..result import Result
+from ..engine.randomness import Randomness
+from ..jobs.emulation import JobFailedError
+from ..jobs.restart_strategies import restart_strategy_of
+from ..jobs.restarts import Start, failed_for_good, never_restored
+from ..results.result import Result
+from ..results.trace import Trace
 from ..scenarios.scenario import Scenario, ScenarioError
 from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
-from ..trace import Trace
 from .history import RunHistory
 from .report import Failure, Report
 from .terms import Assignment, distribution_problems

@@ -6,10 +6,10 @@ from math import ceil
 
 import numpy as np
 
-from ..agenda import Agenda
-from ..attempt import Attempt
-from ..job import SAMPLE_INTERVAL_S
-from ..statistics import Table
+from ..engine.agenda import Agenda
+from ..jobs.attempt import Attempt
+from ..jobs.job import SAMPLE_INTERVAL_S
+from ..results.statistics import Table
 from .report import COLUMNS
 
 MOST_SAMPLES = 1 << 15

@@ -22,20 +22,20 @@ from msgspec.structs import replace
 
 from flowcontrol import RemoteProtocolError
 
-from ..agenda import Agenda
-from ..attempt import Attempt
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.storage import CheckpointStorage, StorageError
-from ..connections import Find, Site
+from ..engine.agenda import Agenda
+from ..engine.randomness import Randomness
 from ..exchange.tcp_link import TcpLink
-from ..randomness import Randomness
+from ..jobs.attempt import Attempt
+from ..jobs.connections import Find, Site
+from ..results.trace import TraceLog
 from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.errors import PeerFailedError, TransportError
 from ..tcp.limits import ConnectionLimits
 from ..tcp.pipe import Stream
-from ..trace import TraceLog
 from .clock import RunClock
 from .connections import TcpConnections
 from .killings import Killings

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from buffers import PipelinedSubpartition
 
-from ..agenda import Agenda
-from ..randomness import Randomness
+from ..engine.agenda import Agenda
+from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel
 from .consumer_end import ConsumerEnd
 from .link import Link

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from flowcontrol import BufferResponse, Message
 
-from ..agenda import Agenda
-from ..randomness import Randomness
+from ..engine.agenda import Agenda
+from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel, LinkConditions
 from ..tcp.errors import LinkClosedError
 from .link import Receiver

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
-from ..agenda import Agenda
-from ..randomness import Randomness
+from ..engine.agenda import Agenda
+from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
-from ..agenda import Agenda
 from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
+from ..engine.agenda import Agenda
+from ..engine.timers import Timers
 from ..scenarios.config_rules import time_text
 from ..scenarios.fault import (
     AtTime,
@@ -32,7 +33,6 @@ from ..scenarios.fault import (
     SubtaskName,
 )
 from ..scenarios.scenario import Scenario
-from ..timers import Timers
 from .faulty_storage import FaultyStorage, StorageCondition
 from .fired import FiredFault
 from .tapped_gate import Tap

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from ..checkpoints.storage import CheckpointStorage, DamagedFileError
 from .snapshots import StateHandle, StateKind, StoredFile
 
 NO_CHECKPOINT_ID = -1
@@ -122,34 +121,3 @@ def _handle(piece: StatePiece, file: StoredFile | None, offset: int) -> StateHan
         offset=offset,
         key_groups=piece.key_groups,
     )
-
-
-class HandleReader:
-    """Reads what handles point to; of several handles to one file in a row, the file is read once."""
-
-    def __init__(self, storage: CheckpointStorage) -> None:
-        self._storage = storage
-        self._file: StoredFile | None = None
-        self._data = b""
-
-    def __call__(self, handle: StateHandle) -> bytes:
-        """Return the bytes of a handle.
-
-        Raises:
-            MissingFileError: Its file is not there.
-            DamagedFileError: Its file is damaged, or the handle has not as many bytes as it says.
-            StorageError: Its file could not be read.
-        """
-        if handle.file is None:
-            data = handle.inline or b""
-        else:
-            if handle.file != self._file:
-                self._data = self._storage.read(handle.file)
-                self._file = handle.file
-            data = self._data[handle.offset : handle.offset + handle.size]
-        if len(data) != handle.size:
-            where = handle.file.path if handle.file else "the metadata"
-            raise DamagedFileError(
-                f"{where} has no {handle.size} bytes of {handle.kind} state {handle.name!r}"
-            )
-        return data

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ..agenda import Agenda
 from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.pending_checkpoint import CheckpointedTask
 from ..checkpoints.storage import CheckpointStorage
+from ..engine.agenda import Agenda
+from ..engine.randomness import Randomness
 from ..exchange.partition import ResultPartition
 from ..exchange.selectors import ChannelSelector
-from ..randomness import Randomness
+from ..results.trace import Trace
 from ..scenarios.config import CostModel, NetworkConfig
-from ..trace import Trace
 
 
 class Coordinator(Protocol):

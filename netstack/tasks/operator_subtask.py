@@ -11,13 +11,13 @@ from flowcontrol import (
     decode_event,
 )
 
-from ..checkpoints.checkpointed_inputs import CheckpointedInputs
 from ..checkpoints.recovery import SubtaskRecovery
 from ..exchange.channel import InputBuffer, InputChannel
 from ..exchange.gate import InputGate
+from ..results.statistics import SubtaskSample
 from ..state.snapshots import StateKind
 from ..state.subtask_state import SubtaskState
-from ..statistics import SubtaskSample
+from .checkpointed_inputs import CheckpointedInputs
 from .environment import Environment
 from .operators import Operator, OperatorContext
 from .samples import with_inputs

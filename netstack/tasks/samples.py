@@ -7,7 +7,7 @@ from math import nan
 
 from ..exchange.gate import InputGate
 from ..exchange.partition import ResultPartition
-from ..statistics import SubtaskSample
+from ..results.statistics import SubtaskSample
 from .time_account import TimeAccount
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from buffers import RecordBlock
 
-from ..agenda import Agenda
+from ..engine.agenda import Agenda
 from ..exchange.channel import InputChannel
 from .block_in_progress import BlockBeingServed, BlockInProgress
 from .operators import NOTHING, Operator

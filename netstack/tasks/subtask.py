@@ -14,17 +14,17 @@ from functools import partial
 from buffers import RecordBlock
 from flowcontrol import CheckpointBarrier, EndOfPartition, Event
 
-from ..agenda import Waiter
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
-from ..checkpoints.subtask_checkpoints import SubtaskCheckpoints
+from ..engine.agenda import Waiter
 from ..exchange.channel import InputChannel
 from ..exchange.partition import ResultPartition
+from ..results.statistics import SubtaskSample
+from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
-from ..statistics import SubtaskSample
-from ..trace import restored_text
 from .environment import Environment, Output
 from .samples import output_sample
+from .subtask_checkpoints import SubtaskCheckpoints
 from .time_account import TimeAccount, Waiting
 
 Mail = Callable[[], None]

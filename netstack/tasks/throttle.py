@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from math import ceil
 from typing import NamedTuple
 
-from ..randomness import Randomness
+from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel
 
 SLEEP_THRESHOLD_S = 0.001

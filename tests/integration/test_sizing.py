@@ -29,7 +29,7 @@ from netstack import (
     ScenarioError,
     Vertex,
 )
-from netstack.memory_plan import plan_segments
+from netstack.jobs.memory_plan import plan_segments
 from netstack.scenarios.wiring import consumers_of_producers, producers_of_consumers
 
 REFERENCES = Path(__file__).parents[2] / "tests/data/flink-reference"

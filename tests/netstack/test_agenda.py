@@ -12,8 +12,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.agenda import Agenda, AgendaStuckError, Routine, Waiter
-from netstack.timers import Timers
+from netstack.engine.agenda import Agenda, AgendaStuckError, Routine, Waiter
+from netstack.engine.timers import Timers
 
 Trace = list[tuple[float, str]]
 START, END = "start", "end"

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from netstack.agenda import Agenda, Waiter
+from netstack.engine.agenda import Agenda, Waiter
 
 
 class Clocked:

@@ -10,19 +10,19 @@ import pytest
 import trio
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
-from netstack.agenda import Agenda
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.control_plane import ControlMessage, ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
 from netstack.checkpoints.failures import FailureReason
 from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.checkpoints.storage import MemoryStorage, StorageError
-from netstack.randomness import Randomness
+from netstack.engine.agenda import Agenda
+from netstack.engine.randomness import Randomness
+from netstack.results.statistics import SubtaskCheckpoint
+from netstack.results.trace import TraceLog
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
 from netstack.scenarios.job_shape import JobShape
 from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
-from netstack.statistics import SubtaskCheckpoint
-from netstack.trace import TraceLog
 
 COSTS = CostModel(
     trigger_s=(0.010, 0.010), trigger_per_source_s=0.003, ack_s=(0.005, 0.005), ack_unaligned_s=(0.02, 0.02)

@@ -29,13 +29,13 @@ from flowcontrol import (
     encode_event,
     wire_size,
 )
-from netstack.agenda import Agenda
+from netstack.engine.agenda import Agenda
+from netstack.engine.randomness import Randomness
 from netstack.exchange.connection import connect
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.notifier import Notifier
 from netstack.exchange.remote_channel import RemoteInputChannel
-from netstack.randomness import Randomness
 from netstack.scenarios.config import CostModel, LinkConditions
 from netstack.tcp.errors import PartitionNotFoundError
 

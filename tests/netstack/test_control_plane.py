@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from netstack.agenda import Agenda
 from netstack.checkpoints.control_plane import ControlMessage, ControlPlane, TaskKey
+from netstack.engine.agenda import Agenda
 
 Arrivals = list[tuple[float, str]]
 

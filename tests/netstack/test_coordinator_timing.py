@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowcontrol import AlignmentMetrics, CheckpointBarrier
-from netstack.agenda import Agenda
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.storage import MemoryStorage
-from netstack.randomness import Randomness
+from netstack.engine.agenda import Agenda
+from netstack.engine.randomness import Randomness
 from netstack.scenarios.config import CostModel, NetworkConfig
 from netstack.scenarios.job_shape import JobShape
 from netstack.state.snapshots import SubtaskSnapshot

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowcontrol import AddCredit, Message
-from netstack.agenda import Agenda
+from netstack.engine.agenda import Agenda
+from netstack.engine.randomness import Randomness
 from netstack.exchange.emulated_link import EmulatedLink, EmulatedWire
-from netstack.randomness import Randomness
 from netstack.scenarios.config import CostModel, LinkConditions
 
 # Powers of 2, so that sums of them are exact.

@@ -30,9 +30,9 @@ from netstack import (
     Vertex,
     check_scenario,
 )
-from netstack.agenda import Agenda
 from netstack.checkpoints.control_plane import ControlMessage
 from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.engine.agenda import Agenda
 from netstack.faults.injection import FaultInjector
 
 STAGE = SubtaskName("stage1", 1)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from netstack.agenda import Agenda
 from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.engine.agenda import Agenda
 from netstack.faults.faulty_storage import FaultyStorage, StorageCondition
 from netstack.state.snapshots import CheckpointMetadata
 

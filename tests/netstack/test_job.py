@@ -33,8 +33,8 @@ from netstack import (
     text_hash,
     to_json,
 )
-from netstack.agenda import Agenda
-from netstack.job import Job
+from netstack.engine.agenda import Agenda
+from netstack.jobs.job import Job
 from netstack.tasks.operator_subtask import OperatorSubtask
 from netstack.tasks.operators import OperatorFactory
 

@@ -40,6 +40,7 @@ from netstack import (
     LinkConditions,
     PeerFailedError,
 )
+from netstack.engine.randomness import Randomness
 from netstack.exchange.connection import ConsumerEnd, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedLink
 from netstack.exchange.gate import InputGate
@@ -47,7 +48,6 @@ from netstack.exchange.link import ConsumingEnd, LinkEnd, ProducingEnd
 from netstack.exchange.notifier import Notify
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
-from netstack.randomness import Randomness
 
 SEGMENT_SIZE = 64
 

@@ -28,8 +28,8 @@ from netstack import (
     emulate,
     run_distributed,
 )
-from netstack.randomness import Randomness
-from netstack.restart_strategies import RestartBackoffStrategy, restart_strategy_of
+from netstack.engine.randomness import Randomness
+from netstack.jobs.restart_strategies import RestartBackoffStrategy, restart_strategy_of
 from netstack.scenarios.config_rules import option_problems
 from netstack.scenarios.scenario_rules import option_notices
 

@@ -22,7 +22,7 @@ from netstack import (
     series_results,
     steady_results,
 )
-from netstack.statistics import LEAST_ROWS, Table
+from netstack.results.statistics import LEAST_ROWS, Table
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"
 SCENARIO = Scenario(

@@ -15,12 +15,12 @@ from netstack import (
     SourceObject,
     Vertex,
 )
-from netstack.build import JobBuilder
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.pending_checkpoint import CheckpointedTask
-from netstack.checkpoints.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
-from netstack.randomness import Randomness
+from netstack.engine.randomness import Randomness
+from netstack.jobs.build import JobBuilder
 from netstack.tasks.environment import Environment
+from netstack.tasks.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
 
 SCENARIO = Scenario(
     name="two task managers",

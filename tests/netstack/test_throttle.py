@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.randomness import Randomness
+from netstack.engine.randomness import Randomness
 from netstack.scenarios.config import CostModel
 from netstack.tasks.throttle import SLEEP_THRESHOLD_S, Pauses, Throttle
 

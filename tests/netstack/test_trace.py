@@ -15,7 +15,14 @@ from flowcontrol import (
     Trigger,
 )
 from netstack import TraceEvent, TraceLog
-from netstack.trace import acknowledgement_text, barrier_text, how, in_bytes, restored_text, snapshot_text
+from netstack.results.trace import (
+    acknowledgement_text,
+    barrier_text,
+    how,
+    in_bytes,
+    restored_text,
+    snapshot_text,
+)
 
 METRICS = AlignmentMetrics(0.0, 0.01, 0)
 

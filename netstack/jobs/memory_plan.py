@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from buffers import gate_buffers, gate_segments, partition_segments
 
-from .scenarios.scenario import Scenario
-from .scenarios.wiring import consumers_of_producers, producers_of_consumers
+from ..scenarios.scenario import Scenario
+from ..scenarios.wiring import consumers_of_producers, producers_of_consumers
 
 
 def plan_segments(scenario: Scenario) -> dict[str, int]:

@@ -12,9 +12,8 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from .faults.fired import FiredFault
-from .restarts import Restart, Start
-from .result import (
+from ..faults.fired import FiredFault
+from ..results.result import (
     CheckpointResult,
     FaultResult,
     RestartResult,
@@ -24,8 +23,9 @@ from .result import (
     VertexCheckpoint,
     VertexSteady,
 )
-from .scenarios.scenario import Scenario
-from .statistics import Figures, Recorder
+from ..results.statistics import Figures, Recorder
+from ..scenarios.scenario import Scenario
+from .restarts import Restart, Start
 
 Optional = list[float | None]
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 
-from .agenda import Agenda
+from ..checkpoints.recovery import RecoverySource
+from ..engine.agenda import Agenda
+from ..engine.randomness import Randomness
+from ..exchange.emulated_link import EmulatedLink
+from ..results.result import Work
+from ..scenarios.scenario import Scenario
+from ..tasks.environment import Environment
+from ..tasks.operator_subtask import OperatorSubtask
+from ..tasks.subtask import Subtask
+from ..tasks.time_account import TimeAccount
 from .build import JobBuilder, Watched
-from .checkpoints.recovery import RecoverySource
 from .connections import Site
-from .exchange.emulated_link import EmulatedLink
-from .randomness import Randomness
-from .result import Work
-from .scenarios.scenario import Scenario
-from .tasks.environment import Environment
-from .tasks.operator_subtask import OperatorSubtask
-from .tasks.subtask import Subtask
-from .tasks.time_account import TimeAccount
 
 
 class Attempt:

@@ -33,8 +33,8 @@ from flowcontrol import (
 
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate, Item
+from ..results.trace import barrier_text, in_bytes
 from ..scenarios.config import CheckpointMode, NetworkConfig
-from ..trace import barrier_text, in_bytes
 from .checkpointing_task import CheckpointingTask
 
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from flowcontrol import Event
 
+from ..checkpoints.pending_checkpoint import CheckpointedTask
 from ..exchange.channel import InputChannel
 from ..state.subtask_state import SubtaskState
-from ..tasks.environment import Environment, Output
-from .pending_checkpoint import CheckpointedTask
+from .environment import Environment, Output
 
 
 class CheckpointingTask(CheckpointedTask, Protocol):

@@ -13,17 +13,18 @@ import numpy as np
 import trio
 from msgspec import UNSET
 
-from .agenda import Agenda
-from .checkpoints.initial import InitialCheckpoint
-from .checkpoints.storage import CheckpointStorage, exclusively
-from .faults.fired import FiredFault
+from ..checkpoints.initial import InitialCheckpoint
+from ..checkpoints.storage import CheckpointStorage, exclusively
+from ..engine.agenda import Agenda
+from ..faults.fired import FiredFault
+from ..results.result import Result, Work
+from ..results.statistics import Recorder
+from ..results.trace import Trace
+from ..scenarios.scenario import Scenario
+from ..scenarios.scenario_document import scenario_document
+from ..scenarios.scenario_rules import check_scenario
 from .job import Job, Progress
 from .restarts import Restart, Start
-from .result import Result, Work
-from .scenarios.scenario import Scenario
-from .scenarios.scenario_document import scenario_document
-from .scenarios.scenario_rules import check_scenario
-from .statistics import Recorder
 from .summary import (
     checkpoint_results,
     fault_results,
@@ -32,7 +33,6 @@ from .summary import (
     start_result,
     steady_results,
 )
-from .trace import Trace
 
 
 class JobFailedError(Exception):

@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 
 from buffers import PipelinedSubpartition
 
-from .exchange.connection import ConsumerEnd, ProducerEnd, connect
-from .exchange.emulated_link import EmulatedLink
-from .scenarios.config import LinkConditions
-from .tasks.environment import Environment
+from ..exchange.connection import ConsumerEnd, ProducerEnd, connect
+from ..exchange.emulated_link import EmulatedLink
+from ..scenarios.config import LinkConditions
+from ..tasks.environment import Environment
 
 Find = Callable[[int], PipelinedSubpartition]
 """Gives the subpartition that the channel of that number reads; a LookupError if there is none here."""

@@ -19,10 +19,10 @@ from collections import deque
 from collections.abc import Mapping
 from math import inf
 
-from .randomness import Randomness
-from .scenarios.config import NetworkConfig, RestartStrategy
-from .scenarios.quantities import format_duration
-from .scenarios.scenario import Scenario
+from ..engine.randomness import Randomness
+from ..scenarios.config import NetworkConfig, RestartStrategy
+from ..scenarios.quantities import format_duration
+from ..scenarios.scenario import Scenario
 
 _MOST_MS = float(1 << 62)
 """At which a backoff stops growing: far above all that can be waited for."""

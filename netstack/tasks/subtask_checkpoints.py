@@ -21,16 +21,16 @@ from msgspec.structs import replace
 
 from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarrier
 
+from ..checkpoints.acknowledgement import Acknowledgement
+from ..checkpoints.channel_state import ChannelPlace, channel_handles
+from ..checkpoints.running_checkpoint import RunningCheckpoint
+from ..checkpoints.storage import StorageError
 from ..exchange.gate import InputGate
+from ..results.trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text
 from ..state.snapshots import StateHandle, StateKind, StoredFile, SubtaskSnapshot
 from ..state.subtask_state import StateSnapshot
-from ..trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text
-from .acknowledgement import Acknowledgement
-from .channel_state import ChannelPlace, channel_handles
 from .checkpointed_inputs import CheckpointedInputs
 from .checkpointing_task import CheckpointingTask
-from .running_checkpoint import RunningCheckpoint
-from .storage import StorageError
 
 ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
 """Flink's name of a failure in the asynchronous part."""

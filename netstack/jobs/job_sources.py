@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .scenarios.scenario import (
+from ..scenarios.scenario import (
     Edge,
     GeneratorSpec,
     PathSpec,
@@ -16,9 +16,9 @@ from .scenarios.scenario import (
     SourceSpec,
     Vertex,
 )
-from .scenarios.user_code import KeyHash, Source
-from .tasks.keys import hash_by
-from .tasks.source import GeneratedSource
+from ..scenarios.user_code import KeyHash, Source
+from ..tasks.keys import hash_by
+from ..tasks.source import GeneratedSource
 
 
 def source_of(scenario: Scenario, vertex: Vertex) -> Source:

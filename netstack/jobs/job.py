@@ -15,25 +15,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from .agenda import Agenda
+from ..checkpoints.control_plane import ControlPlane
+from ..checkpoints.coordinator import CheckpointCoordinator
+from ..checkpoints.initial import InitialCheckpoint
+from ..checkpoints.pending_checkpoint import record_checkpoint
+from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
+from ..checkpoints.storage import CheckpointStorage, MemoryStorage
+from ..engine.agenda import Agenda
+from ..engine.randomness import Randomness
+from ..faults.injection import FaultInjector
+from ..results.result import Work
+from ..results.statistics import Recorder
+from ..results.trace import Trace
+from ..scenarios.scenario import Scenario, ScenarioError
+from ..state.snapshots import CheckpointMetadata
+from ..tasks.environment import Environment
+from ..tasks.subtask import Subtask
 from .attempt import Attempt
-from .checkpoints.control_plane import ControlPlane
-from .checkpoints.coordinator import CheckpointCoordinator
-from .checkpoints.initial import InitialCheckpoint
-from .checkpoints.pending_checkpoint import record_checkpoint
-from .checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
-from .checkpoints.storage import CheckpointStorage, MemoryStorage
-from .faults.injection import FaultInjector
-from .randomness import Randomness
 from .restart_strategies import restart_strategy_of
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored
-from .result import Work
-from .scenarios.scenario import Scenario, ScenarioError
-from .state.snapshots import CheckpointMetadata
-from .statistics import Recorder
-from .tasks.environment import Environment
-from .tasks.subtask import Subtask
-from .trace import Trace
 
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""

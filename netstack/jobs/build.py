@@ -15,28 +15,28 @@ from buffers import (
     partition_buffers,
 )
 
-from .checkpoints.pending_checkpoint import UpstreamTask
+from ..checkpoints.pending_checkpoint import UpstreamTask
+from ..exchange.gate import InputGate
+from ..exchange.key_groups import default_max_parallelism
+from ..exchange.local_channel import LocalInputChannel
+from ..exchange.partition import ResultPartition
+from ..exchange.remote_channel import RemoteInputChannel
+from ..exchange.selectors import ChannelSelector, KeyGroupSelector, RoundRobin
+from ..faults.tapped_gate import Tap, TappedGate
+from ..scenarios.debloat_policies import debloater_of
+from ..scenarios.scenario import Edge, Scenario, Vertex
+from ..scenarios.user_code import KeyHash, SourceReader
+from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+from ..state.subtask_state import SubtaskState
+from ..tasks.environment import Environment, Output, RemoteSubtask
+from ..tasks.operator_subtask import OperatorSubtask
+from ..tasks.operators import Forward, Operator, OperatorContext
+from ..tasks.source_subtask import SourceSubtask
+from ..tasks.subtask import Subtask
+from ..tasks.throttle import Throttle
 from .connections import Connections, EmulatedConnections, Site
-from .exchange.gate import InputGate
-from .exchange.key_groups import default_max_parallelism
-from .exchange.local_channel import LocalInputChannel
-from .exchange.partition import ResultPartition
-from .exchange.remote_channel import RemoteInputChannel
-from .exchange.selectors import ChannelSelector, KeyGroupSelector, RoundRobin
-from .faults.tapped_gate import Tap, TappedGate
 from .job_sources import key_hash_of, source_of
 from .memory_plan import plan_segments
-from .scenarios.debloat_policies import debloater_of
-from .scenarios.scenario import Edge, Scenario, Vertex
-from .scenarios.user_code import KeyHash, SourceReader
-from .scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
-from .state.subtask_state import SubtaskState
-from .tasks.environment import Environment, Output, RemoteSubtask
-from .tasks.operator_subtask import OperatorSubtask
-from .tasks.operators import Forward, Operator, OperatorContext
-from .tasks.source_subtask import SourceSubtask
-from .tasks.subtask import Subtask
-from .tasks.throttle import Throttle
 
 Watched = Callable[[str, str, int], Mapping[int, Tap]]
 """The taps of the gate that reads from a vertex (the first name) into a subtask of another, by producer."""

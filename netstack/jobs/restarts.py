@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .checkpoints.initial import InitialCheckpoint
-from .result import Work
-from .state.snapshots import CheckpointMetadata
-from .statistics import SubtaskSample
+from ..checkpoints.initial import InitialCheckpoint
+from ..results.result import Work
+from ..results.statistics import SubtaskSample
+from ..state.snapshots import CheckpointMetadata
 
 _COUNTERS = (
     "records_in",

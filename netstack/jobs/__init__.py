@@ -1,0 +1,1 @@
+"""A whole job: built from a scenario, run, restarted, summed up."""
