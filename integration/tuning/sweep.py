@@ -21,13 +21,11 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..spark.distributed.stage import first_cause, is_local
-from ..spark.files import one_line
-from ..spark.interrupts import held_interrupts
+from ..spark.errors import first_cause, is_from_spark, one_line
+from ..spark.interrupts import held_interrupts, run_cancellable
+from ..spark.masters import is_local
 from ..spark.session import spark_session
-from ..spark.shuffle.packaging import send_packages
-from ..spark.source import is_from_spark
-from ..spark.spool import run_cancellable
+from ..spark.workers import send_packages
 from .points import Grid, Point
 from .reading import reads_files, run_reading
 from .rows import ROW_SCHEMA, PointRow, failed_row, from_table, points_table, spark_schema, to_table

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netstack import TransportStatistics
 
-from .errors import ShuffleError
-from .plan import class_name
+from ..errors import ShuffleError
+from .partitions import class_name
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -43,7 +43,7 @@ class TaskReport(NamedTuple):
     stage: int
     """Spark's number of the stage."""
     host: str
-    """Where it listened."""
+    """Where the task listened."""
     rows_read: int
     """Rows of the input partition."""
     rows: int
@@ -68,7 +68,7 @@ def _new_ledger(context: SparkContext) -> Accumulator[Any]:
     from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
 
     class Ledger(AccumulatorParam[Any]):
-        """Keeps the latest reports, at the driver; goes to a worker as a parameter that is Spark's own."""
+        """Keeps the latest reports, at the driver; it goes to a worker as a parameter that is Spark's own."""
 
         def __reduce__(self) -> tuple[type, tuple[list[object]]]:
             return AddingAccumulatorParam, ([],)
