@@ -20,7 +20,6 @@ from netstack import SourceError, java_hash
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
 _typed_dict: Any = TypedDict  # called with fields that are only known at run time
 
 MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}

@@ -22,7 +22,6 @@ from netstack import SourceError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
 FORMATS = {
     ".parquet": "parquet",
     ".pq": "parquet",

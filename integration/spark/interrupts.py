@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
 _HELD = (signal.SIGINT, signal.SIGTERM)
 
 CANCEL_PERIOD_S = 0.2

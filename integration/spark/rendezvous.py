@@ -43,7 +43,6 @@ from .masters import LOOPBACK
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
 
-
 _TOKEN_BYTES = 16
 _NAME_DIGITS = 16
 _MAX_GREETING_BYTES = 512

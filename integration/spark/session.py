@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-
 MIN_FILE_PARTITIONS = 4
 """Partitions into which Spark cuts a file, if it is large enough.
 

@@ -28,7 +28,6 @@ from .rows import RowCodec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
 SUFFIX = ".arrow"
 """End of the name of a spooled file."""
 

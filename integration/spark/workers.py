@@ -1,4 +1,4 @@
-"""How our code gets to Spark's Python workers, and how a worker is made to run a function of ours.
+"""How our code gets to Spark's Python workers, how it is run there, and how they answer beside their rows.
 
 A task imports our packages, which are plain Python, so Spark can hand them out as they are, in one file::
 
@@ -28,7 +28,7 @@ from functools import cache
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pyarrow as pa
@@ -38,8 +38,8 @@ from .interrupts import held_interrupts
 from .masters import is_local
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
     from pyspark.sql import SparkSession
-
 
 PACKAGES = ("buffers", "flowcontrol", "integration", "netstack")
 """Our packages, as a task imports them."""
@@ -53,6 +53,8 @@ _CACHE = "__pycache__"
 
 MapFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What Spark runs over the batches of a partition."""
+
+_V = TypeVar("_V")
 
 _REMEDY = (
     "let PYSPARK_PYTHON name a Python that has netstack, on each machine, or send our packages with"
@@ -144,6 +146,31 @@ def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]
             yield from _modules(entry, f"{name}.{entry.name}")
         elif entry.name.endswith(".py"):
             yield f"{name}.{entry.name}", entry
+
+
+def driver_accumulator(
+    context: SparkContext, value: _V, take: Callable[[_V, list[Any]], object]
+) -> Accumulator[Any]:
+    """Return an accumulator to which workers add lists; at the driver `take` puts each into its `value`.
+
+    The lists of a task come when it has succeeded.
+    """
+    from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
+
+    class AtDriver(AccumulatorParam[Any]):
+        """Takes lists at the driver; goes to a worker as a parameter that is Spark's own."""
+
+        def __reduce__(self) -> tuple[type, tuple[list[object]]]:
+            return AddingAccumulatorParam, ([],)
+
+        def zero(self, value: Any) -> Any:
+            return []
+
+        def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 - the name is Spark's
+            take(value1, value2)
+            return value1
+
+    return context.accumulator(value, AtDriver())
 
 
 def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine: bool) -> MapFunction:

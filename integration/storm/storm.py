@@ -33,7 +33,6 @@ from .work import scenario_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
 PROBES_S = tuple(0.003 * 1.35**number for number in range(24))
 """When credit is looked at, in emulated seconds: often at first, when most goes on."""
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark import BarrierTaskContext, StorageLevel
     from pyspark.sql import DataFrame, SparkSession
 
-
 REPORTS = "task int, report binary"
 """The columns of what the stage gives."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
-from netstack import SourceError, fresh_secret
+from netstack import SourceError, TransportConfig, fresh_secret
 
 from ..arrow_types import UnsupportedColumnError, arrow_schema
 from ..errors import ShuffleError, ShuffleWarning, one_line, spark_errors
@@ -107,16 +107,7 @@ def shuffle(
     schema = _arrow_schema(frame, columns.frame.columns, columns.placement, count)
     if not fits and source.partitions != 0:
         _warn_of_repartition(source, count)
-    spec = StageSpec(
-        name=f"{NAME}{next(_serials)}",
-        count=count,
-        schema=schema,
-        placement=columns.placement,
-        config=settings,
-        secret=fresh_secret(),
-        early_bytes=early_bytes(settings),
-        loopback=is_local(df.sparkSession),
-    )
+    spec = _stage_spec(df.sparkSession, schema, columns.placement, settings, count)
     shuffled = _with_stage(frame, rows.schema, spec)
     return shuffled if df.columns else shuffled.select()
 
@@ -268,6 +259,21 @@ def _warn_of_repartition(source: StageInput, count: int) -> None:
         " where it is read or last exchanged",
         ShuffleWarning,
         stacklevel=3,
+    )
+
+
+def _stage_spec(
+    session: SparkSession, schema: pa.Schema, placement: PlacementSpec, config: TransportConfig, count: int
+) -> StageSpec:
+    return StageSpec(
+        name=f"{NAME}{next(_serials)}",
+        count=count,
+        schema=schema,
+        placement=placement,
+        config=config,
+        secret=fresh_secret(),
+        early_bytes=early_bytes(config),
+        loopback=is_local(session),
     )
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-
 HELPER = "__netstack_helper"
 """Name of the column that Spark computes."""
 

@@ -25,7 +25,6 @@ from ..files import read_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
 _KEEPING = frozenset(
     {
         "AppendColumnsExec",

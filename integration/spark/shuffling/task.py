@@ -37,7 +37,6 @@ from .report import TaskReport
 if TYPE_CHECKING:
     from pyspark import Accumulator, BarrierTaskContext
 
-
 ECHO_PAUSE_S = 1.0
 """How long a task that has only heard of a failure keeps it to itself, so that Spark hears of it where it
 happened. The peers know already, and Spark ends all tasks of the stage as soon as it hears of one."""
