@@ -16,11 +16,10 @@ _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 _JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
 _TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
 _BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? finished unsuccessfully\.\s*")
-
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
 
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
 _QUERY_LOG = "DataFrameQueryContextLogger"
 """Where PySpark logs errors of queries, with all of their stack, before it raises them."""
 
