@@ -163,8 +163,7 @@ def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledge
 
 def _prepared(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
     """Have the workers get our packages where they need them; return what takes the rows to the ledger."""
-    if not is_local(session):
-        send_packages(session)
+    send_packages(session)
     return _arrivals(session, ledger)
 
 
