@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from .runs.seeds import run_seeds
     from .runs.sources import open_sources
     from .spark.rows import RowCodec, key_hash
-    from .spark.shuffle.cutting import Cutter
-    from .spark.shuffle.gathering import Merger
-    from .spark.shuffle.pieces import decode_piece, encode_piece
-    from .spark.shuffle.placement import HashPlacement
+    from .spark.shuffling.pieces import Cutter, Merger, decode_piece, encode_piece
+    from .spark.shuffling.placement import HashPlacement
     from .spark.source import SparkSource
 
 __all__ = [
@@ -42,14 +40,14 @@ __all__ = [
 
 _MODULES = {
     "Comparison": ".analysis.comparison",
-    "Cutter": ".spark.shuffle.cutting",
-    "HashPlacement": ".spark.shuffle.placement",
-    "Merger": ".spark.shuffle.gathering",
+    "Cutter": ".spark.shuffling.pieces",
+    "HashPlacement": ".spark.shuffling.placement",
+    "Merger": ".spark.shuffling.pieces",
     "RowCodec": ".spark.rows",
     "SparkSource": ".spark.source",
     "compare": ".analysis.comparison",
-    "decode_piece": ".spark.shuffle.pieces",
-    "encode_piece": ".spark.shuffle.pieces",
+    "decode_piece": ".spark.shuffling.pieces",
+    "encode_piece": ".spark.shuffling.pieces",
     "key_hash": ".spark.rows",
     "load_result": ".files.loading",
     "load_scenario": ".files.loading",

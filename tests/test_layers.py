@@ -267,6 +267,14 @@ def test_each_package_says_what_it_exports(layer: str) -> None:
     assert len(exported) == len(set(exported))
 
 
+@pytest.mark.parametrize("package", ["integration", *sorted(PUBLIC)])
+def test_no_module_hides_a_name_that_is_imported_when_it_is_used(package: str) -> None:
+    """Python sets each module that it imports as an attribute of the package around it."""
+    (folder,) = importlib.import_module(package).__path__
+    modules = {path.stem for path in Path(folder).iterdir()}
+    assert modules & set(importlib.import_module(package).__all__) == set()
+
+
 def test_every_module_has_a_docstring() -> None:
     bare = [
         str(path.relative_to(ROOT))

@@ -2,25 +2,31 @@
 
 A root is a path or a URI: ``/data/checkpoints``, ``file:///data/checkpoints``, ``s3://bucket/checkpoints``,
 ``hdfs://namenode:8020/checkpoints``. `CHECKPOINT_LAYOUT.md` says what lies in it.
+
+One run at a time has a directory. It holds a lock of the operating system on the file `_lock` in it, so
+whatever ends the process ends the lock. What stands in the file only tells others who it is; the file stays,
+for deleting it would let two runs hold locks on two files of one name.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
 
+import msgspec
 import pyarrow as pa
+from filelock import FileLock, Timeout
 from pyarrow import fs
 
 from netstack import DamagedFileError, FileLayout, MissingFileError, StorageError, StoredFile
-
-from .ownership import DirectoryOwnership
 
 PARTIAL = ".partial"
 """End of the name of metadata that is being written."""
@@ -32,6 +38,12 @@ PIECE_BYTES = 1 << 20
 """How much of a file is read at once where not all of it is kept."""
 
 _T = TypeVar("_T")
+
+LOCK_NAME = "_lock"
+"""The file in a checkpoint directory that its owner has locked."""
+
+LONGEST_OWNER = 1 << 10
+"""Bytes that are read of what an owner says."""
 
 
 class DirectoryStorage(FileLayout):
@@ -51,7 +63,7 @@ class DirectoryStorage(FileLayout):
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
         with_scheme = "://" in self.root
-        filesystem, path = _telling(
+        filesystem, path = _naming(
             self.root,
             lambda: (
                 fs.FileSystem.from_uri(self.root)
@@ -99,10 +111,10 @@ class DirectoryStorage(FileLayout):
         return f"{self._path.rstrip('/')}/{path}".rstrip("/") or "/"
 
     def _info(self, path: str) -> Any:
-        return _telling(self._at(path), lambda: self._filesystem.get_file_info(self._at(path)))
+        return _naming(self._at(path), lambda: self._filesystem.get_file_info(self._at(path)))
 
     def _put(self, path: str, data: bytes) -> None:
-        _telling(self._at(path), lambda: self._write(self._at(path), data))
+        _naming(self._at(path), lambda: self._write(self._at(path), data))
 
     def _write(self, path: str, data: bytes) -> None:
         try:
@@ -116,7 +128,7 @@ class DirectoryStorage(FileLayout):
     def _publish(self, path: str, data: bytes) -> None:
         partial = path + PARTIAL
         self._put(partial, data)
-        _telling(self._at(path), lambda: self._filesystem.move(self._at(partial), self._at(path)))
+        _naming(self._at(path), lambda: self._filesystem.move(self._at(partial), self._at(path)))
 
     def verify(self, file: StoredFile) -> None:
         """Check that the bytes of a file are those that were written, piece by piece.
@@ -124,9 +136,9 @@ class DirectoryStorage(FileLayout):
         Raises:
             StorageError: They are not, or cannot be read; as `read`.
         """
-        found, digest = self._size(file.path), sha256()
-        if found is not None and found != file.size:
-            raise DamagedFileError(f"{file.path} has {found} bytes instead of {file.size}")
+        size, digest = self._size(file.path), sha256()
+        if size is not None and size != file.size:
+            raise DamagedFileError(f"{file.path} has {size} bytes instead of {file.size}")
         for piece in self._pieces(file.path, file.size):
             digest.update(piece)
         if digest.hexdigest() != file.checksum:
@@ -145,11 +157,11 @@ class DirectoryStorage(FileLayout):
             raise StorageError(f"{full} is no regular file")
         if info.size > at_most:
             raise StorageError(f"{full} has {info.size} bytes, more than the {at_most} that it may have")
-        stream = _telling(full, lambda: self._filesystem.open_input_stream(full, compression=None))
+        stream = _naming(full, lambda: self._filesystem.open_input_stream(full, compression=None))
         with stream:
             for start in range(0, info.size, PIECE_BYTES):
                 wanted = min(PIECE_BYTES, info.size - start)
-                yield _telling(full, partial(stream.read, wanted))
+                yield _naming(full, partial(stream.read, wanted))
 
     def _size(self, path: str) -> int | None:
         info = self._info(path)
@@ -164,7 +176,7 @@ class DirectoryStorage(FileLayout):
     def _unless_missing(self, path: str, delete: Callable[[str], None]) -> None:
         """Delete something; where it is not there, object stores say other things than file systems."""
         if self._info(path).type != fs.FileType.NotFound:
-            _telling(self._at(path), lambda: delete(self._at(path)))
+            _naming(self._at(path), lambda: delete(self._at(path)))
 
     def _folders(self) -> list[str]:
         return [info.base_name for info in self._list("") if info.type == fs.FileType.Directory]
@@ -175,15 +187,15 @@ class DirectoryStorage(FileLayout):
 
     def _list(self, folder: str) -> list[Any]:
         selector = fs.FileSelector(self._at(folder), allow_not_found=True)
-        found: list[Any] = _telling(self._at(folder), lambda: self._filesystem.get_file_info(selector))
-        return found
+        entries: list[Any] = _naming(self._at(folder), lambda: self._filesystem.get_file_info(selector))
+        return entries
 
 
 def _name(info: Any) -> str:
     return str(info.base_name)
 
 
-def _telling(path: str, action: Callable[[], _T]) -> _T:
+def _naming(path: str, action: Callable[[], _T]) -> _T:
     """Do something with a file, and say in one line what went wrong with which."""
     try:
         return action()
@@ -193,3 +205,64 @@ def _telling(path: str, action: Callable[[], _T]) -> _T:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         # HDFS lists every place where it has looked for a library.
         raise StorageError(f"{path}: {shorten(reason, LONGEST_REASON, placeholder=' ...')}") from error
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The process that has a directory."""
+
+    pid: int
+    host: str
+    since: str
+    """When it took it, in UTC."""
+
+
+class DirectoryOwnership:
+    """The lock of one directory; to hold it again within the same object does nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = FileLock(
+            directory / LOCK_NAME,
+            thread_local=False,
+            # Without locks of the system, a file that outlives its process would keep everybody out.
+            fallback_to_soft=False,
+            on_acquired=_write_owner,
+        )
+
+    def __reduce__(self) -> tuple[type[DirectoryOwnership], tuple[Path]]:
+        return type(self), (self._directory,)  # what another process gets holds nothing
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock; the directory is made if it is not there.
+
+        Raises:
+            StorageError: Another run holds it, which the message names, or no lock can be held there.
+        """
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            raise StorageError(f"{self._directory} is in use by {self._owner()}; wait for its end") from None
+        except (OSError, NotImplementedError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise StorageError(f"{self._directory}: no lock can be held there: {reason}") from error
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _owner(self) -> str:
+        try:
+            with open(self._directory / LOCK_NAME, "rb") as file:
+                owner = msgspec.json.decode(file.read(LONGEST_OWNER), type=Owner)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return "another run"
+        return f"another run (process {owner.pid} on {owner.host}, since {owner.since})"
+
+
+def _write_owner(descriptor: int) -> None:
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    owner = msgspec.json.encode(Owner(os.getpid(), platform.node(), since)) + b"\n"
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, owner, 0)

@@ -11,8 +11,8 @@ from rich.text import Text
 from netstack import ScenarioError, StorageError
 
 from ..analysis.wording import NOTHING, milliseconds, size
-from ..checkpoints.check import CheckpointEntry, Inventory, take_inventory
 from ..checkpoints.directory import DirectoryStorage
+from ..checkpoints.inventory import CheckpointEntry, Inventory, take_inventory
 from ..report.output import say, to_stdout, write_json
 from .arguments import Flag
 

@@ -28,13 +28,21 @@ from ..demo.checkpoint_modes import (
     modes_facts,
     print_modes,
 )
-from ..demo.main_job import OFF, ON, Data, DemoSettings, demo_facts, demo_scenarios, look_at, spark_source
+from ..demo.main_job import (
+    OFF,
+    ON,
+    Data,
+    DemoSettings,
+    demo_facts,
+    demo_scenarios,
+    measure_data,
+    spark_source,
+)
 from ..emulating import emulate
 from ..report.job_facts import Fact
 from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
 from ..report.tables import summary_table
-from ..spark.column_names import require_columns
-from ..spark.files import require_path
+from ..spark.files import require_columns, require_path
 from ..spark.session import spark_session
 from ..spark.source import SparkSource
 from .arguments import command_line
@@ -194,7 +202,7 @@ def _run(
         spark_session()
     with spark_source(settings) as source:
         with _stage(f"reading {settings.name}"):
-            data = look_at(source, settings)
+            data = measure_data(source, settings)
         scenarios = scenarios_of(source, data, settings)
         return data, {run: _emulate(run, scenario) for run, scenario in scenarios.items()}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..analysis.wording import size
 from ..report.output import OutputError, say
-from ..spark.shuffle.packaging import write_package
+from ..spark.workers import write_package
 from .arguments import Flag
 
 

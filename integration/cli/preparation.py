@@ -111,7 +111,7 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
 
 
 def _initial(path: str) -> InitialCheckpoint:
-    from ..checkpoints.finding import find_checkpoint
+    from ..checkpoints.inventory import find_checkpoint
 
     try:
         return find_checkpoint(path)

@@ -19,21 +19,17 @@ from netstack import ScenarioError, SourceError
 from ..analysis.wording import size
 from ..report.output import require_place, say, to_stderr, to_stdout, write_json
 from ..report.shuffle_text import ShuffleDocument, print_shuffle
-from ..spark.column_names import require_columns
-from ..spark.files import has_scheme, one_line, require_new_path, require_path, write_files
-from ..spark.interrupts import held_interrupts
+from ..spark.errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
+from ..spark.files import has_scheme, require_columns, require_new_path, require_path, write_files
+from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
 from ..spark.session import is_running, spark_session
-from ..spark.shuffle.api import Partitioner, Ship, check_arguments
-from ..spark.shuffle.api import shuffle as shuffle_frame
-from ..spark.shuffle.errors import ShuffleError, ShuffleWarning
-from ..spark.shuffle.packaging import send_packages
-from ..spark.shuffle.reading import read_in_partitions
-from ..spark.shuffle.report import shuffle_statistics
-from ..spark.shuffle.settings import transport_config
-from ..spark.shuffle.slots import check_slots, require_slots
-from ..spark.source import is_from_spark
-from ..spark.spool import run_cancellable
+from ..spark.shuffling.api import Partitioner, Ship, check_arguments, check_slots, require_slots
+from ..spark.shuffling.api import shuffle as shuffle_frame
+from ..spark.shuffling.partitions import read_in_partitions
+from ..spark.shuffling.report import shuffle_statistics
+from ..spark.shuffling.settings import transport_config
+from ..spark.workers import send_packages
 from .arguments import Flag, Whole
 
 if TYPE_CHECKING:
@@ -146,7 +142,7 @@ def _run(
     bounds: Sequence[str],
     options: Mapping[str, str],
 ) -> ShuffleDocument:
-    require_slots(session.sparkContext, wanted.partitions)
+    require_slots(session, wanted.partitions)
     started = perf_counter()
     frame = shuffle_frame(
         read_in_partitions(session, wanted.input, wanted.partitions, format),

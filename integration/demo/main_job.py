@@ -38,6 +38,7 @@ from netstack import (
 from ..analysis.wording import percent
 from ..report.job_facts import Fact, job_facts
 from ..spark.source import SparkSource
+from ..spark.spool import open_spooled
 
 PARALLELISM = 4
 """Subtasks of the source and of the consumer."""
@@ -57,6 +58,7 @@ WARMUP_SHARE = 1 / 3
 """Part of a run that is not measured: buffer sizes have to settle first."""
 
 OFF, ON = "debloating off", "debloating on"
+"""The names of the two runs."""
 
 _SAMPLE_RECORDS = 512
 
@@ -91,9 +93,9 @@ class Data:
     keys: int
     """Different values of the key."""
     top_key: str
-    """The most frequent one."""
+    """The most frequent value of the key."""
     top_share: float
-    """Its share of the rows, 0 to 1."""
+    """The share of the rows that have the most frequent key, 0 to 1."""
 
 
 def spark_source(settings: DemoSettings) -> SparkSource:
@@ -104,7 +106,7 @@ def spark_source(settings: DemoSettings) -> SparkSource:
     )
 
 
-def look_at(source: SparkSource, settings: DemoSettings) -> Data:
+def measure_data(source: SparkSource, settings: DemoSettings) -> Data:
     """Return what the rows of a source are like.
 
     Raises:
@@ -189,7 +191,7 @@ def _record_bytes(source: SparkSource) -> float:
 
 
 def _count_keys(file: Path, key: str) -> dict[str, int]:
-    with pa.memory_map(str(file)) as mapped, pa.ipc.open_file(mapped) as spooled:
+    with open_spooled(file) as spooled:
         column = pa.chunked_array(
             [spooled.get_batch(index).column(key) for index in range(spooled.num_record_batches)]
         )

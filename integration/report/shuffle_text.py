@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analysis.wording import digits, milliseconds, size
-from ..spark.shuffle.api import Partitioner, Ship
+from ..spark.shuffling.api import Partitioner, Ship
 
 
 class ShuffleDocument(msgspec.Struct, frozen=True, kw_only=True):

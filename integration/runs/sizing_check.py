@@ -25,7 +25,7 @@ from .seeds import run_seeds
 from .sources import reads_paths
 
 CHECKPOINTS = 8
-"""Of each run; their median counts."""
+"""Checkpoints of each run; the median of their times counts."""
 
 RUNS = 2
 """Emulations of each seed."""
@@ -33,10 +33,10 @@ RUNS = 2
 LEAST_TARGET_S = 0.001
 
 _SETTLES_S = 15.0
-"""In which debloated sizes settle, with the default 20 samples of 200 ms."""
+"""Time in which debloated sizes settle, with the default 20 samples of 200 ms."""
 
 _SETTLES_SMALL_S = 5.0
-"""The same where they come to the least, which is not far from where they start."""
+"""Time in which they settle at the least size, which is not far from where they start."""
 
 _OFF_BEAT_S = 0.37
 """Keeps checkpoints from coinciding with the samples, one each second."""
@@ -47,7 +47,7 @@ class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     bytes_per_s: Spread | None
-    """Of a subtask."""
+    """What a subtask receives."""
     queued_buffers: Spread | None
     """The most buffers and events that a subtask's gates held."""
     in_flight_bytes: Spread | None
@@ -70,7 +70,7 @@ class JobCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     seeds: list[int]
     emulated_seconds: float
-    """Of each run as it is."""
+    """Duration of each run of the job as it is."""
     consumers: list[ConsumerCheck]
     memory: MemoryCheck | None
     """None: not tried, since the sources read files."""
@@ -150,7 +150,7 @@ def _consumer(
 
 
 def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
-    """From the barrier's way out of the vertex before to its arrival at the slowest subtask.
+    """Time from the barrier's way out of the vertex before to its arrival at the slowest subtask.
 
     None where several vertices are before: the barrier of the fastest begins the start delay.
     """

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.rows import PointRow
     from ..tuning.sweep import run_points, sweep
-    from .shuffle.api import shuffle
-    from .shuffle.errors import ShuffleError, ShuffleWarning
-    from .shuffle.report import shuffle_statistics
+    from .errors import ShuffleError, ShuffleWarning
+    from .shuffling.api import shuffle
+    from .shuffling.report import shuffle_statistics
 
 from .session import spark_session
 
@@ -51,15 +51,15 @@ _HOMES = {
     "Point": "tuning.points",
     "PointRow": "tuning.rows",
     "Recommendation": "tuning.recommend",
-    "ShuffleError": "spark.shuffle.errors",
-    "ShuffleWarning": "spark.shuffle.errors",
+    "ShuffleError": "spark.errors",
+    "ShuffleWarning": "spark.errors",
     "advise": "tuning.advise",
     "probes_of": "tuning.probes",
     "read_axes": "tuning.axes",
     "recommend": "tuning.recommend",
     "run_points": "tuning.sweep",
-    "shuffle": "spark.shuffle.api",
-    "shuffle_statistics": "spark.shuffle.report",
+    "shuffle": "spark.shuffling.api",
+    "shuffle_statistics": "spark.shuffling.report",
     "sweep": "tuning.sweep",
 }
 """The module of each name; imported when the name is first used, since what has it builds on this package."""

@@ -1,11 +1,21 @@
-"""Files that Spark reads: which format, which options, and what goes wrong in one line."""
+"""Files that Spark reads and writes: where they are, their format, their columns.
+
+A wrong column is told without Spark, so that it costs no wait for it. Parquet has the names in each file's
+footer, CSV in the first line. Of JSON, of files on other machines, and of CSV read with options of its own,
+only Spark can tell.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import parquet
 
 from netstack import SourceError
 
@@ -29,21 +39,14 @@ OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 """How Spark reads a format, where its own defaults are not it."""
 
 WRITE_OPTIONS = {"csv": {"header": "true"}}
-"""How Spark writes it."""
+"""How Spark writes a format, where its own defaults are not it."""
 
-MAX_MESSAGE = 300
-"""Characters of Spark's own message that are passed on."""
-
-_CALL = re.compile(r"^An error occurred while calling \S+\n: ")
-_JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
-_TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
-_BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? finished unsuccessfully\.\s*")
 _CORRUPT = "_corrupt_record"
 """The column in which Spark puts lines that are no JSON."""
-
-_WORKER = "thrown from the Python worker"
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_HARMLESS = frozenset({"nullValue"})
+"""Options of Spark's reader that leave the names of columns as they are."""
 
 
 def read_files(
@@ -63,10 +66,10 @@ def read_files(
     Raises:
         SourceError: There is no such file, its format is unknown, or it is JSON with no object on any line.
     """
-    found = format or file_format(path)
-    chosen = {**OPTIONS.get(found, {}), **(options or {})}
-    frame = session.read.format(found).options(**chosen).load(_spark_path(path))
-    if found == "json" and frame.columns == [_CORRUPT]:
+    kind = format or file_format(path)
+    chosen = {**OPTIONS.get(kind, {}), **(options or {})}
+    frame = session.read.format(kind).options(**chosen).load(_spark_path(path))
+    if kind == "json" and frame.columns == [_CORRUPT]:
         raise SourceError(f"{path}: no line of it is a JSON object; each row must be one, on one line")
     return frame
 
@@ -122,20 +125,8 @@ def write_files(frame: DataFrame, path: str | Path) -> None:
     """
     require_new_path(path)
     place = str(path) if has_scheme(path) else f"file://{Path(path).expanduser().absolute()}"
-    chosen = _format_of(Path(path)) or "parquet"
-    frame.write.format(chosen).options(**WRITE_OPTIONS.get(chosen, {})).save(place)
-
-
-def one_line(error: BaseException) -> str:
-    """Return in one line what an error of Spark says: the message, without class names and stack traces."""
-    text = _JAVA_CLASS.sub("", _CALL.sub("", str(error)))
-    _, python, traceback = text.partition(_WORKER)
-    if python:
-        text = _TRACE.split(traceback)[0].strip().splitlines()[-1]
-    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(_BARRIER.sub("", text))[0]).split())
-    if len(message) > MAX_MESSAGE:
-        message = message[:MAX_MESSAGE].rstrip() + " ..."
-    return message or type(error).__name__
+    kind = _format_of(Path(path)) or "parquet"
+    frame.write.format(kind).options(**WRITE_OPTIONS.get(kind, {})).save(place)
 
 
 def data_files(path: str | Path) -> list[Path]:
@@ -164,3 +155,70 @@ def _spark_path(path: str | Path) -> str:
     if has_scheme(path):
         return str(path)
     return "file://" + _GLOB.sub(r"\\\1", str(Path(path).expanduser().absolute()))
+
+
+class _UnknownError(Exception):
+    """Only Spark can tell."""
+
+
+def require_columns(
+    path: str | Path,
+    names: Sequence[str],
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+    *,
+    as_spark: bool = False,
+) -> None:
+    """Check that files have the columns of these names, as far as that can be told without Spark.
+
+    Args:
+        path: A file or folder, as for `read_files`; so are `format` and `options`.
+        names: The key columns' names.
+        as_spark: Whether names are looked up as Spark does: whatever their case, and with dots into structs.
+
+    Raises:
+        SourceError: One is in none of the files; or there is no such file, or its format is unknown.
+    """
+    if as_spark:
+        names = [name for name in names if not any(mark in name for mark in ".`")]
+    if not names or has_scheme(path):
+        return
+    kind = format or file_format(path)
+    if options and not options.keys() <= _HARMLESS:
+        return
+    missing, known = list(names), dict[str, None]()
+    try:
+        for columns in _columns(Path(path).expanduser(), kind):
+            known |= dict.fromkeys(columns)
+            there = {name.lower() for name in known} if as_spark else known.keys()
+            missing = [name for name in missing if (name.lower() if as_spark else name) not in there]
+            if not missing:
+                return
+    except (_UnknownError, OSError, UnicodeDecodeError, csv.Error, pa.ArrowException):
+        return  # if something is wrong with the file, Spark says so
+    if known:
+        raise SourceError(
+            f"{path}: there is no key column {missing[0]!r}; the columns are: {', '.join(known)}"
+        )
+
+
+def _columns(path: Path, kind: str) -> Iterator[list[str]]:
+    """The names in each file, and in the names of folders, which Spark makes columns of: ``day=1``."""
+    for file in data_files(path):
+        yield [part.partition("=")[0] for part in file.parts[:-1] if "=" in part]
+        whole = path / file if path.is_dir() else file
+        if kind == "parquet":
+            yield parquet.read_schema(whole).names
+        elif kind == "csv":
+            yield _header(whole)
+        else:
+            raise _UnknownError
+
+
+def _header(file: Path) -> list[str]:
+    with pa.input_stream(str(file), compression="detect") as stream:
+        text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+        names = next((row for row in csv.reader(text) if row), [])
+    if not all(names) or len({name.lower() for name in names}) < len(names):
+        raise _UnknownError  # Spark gives names of its own to columns that have none, or that of another
+    return names

@@ -1,10 +1,12 @@
-"""Spark's master URL: what it says by itself, and whether anything answers there, before Spark starts."""
+"""Where Spark runs its tasks, and how many at once: by the master's URL before it starts, then by itself."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -12,19 +14,32 @@ from netstack import SourceError
 
 from ..emulating import heard_by_trio
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+
 PROBE_S = 3.0
 """How long a master has to accept a connection; Spark itself would try for a minute."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *\d+)?\])?")
 _STANDALONE = "spark://"
 
+_REGISTRATION = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+_PERIOD_S = 0.1
+
 
 def local_slots(master: str) -> int | None:
     """Return how many tasks run at once under a master on this machine; None for another."""
-    found = _LOCAL.fullmatch(master)
-    if found is None:
+    parts = _LOCAL.fullmatch(master)
+    if parts is None:
         return None
-    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+    return (os.cpu_count() or 1) if parts[1] == "*" else int(parts[1] or 1)
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Tell whether all executors under a master are on this machine, in the driver or beside it."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def require_master(master: str) -> None:
@@ -60,3 +75,40 @@ async def _any_answers(addresses: list[tuple[str, int]]) -> bool:
             for host, port in addresses:
                 nursery.start_soon(ask, host, port)
     return answered
+
+
+def is_local(session: SparkSession) -> bool:
+    """Tell whether all tasks run in Spark's driver, on this machine."""
+    return bool(_context(session).isLocal())
+
+
+def allows_barriers(session: SparkSession) -> bool:
+    """Tell whether Spark runs barrier stages at all; with dynamic allocation it does not."""
+    spark: Any = session.sparkContext._jvm
+    conf = _context(session).conf()
+    return not spark.org.apache.spark.util.Utils.isDynamicAllocationEnabled(conf)
+
+
+def count_slots(session: SparkSession, wanted: int = 1) -> int:
+    """Return how many tasks Spark can run at once: the cores of all executors by ``spark.task.cpus``.
+
+    Spark refuses a barrier stage that does not fit when a job reaches it, and only after it has looked again
+    every fifteen seconds for ten minutes. So this is asked before.
+
+    Of an application that has just begun the executors may be on their way: if there are fewer slots than
+    `wanted`, they are waited for until it is ``spark.scheduler.maxRegisteredResourcesWaitingTime`` old.
+    """
+    context = _context(session)
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    wait_ms = 0 if context.isLocal() else int(context.conf().getTimeAsMs(_REGISTRATION, "30s"))
+    deadline_ms = context.startTime() + wait_ms
+    while True:
+        slots = int(context.maxNumConcurrentTasks(profile))
+        if slots >= wanted or time.time() * 1000 >= deadline_ms:
+            return slots
+        time.sleep(_PERIOD_S)
+
+
+def _context(session: SparkSession) -> Any:
+    """The SparkContext of the Java process."""
+    return session.sparkContext._jsc.sc()

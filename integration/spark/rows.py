@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from netstack import SourceError, leading_bytes
 
-from .row_keys import key_hashes, key_index
-from .row_types import python_type, wire_type
+from .arrow_types import key_hashes, key_index, python_type, wire_type
 
 HASH_BYTES = 4
 """Bytes of the key's hash, at the beginning of a payload."""

@@ -1,31 +1,41 @@
-"""A quiet Spark session, or the one that is already there."""
+"""A quiet Spark session, or the one that is already there; and the Java process behind it.
+
+PySpark starts Java too, but gives nobody a hold of the process until it is ready: whoever waits for it and is
+interrupted leaves a process behind that nobody ends. So it is started here, in the same way, and handed to
+PySpark as ``spark-submit`` hands over its own::
+
+    spark-submit ... pyspark-shell  -->  a file with port and secret  -->  PYSPARK_GATEWAY_PORT, ..._SECRET
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
+import shlex
 import shutil
+import signal
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from netstack import SourceError
 
-from .files import one_line
+from .errors import one_line
 from .interrupts import held_interrupts
-from .java import JavaError, JavaProcess
-from .masters import require_master
+from .masters import LOOPBACK, is_on_this_machine, require_master
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
-
-LOOPBACK = "127.0.0.1"
 
 MIN_FILE_PARTITIONS = 4
 """Partitions into which Spark cuts a file, if it is large enough.
@@ -45,13 +55,16 @@ SETTINGS = {
 """What a session started here is set to."""
 
 LOCAL_SETTINGS = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-"""And one whose executors are all on this machine."""
+"""What a session whose executors are all on this machine is set to, beside that."""
 
 _NOISE = re.compile(r"WARNING|Using Spark's|\S+ \S+ WARN ")
 _THROWN = re.compile(r"^Exception in thread \S+ \S+: ")
 _GIVEN_UP = "Application has been killed. Reason: "
 
 _JAVA_HINT = "Spark needs Java 17 or newer (apt install openjdk-17-jre-headless, brew install openjdk@17)"
+
+_POLL_S = 0.05
+_INTS = struct.Struct(">i")
 
 
 def spark_session(master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
@@ -60,7 +73,7 @@ def spark_session(master: str | None = None, options: Mapping[str, str] | None =
     Args:
         master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
             session is returned as it is.
-        options: And Spark's own options for it, such as ``{"spark.executor.memory": "2g"}``.
+        options: Spark's own options for such a session, such as ``{"spark.executor.memory": "2g"}``.
 
     Raises:
         SourceError: There is no Java, nothing answers at the master, or Spark does not start.
@@ -100,7 +113,7 @@ def _start(master: str, options: Mapping[str, str]) -> None:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = dict(SETTINGS)
-    if master == "local" or master.startswith(("local[", "local-cluster[")):
+    if is_on_this_machine(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         settings |= LOCAL_SETTINGS
@@ -169,3 +182,105 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
     if said and isinstance(error, JavaError):
         return f"{one_line(error)} ({_THROWN.sub('', said[0])})"
     return one_line(error)
+
+
+class JavaError(Exception):
+    """Java has ended before it could be used."""
+
+
+class JavaProcess:
+    """The Java process of Spark's driver; not there before `start`.
+
+    Args:
+        conf: What Spark is set to.
+        log: A file for its standard error.
+    """
+
+    def __init__(self, conf: SparkConf, log: IO[bytes]) -> None:
+        self._conf = conf
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether there has been a process."""
+        return self._process is not None
+
+    def start(self) -> bytes:
+        """Start the process and return how to reach it, for `connect`; after an error, `end` it.
+
+        Raises:
+            JavaError: It ends at once.
+        """
+        with held_interrupts():
+            self._folder = tempfile.TemporaryDirectory(prefix="netstack-java-", ignore_cleanup_errors=True)
+            reached = Path(self._folder.name, "connection")
+            # It ends when its standard input does. In a group of its own it gets no Ctrl-C from the terminal.
+            process = self._process = subprocess.Popen(
+                _command(self._conf),
+                stdin=subprocess.PIPE,
+                stderr=self._log,
+                env={
+                    **os.environ,
+                    "SPARK_CONNECT_MODE": "0",
+                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(reached),
+                },
+                process_group=0,
+            )
+        while (ended := process.poll()) is None and not reached.exists():
+            time.sleep(_POLL_S)
+        if not reached.exists():
+            raise JavaError(f"Java has ended with exit status {ended}")
+        content = reached.read_bytes()
+        self._folder.cleanup()
+        return content
+
+    def connect(self, reached: bytes) -> None:
+        """Have PySpark use the process, in place of one that it would start."""
+        from pyspark import SparkContext
+        from pyspark.java_gateway import launch_gateway
+
+        (port,) = _INTS.unpack_from(reached)
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = reached[2 * _INTS.size :].decode()
+        try:
+            gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+        gateway.proc = self._process
+        SparkContext._ensure_initialized(gateway=gateway)
+
+    def end(self) -> None:
+        """End the process, if there is one, without waiting for it; PySpark forgets it, and says nothing."""
+        from pyspark import SparkContext
+
+        process = self._process
+        if self._folder is not None:
+            self._folder.cleanup()
+        if process is None:
+            return
+        _silence_py4j()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        threading.Thread(target=process.wait, name="netstack-java-end", daemon=True).start()
+        if getattr(SparkContext._gateway, "proc", None) is process:
+            SparkContext._gateway = SparkContext._jvm = None
+
+
+def _command(conf: SparkConf) -> list[str]:
+    from pyspark.find_spark_home import _find_spark_home
+
+    program = str(Path(_find_spark_home(), "bin", "spark-submit"))
+    options = [text for name, value in conf.getAll() for text in ("--conf", f"{name}={value}")]
+    return [program, *options, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
+
+
+def _silence_py4j() -> None:
+    """Keep Py4J from logging that its process is gone; some it logs as nobody in particular."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"

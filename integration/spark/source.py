@@ -14,23 +14,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from buffers import RecordBlock
 from netstack import FILE_FORMATS, SourceError
 
-from .column_names import require_columns
-from .files import one_line, read_files, require_path
-from .reader import SparkReader
+from .arrow_types import arrow_schema
+from .errors import is_from_spark, one_line
+from .files import read_files, require_columns, require_path
+from .interrupts import run_cancellable
 from .rows import RowCodec, key_hash
 from .session import spark_session
-from .spool import Spool, arrow_schema, run_cancellable
+from .spool import SparkReader, Spool, codec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["SparkReader", "SparkSource", "spark_session"]
 
 
 class SparkSource:
@@ -159,16 +157,4 @@ class SparkSource:
             frame = data
         codec = RowCodec(arrow_schema(frame), self._key)  # raises before the job if the columns will not do
         spool.fill(frame.repartition(self._parallelism) if self._parallelism else frame)
-        first = next((file for file in spool.files if file is not None), None)
-        if first is None:
-            return codec
-        with pa.memory_map(str(first)) as mapped, pa.ipc.open_file(mapped) as file:
-            return RowCodec(file.schema, self._key)
-
-
-def is_from_spark(error: BaseException) -> bool:
-    """Tell whether an error is Spark's or Arrow's, and so about data, files or the cluster."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    return isinstance(error, PySparkException | Py4JError | pa.ArrowException)
+        return codec_of([file for file in spool.files if file is not None], codec.schema, self._key)

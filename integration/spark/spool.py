@@ -1,8 +1,8 @@
 """A spool: the partitions of a Spark DataFrame as Arrow files in a private directory.
 
 One Spark job writes each partition to a file of its own. Afterwards the emulation needs neither Spark nor
-memory for the data: a subtask maps its files and reads them batch by batch. There may be more partitions than
-Spark has slots, since a task that has written its file makes room for the next.
+memory for the data: a subtask maps its files and reads them as records, batch by batch. There may be more
+partitions than Spark has slots, since a task that has written its file makes room for the next.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
-import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from buffers import RecordBlock
 from netstack import SourceError
 
+from .errors import one_line
 from .interrupts import held_interrupts
-from .row_types import UnsupportedColumnError
+from .rows import RowCodec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 SUFFIX = ".arrow"
+"""End of the name of a spooled file."""
 
-CANCEL_PERIOD_S = 0.2
-"""Time in seconds between two attempts to cancel the jobs of interrupted work."""
-
-_T = TypeVar("_T")
+READ_ROWS = 512
+"""Rows that are turned into records at a time."""
 
 
 class Spool:
@@ -62,7 +62,7 @@ class Spool:
             SourceError: The job's tasks write to another file system than this one.
         """
         writer = _partition_writer(str(self.directory), frame.columns)
-        written = _by_place(frame).mapInArrow(writer, "partition long, rows long").collect()
+        written = by_place(frame).mapInArrow(writer, "partition long, rows long").collect()
         counts = {row["partition"]: row["rows"] for row in written}
         self.partitions, self.rows = len(counts), sum(counts.values())
         self.files = tuple(self._file(partition, rows) for partition, rows in sorted(counts.items()))
@@ -86,8 +86,11 @@ def _delete_tree(directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _by_place(frame: DataFrame) -> DataFrame:
-    """Name the columns by their places: Spark looks some up by name, where dots and repeated names fail."""
+def by_place(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame with its columns named by their places.
+
+    Spark looks some up by name, where dots and repeated names fail.
+    """
     return frame.toDF(*(f"column{place}" for place in range(len(frame.columns))))
 
 
@@ -122,62 +125,155 @@ def _partition_writer(
     return write
 
 
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the Arrow schema in which Spark hands out a DataFrame; runs no Spark job.
+@contextmanager
+def open_spooled(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    """Map a spooled file for the time of the block.
 
     Raises:
-        UnsupportedColumnError: Spark cannot turn a column into Arrow.
+        SourceError: The file is damaged.
     """
-    from pyspark.errors import PySparkException
-
     try:
-        return frame.limit(0).toArrow().schema
-    except PySparkException:
-        placed = _by_place(frame)
-        for field, column in zip(frame.schema, placed.columns, strict=True):
-            try:
-                placed.select(column).limit(0).toArrow()
-            except PySparkException as error:
-                raise UnsupportedColumnError(field.name, field.dataType.simpleString()) from error
-        raise
+        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"{path}: {one_line(error)}") from error
 
 
-def run_cancellable(session: SparkSession, work: Callable[[], _T]) -> _T:
-    """Run work on Spark in a thread of its own, and cancel its jobs if the wait is interrupted by Ctrl-C.
+def codec_of(files: Sequence[Path], schema: pa.Schema, key: str | Sequence[str] | None) -> RowCodec:
+    """Return the codec of files: with the columns that Spark has written; with `schema` without files."""
+    if files:
+        with open_spooled(files[0]) as file:
+            schema = file.schema
+    return RowCodec(schema, key)
 
-    Waiting in this thread for Spark's answer would leave half an answer on the connection.
 
-    Raises:
-        BaseException: Whatever ``work`` raises, or whatever interrupts the wait.
+class _Place(NamedTuple):
+    """A row of the files: number of the file, of the batch in it, and of the row in that."""
+
+    file: int = 0
+    batch: int = 0
+    row: int = 0
+
+
+_START = _Place()
+
+
+class SparkReader:
+    """The records of one subtask, out of the memory-mapped files of its partitions.
+
+    It holds one batch of Arrow and `READ_ROWS` encoded rows at a time, however large the files are.
     """
-    from pyspark import InheritableThread
 
-    context = session.sparkContext  # the session's own tags do not find its jobs
-    tag = f"netstack-{uuid.uuid4().hex}"
-    outcome: list[Any] = [None, None]
-    done = threading.Event()  # an interrupted Thread.join would take the thread for dead
+    __slots__ = (
+        "_block",
+        "_codec",
+        "_counts",
+        "_files",
+        "_position",
+        "_repeat",
+        "_repeated_whole",
+        "_slices",
+    )
 
-    def run() -> None:
-        try:
-            context.addJobTag(tag)
-            outcome[0] = work()
-        except BaseException as error:
-            outcome[1] = error
-        finally:
-            done.set()
+    def __init__(self, files: Sequence[Path], codec: RowCodec, repeat: bool) -> None:
+        self._files = files
+        self._codec = codec
+        self._repeat = repeat
+        self._counts: list[list[int]] | None = None
+        self._slices = self._read_files(_START)
+        self._block: RecordBlock | None = None
+        self._position = 0
+        self._repeated_whole = False  # an input of one block is encoded once and not read again
 
-    thread = InheritableThread(target=run, session=session, daemon=True)
-    try:
-        with held_interrupts():
-            thread.start()
-        done.wait()
-    except BaseException:
-        while True:  # one job may follow another
-            with held_interrupts():
-                context.cancelJobsWithTag(tag)
-            if done.wait(CANCEL_PERIOD_S):
-                raise
-    if outcome[1] is not None:
-        raise outcome[1]
-    result: _T = outcome[0]
-    return result
+    def read(self, max_records: int) -> RecordBlock | None:
+        """Return the next records, or None at the end of the last file.
+
+        Raises:
+            SourceError: The files are damaged, or a text is not UTF-8.
+        """
+        if self._block is None or self._position == len(self._block):
+            if not self._next_block():
+                return None
+            assert self._block is not None
+        start = self._position
+        self._position = min(start + max_records, len(self._block))
+        return self._block[start : self._position]
+
+    def seek(self, position: int) -> None:
+        """Go to a row; what is before it is not read. Where the input repeats, its rows count again.
+
+        Raises:
+            ValueError: ``position`` is negative.
+            SourceError: The files are damaged.
+        """
+        if position < 0:
+            raise ValueError(f"position is {position}, but the first record is at 0")
+        if self._counts is None:
+            self._counts = [_rows_of_batches(path) for path in self._files]
+        place = self._place_of(position, self._counts)
+        self._slices.close()
+        self._slices = self._read_files(place._replace(row=place.row - place.row % READ_ROWS))
+        self._block, self._position, self._repeated_whole = None, 0, False
+        if self._next_block():
+            self._position = place.row % READ_ROWS
+
+    def _place_of(self, position: int, counts: list[list[int]]) -> _Place:
+        """Return where a record is; behind the last file for the end of the input."""
+        rows = sum(map(sum, counts))
+        left = position % rows if self._repeat and rows else position
+        for number, batches in enumerate(counts):
+            for batch, count in enumerate(batches):
+                if left < count:
+                    return _Place(number, batch, left)
+                left -= count
+        return _Place(len(counts))
+
+    def close(self) -> None:
+        """Unmap the file that is open, so that the input is at its end."""
+        self._slices.close()
+        self._block = None
+
+    def _next_block(self) -> bool:
+        """Encode the next rows; False at the end."""
+        batch = next(self._slices, None)
+        if batch is not None:
+            self._block = self._codec.encode(batch)
+        elif self._block is None or not self._repeated_whole:
+            return False
+        elif len(self._block) < READ_ROWS // 2:
+            self._block = RecordBlock.concat([self._block] * (READ_ROWS // len(self._block)))
+        self._position = 0
+        return True
+
+    def _read_files(self, start: _Place) -> Generator[pa.RecordBatch, None, None]:
+        """Yield all slices from one on, over and over if the input repeats and has more than one."""
+        slices = yield from self._read_once(start)
+        while self._repeat and (slices > 1 or start != _START):
+            start = _START
+            slices = yield from self._read_once(start)
+        self._repeated_whole = self._repeat and slices == 1
+
+    def _read_once(self, start: _Place) -> Generator[pa.RecordBatch, None, int]:
+        slices = 0
+        for path in self._files[start.file :]:
+            slices += yield from _read_file(path, start.batch, start.row)
+            start = _START
+        return slices
+
+
+def _read_file(path: Path, first: int, row: int) -> Generator[pa.RecordBatch, None, int]:
+    """Yield slices from a row of a batch on; return their number."""
+    slices = 0
+    with open_spooled(path) as file:
+        for index in range(first, file.num_record_batches):
+            batch = file.get_batch(index)
+            for begin in range(row, batch.num_rows, READ_ROWS):
+                slices += 1
+                yield batch.slice(begin, READ_ROWS)
+            row = 0
+    return slices
+
+
+def _rows_of_batches(path: Path) -> list[int]:
+    with open_spooled(path) as file:
+        return [file.get_batch(index).num_rows for index in range(file.num_record_batches)]

@@ -1,7 +1,8 @@
 """The case of a storm: a small job, its settings and its faults, as values, and the scenario they make.
 
 A case holds no records and no functions, only what they follow from, so it can be printed, sent to another
-process and changed a little at a time. `storm_work` has the records and what is done with them.
+process and changed a little at a time. `work` has the records and what is done with them. How long the job
+may take follows from its case, too: roughly, and rather too long.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from netstack import (
     RestartStrategy,
     format_duration,
 )
+
+_HOP_S = 0.0005
+"""Time from a full buffer to the credit for the next, loopback and wake-ups included."""
+
+_COMMIT_S = 0.1
+"""Time for what follows the last record: events, snapshots, acknowledgements."""
 
 
 class Work(StrEnum):
@@ -55,7 +62,7 @@ class StormVertex:
     parallelism: int
     task_manager: str
     records: tuple[int, ...] = (0,)
-    """Of each subtask of a source, cyclic."""
+    """Number of records of each subtask of a source, cyclic."""
     rates: tuple[float, ...] = (0.0,)
     """Records a second of each subtask of a source, cyclic; 0: as fast as possible."""
     record_bytes: tuple[int, int] = (8, 8)
@@ -186,3 +193,58 @@ def _changes(ours: object, usual: object) -> Iterator[str]:
         value = getattr(ours, each.name)
         if value != getattr(usual, each.name) and each.name not in ("parallelism", "task_manager", "given"):
             yield f"{each.name}={value:.6g}" if isinstance(value, float) else f"{each.name}={value}"
+
+
+def estimate_s(case: StormCase) -> float:
+    """Seconds until the last record has been processed, if nothing goes wrong, as if nothing overlapped."""
+    emitted: dict[str, tuple[float, float]] = {}
+    total = _COMMIT_S
+    for vertex in case.vertices:
+        if vertex.work is Work.SOURCE:
+            rate = min(vertex.rates)
+            total += max(vertex.records) / rate if rate else 0.0
+            emitted[vertex.name] = vertex.all_records, vertex.record_bytes[1] / 3 + 24
+            continue
+        records, most, size = 0.0, 0.0, 0.0
+        for producer, ship in case.inputs(vertex):
+            number, record_size = emitted[producer.name]
+            share = _greatest_share(producer, vertex, ship)
+            size = max(size, record_size)
+            copies = vertex.parallelism if ship == "broadcast" else 1
+            records += number * copies
+            most += number * share
+            if producer.task_manager != vertex.task_manager:
+                total += _round_trips_s(case, number * share, record_size)
+                total += number * copies * (record_size + 20) / (case.link.bandwidth_bytes_per_s or 2e9)
+        total += most * (vertex.service_s * max(vertex.service_skew) + 1e-5)
+        emitted[vertex.name] = records * (vertex.copies if vertex.work is Work.COPY else 1), size
+    return total
+
+
+def _greatest_share(producer: StormVertex, consumer: StormVertex, ship: str) -> float:
+    """The share of a producer's records that one subtask of the consumer may have to process."""
+    if ship in ("hash", "broadcast"):
+        return 1.0
+    if ship == "rebalance":
+        return 1.0 / consumer.parallelism
+    return 1.0 / min(producer.parallelism, consumer.parallelism)
+
+
+def _round_trips_s(case: StormCase, records: float, size: float) -> float:
+    """Seconds that records need on one channel for want of credit."""
+    config = case.config
+    capacity = config.min_segment_bytes if config.debloat_enabled else config.segment_bytes
+    flushed_each = config.buffer_timeout_s == 0
+    buffers = records * (max(1.0, size / capacity) if flushed_each else size / capacity) + 1
+    credits = max(1, config.exclusive_buffers_per_channel)
+    return buffers * (2 * case.link.latency_s + _HOP_S) / credits
+
+
+def idle_checkpoint_s(case: StormCase) -> float:
+    """Seconds that a checkpoint takes at most while no records are in its way."""
+    sources = sum(vertex.parallelism for vertex in case.vertices if vertex.work is Work.SOURCE)
+    costs = case.costs
+    hops = len(case.vertices)
+    triggers = costs.trigger_s[1] + costs.trigger_per_source_s * sources
+    passing = hops * (costs.sync_s[1] * 2 + case.link.latency_s + 0.005)
+    return triggers + passing + costs.ack_unaligned_s[1] + costs.ack_s[1] + 0.02

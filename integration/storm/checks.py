@@ -22,7 +22,7 @@ from netstack import (
 )
 
 from .case import Guarantee, StormCase
-from .faults import lasts_for_good
+from .conditions import lasts_for_good
 from .work import expected_output, is_sum, parse_sum
 
 _SHOWN = 3

@@ -14,19 +14,17 @@ from itertools import pairwise
 
 from netstack import CheckpointMode, LinkConditions
 
-from .case import KEYED, StormCase, StormVertex, Work
-from .estimate import estimate_s, idle_checkpoint_s
-from .faults import draw_faults, lasts_for_good
-from .settings import draw_config, draw_costs, weighted, with_scarce_memory
+from .case import KEYED, StormCase, StormVertex, Work, estimate_s, idle_checkpoint_s
+from .conditions import draw_config, draw_costs, draw_faults, lasts_for_good, weighted, with_scarce_memory
 
 LONGEST_S = 5.0
 """How long a job may take, by a rough estimate, if nothing goes wrong; in emulated seconds."""
 
 DURATION_S = 25 * LONGEST_S
-"""Of a job that has to end by itself, some restarts included."""
+"""Duration of a job that has to end by itself, some restarts included."""
 
 HOPELESS_S = 2 * LONGEST_S
-"""Of a job that something may keep from ending for good."""
+"""Duration of a job that something may keep from ending for good."""
 
 _SHAPES = (("straight", 60), ("two sources", 22), ("diamond", 18))
 _STEPS = ((0, 3), (1, 6), (2, 3))

@@ -1,33 +1,49 @@
 """Storms: small random jobs under random faults, run in virtual time and held to what Flink promises.
 
-The seed is the case: `run_storm` draws it, runs it and checks it. What is checked is in `storm_checks`.
+The seed is the case: `run_storm` draws it, runs it and checks it. What is checked is in `checks`. Many storms
+run in this process, in several, or on Spark; their outcomes come in the order of the seeds.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import trio
 
 from netstack import Agenda, Job, MemoryStorage, check_scenario
 
 from ..emulating import heard_by_trio
+from ..runs.seeds import WorkerDied, ctrl_c_held, worker_pool
+from ..spark.errors import one_line
+from ..spark.interrupts import run_cancellable
 from .case import StormCase
 from .checks import CommitLog, check_credit, check_end, check_memory, check_output, check_storage
 from .draw import draw_case
 from .work import scenario_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROBES_S = tuple(0.003 * 1.35**number for number in range(24))
 """When credit is looked at, in emulated seconds: often at first, when most goes on."""
 
 LITERAL_EVERY = 16
 """One seed in so many is run once more as it is, and once without faults."""
+
+SEEDS_A_TASK = 16
+"""Storms that another process is sent at once: enough that the way there does not count."""
+
+TASKS_A_SLOT = 8
+"""Tasks of a Spark job for each core; the next job begins when all are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +56,10 @@ class Outcome:
     """How the job came to its end."""
     emulated_s: float
     causes: tuple[str, ...]
-    """Of all failures of the job, in their order."""
+    """Causes of all failures of the job, in their order."""
     restarts: int
     restored_bytes: int
-    """Of data in flight that restarts put back."""
+    """Bytes of data in flight that restarts put back."""
     checkpoints: Counter[str] = field(default_factory=Counter)
     """How many have come to which end."""
     fired: tuple[str, ...] = ()
@@ -103,7 +119,7 @@ def run_case(case: StormCase) -> Outcome:
         problems += check_output(case, log, ended, len(job.restarts))
         problems += check_storage(job, storage)
     except Exception as error:
-        problems.append(_told(error))
+        problems.append(_with_places(error))
     problems += check_memory(job)
     return _outcome(case, job, log, tuple(problems), ended, perf_counter() - started)
 
@@ -114,7 +130,7 @@ async def _run(job: Job) -> None:
     await job.run()
 
 
-def _told(error: Exception) -> str:
+def _with_places(error: Exception) -> str:
     """An exception in one line, with the two places nearest to it."""
     places = [
         f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
@@ -154,3 +170,56 @@ def _outcome(
 
 def _digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+def run_storms(seeds: range, *, processes: int | None = None) -> Iterator[Outcome]:
+    """Run the storms of `seeds` in that many processes, by default one for each core.
+
+    Raises:
+        WorkerDied: a process was ended from outside, as happens when memory is short.
+    """
+    wanted = min(processes or os.cpu_count() or 1, len(seeds) // SEEDS_A_TASK)
+    if wanted < 2:
+        yield from map(run_storm, seeds)
+        return
+    with worker_pool(wanted) as pool:
+        with ctrl_c_held():  # processes start here
+            pending: list[Future[list[Outcome]]] = [
+                pool.submit(run_each, part) for part in _parts(seeds, SEEDS_A_TASK)
+            ]
+        for future in pending:
+            yield from future.result()
+
+
+def run_on_spark(seeds: range, session: SparkSession) -> Iterator[Outcome]:
+    """Run the storms of `seeds` in the workers of a Spark session, which can import this package.
+
+    Raises:
+        WorkerDied: Spark could not run them.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    context = session.sparkContext
+    tasks = context.defaultParallelism * TASKS_A_SLOT
+    for wave in _parts(seeds, tasks * SEEDS_A_TASK):
+        parts = _parts(wave, SEEDS_A_TASK)
+
+        def run(parts: Sequence[range] = parts) -> list[list[Outcome]]:
+            return context.parallelize(parts, len(parts)).map(run_each).collect()
+
+        try:
+            outcomes = run_cancellable(session, run)
+        except (Py4JError, PySparkException) as error:
+            raise WorkerDied(one_line(error)) from error
+        for part in outcomes:
+            yield from part
+
+
+def run_each(seeds: range) -> list[Outcome]:
+    """Run storms one after the other; what other processes are sent."""
+    return [run_storm(seed) for seed in seeds]
+
+
+def _parts(seeds: range, size: int) -> list[range]:
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]

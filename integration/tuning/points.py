@@ -25,7 +25,7 @@ from netstack import (
     vertex_key,
 )
 
-from ..spark.shuffle.version import code_digest
+from ..spark.workers import code_digest
 from .axes import TARGET, Axis, AxisValue, apply, problems_after
 from .probes import Probe
 from .vertex_axes import PARALLELISM, SKEW

@@ -12,7 +12,7 @@ import pyarrow as pa
 from netstack import JobFailedError, Result, Scenario, read_scenario, to_json
 
 from ..emulating import emulate
-from ..spark.shuffle.shipping import MapFunction, shipped
+from ..spark.workers import MapFunction, worker_function
 from .measures import measure
 from .points import Point
 from .probes import step_at_s
@@ -27,7 +27,7 @@ Arrived = Callable[[list[bytes]], None]
 
 def sweep_function(arrivals: Accumulator[list[bytes]], on_one_machine: bool) -> MapFunction:
     """Return the function that Spark runs over points; `arrivals` gets each row when its task ends."""
-    return shipped("integration.tuning.running", "run_points", arrivals.add, on_one_machine=on_one_machine)
+    return worker_function(run_points, arrivals.add, on_one_machine=on_one_machine)
 
 
 def run_points(batches: Iterable[pa.RecordBatch], arrived: Arrived) -> Iterator[pa.RecordBatch]:

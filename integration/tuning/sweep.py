@@ -21,13 +21,11 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..spark.distributed.stage import first_cause, is_local
-from ..spark.files import one_line
-from ..spark.interrupts import held_interrupts
+from ..spark.errors import first_cause, is_from_spark, one_line
+from ..spark.interrupts import held_interrupts, run_cancellable
+from ..spark.masters import is_local
 from ..spark.session import spark_session
-from ..spark.shuffle.packaging import send_packages
-from ..spark.source import is_from_spark
-from ..spark.spool import run_cancellable
+from ..spark.workers import driver_accumulator, send_packages
 from .points import Grid, Point
 from .reading import reads_files, run_reading
 from .rows import ROW_SCHEMA, PointRow, failed_row, from_table, points_table, spark_schema, to_table
@@ -165,8 +163,7 @@ def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledge
 
 def _prepared(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
     """Have the workers get our packages where they need them; return what takes the rows to the ledger."""
-    if not is_local(session):
-        send_packages(session)
+    send_packages(session)
     return _arrivals(session, ledger)
 
 
@@ -211,23 +208,11 @@ def _costs_one_point(error: Exception, session: SparkSession) -> bool:
 
 def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
     """Return the accumulator that takes rows to the ledger, at the end of each task that succeeds."""
-    from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
+    reference = weakref.ref(ledger)  # PySpark keeps an accumulator for good
 
-    told = weakref.ref(ledger)  # PySpark keeps an accumulator for good
+    def add(value: object, rows: list[bytes]) -> None:
+        if (listening := reference()) is not None:
+            for row in rows:
+                listening.add(msgspec.msgpack.decode(row, type=PointRow))
 
-    class Arrivals(AccumulatorParam[Any]):
-        """Hands rows on, at the driver; goes to a worker as a parameter that is Spark's own."""
-
-        def __reduce__(self) -> tuple[type, tuple[list[object]]]:
-            return AddingAccumulatorParam, ([],)
-
-        def zero(self, value: Any) -> Any:
-            return []
-
-        def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 - the name is Spark's
-            if (listening := told()) is not None:
-                for row in value2:
-                    listening.add(msgspec.msgpack.decode(row, type=PointRow))
-            return value1
-
-    return session.sparkContext.accumulator([], Arrivals())
+    return driver_accumulator(session.sparkContext, None, add)

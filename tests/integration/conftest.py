@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.spark.source import spark_session
+from integration.spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from integration.checkpoints import DirectoryStorage
-from integration.checkpoints.ownership import LOCK_NAME
+from integration.checkpoints.directory import LOCK_NAME
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
 from netstack import (

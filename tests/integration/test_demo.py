@@ -31,7 +31,7 @@ from integration.demo.main_job import (
     ON,
     DemoSettings,
     demo_scenarios,
-    look_at,
+    measure_data,
     spark_source,
 )
 from integration.report.job_facts import job_facts
@@ -281,7 +281,7 @@ def test_data_are_described_by_what_they_hold(spark, rows):
     settings = DemoSettings(path=rows, name="rows", key="letter", repartition=True)
 
     with spark_source(settings) as source:
-        data = look_at(source, settings)
+        data = measure_data(source, settings)
         scenarios = demo_scenarios(source, data, settings)
 
     assert (data.rows, data.partitions, data.keys) == (ROWS, 4, 3)

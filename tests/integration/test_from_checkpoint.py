@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from buffers import RecordBlock
 from integration.checkpoints import DirectoryStorage, TransactionDirectory, find_checkpoint
-from integration.checkpoints.ownership import LOCK_NAME
+from integration.checkpoints.directory import LOCK_NAME
 from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
 from netstack import (

@@ -8,12 +8,12 @@ import pytest
 
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.spark.shuffle.packaging import LIBRARIES, PACKAGES, write_package
+from integration.spark.workers import LIBRARIES, PACKAGES, write_package
 from tests.integration.clusters import FOR_ARROW, ROOT, bare_python
 
 IMPORTS = """
 import flowcontrol, buffers, netstack, integration
-import integration.spark.shuffle.placement, integration.spark.shuffle.pieces
+import integration.spark.shuffling.placement, integration.spark.shuffling.pieces
 print(netstack.__file__)
 """
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from integration.spark.shuffle.packaging import write_package
-from integration.spark.shuffle.placement import HashPlacement
+from integration.spark.shuffling.placement import HashPlacement
+from integration.spark.workers import write_package
 from tests.integration.clusters import (
     FOR_ARROW,
     LOCAL_CLUSTER,

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.spark.shuffle.cutting import PIECE_BYTES, Cutter, Pieces, gathered_bytes, gathered_rows
-from integration.spark.shuffle.pieces import decode_piece
-from integration.spark.shuffle.placement import (
+from integration.spark.shuffling.pieces import (
+    PIECE_BYTES,
+    Cutter,
+    Pieces,
+    decode_piece,
+    gathered_bytes,
+    gathered_rows,
+)
+from integration.spark.shuffling.placement import (
     ALL,
     BroadcastPlacement,
     ColumnPlacement,

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.spark import ShuffleError, ShuffleWarning, shuffle
-from integration.spark.shuffle import shipping
-from integration.spark.shuffle.settings import early_bytes, transport_config
+from integration.spark import ShuffleError, ShuffleWarning, shuffle, workers
+from integration.spark.shuffling.settings import early_bytes, transport_config
 from netstack import ConnectionLimits, NetworkConfig, TransportConfig
 from tests.integration.clusters import bare_python
 
@@ -229,7 +228,7 @@ def test_a_worker_without_our_packages_says_so(
 
 @pytest.mark.spark
 def test_a_worker_with_another_version_says_so(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipping, "code_version", lambda on_one_machine: "that of another driver")
+    monkeypatch.setattr(workers, "code_version", lambda on_one_machine: "that of another driver")
     shuffled = shuffle(spark.range(9, numPartitions=2), "id")
     with pytest.raises(
         Exception, match=r"has another netstack than the driver; let PYSPARK_PYTHON.*--py-files"
@@ -241,14 +240,10 @@ def test_versions_differ_with_the_code(tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    from integration.spark.shuffle.packaging import write_package
-    from integration.spark.shuffle.version import code_version
+    from integration.spark.workers import code_version, write_package
 
     def version_in(path: Path, on_one_machine: bool) -> str:
-        program = (
-            "from integration.spark.shuffle.version import code_version; "
-            f"print(code_version({on_one_machine}))"
-        )
+        program = f"from integration.spark.workers import code_version; print(code_version({on_one_machine}))"
         environment = {"PYTHONPATH": str(path), "PYTHONSAFEPATH": "1"}
         command = [sys.executable, "-c", program]
         return subprocess.run(

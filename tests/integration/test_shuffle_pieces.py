@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.spark.row_types import UnsupportedColumnError
-from integration.spark.shuffle.gathering import Merger
-from integration.spark.shuffle.pieces import (
+from integration.spark.arrow_types import UnsupportedColumnError, plain_schema
+from integration.spark.shuffling.pieces import (
+    Merger,
     PieceError,
     as_plain,
     decode_piece,
     encode_piece,
     joined,
-    plain_schema,
     split,
 )
 from netstack import SourceError

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.spark.row_keys import key_hashes
-from integration.spark.row_types import UnsupportedColumnError
-from integration.spark.shuffle.placement import (
+from integration.spark.arrow_types import UnsupportedColumnError, key_hashes
+from integration.spark.shuffling.placement import (
     ALL,
     BroadcastPlacement,
     ColumnPlacement,

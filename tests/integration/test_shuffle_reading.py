@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from integration.spark.shuffle.reading import read_in_partitions
+from integration.spark.shuffling.partitions import read_in_partitions
 
 pytestmark = pytest.mark.spark
 

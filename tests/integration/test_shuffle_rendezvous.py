@@ -13,11 +13,10 @@ import pytest
 import trio
 
 from flowcontrol import Secret
-from integration.spark.shuffle.cutting import Cutter
-from integration.spark.shuffle.gathering import Merger
-from integration.spark.shuffle.placement import ColumnPlacement, RebalancePlacement
-from integration.spark.shuffle.rendezvous import Meeting, Rendezvous
-from integration.spark.shuffle.source_thread import SourceThread
+from integration.spark.rendezvous import Meeting, Rendezvous
+from integration.spark.shuffling.pieces import Cutter, Merger
+from integration.spark.shuffling.placement import ColumnPlacement, RebalancePlacement
+from integration.spark.shuffling.task import SourceThread
 from netstack import PeerFailedError, Transport, fresh_secret
 from tests.netstack.test_transport import opened
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from integration.spark.row_types import UnsupportedColumnError
+from integration.spark import spark_session
+from integration.spark.arrow_types import UnsupportedColumnError
 from integration.spark.rows import RowCodec, key_hash
-from integration.spark.source import SparkSource, spark_session
+from integration.spark.source import SparkSource
 from netstack import Source, SourceError, SourceReader, java_hash
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from buffers import RecordBlock
-from integration.spark.reader import SparkReader
 from integration.spark.rows import RowCodec
+from integration.spark.spool import SparkReader
 from netstack import SourceError
 
 SCHEMA = pa.schema([("number", pa.int64()), ("filler", pa.string())])

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
 import sys
-from integration.spark.source import spark_session
+from integration.spark import spark_session
 from netstack import SourceError
 try:
     spark_session(sys.argv[1])
@@ -98,7 +98,7 @@ INTERRUPTED = """
 import os
 import signal
 import sys
-from integration.spark.source import spark_session
+from integration.spark import spark_session
 from pyspark import SparkContext
 
 def terminate(number, frame):

@@ -13,12 +13,10 @@ import pytest
 from buffers import ChannelBuffers, PipelinedSubpartition
 from integration.cli import storm as storm_command
 from integration.cli.app import main
-from integration.storm.case import Guarantee, StormCase, StormVertex, Work
+from integration.storm.case import Guarantee, StormCase, StormVertex, Work, estimate_s
 from integration.storm.checks import CommitLog, check_output
 from integration.storm.draw import DURATION_S, LONGEST_S, draw_case
-from integration.storm.estimate import estimate_s
-from integration.storm.runs import run_on_spark, run_storms
-from integration.storm.storm import LITERAL_EVERY, Outcome, run_case, run_storm
+from integration.storm.storm import LITERAL_EVERY, Outcome, run_case, run_on_spark, run_storm, run_storms
 from integration.storm.work import expected_output, is_sum, parse_sum, records_of, value_of
 from netstack import (
     CheckpointMode,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from integration.spark.shuffle.packaging import PACKAGES
+from integration.spark.workers import PACKAGES
 from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures, measure
 from integration.tuning.points import Grid, Point, point_of

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from netstack import PathSpec, Scenario, SourceError, SourceObject, Vertex
 
-from ..reader import SparkReader
+from ..arrow_types import arrow_schema
 from ..rows import RowCodec, key_hash
-from ..spool import SUFFIX, arrow_schema
+from ..spool import SUFFIX, SparkReader, by_place, codec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,7 @@ PIECES = "task int, vertex int, subtask int, number int, data binary"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FedSource:
-    """A source whose pieces lie in `directory`; None where they are not, and it cannot be read.
+    """A source whose pieces lie in `directory`; None where they are in another process.
 
     `vertex` is its number in the scenario, `partitions` those of Spark, one for each subtask.
     """
@@ -52,7 +52,7 @@ class FedSource:
 
     @property
     def parallelism_hint(self) -> int:
-        """One subtask for each partition."""
+        """The number of subtasks: one for each partition."""
         return self.partitions
 
     def open(self, subtask: int, parallelism: int) -> SparkReader:
@@ -64,11 +64,7 @@ class FedSource:
         if self.directory is None:
             raise SourceError(f"the rows of vertex {self.vertex} are in another process")
         files = sorted(Path(self.directory).glob(f"{self.vertex}-{subtask}-*{SUFFIX}"))
-        schema = self.schema
-        if files:
-            with pa.memory_map(str(files[0])) as mapped, pa.ipc.open_file(mapped) as file:
-                schema = file.schema
-        return SparkReader(files, RowCodec(schema, list(self.key) or None), self.repeat)
+        return SparkReader(files, codec_of(files, self.schema, self.key), self.repeat)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's hash code of each record's key, or 0 where there is no key."""
@@ -82,7 +78,7 @@ def fed_source(frame: DataFrame, vertex: int, spec: PathSpec) -> FedSource:
         SourceError: A column cannot be carried, or is missing.
     """
     schema = arrow_schema(frame)
-    RowCodec(schema, list(spec.key) or None)  # raises now if the columns will not do
+    RowCodec(schema, spec.key)  # raises now if the columns will not do
     partitions = frame.rdd.getNumPartitions()
     return FedSource(vertex=vertex, partitions=partitions, schema=schema, key=spec.key, repeat=spec.repeat)
 
@@ -92,10 +88,8 @@ def in_pieces(frame: DataFrame, source: FedSource, task: int, first: int) -> Dat
 
     `first` is the number that the first partition of `frame` has in the stage that reads it.
     """
-    names = frame.columns
-    # By place, since Spark looks some columns up by name, where dots and repeated names fail.
-    by_place = frame.toDF(*(f"column{place}" for place in range(len(names))))
-    return by_place.mapInArrow(_cutter(source.vertex, source.partitions, names, task, first), PIECES)
+    cutter = _cutter(source.vertex, source.partitions, frame.columns, task, first)
+    return by_place(frame).mapInArrow(cutter, PIECES)
 
 
 def _cutter(
@@ -143,18 +137,18 @@ def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) ->
             Path(directory, name).write_bytes(row["data"])
 
 
-def found_in(directory: str, scenario: Scenario, task_manager: str) -> Scenario:
-    """Return the scenario with the sources of a task manager read from `directory`."""
+def with_pieces_from(directory: str, scenario: Scenario, task_manager: str) -> Scenario:
+    """Return the scenario with the sources of a task manager reading their pieces from `directory`."""
     return dataclasses.replace(
         scenario,
         vertices=tuple(
-            _found_in(directory, vertex) if vertex.manager == task_manager else vertex
+            _fed_from(directory, vertex) if vertex.manager == task_manager else vertex
             for vertex in scenario.vertices
         ),
     )
 
 
-def _found_in(directory: str, vertex: Vertex) -> Vertex:
+def _fed_from(directory: str, vertex: Vertex) -> Vertex:
     spec = vertex.source
     if not (isinstance(spec, SourceObject) and isinstance(spec.source, FedSource)):
         return vertex

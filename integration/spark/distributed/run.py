@@ -25,13 +25,14 @@ from netstack import (
 )
 
 from ...checkpoints.directory import DirectoryStorage
-from ..files import has_scheme, one_line, read_files
+from ..errors import is_from_spark, one_line
+from ..files import has_scheme, read_files
+from ..interrupts import run_cancellable
+from ..masters import is_local
 from ..session import spark_session
-from ..shuffle.packaging import send_packages
-from ..source import is_from_spark
-from ..spool import run_cancellable
+from ..workers import send_packages
 from .feeding import fed_source
-from .stage import BarrierStage, is_local, require_slots
+from .stage import BarrierStage, require_slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,15 +66,14 @@ def run_on_spark(
     tasks = len(task_managers(scenario))
     session = spark_session(master or f"local[{max(LEAST_SLOTS, tasks)}]")
     require_slots(session, tasks)
-    if not is_local(session):
-        send_packages(session)
-    fed, frames = _read_sources(scenario, session)
+    send_packages(session)
+    opened, frames = _read_sources(scenario, session)
     with (
         _checkpoints(scenario, session) as root,
-        closing(BarrierStage(session, fed, frames, root, _root(from_checkpoint))) as stage,
+        closing(BarrierStage(session, opened, frames, root, _root(from_checkpoint))) as stage,
     ):
         return run_distributed(
-            fed,
+            opened,
             stage.launch,
             DirectoryStorage(root) if storage is None else storage,
             from_checkpoint=from_checkpoint,

@@ -1,38 +1,49 @@
-"""The barrier stage that runs one attempt, and what it needs of Spark."""
+"""The barrier stage that runs one attempt of a job, what it needs of Spark, and what each of its tasks does.
+
+A task meets the others, hosts its task manager and hands its report on.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import trio
+
+from flowcontrol import Secret
 from netstack import (
     Assignment,
     LaunchError,
+    Mesh,
     Report,
     RestartStrategy,
     Scenario,
     SourceError,
     decode_report,
+    encode_report,
     fresh_secret,
+    run_task_manager,
     source_of,
     task_managers,
 )
 
-from ..files import one_line
-from ..shuffle.errors import ShuffleError
-from ..shuffle.slots import count_slots, require_barriers
-from ..source import is_from_spark
-from ..spool import run_cancellable
-from .feeding import FedSource, in_pieces
-from .task import REPORTS, Job, barrier_task
+from ...checkpoints.directory import DirectoryStorage
+from ..errors import first_cause, is_from_spark, was_raised_in_task
+from ..interrupts import run_cancellable
+from ..masters import allows_barriers, count_slots, is_local
+from ..rendezvous import Rendezvous
+from ..workers import worker_function
+from .feeding import FedSource, in_pieces, keep_pieces, with_pieces_from
 
 if TYPE_CHECKING:
-    from pyspark import StorageLevel
+    from pyspark import BarrierTaskContext, StorageLevel
     from pyspark.sql import DataFrame, SparkSession
 
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
-_WORKER_DIED = "Python worker exited unexpectedly"
+REPORTS = "task int, report binary"
+"""The columns of what the stage gives."""
 
 
 def require_slots(session: SparkSession, tasks: int) -> None:
@@ -41,13 +52,10 @@ def require_slots(session: SparkSession, tasks: int) -> None:
     Raises:
         SourceError: It cannot; names the setting.
     """
-    context = session.sparkContext
-    try:
-        require_barriers(context)
-    except ShuffleError:
+    if not allows_barriers(session):
         problem = "Spark runs no barrier stage, which a job is, with dynamic allocation"
-        raise SourceError(f"{problem}; set spark.dynamicAllocation.enabled to false") from None
-    slots = count_slots(context, tasks)
+        raise SourceError(f"{problem}; set spark.dynamicAllocation.enabled to false")
+    slots = count_slots(session, tasks)
     if slots < tasks:
         problem = (
             f"the job needs {tasks} tasks at once, one for each task manager, and Spark has slots for {slots}"
@@ -56,9 +64,19 @@ def require_slots(session: SparkSession, tasks: int) -> None:
         raise SourceError(f"{problem}; give it {more}, or let vertices share a task_manager")
 
 
-def is_local(session: SparkSession) -> bool:
-    """Tell whether all tasks run in the process of the session."""
-    return bool(session.sparkContext._jsc.sc().isLocal())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What every task of the stage is given."""
+
+    assignment: Assignment
+    checkpoints: str
+    """The root of the checkpoint storage."""
+    initial: str | None
+    """The root of the storage that has the checkpoint to begin with; None where there is none."""
+    secret: Secret
+    """The secret that only the tasks and the driver know."""
+    loopback: bool
+    """Whether all tasks run on one machine, so that none has to be reached from another."""
 
 
 class BarrierStage:
@@ -101,12 +119,12 @@ class BarrierStage:
             return run_cancellable(self._session, lambda: self._run(assignment))
         except Exception as error:
             if is_from_spark(error):
-                raise LaunchError(first_cause(error), again=not _TRACEBACK.search(str(error))) from error
+                raise LaunchError(first_cause(error), again=not was_raised_in_task(error)) from error
             raise
 
     def _run(self, assignment: Assignment) -> list[Report]:
-        tasks, rows = self._tasks, self._rows
-        inputs = self._session.range(0, tasks, 1, tasks) if rows is None else rows
+        tasks = self._tasks
+        inputs = self._session.range(0, tasks, 1, tasks) if self._rows is None else self._rows
         job = Job(
             assignment=assignment,
             checkpoints=self._checkpoints,
@@ -114,12 +132,12 @@ class BarrierStage:
             secret=fresh_secret(),
             loopback=is_local(self._session),
         )
-        work = barrier_task(job)
-        found = inputs.mapInArrow(work, REPORTS, barrier=True).collect()
-        return [decode_report(bytes(row["report"])) for row in found]
+        work = worker_function(run_task, job, on_one_machine=job.loopback)
+        rows = inputs.mapInArrow(work, REPORTS, barrier=True).collect()
+        return [decode_report(bytes(row["report"])) for row in rows]
 
     def close(self) -> None:
-        """Let go of the rows."""
+        """Let go of the rows that Spark keeps."""
         if self._rows is not None:
             self._rows.unpersist()
 
@@ -145,10 +163,33 @@ def _pieces(scenario: Scenario, frames: Mapping[int, DataFrame]) -> DataFrame | 
     return together
 
 
-def first_cause(error: BaseException) -> str:
-    """Return in one line why a stage has failed: what its first task to fail said."""
-    text = str(error)
-    if _WORKER_DIED in text:
-        return "a Python worker of Spark has died"
-    told = _TRACEBACK.search(text)
-    return told[1].strip() if told else one_line(error)
+def run_task(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
+    """Take part in a job; the rows of `batches` are the pieces of the sources hosted here."""
+    from pyspark import BarrierTaskContext, SparkFiles
+
+    context = BarrierTaskContext.get()
+    task = context.partitionId()
+    assignment = job.assignment
+    name = task_managers(assignment.scenario)[task]
+    # In a directory of Spark's, which it deletes in the end even if this process is killed.
+    with tempfile.TemporaryDirectory(prefix="netstack-", dir=SparkFiles.getRootDirectory()) as directory:
+        keep_pieces(batches, task, directory)
+        fed = replace(assignment, scenario=with_pieces_from(directory, assignment.scenario, name))
+        report = trio.run(_take_part, replace(job, assignment=fed), context)
+    columns = [pa.array([task], pa.int32()), pa.array([encode_report(report)], pa.binary())]
+    yield pa.RecordBatch.from_arrays(columns, ["task", "report"])
+
+
+async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
+    """Connect to the other tasks, then run the task manager."""
+    task, tasks = context.partitionId(), len(context.getTaskInfos())
+    rendezvous = Rendezvous(context, job.secret, loopback=job.loopback)
+    async with Mesh(task, tasks, host=rendezvous.host) as mesh:
+        _, port = await mesh.listen()
+        meeting = await rendezvous.meet(port)
+        streams = await mesh.connect(meeting.addresses, meeting.secret)
+    storage = DirectoryStorage(job.checkpoints)
+    initial = None if job.initial is None else DirectoryStorage(job.initial)
+    report = await run_task_manager(job.assignment, task, streams, storage, initial=initial)
+    rendezvous.finish()
+    return report

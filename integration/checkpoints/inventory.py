@@ -1,20 +1,29 @@
-"""What lies in a checkpoint storage, and whether all of it is as it was written."""
+"""What lies in a checkpoint storage: whether it is as it was written, and what a run can go on from."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 
 from netstack import (
+    METADATA_NAME,
     CheckpointMetadata,
     DamagedFileError,
     FileLayout,
+    InitialCheckpoint,
     MissingFileError,
+    StorageError,
     StoredFile,
+    checkpoint_id_of,
+    folder_of,
     metadata_path,
 )
+
+from .directory import DirectoryStorage
 
 
 class Status(StrEnum):
@@ -42,7 +51,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint as it was found; sizes in bytes, times in seconds of the run.
+    """A checkpoint as it lies there; sizes in bytes, times in seconds of the run.
 
     Of an incomplete or broken one ``size`` and ``files`` are those of its folder. Of a complete one they are
     those of its state, and of all files that it needs, wherever they are.
@@ -59,7 +68,7 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found, and what is wrong with it; ``verified`` if every file has been read."""
+    """All that lies there, and what is wrong with it; ``verified`` if every file has been read."""
 
     schema: str = "netstack.checkpoints/1"
     root: str
@@ -75,13 +84,15 @@ def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory
         StorageError: The storage cannot be read.
     """
     checks = _Checks(storage)
-    entries = [checks.look_at(checkpoint_id, verify) for checkpoint_id in storage.present()]
+    entries = [checks.entry_of(checkpoint_id, verify) for checkpoint_id in storage.present()]
     if verify:
-        checks.look_for_left_over_shared_files()
+        checks.find_left_over_shared_files()
     return Inventory(root=root, verified=verify, checkpoints=entries, problems=checks.problems)
 
 
 class _Checks:
+    """Goes through a storage and notes what is wrong."""
+
     def __init__(self, storage: FileLayout) -> None:
         self.problems: list[Problem] = []
         self._storage = storage
@@ -89,7 +100,7 @@ class _Checks:
         self._shared: set[str] = set()
         self._all_known = True
 
-    def look_at(self, checkpoint_id: int, verify: bool) -> CheckpointEntry:
+    def entry_of(self, checkpoint_id: int, verify: bool) -> CheckpointEntry:
         contents = self._storage.contents(checkpoint_id)
         path = metadata_path(checkpoint_id)
         try:
@@ -109,7 +120,7 @@ class _Checks:
             self._left_over(sorted(unknown), f"checkpoint {checkpoint_id} does not name it")
         return _complete(metadata)
 
-    def look_for_left_over_shared_files(self) -> None:
+    def find_left_over_shared_files(self) -> None:
         # What a checkpoint with broken metadata needs is not known.
         if self._all_known:
             unknown = self._storage.shared_files().keys() - self._shared
@@ -168,3 +179,73 @@ def _complete(metadata: CheckpointMetadata) -> CheckpointEntry:
         triggered_at=metadata.triggered_at,
         duration_s=metadata.duration_s,
     )
+
+
+def find_checkpoint(path: str | Path) -> InitialCheckpoint:
+    """Return the checkpoint that a path or URI names, after reading all its files once.
+
+    It may be a folder such as ``chk-17``, the `_metadata` in it, or the directory that holds such folders:
+    then it is the latest complete one.
+
+    Raises:
+        StorageError: There is none, or it is not complete, damaged, or of another version; one line.
+    """
+    given = str(path).rstrip("/") or "/"
+    root, checkpoint_id = _place(given)
+    storage = DirectoryStorage(root)
+    if not storage.exists():
+        raise StorageError(f"{given}: there is no such checkpoint, nor a directory of checkpoints")
+    if checkpoint_id is None:
+        metadata = _latest(storage, given)
+        named = f"{given}/{folder_of(metadata.checkpoint_id)}"
+    else:
+        metadata = _load(storage, checkpoint_id, given)
+        named = given.removesuffix(f"/{METADATA_NAME}")
+    for file in metadata.files.values():
+        try:
+            storage.verify(file)
+        except (DamagedFileError, MissingFileError) as error:
+            raise StorageError(f"{named} is damaged: {error}") from error
+    return InitialCheckpoint(metadata, storage, named, storage.present()[-1] + 1)
+
+
+def _place(given: str) -> tuple[str, int | None]:
+    """The root of the storage that a path leads to, and the checkpoint if it names one."""
+    full = given if "://" in given else os.path.realpath(given)
+    folder, _, name = full.rpartition("/")
+    if name == METADATA_NAME:
+        full = folder
+        folder, _, name = full.rpartition("/")
+        if checkpoint_id_of(name) is None:
+            raise StorageError(f"{given} does not lie in the folder of a checkpoint, such as chk-17")
+    checkpoint_id = checkpoint_id_of(name)
+    return (full, None) if checkpoint_id is None else (folder or "/", checkpoint_id)
+
+
+def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
+    present = storage.present()
+    for number in reversed(present):
+        try:
+            return storage.load(number)
+        except MissingFileError:
+            continue  # the run ended while it was being taken
+        except DamagedFileError as error:
+            # Sinks may have committed what belongs to it, so to go further back is for a person to decide.
+            older = f"; to go on from an older one, name it: {_listed(present, number)}"
+            raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}{older}") from error
+    raise StorageError(f"{given}: no checkpoint there is complete")
+
+
+def _listed(present: list[int], damaged: int) -> str:
+    return ", ".join(folder_of(number) for number in present if number < damaged) or "there is none"
+
+
+def _load(storage: DirectoryStorage, checkpoint_id: int, given: str) -> CheckpointMetadata:
+    if checkpoint_id not in storage.present():
+        raise StorageError(f"{given}: there is no such checkpoint")
+    try:
+        return storage.load(checkpoint_id)
+    except MissingFileError:
+        raise StorageError(f"{given} is not complete: it has no {METADATA_NAME}") from None
+    except DamagedFileError as error:
+        raise StorageError(f"{given} is damaged: {error}") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.spark import shuffle
-from integration.spark.shuffle.plan import StageInput, inspect_input
+from integration.spark.shuffling.partitions import StageInput, inspect_input
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netstack import TransportStatistics
 
-from .errors import ShuffleError
-from .plan import class_name
+from ..errors import ShuffleError
+from ..workers import driver_accumulator
+from .partitions import class_name
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -43,13 +44,13 @@ class TaskReport(NamedTuple):
     stage: int
     """Spark's number of the stage."""
     host: str
-    """Where it listened."""
+    """Where the task listened."""
     rows_read: int
     """Rows of the input partition."""
     rows: int
     """Rows of the output partition."""
     seconds: float
-    """From the first call of the task until its peers had read everything."""
+    """Time from the first call of the task until its peers had read everything."""
     worker_memory_bytes: int
     """The most memory that the worker process has had since it began, in earlier tasks too."""
     transport: TransportStatistics
@@ -60,28 +61,14 @@ def reports_of(context: SparkContext) -> Accumulator[Any]:
     """Return the accumulator of a Spark context, to which a worker adds lists of `TaskReport`."""
     with _lock:
         if context not in _ledgers:
-            _ledgers[context] = _new_ledger(context)
+            latest = deque[TaskReport](maxlen=MAX_REPORTS)
+            _ledgers[context] = driver_accumulator(context, latest, _keep)
         return _ledgers[context]
 
 
-def _new_ledger(context: SparkContext) -> Accumulator[Any]:
-    from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
-
-    class Ledger(AccumulatorParam[Any]):
-        """Keeps the latest reports, at the driver; goes to a worker as a parameter that is Spark's own."""
-
-        def __reduce__(self) -> tuple[type, tuple[list[object]]]:
-            return AddingAccumulatorParam, ([],)
-
-        def zero(self, value: Any) -> Any:
-            return []
-
-        def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 - the name is Spark's
-            with _lock:
-                value1.extend(value2)
-            return value1
-
-    return context.accumulator(deque[TaskReport](maxlen=MAX_REPORTS), Ledger())
+def _keep(latest: deque[TaskReport], arrived: list[TaskReport]) -> None:
+    with _lock:
+        latest.extend(arrived)
 
 
 def shuffle_statistics(df: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ radix, which is what the next step needs. One target for all rows of a batch is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,7 @@ from pyarrow import types
 
 from netstack import SourceError, assign_to_operators, default_max_parallelism
 
-from ..row_keys import column_index, key_hashes, key_index
-from ..row_types import UnsupportedColumnError
-from .pieces import plain_schema
+from ..arrow_types import UnsupportedColumnError, column_index, key_hashes, key_index, plain_schema
 
 ALL = -1
 """The target of rows that go to every target."""
@@ -36,6 +34,9 @@ Targets = NDArray[np.unsignedinteger[Any]]
 
 _ROWS_AT_ONCE = 1 << 15
 """Hashing passes some thirty times over a few bytes of each row: those of so many rows stay in the cache."""
+
+Kind = Literal["hash", "computed keys", "computed target", "rebalance", "broadcast"]
+"""How the driver names a placement: "computed" is a column that Spark computes for the purpose."""
 
 
 class TargetError(SourceError):
@@ -176,6 +177,56 @@ class ColumnPlacement:
             value = values[wrong.argmax()]
             raise TargetError(f"column {self._name!r}: target {value} is outside 0..{self.count - 1}")
         return 0 if self.count == 1 else values.astype(_dtype(self.count))
+
+
+class ComputedKeyPlacement:
+    """Sends rows to the target of the key group of their key, whose columns are the fields of a struct.
+
+    Args:
+        schema: The columns of the batches.
+        place: Index of the struct, which is dropped.
+        count: Number of targets.
+
+    Raises:
+        UnsupportedColumnError: A field cannot be a key.
+    """
+
+    def __init__(self, schema: pa.Schema, place: int, count: int) -> None:
+        self.count = count
+        self.dropped: int | None = place
+        kind = schema.field(place).type
+        self._keys = pa.schema([kind.field(index) for index in range(kind.num_fields)])
+        self._placement = HashPlacement(self._keys, self._keys.names, count)
+
+    def place(self, batch: pa.RecordBatch) -> Targets | int:
+        """Return the target of each row."""
+        fields = batch.column(self.dropped).flatten()
+        return self._placement.place(pa.RecordBatch.from_arrays(fields, schema=self._keys))
+
+
+class PlacementSpec(NamedTuple):
+    """A placement, as the driver sends it to the workers."""
+
+    kind: Kind
+    places: tuple[int, ...] = ()
+    """Which columns it reads: the keys, or the one that was computed for it."""
+
+    def build(self, schema: pa.Schema, count: int, index: int) -> Placement:
+        """Return the placement of one of `count` tasks, for batches of this schema.
+
+        Raises:
+            SourceError: A column cannot be a key.
+        """
+        names = [schema.field(place).name for place in self.places]
+        if self.kind == "hash":
+            return HashPlacement(schema, names, count)
+        if self.kind == "computed keys":
+            return ComputedKeyPlacement(schema, self.places[0], count)
+        if self.kind == "computed target":
+            return ColumnPlacement(schema, names[0], count)
+        if self.kind == "rebalance":
+            return RebalancePlacement(count, index)
+        return BroadcastPlacement(count)
 
 
 def _dtype(count: int) -> np.dtype[np.unsignedinteger[Any]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from integration.spark.column_names import require_columns
+from integration.spark.files import require_columns
 from integration.spark.source import SparkSource
 from netstack import SourceError
 

@@ -16,29 +16,29 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
-from netstack import SourceError, fresh_secret
+from netstack import SourceError, TransportConfig, fresh_secret
 
-from .bounds import Bound
+from ..arrow_types import UnsupportedColumnError, arrow_schema
+from ..errors import ShuffleError, ShuffleWarning, one_line, spark_errors
+from ..masters import allows_barriers, count_slots, is_local
 from .columns import (
+    Bound,
     Columns,
-    arrow_schema,
     by_key_groups,
     by_range,
     by_spark_hash,
     key_columns,
     with_a_column,
 )
-from .cutting import Cutter
-from .errors import ShuffleError, ShuffleWarning, spark_errors
-from .plan import StageInput, inspect_input
+from .partitions import StageInput, inspect_input
+from .pieces import Cutter
+from .placement import PlacementSpec
 from .report import NAME, reports_of, shuffle_statistics
 from .settings import Config, early_bytes, transport_config
-from .slots import count_slots, is_local, require_barriers, require_slots
-from .stage import StageSpec, stage_function
-from .targets import PlacementSpec
+from .task import StageSpec, stage_function
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 __all__ = ["shuffle", "shuffle_statistics"]
@@ -47,6 +47,8 @@ Ship = Literal["hash", "rebalance", "broadcast", "range"]
 Partitioner = Literal["flink", "spark"]
 
 _serials = itertools.count()
+
+_DYNAMIC = "spark.dynamicAllocation.enabled"
 
 
 def shuffle(
@@ -91,30 +93,21 @@ def shuffle(
     """
     _check_frame(df)
     check_arguments(keys, ship, partitioner, bounds, num_partitions)
-    require_barriers(df.sparkSession.sparkContext)
+    _require_barriers(df.sparkSession)
     if bounds is not None:
         num_partitions = _count_of(bounds, num_partitions)
     rows = df if df.columns else with_a_column(df)
-    found = inspect_input(rows)
-    count = num_partitions or _default_count(df, found)
-    require_slots(df.sparkSession.sparkContext, count)
+    source = inspect_input(rows)
+    count = num_partitions or _default_count(df, source)
+    require_slots(df.sparkSession, count)
     settings = transport_config(config, count)
-    fits = found.partitions == count
+    fits = source.partitions == count
     columns = _placed(rows if fits else rows.repartition(count), keys, ship, partitioner, bounds, count)
     frame = _named_apart(columns.frame)
     schema = _arrow_schema(frame, columns.frame.columns, columns.placement, count)
-    if not fits and found.partitions != 0:
-        _warn_of_repartition(found, count)
-    spec = StageSpec(
-        name=f"{NAME}{next(_serials)}",
-        count=count,
-        schema=schema,
-        placement=columns.placement,
-        config=settings,
-        secret=fresh_secret(),
-        early_bytes=early_bytes(settings),
-        loopback=is_local(df.sparkSession.sparkContext),
-    )
+    if not fits and source.partitions != 0:
+        _warn_of_repartition(source, count)
+    spec = _stage_spec(df.sparkSession, schema, columns.placement, settings, count)
     shuffled = _with_stage(frame, rows.schema, spec)
     return shuffled if df.columns else shuffled.select()
 
@@ -163,6 +156,41 @@ def check_arguments(
         raise ShuffleError(f"num_partitions is {num_partitions!r}; it must be a whole number from 1")
 
 
+def require_slots(session: SparkSession, wanted: int) -> None:
+    """Check that so many tasks can run at once.
+
+    Raises:
+        ShuffleError: They cannot; names the setting of Spark's that decides.
+    """
+    check_slots(wanted, count_slots(session, wanted), local=is_local(session))
+
+
+def check_slots(wanted: int, slots: int, *, local: bool) -> None:
+    """Check that `slots` are enough, those of this machine or of a cluster.
+
+    Raises:
+        ShuffleError: They are not.
+    """
+    if slots >= wanted:
+        return
+    remedy = f"start Spark with the master local[{wanted}]"
+    if not local:
+        remedy = "give it more spark.executor.cores or spark.executor.instances (spark.cores.max limits them)"
+    tasks = "1 task" if slots == 1 else f"{slots} tasks"
+    raise ShuffleError(
+        f"the {wanted} tasks of a shuffle into {wanted} partitions have to run at the same time, but Spark"
+        f" has slots for {tasks}; {remedy}, or take a num_partitions of at most {slots}"
+    )
+
+
+def _require_barriers(session: SparkSession) -> None:
+    if not allows_barriers(session):
+        raise ShuffleError(
+            f"a shuffle is a barrier stage, and Spark runs none while {_DYNAMIC} is true; start the"
+            f" application with {_DYNAMIC}=false and a fixed number of executors"
+        )
+
+
 def _count_of(bounds: Sequence[Bound], num_partitions: int | None) -> int:
     count = len(bounds) + 1
     if num_partitions not in (None, count):
@@ -172,10 +200,10 @@ def _count_of(bounds: Sequence[Bound], num_partitions: int | None) -> int:
     return count
 
 
-def _default_count(df: DataFrame, found: StageInput) -> int:
-    slots = max(1, count_slots(df.sparkSession.sparkContext))
-    if found.partitions and found.partitions <= slots:
-        return found.partitions
+def _default_count(df: DataFrame, source: StageInput) -> int:
+    slots = max(1, count_slots(df.sparkSession))
+    if source.partitions and source.partitions <= slots:
+        return source.partitions
     return min(slots, int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or slots))
 
 
@@ -205,7 +233,11 @@ def _named_apart(frame: DataFrame) -> DataFrame:
 
 def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSpec, count: int) -> pa.Schema:
     """The columns as the workers get them, tried with the placement; `names` are the user's."""
-    schema = arrow_schema(frame)
+    try:
+        schema = arrow_schema(frame)
+    except UnsupportedColumnError as error:
+        reason = one_line(error.__cause__ or error)
+        raise ShuffleError(f"column {error.column!r} cannot be sent: {reason}") from None
     try:
         Cutter(schema, placement.build(schema, count, 0))
     except SourceError as error:
@@ -216,17 +248,32 @@ def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSp
     return schema
 
 
-def _warn_of_repartition(found: StageInput, count: int) -> None:
-    why = f"cannot be read as it is: {found.reason}"
-    if found.partitions is not None:
-        plural = "" if found.partitions == 1 else "s"
-        why = f"has {found.partitions} partition{plural} where {count} are wanted"
+def _warn_of_repartition(source: StageInput, count: int) -> None:
+    why = f"cannot be read as it is: {source.reason}"
+    if source.partitions is not None:
+        plural = "" if source.partitions == 1 else "s"
+        why = f"has {source.partitions} partition{plural} where {count} are wanted"
     warnings.warn(
         f"the input of the shuffle {why}. So its rows go through Spark's repartition({count}) first, which"
         f" is a whole shuffle more, sorted and through files. To avoid it, give the input {count} partitions"
         " where it is read or last exchanged",
         ShuffleWarning,
         stacklevel=3,
+    )
+
+
+def _stage_spec(
+    session: SparkSession, schema: pa.Schema, placement: PlacementSpec, config: TransportConfig, count: int
+) -> StageSpec:
+    return StageSpec(
+        name=f"{NAME}{next(_serials)}",
+        count=count,
+        schema=schema,
+        placement=placement,
+        config=config,
+        secret=fresh_secret(),
+        early_bytes=early_bytes(config),
+        loopback=is_local(session),
     )
 
 

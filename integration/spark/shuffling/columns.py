@@ -6,19 +6,25 @@ target by a rule of Spark's own, Spark computes as one more column, which the wo
     id, name                       shuffle(df, "id")
     id, name, helper: struct       shuffle(df, col("id") % 10)
     id, name, helper: int          shuffle(df, "id", partitioner="spark"); ship="range"
+
+Ranges are Spark's own, as in its RangePartitioner: a bound is the greatest key of the partition before it::
+
+    partition 0        partition 1        partition 2
+    ... <= bound 0  <  ... <= bound 1  <  ...
+
+Null comes first and NaN last. Spark itself computes the partition of each row, by halving: for 200 partitions
+it compares a key 8 times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
+from datetime import date, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
-from .bounds import Bound, range_target
-from .errors import ShuffleError, spark_errors
-from .targets import Kind, PlacementSpec
+from ..errors import ShuffleError, spark_errors
+from .placement import Kind, PlacementSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,6 +37,12 @@ ROW = "__netstack_row"
 """Name of the column of rows that have none of their own."""
 
 _BY_BYTES = "UTF8_BINARY"
+"""Spark's collation by which texts are equal if their bytes are."""
+
+Bound = Any
+"""A value of the key; a tuple of them if the key has several columns."""
+
+_Row = tuple[Any, ...]
 
 
 class Columns(NamedTuple):
@@ -39,30 +51,6 @@ class Columns(NamedTuple):
     frame: DataFrame
     """The DataFrame, with one more column if one has to be computed."""
     placement: PlacementSpec
-
-
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the columns as Spark will hand them to the workers, without asking it to hand out any.
-
-    Raises:
-        ShuffleError: Spark cannot turn a column into Arrow.
-    """
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
-    session = frame.sparkSession.conf
-    options: dict[str, Any] = {
-        "error_on_duplicated_field_names_in_struct": True,
-        "timezone": session.get("spark.sql.session.timeZone"),
-        "prefers_large_types": session.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true",
-    }
-    # Not all versions know all. What a batch has otherwise, the workers cast.
-    options = {name: options[name] for name in options.keys() & signature(to_arrow_schema).parameters.keys()}
-    fields = []
-    for field in frame.schema:
-        with spark_errors(f"column {field.name!r} cannot be sent"):
-            fields += to_arrow_schema(StructType([field]), **options)
-    return pa.schema(fields)
 
 
 def with_a_column(frame: DataFrame) -> DataFrame:
@@ -168,3 +156,98 @@ def _collation(kind: DataType) -> str | None:
     elif isinstance(kind, StructType):
         parts = [field.dataType for field in kind]
     return next(filter(None, map(_collation, parts)), None)
+
+
+def range_target(frame: DataFrame, keys: Sequence[Column], bounds: Sequence[Bound]) -> Column:
+    """Return an expression for the partition of a row of `frame`, from 0 to the number of bounds.
+
+    Raises:
+        ShuffleError: The bounds do not rise, or one is no value of the key's type. No job is run to find out.
+    """
+    kinds = [field.dataType for field in frame.select(*keys).schema]
+    rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
+    limits = [_as_one_column(_limit(frame, place, row, kinds)) for place, row in enumerate(rows)]
+    _require_rise(frame, rows, limits)
+    return _tree(_as_one_column(keys), limits, 0, len(limits))
+
+
+def _as_row(bound: Bound, width: int, place: int) -> _Row:
+    row = (bound,) if width == 1 and not isinstance(bound, tuple) else bound
+    if not isinstance(row, tuple) or len(row) != width:
+        values = "1 value" if width == 1 else f"a tuple of {width} values"
+        raise ShuffleError(f"bounds[{place}] is {bound!r}; it must be {values}, as there are keys")
+    if None in row:
+        raise ShuffleError(f"bounds[{place}] is {_shown(row)}; null is no bound, it comes before all of them")
+    return row
+
+
+def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> list[Column]:
+    """Return a bound as values of the key's types; it must lose nothing when it becomes that."""
+    wanted = ", ".join(kind.simpleString() for kind in kinds)
+    problem = f"bounds[{place}] is {_shown(row)}, which is no {wanted}"
+    with spark_errors(problem):
+        try:
+            given = [_literal(value) for value in row]
+        except (OverflowError, ValueError):  # a moment too far away for Python
+            raise ShuffleError(problem) from None
+        limit = [value.cast(kind) for value, kind in zip(given, kinds, strict=True)]
+        same = [cast.eqNullSafe(value) for cast, value in zip(limit, given, strict=True)]
+        fits = all(_evaluate(frame, same))
+    if not fits:
+        raise ShuffleError(problem)
+    return limit
+
+
+def _literal(value: Any) -> Column:
+    """Return a value as Spark's, days and moments by their numbers.
+
+    ``lit`` takes those through Java's old calendar, which fails before the year 1000 and is days off to 1582.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import DateType, TimestampType
+
+    if isinstance(value, datetime):
+        return sf.timestamp_micros(sf.lit(TimestampType().toInternal(value)))
+    if isinstance(value, date):
+        return sf.date_from_unix_date(sf.lit(DateType().toInternal(value)))
+    return sf.lit(value)
+
+
+def _require_rise(frame: DataFrame, rows: list[_Row], limits: list[Column]) -> None:
+    if len(rows) < 2:
+        return
+    rises = _evaluate(frame, [low < high for low, high in pairwise(limits)])
+    if not all(rises):
+        place = rises.index(False)
+        lower, upper = _shown(rows[place]), _shown(rows[place + 1])
+        raise ShuffleError(
+            f"bounds[{place + 1}] is {upper}, which is not above {lower} by Spark's ordering; they must rise"
+        )
+
+
+def _as_one_column(columns: Sequence[Column]) -> Column:
+    """Make a struct of several columns, which Spark compares field by field."""
+    from pyspark.sql import functions as sf
+
+    return columns[0] if len(columns) == 1 else sf.struct(*columns)
+
+
+def _tree(key: Column, limits: list[Column], first: int, last: int) -> Column:
+    """The partition of a key that is known to be in `first` to `last`."""
+    from pyspark.sql import functions as sf
+
+    if first == last:
+        return sf.lit(first)
+    middle = (first + last) // 2
+    above, below = _tree(key, limits, middle + 1, last), _tree(key, limits, first, middle)
+    return sf.when(key > limits[middle], above).otherwise(below)  # null is not above anything
+
+
+def _evaluate(frame: DataFrame, columns: list[Column]) -> list[Any]:
+    """Have Spark compute constants; over a row that stands in the query it does so while planning."""
+    (row,) = frame.sparkSession.sql("values (1)").select(*columns).collect()
+    return list(row)
+
+
+def _shown(row: _Row) -> str:
+    return repr(row[0] if len(row) == 1 else row)

@@ -20,7 +20,7 @@ from netstack import (
     read_options,
 )
 
-from .errors import ShuffleError, ShuffleWarning
+from ..errors import ShuffleError, ShuffleWarning
 
 Config = Mapping[str, object] | NetworkConfig | TransportConfig | None
 """Options of Flink by name, such as ``{"heartbeat.timeout": "10 s"}``, or settings made of them."""
@@ -49,9 +49,8 @@ EFFECTIVE = frozenset(
 )
 """The fields of `NetworkConfig` that a shuffle obeys; the others are about jobs and their checkpoints."""
 
-
 LARGE_SEGMENT_BYTES = 128 << 10
-"""Of a shuffle of few partitions: a buffer costs the same at any size, and nobody waits for a single one."""
+"""Size of segments for few partitions: a buffer costs the same at any size, and nobody waits for one."""
 
 _FEW_PARTITIONS = 32
 

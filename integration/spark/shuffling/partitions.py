@@ -12,15 +12,18 @@ through nodes that keep partitions as they are, to where the partitions come fro
 
 With anything else, such as a union or a coalesce, the number is unknown, and the rows have to be dealt out
 anew. Under adaptive execution only a repartition into a given number is sure to keep it, unless it is by
-range.
+range. Files can be read in as many partitions as they are shuffled into, so that no exchange has to come
+before.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..files import read_files
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _KEEPING = frozenset(
     {
@@ -73,18 +76,29 @@ _LEAVES = frozenset(
 _EVEN = ("HashPartitioning", "RoundRobinPartitioning", "SinglePartition$")
 """Partitionings with as many partitions as planned; by range there may be fewer."""
 
+_SPLIT = "spark.sql.files.maxPartitionBytes"
+_AS_SPLIT = {
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionNum": str((1 << 31) - 1),
+}
+"""With these nothing but `_SPLIT` decides how files are cut and packed into partitions."""
+
+_ATTEMPTS = 12
+_STEP = 1.05
+
 
 class StageInput(NamedTuple):
     """The partitions that a stage on top of a DataFrame would begin with."""
 
     partitions: int | None
-    """Their number; None if it is not known before the query runs, or if no barrier stage can have them."""
+    """The number; None if it is not known before the query runs, or if no barrier stage can have them."""
     reason: str = ""
-    """Why it is None: what follows "it cannot be read as it is:"."""
+    """Why the number is None: what follows "it cannot be read as it is:"."""
 
 
 class _UnknownError(Exception):
-    pass
+    """The number is not known; says why."""
 
 
 def inspect_input(frame: DataFrame) -> StageInput:
@@ -158,3 +172,25 @@ def _of_rdd(rdd: Any) -> int:
 def class_name(instance: Any) -> str:
     """Return the name of a Java object's class, without its package."""
     return str(instance.getClass().getSimpleName())
+
+
+def read_in_partitions(session: SparkSession, path: str, count: int, format: str | None = None) -> DataFrame:
+    """Return the DataFrame of a file or folder, in `count` partitions if Spark can be made to cut it so.
+
+    It cannot where files are too small or cannot be cut. The session is set for this file from now on.
+
+    Raises:
+        SourceError: as `read_files`.
+    """
+    frame = read_files(session, path, format)
+    size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    for name, value in _AS_SPLIT.items():
+        session.conf.set(name, value)
+    split = max(1.0, size / count)
+    for _ in range(_ATTEMPTS):
+        session.conf.set(_SPLIT, str(-int(-split // 1)))
+        partitions = inspect_input(frame).partitions
+        if partitions is None or partitions <= count:
+            break
+        split *= _STEP
+    return frame

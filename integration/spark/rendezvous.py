@@ -38,6 +38,8 @@ import trio
 from flowcontrol import Secret
 from netstack import Letterbox, ask_letterbox
 
+from .masters import LOOPBACK
+
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
 
@@ -52,23 +54,21 @@ _PORT_TRIES = 3
 _GRACE_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
-LOOPBACK = "127.0.0.1"
-
-_OF_ATTEMPT, _OF_CONNECTIONS = b"netstack attempt of a stage: ", b"netstack connections of an attempt: "
+_ATTEMPT_LABEL, _CONNECTIONS_LABEL = b"netstack attempt of a stage: ", b"netstack connections of an attempt: "
 
 
 class Meeting(msgspec.Struct, frozen=True):
-    """What the tasks have agreed on."""
+    """What the tasks of an attempt have agreed on."""
 
     addresses: list[tuple[str, int]]
-    """Where each listens, by index."""
+    """Where each task listens, by its index."""
     secret: Secret
     attempt: str
     """A name of this attempt of the stage."""
 
 
 class _Greeting(msgspec.Struct, frozen=True):
-    """What a task says."""
+    """What a task says of itself."""
 
     index: int
     host: str
@@ -78,12 +78,12 @@ class _Greeting(msgspec.Struct, frozen=True):
 
 
 class Rendezvous:
-    """The way of one task to its peers; to be used once.
+    """Brings one task of a barrier stage to its peers; to be used once.
 
     Args:
         context: Spark's.
-        secret: What all tasks of the stage have been given.
-        loopback: Whether all run on one machine, so that none has to be reached from another.
+        secret: The secret that all tasks of the stage have been given.
+        loopback: Whether all tasks run on one machine, so that none has to be reached from another.
     """
 
     def __init__(self, context: BarrierTaskContext, secret: Secret, *, loopback: bool) -> None:
@@ -93,8 +93,8 @@ class Rendezvous:
         self._size = len(self._hosts)
         self._secret = secret
         self._attempt_secret = _attempt_secret(context, secret)
-        self._told: dict[int, _Greeting] = {}
-        self._all_told = trio.Event()
+        self._collected: dict[int, _Greeting] = {}
+        self._all_collected = trio.Event()
         self._greetings: list[_Greeting] = []
         self._answered = trio.Event()
         self._by_spark: list[_Greeting] | BaseException = []
@@ -138,7 +138,7 @@ class Rendezvous:
         said = msgspec.json.encode(self._greetings)
         addresses = [(greeting.host, greeting.port) for greeting in self._greetings]
         name = hashlib.sha256(said).hexdigest()[:_NAME_DIGITS]
-        return Meeting(addresses, Secret(self._secret.sign(_OF_CONNECTIONS + said)), name)
+        return Meeting(addresses, Secret(self._secret.sign(_CONNECTIONS_LABEL + said)), name)
 
     # By Spark.
 
@@ -146,21 +146,21 @@ class Rendezvous:
         answer_soon = trio.lowlevel.current_trio_token().run_sync_soon
 
         def ask_spark() -> None:
-            told: list[_Greeting] | BaseException
+            answer: list[_Greeting] | BaseException
             try:
                 texts = self._context.allGather(message.decode())
-                told = [msgspec.json.decode(text, type=_Greeting) for text in texts]
+                answer = [msgspec.json.decode(text, type=_Greeting) for text in texts]
             except BaseException as error:
-                told = error
+                answer = error
             with suppress(trio.RunFinishedError):  # the other answer was there long ago
-                answer_soon(self._hear_spark, told)
+                answer_soon(self._hear_spark, answer)
 
         # A call of Spark's cannot be interrupted: if the stage fails, such a thread ends with the process.
         self._thread = threading.Thread(target=ask_spark, name="netstack-rendezvous", daemon=True)
         self._thread.start()
 
-    def _hear_spark(self, told: list[_Greeting] | BaseException) -> None:
-        self._by_spark = told
+    def _hear_spark(self, answer: list[_Greeting] | BaseException) -> None:
+        self._by_spark = answer
         self._answered_by_spark.set()
 
     async def _wait_for_spark(self) -> None:
@@ -176,10 +176,10 @@ class Rendezvous:
 
     # By each other.
 
-    async def _tell_others(self, own: _Greeting) -> None:
+    async def _tell_others(self, greeting: _Greeting) -> None:
         """Be task 0: collect what all say, and tell them."""
         others = self._size - 1
-        self._collect(own)
+        self._collect(greeting)
         async with Letterbox(
             self.host, self._attempt_secret, others, _MAX_GREETING_BYTES, self._tell
         ) as letterbox:
@@ -192,22 +192,22 @@ class Rendezvous:
 
     async def _tell(self, question: bytes) -> bytes:
         self._collect(msgspec.json.decode(question, type=_Greeting))
-        await self._all_told.wait()
+        await self._all_collected.wait()
         return msgspec.json.encode(self._all())
 
     def _collect(self, greeting: _Greeting) -> None:
-        self._told[greeting.index] = greeting
-        if len(self._told) == self._size:
-            self._all_told.set()
+        self._collected[greeting.index] = greeting
+        if len(self._collected) == self._size:
+            self._all_collected.set()
 
     def _all(self) -> list[_Greeting]:
-        return [self._told[index] for index in range(self._size)]
+        return [self._collected[index] for index in range(self._size)]
 
-    async def _ask_first(self, own: _Greeting) -> None:
+    async def _ask_first(self, greeting: _Greeting) -> None:
         """Ask task 0, at all ports at which it may be."""
         async with trio.open_nursery() as nursery:
             for port in self.agreed_ports():
-                nursery.start_soon(self._ask_at, (self._hosts[0], port), msgspec.json.encode(own))
+                nursery.start_soon(self._ask_at, (self._hosts[0], port), msgspec.json.encode(greeting))
 
     async def _ask_at(self, address: tuple[str, int], question: bytes) -> None:
         longest = _MAX_GREETING_BYTES * self._size
@@ -221,7 +221,7 @@ class Rendezvous:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def agreed_ports(self) -> list[int]:
-        """Where task 0 may listen for the others; all compute the same."""
+        """Return the ports at which task 0 may listen for the others; all compute the same."""
         signed = self._attempt_secret.sign(b"ports")
         numbers = struct.unpack_from(f">{_PORT_TRIES}I", signed)
         return list(dict.fromkeys(_PORTS[number % len(_PORTS)] for number in numbers))
@@ -239,4 +239,4 @@ def _attempt_secret(context: BarrierTaskContext, secret: Secret) -> Secret:
     as a rule in order, so the number of the first one is known to all.
     """
     first = context.taskAttemptId() - context.partitionId()
-    return Secret(secret.sign(_OF_ATTEMPT + struct.pack(">qq", context.stageId(), first)))
+    return Secret(secret.sign(_ATTEMPT_LABEL + struct.pack(">qq", context.stageId(), first)))

@@ -1,0 +1,91 @@
+"""What goes wrong with Spark, in one line each; and what a shuffle refuses, or does at a cost."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+MAX_MESSAGE = 300
+"""Characters of Spark's own message that are passed on."""
+
+_CALL = re.compile(r"^An error occurred while calling \S+\n: ")
+_JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
+_TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
+_BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? finished unsuccessfully\.\s*")
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
+_WORKER = "thrown from the Python worker"
+_WORKER_DIED = "Python worker exited unexpectedly"
+
+_QUERY_LOG = "DataFrameQueryContextLogger"
+"""Where PySpark logs errors of queries, with all of their stack, before it raises them."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return in one line what an error of Spark says: the message, without class names and stack traces."""
+    text = _JAVA_CLASS.sub("", _CALL.sub("", str(error)))
+    _, python, traceback = text.partition(_WORKER)
+    if python:
+        text = _TRACE.split(traceback)[0].strip().splitlines()[-1]
+    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(_BARRIER.sub("", text))[0]).split())
+    if len(message) > MAX_MESSAGE:
+        message = message[:MAX_MESSAGE].rstrip() + " ..."
+    return message or type(error).__name__
+
+
+def first_cause(error: BaseException) -> str:
+    """Return in one line why a stage has failed: what its first task to fail said."""
+    text = str(error)
+    if _WORKER_DIED in text:
+        return "a Python worker of Spark has died"
+    traceback = _TRACEBACK.search(text)
+    return traceback[1].strip() if traceback else one_line(error)
+
+
+def was_raised_in_task(error: BaseException) -> bool:
+    """Tell whether Python code of a task has raised an error, rather than that Spark has lost the task."""
+    return _TRACEBACK.search(str(error)) is not None
+
+
+def is_from_spark(error: BaseException) -> bool:
+    """Tell whether an error is Spark's or Arrow's, and so about data, files or the cluster."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JError | pa.ArrowException)
+
+
+class ShuffleError(Exception):
+    """A shuffle cannot be run as asked; raised before any data moves, and says what would do."""
+
+
+class ShuffleTaskError(Exception):
+    """A task of a shuffle has failed, here or on a peer; the message is the first cause."""
+
+
+class ShuffleWarning(UserWarning):
+    """A shuffle costs more than it has to, or was given an option that changes nothing."""
+
+
+@contextmanager
+def spark_errors(problem: str) -> Iterator[None]:
+    """Turn what Spark says of a query into a `ShuffleError`, which begins with `problem`; nothing is logged.
+
+    Raises:
+        ShuffleError: The block has raised an error of Spark's.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    log = PySparkLogger.getLogger(_QUERY_LOG)
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except PySparkException as error:
+        raise ShuffleError(f"{problem}: {one_line(error)}") from None
+    finally:
+        log.setLevel(level)

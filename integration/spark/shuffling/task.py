@@ -1,0 +1,281 @@
+"""The tasks of a shuffle: what the driver sends them, and what each does in a Python worker of Spark's.
+
+In a task there are three threads. One reads the rows of this partition from Spark, cuts them and writes the
+pieces; the network runs in the second; Spark's own reads what arrives and hands it on. In the first second of
+a stage a fourth waits for Spark to say where the peers are::
+
+    input  -> SourceThread: Cutter -> Transport.write  ==> peers
+    output <- ShuffleTask:  Merger <- Transport.read   <== peers
+
+What fails first, fails all: the task that fails tells its peers why before it tells Spark.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import trio
+
+from flowcontrol import Secret
+from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
+
+from ..errors import ShuffleTaskError
+from ..rendezvous import Meeting, Rendezvous
+from ..workers import MapFunction, worker_function
+from .pieces import Cutter, Merger, Pieces
+from .placement import PlacementSpec
+from .report import TaskReport
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, BarrierTaskContext
+
+ECHO_PAUSE_S = 1.0
+"""How long a task that has only heard of a failure keeps it to itself, so that Spark hears of it where it
+happened. The peers know already, and Spark ends all tasks of the stage as soon as it hears of one."""
+
+Report = Callable[[list[TaskReport]], None]
+
+_JOIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """All that the tasks of a shuffle have in common."""
+
+    name: str
+    """Name of the shuffle."""
+    count: int
+    """Number of partitions, and of tasks."""
+    schema: pa.Schema
+    """Columns of the input, the one that was computed for the placement included."""
+    placement: PlacementSpec
+    config: TransportConfig
+    secret: Secret
+    """The secret that only the tasks and the driver know: see `rendezvous`."""
+    early_bytes: int
+    """Most bytes of rows that a task holds before it is connected to its peers."""
+    loopback: bool
+    """Whether all tasks run on one machine, so that none has to be reached from another."""
+
+
+def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
+    """Return the function that each task of the stage runs; `reports` takes lists of reports.
+
+    Its name is that of the shuffle, which so stands in the plan.
+    """
+    run = worker_function(run_task, spec, reports.add, on_one_machine=spec.loopback)
+    run.__name__ = spec.name
+    return run
+
+
+def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report) -> Iterator[pa.RecordBatch]:
+    """Return the rows of this partition after the shuffle.
+
+    Args:
+        batches: The rows of this partition before it.
+        spec: The stage.
+        report: Told at the end what the task has counted.
+
+    Raises:
+        ShuffleTaskError: when iterated, if a peer fails or cannot be reached; the message is the first cause.
+    """
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    tasks = len(context.getTaskInfos())
+    if tasks != spec.count:
+        return _expect_nothing(batches, tasks, spec.count)
+    return ShuffleTask(spec, context, batches, report).run()
+
+
+def _expect_nothing(batches: Iterator[pa.RecordBatch], tasks: int, count: int) -> Iterator[pa.RecordBatch]:
+    """Take the end of an input that has other partitions than planned: Spark makes an empty one smaller."""
+    for batch in batches:
+        if batch.num_rows:
+            raise ShuffleTaskError(
+                f"the number of partitions of the input is {tasks}, not {count} as when shuffle() was called;"
+                " the data or the settings of the session have changed since, so call shuffle() again"
+            )
+    return iter(())
+
+
+class ShuffleTask:
+    """One of the tasks of a shuffle; to be run once."""
+
+    def __init__(
+        self, spec: StageSpec, context: BarrierTaskContext, batches: Iterator[pa.RecordBatch], report: Report
+    ) -> None:
+        self._spec = spec
+        self._context = context
+        self._report = report
+        self._index = context.partitionId()
+        self._rendezvous = Rendezvous(context, spec.secret, loopback=spec.loopback)
+        self._started = time.monotonic()
+        cutter = Cutter(spec.schema, spec.placement.build(spec.schema, spec.count, self._index))
+        self._merger = Merger(cutter.schema)
+        self._rows = 0
+        self._transport = Transport(self._index, spec.count, spec.config, host=self._rendezvous.host)
+        self._source = SourceThread(batches, cutter, self._transport, spec.early_bytes)
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Take part in the shuffle; the rows that are for this partition.
+
+        Raises:
+            ShuffleTaskError: A peer has failed, or is not there.
+        """
+        try:
+            meeting = self._connect()
+            for batch in self._received():
+                self._rows += batch.num_rows
+                yield batch
+            self._source.join()
+            self._transport.close()
+            self._rendezvous.finish()
+        except BaseException as error:
+            cause = self._source.error or error
+            self._transport.close(_cause_for_peers(cause, self._index))
+            self._source.stop()
+            raise _cause_for_spark(cause) from None
+        self._report([self._task_report(meeting)])
+
+    def _connect(self) -> Meeting:
+        _, port = self._transport.listen()
+        self._source.start()
+        meeting = trio.run(self._rendezvous.meet, port)
+        self._transport.connect(meeting.addresses, meeting.secret)
+        self._source.connected()
+        return meeting
+
+    def _received(self) -> Iterator[pa.RecordBatch]:
+        while (pieces := self._transport.read()) is not None:
+            for piece in pieces:
+                yield from self._merger.add(piece)
+        yield from self._merger.flush()
+
+    def _task_report(self, meeting: Meeting) -> TaskReport:
+        return TaskReport(
+            self._spec.name,
+            meeting.attempt,
+            self._context.stageId(),
+            self._rendezvous.host,
+            self._source.rows,
+            self._rows,
+            time.monotonic() - self._started,
+            _peak_memory_bytes(),
+            self._transport.statistics(),
+        )
+
+
+def _cause_for_peers(cause: BaseException, index: int) -> BaseException:
+    """What the peers are told of an error here."""
+    if isinstance(cause, GeneratorExit):
+        return ShuffleTaskError(f"partition {index} was not read to its end, as limit() and the like do")
+    return cause
+
+
+def _cause_for_spark(cause: BaseException) -> BaseException:
+    """What Spark is told of an error here, later if it came from a peer."""
+    if not isinstance(cause, TransportError):
+        return cause
+    if isinstance(cause, ConnectionLostError | PeerFailedError):
+        time.sleep(ECHO_PAUSE_S)
+    return ShuffleTaskError(cause.problem if isinstance(cause, PeerFailedError) else str(cause))
+
+
+def _peak_memory_bytes() -> int:
+    """The most memory that this worker has had, in all tasks it has run."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10
+
+
+class SourceThread:
+    """Sends the rows of batches over a transport; to be started once.
+
+    It begins before the peers are there, since to meet them may take a second. Until then it holds the
+    pieces, but not more than a given number of bytes of them.
+
+    Args:
+        batches: The input; nobody else reads it.
+        cutter: Cuts the input into pieces.
+        transport: Listens; is connected when `connected` is called.
+        early_bytes: Most bytes held until then, unless a single list of pieces has more.
+    """
+
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], cutter: Cutter, transport: Transport, early_bytes: int
+    ) -> None:
+        self.error: BaseException | None = None
+        """Why it ended before its input did; of the transport's errors the reader is told as well."""
+        self.rows = 0
+        """Rows read so far."""
+        self._batches = batches
+        self._cutter = cutter
+        self._transport = transport
+        self._held: deque[Pieces] = deque()
+        self._early_bytes = early_bytes
+        self._connected = threading.Event()
+        self._stopped = False
+        # A read from Spark cannot be interrupted: such a thread ends with the process.
+        self._thread = threading.Thread(target=self._run, name="netstack-shuffle-source", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def connected(self) -> None:
+        """Tell that the peers are there, so that what is held may be written."""
+        self._connected.set()
+
+    def join(self) -> None:
+        """Wait until all has been written."""
+        self._thread.join()
+
+    def stop(self) -> None:
+        """Give up, once the transport is closed; wait a moment for the thread to notice."""
+        self._stopped = True
+        self._connected.set()
+        if self._thread.ident is not None:
+            self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                for pieces in self._cutter.add(batch):
+                    self._send(pieces)
+            self._send(self._cutter.flush())
+            self._write_held()
+            if not self._stopped:
+                self._transport.finish_writing()
+        except TransportError:
+            pass  # whoever reads from the transport is told as well
+        except BaseException as error:
+            self.error = error
+            self._transport.close(error)
+
+    def _send(self, pieces: Pieces) -> None:
+        if self._connected.is_set():
+            self._write_held()
+            self._write(pieces)
+            return
+        self._held.append(pieces)
+        self._early_bytes -= sum(len(piece) for _, piece in pieces)
+        if self._early_bytes <= 0:
+            self._write_held()
+
+    def _write_held(self) -> None:
+        self._connected.wait()
+        while self._held:
+            self._write(self._held.popleft())
+
+    def _write(self, pieces: Pieces) -> None:
+        if pieces and not self._stopped:
+            self._transport.write(pieces)
