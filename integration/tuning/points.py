@@ -26,9 +26,8 @@ from netstack import (
 )
 
 from ..spark.shuffle.version import code_digest
-from .axes import TARGET, Axis, AxisValue, apply, problems_after
+from .axes import PARALLELISM, SKEW, TARGET, Axis, AxisValue, apply, problems_after
 from .probes import Probe
-from .vertex_axes import PARALLELISM, SKEW
 
 SEEDS = 3
 """Seeds of a point, unless told otherwise."""

@@ -18,8 +18,7 @@ from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, 
 from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
 from .pitfalls import Pitfall, find_pitfalls
-from .remedies import remedies
-from .remedy_case import Remedy
+from .remedies import Remedy, remedies
 from .summaries import OFF, Setting, TargetSummary, settings_of, summarise
 from .verdicts import binding_text, words
 

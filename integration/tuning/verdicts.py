@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from ..analysis.wording import milliseconds, size
 from .choice import END_TO_END, LEAST_GAIN, OBJECTIVES, RECORD_DELAY, Choice, breaks_constraint, value
 from .constraints import Constraints, Shortfall
+from .durations import LEAST_CHECKPOINTS
 from .estimates import Estimate
 from .pitfalls import Pitfall
 from .summaries import OFF, TargetSummary
-from .windows import LEAST_CHECKPOINTS
 
 MOST_RUNS_NAMED = 400
 """More runs than this are not proposed to decide a question: for all that can be told, it has no answer."""

@@ -32,8 +32,8 @@ from integration.analysis.checkpoint_times import (
     subtask_parts,
     window_times,
 )
+from integration.analysis.diagnosis.checkpoint_rules import phases
 from integration.analysis.diagnosis.observation import observations
-from integration.analysis.diagnosis.phases import phases
 from integration.analysis.findings import find
 from integration.report.run_text import print_result
 from integration.scenarios.scenario_reader import read_scenario

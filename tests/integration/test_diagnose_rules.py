@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from integration.analysis.diagnosis.checkpoint_rules import (
     back_to_back,
+    data_in_flight,
     failed,
     late_source,
     slow_phase,
@@ -29,10 +30,13 @@ from integration.analysis.diagnosis.debloat_rules import (
 )
 from integration.analysis.diagnosis.diagnose import UNDECIDED, Rule, diagnose
 from integration.analysis.diagnosis.finding import Finding
-from integration.analysis.diagnosis.network_rules import network_bound
 from integration.analysis.diagnosis.observation import Exchange, Observation
-from integration.analysis.diagnosis.phases import data_in_flight
-from integration.analysis.diagnosis.pool_rules import input_full, output_full_input_free, some_readers_full
+from integration.analysis.diagnosis.pool_rules import (
+    input_full,
+    network_bound,
+    output_full_input_free,
+    some_readers_full,
+)
 from integration.analysis.diagnosis.pressure_rules import alternating, not_bound, operator_bound
 from integration.analysis.diagnosis.skew_rules import skewed_cost, skewed_records, unequal_writers
 from netstack import (

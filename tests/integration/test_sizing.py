@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.analysis.sizing.fan import channel_counts, channels, partition_counts, subpartitions
-from integration.analysis.sizing.figures import ConsumerSize
 from integration.analysis.sizing.flow import flows, held_back
 from integration.analysis.sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_round_trip
-from integration.analysis.sizing.size import size_job
+from integration.analysis.sizing.size import ConsumerSize, size_job
 from integration.cli.app import main
 from integration.cli.size import SizeReport
 from netstack import (

@@ -1,4 +1,11 @@
-"""Rules over checkpoints: which phase takes the time, what follows from that, and what goes wrong."""
+"""Rules over checkpoints: which phase takes the time, what follows from that, and what goes wrong.
+
+Each phase (`analysis.checkpoint_times`) has a cause of its own::
+
+    trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
+            data in flight     unequal         state to  state to    messages, and
+            before the barrier channels        copy      write       files of the coordinator
+"""
 
 from __future__ import annotations
 
@@ -12,13 +19,18 @@ from ..checkpoint_times import (
     FAILED,
     START_DELAY,
     SYNC,
+    CheckpointTimes,
+    mean_times,
 )
-from ..wording import milliseconds, size
-from .finding import Finding, Severity
+from ..wording import milliseconds, percent, size
+from .finding import Finding, Severity, complete
 from .observation import Observation
-from .phases import data_in_flight, longest, phases, phases_text
-from .pool_rules import full_readers
+from .pool_rules import full_readers, subtasks_text
 from .pressure_rules import nobody_waits
+
+_WORTH_MS = 0.5
+"""A phase that takes less cannot be told from 0."""
+
 
 SHORT_MS = 200.0
 """A checkpoint that takes less is not worth a word, whatever it consists of."""
@@ -26,9 +38,47 @@ SHORT_MS = 200.0
 LONG_SHARE = 0.5
 """Share of the checkpoint interval from which a duration is called a problem."""
 
-
 UNEVEN = 4.0
 """Quotient of the longest duration to the median from which durations are called uneven."""
+
+
+def phases(seen: Observation) -> CheckpointTimes | None:
+    """Return what the window's completed checkpoints took; None if there is none."""
+    return mean_times(seen.checkpoints)
+
+
+def longest(times: CheckpointTimes) -> str:
+    """Return the phase that takes most time; `NOT_TOLD` where that may be one that was not measured."""
+    return max(times.phases, key=lambda name: times.phases[name])
+
+
+def phases_text(times: CheckpointTimes) -> str:
+    """Return all phases that can be told from 0."""
+    return ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
+
+
+def data_in_flight(seen: Observation) -> Iterator[str]:
+    """How much waits before each vertex, and how long that takes at its rate, where all of it is known."""
+    for vertex in seen.vertices:
+        writers = [writer for _, writer in seen.inputs(vertex)]
+        senders = complete(held for writer in writers for held in writer.outputQueueSize)
+        full = full_readers(vertex)  # then what the writers hold is for them
+        receivers = complete(_of(vertex.inputQueueSize, full))
+        rates = complete(_of(vertex.bytes_in_per_s, full))
+        if senders is None or receivers is None or rates is None:
+            continue
+        queued, rate = sum(senders) + sum(receivers), sum(rates)
+        if queued and rate:
+            whose = subtasks_text(vertex, full) if full else vertex.name
+            yield (
+                f"{size(queued)} wait before {whose}, {percent(sum(senders) / queued)} at the senders: "
+                f"{milliseconds(1000 * queued / rate)} at {size(rate)}/s"
+            )
+
+
+def _of(values: Sequence[float | None], subtasks: Sequence[int]) -> list[float | None]:
+    """What there is of some subtasks, of all if none are named."""
+    return [value for subtask, value in enumerate(values) if not subtasks or subtask in subtasks]
 
 
 def slow_phase(seen: Observation) -> Iterator[Finding]:

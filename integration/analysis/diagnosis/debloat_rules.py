@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from netstack import VertexSteady
 
 from ..wording import milliseconds, percent, size
+from .checkpoint_rules import phases
 from .finding import Finding, any_of, complete, highest, known, span
 from .observation import Observation
-from .phases import phases
 
 _OFF_TARGET = 1.5
 """Quotient of the estimated time to the target from which the target is called missed."""

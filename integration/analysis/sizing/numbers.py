@@ -26,8 +26,8 @@ from netstack import (
 
 from ...scenarios.scenario_reader import read_options
 from ...scenarios.sections import Section
-from .figures import JobSize
 from .flow import LENGTH_BYTES
+from .size import JobSize
 
 T = TypeVar("T")
 

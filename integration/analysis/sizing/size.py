@@ -9,6 +9,9 @@ has but for the open buffer of each subpartition, which is half full on average:
 The quota is max-buffers-per-channel. A buffer whose credit travels to the sender is empty. Times are bytes
 over the rate at which the subtask reads. Debloating makes no buffer smaller than its first record, and if
 buffers become smaller than rate * round trip / credit, the sender waits for credit.
+
+Of the figures, which are in the order of the printed page, counts are of buffers, times in milliseconds, and
+rates of one subtask in bytes/s. None: it cannot be said.
 """
 
 from __future__ import annotations
@@ -16,16 +19,113 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import msgspec
+
 from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
 from netstack import FROM_SOURCE, Edge, NetworkConfig, Scenario, ScenarioError, Vertex
 
 from .fan import channel_counts, channels, is_local, partition_counts, subpartitions
-from .figures import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
 from .flow import Flow, flows, held_back, share_of_slowest
 
 _MS = 1000.0
+
 _OPEN = 0.5
 """How full an open buffer is on average."""
+
+
+class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
+    """The buffers at both ends of an exchange; of the subtasks that have the most channels."""
+
+    source: str
+    target: str
+    ship: str
+    producers: int
+    consumers: int
+    is_local: bool
+    """Whether both ends are in one task manager; then the receiver needs no buffers."""
+    subpartitions: int
+    """Of a producer."""
+    channels: int
+    """Of a consumer."""
+    partition_required: int
+    """A producer's, without which it does not start."""
+    partition_most: int
+    overdraft: int
+    """What a producer may take beyond that to finish a record."""
+    exclusive: int
+    """A consumer's, of all its channels."""
+    floating_required: int
+    floating_most: int
+
+
+class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
+    """The network memory of a task manager."""
+
+    task_manager: str
+    required_buffers: int
+    """Without which its subtasks do not start."""
+    most_buffers: int
+    """What all its pools can use, overdraft included."""
+    required_bytes: int
+    most_bytes: int
+    given_bytes: int | None
+    """taskmanager.memory.network.max; None: not given."""
+
+
+class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
+    """What the link into a consumer needs so that it is never idle for want of credit."""
+
+    round_trip_ms: float
+    needed_buffers: int
+    """Throughput times round trip over the size of a segment, rounded up."""
+    credit_buffers: int
+    """What the consumer can have: exclusive and floating."""
+    most_bytes_per_s: float | None
+    """The throughput that these allow; None: there is no round trip."""
+    least_target_ms: float
+    """The debloat target below which buffers are too small for the round trip."""
+
+
+class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits before the slowest subtask of a vertex, over all its inputs."""
+
+    name: str
+    parallelism: int
+    records_per_s: float
+    bytes_per_s: float
+    is_held_back: bool
+    """Whether data piles up before it: it is full, or a vertex behind it is."""
+    expected_buffers: float
+    """What waits once it is full, half of each open buffer included."""
+    expected_bytes: int
+    expected_drain_ms: float | None
+    worst_buffers: int
+    """What can wait if all senders hold as much for this one subtask as they may."""
+    worst_bytes: int
+    worst_drain_ms: float | None
+    least_buffer_bytes: int
+    """The smallest size of a buffer that debloating can use: a record, and enough for the round trip."""
+    least_drain_ms: float | None
+    """The time that debloating cannot get below without a loss of throughput."""
+    target_ms: float | None
+    """The debloat target; None: debloating is off, and so are the next two."""
+    debloated_bytes: int | None
+    """The size that it comes to."""
+    debloated_drain_ms: float | None
+    link: LinkSize | None
+    """None: all its channels are local."""
+
+
+class JobSize(msgspec.Struct, frozen=True, kw_only=True):
+    """All figures of a job."""
+
+    schema: str = "netstack.size/1"
+    name: str
+    preset: str
+    segment_bytes: int
+    exchanges: list[ExchangeSize]
+    consumers: list[ConsumerSize]
+    task_managers: list[MemorySize]
 
 
 def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:

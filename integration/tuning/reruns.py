@@ -1,24 +1,30 @@
-"""Reckoned remedies, emulated: what is kept of a promise is to be seen before it is given as advice.
+"""What is emulated after a recommendation: reckoned remedies, and two settings for their series.
 
-A remedy says what to set, so it can be run where that takes seconds; one that names nothing to set (more
-parallelism, another state backend) stays reckoned.
+What is kept of a promise is to be seen before it is given as advice. A remedy says what to set, so it can be
+run where that takes seconds; one that names nothing to set (more parallelism, another state backend) stays
+reckoned. The two settings are the present one and the recommended one, whose runs a report shows.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from netstack import OPTIONS, Scenario, parse_flink_duration
+from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration
 
 from ..analysis.findings import quotient
 from ..analysis.trial import may_be_tried, try_out
 from ..analysis.wording import milliseconds
+from ..emulating import emulate
+from ..runs.sources import open_sources
+from ..scenarios.scenario_reader import read_scenario
 from .measures import Measures, measure
 from .recommend import Recommendation, conditions_of, scenario_of
-from .remedy_case import Remedy
+from .remedies import Remedy
 from .rows import PointRow
+from .summaries import OFF, setting_of
 
 _FIELDS = {option.name: field for field, option in OPTIONS.items()}
 
@@ -73,3 +79,51 @@ def _told(found: Recommendation, measures: Measures) -> Iterator[str]:
     share = None if before is None else quotient(measures.throughput_per_s, before.mean)
     if share is not None:
         yield f"throughput is {share:.3f} of that without debloating"
+
+
+def runs_to_show(found: Recommendation, scenario: Scenario, rows: Sequence[PointRow]) -> dict[str, Result]:
+    """Return the runs of two settings by their names, with the first seed and with series.
+
+    They are the present setting and the recommended one. Where nothing fits, the setting that misses the
+    constraints by least takes its place; and where the two are one, no debloating is beside it.
+    """
+    wanted = list(dict.fromkeys(_settings(found)))
+    shown = {name: _scenario_at(target, found, scenario, rows) for name, target in wanted}
+    return {name: _run(point) for name, point in shown.items() if point is not None}
+
+
+def _settings(found: Recommendation) -> Iterator[tuple[str, str]]:
+    proposed = OFF if found.verdict == "turn off" else found.chosen or found.nearest or found.current
+    if found.current != proposed:
+        yield f"now ({_name(found.current)})", found.current
+    elif proposed != OFF:
+        yield _name(OFF), OFF
+    yield _name(proposed), proposed
+
+
+def _name(target: str) -> str:
+    return "debloating off" if target == OFF else f"target {target}"
+
+
+def _scenario_at(
+    target: str, found: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
+) -> Scenario | None:
+    """The scenario of the point of a target; the one that was given stands for the present setting."""
+    for row in rows:
+        if (
+            row.result is not None
+            and row.probe in ("main", "baseline")
+            and (setting_of(row), conditions_of(row)) == (target, found.conditions)
+        ):
+            return read_scenario(from_json(row.result).scenario)
+    if target != found.current:
+        return None
+    return dataclasses.replace(scenario, seed=found.seeds[0]) if found.seeds else scenario
+
+
+def _run(scenario: Scenario) -> Result:
+    try:
+        with open_sources(scenario) as ready:
+            return emulate(ready)
+    except JobFailedError as error:
+        return error.result
