@@ -22,6 +22,7 @@ from .exchange.gate import InputGate
 from .exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
 from .exchange.remote_channel import RemoteInputChannel
 from .exchange.tcp_link import TcpLink
+from .exchange.wiring import channel_counts
 from .faults.document import ACKNOWLEDGEMENT
 from .faults.fault import (
     FAULTS,
@@ -293,6 +294,7 @@ __all__ = [
     "WriteFile",
     "ask_letterbox",
     "assign_to_operators",
+    "channel_counts",
     "check_scenario",
     "checkpoint_id_of",
     "checkpoint_results",

@@ -19,7 +19,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from netstack import OPTIONS, PRESETS, Result, ScenarioError
+from netstack import Result, ScenarioError
+
+from .checkpoint_times import COMPLETED
+from .known_values import known, lowest, middle, total
+from .window_figures import segment_bytes
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -78,19 +82,19 @@ def windows(run: Run) -> list[Window]:
 
 def measure(run: Run, operators: Iterable[int]) -> dict[Subject, float]:
     """Return all quantities of a run that it has a number for; `operators` are the vertices with input."""
-    found: dict[Subject, float | None] = {}
+    quantities: dict[Subject, float | None] = {}
     places = list(operators)
     for window, block in zip(windows(run), run["steady"], strict=True):
-        found[Subject(window, None, END_TO_END)] = block["end_to_end_ms"]
-        found[Subject(window, None, PERSISTED)] = block["persisted_bytes"] or None
+        quantities[Subject(window, None, END_TO_END)] = block["end_to_end_ms"]
+        quantities[Subject(window, None, PERSISTED)] = block["persisted_bytes"] or None
         checkpoints = checkpoints_in(run, window)
         for place in places:
             vertex = block["vertices"][place]
-            found[Subject(window, place, THROUGHPUT)] = _total(vertex["records_in_per_s"])
-            found[Subject(window, place, START_DELAY)] = _mean_start_delay(checkpoints, place)
-            found[Subject(window, place, ALIGNMENT)] = vertex["alignment_ms_max_subtask"]
-            found[Subject(window, place, BUFFER_SIZE)] = _least(vertex.get("debloatedBufferSize"))
-    return {subject: value for subject, value in found.items() if value is not None}
+            quantities[Subject(window, place, THROUGHPUT)] = total(vertex["records_in_per_s"])
+            quantities[Subject(window, place, START_DELAY)] = _mean_start_delay(checkpoints, place)
+            quantities[Subject(window, place, ALIGNMENT)] = vertex["alignment_ms_max_subtask"]
+            quantities[Subject(window, place, BUFFER_SIZE)] = lowest(vertex.get("debloatedBufferSize") or ())
+    return {subject: value for subject, value in quantities.items() if value is not None}
 
 
 def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
@@ -98,7 +102,7 @@ def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
     return [
         checkpoint
         for checkpoint in run["checkpoints"]
-        if checkpoint.get("status", "COMPLETED") == "COMPLETED"
+        if checkpoint.get("status", COMPLETED) == COMPLETED
         and window.from_s <= checkpoint["t"] <= window.to_s
     ]
 
@@ -113,27 +117,13 @@ def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
     rates = vertex["bytes_in_per_s"]
     sizes = vertex.get("debloatedBufferSize") or [None] * len(rates)
     times = [(size or segment_bytes) / rate * 1e3 for size, rate in zip(sizes, rates, strict=True) if rate]
-    return median(times) if times else 0.0
+    return middle(times) or 0.0
 
 
 def _mean_start_delay(checkpoints: Sequence[Mapping[str, Any]], place: int) -> float | None:
     """Median over checkpoints of the mean over a vertex's subtasks."""
-    delays = [_known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
-    means = [sum(own) / len(own) for own in delays if own]
-    return median(means) if means else None
-
-
-def _total(values: Sequence[float | None]) -> float | None:
-    known = _known(values)
-    return sum(known) if known else None
-
-
-def _least(values: Sequence[float | None] | None) -> float | None:
-    return min(_known(values or []), default=None)
-
-
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
+    delays = [known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
+    return middle(sum(subtasks) / len(subtasks) for subtasks in delays if subtasks)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -192,7 +182,7 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     vertices = results[0].scenario["vertices"]
     names = sorted(vertices, key=lambda vertex: "source" not in vertex)
     operators = [place for place, vertex in enumerate(names) if "source" not in vertex]
-    ours, flinks = ([measure(run, operators) for run in ours_or_theirs] for ours_or_theirs in (runs, theirs))
+    ours, flinks = ([measure(run, operators) for run in side] for side in (runs, theirs))
     segment = segment_bytes(results[0])
     rows = [
         _row(
@@ -219,13 +209,6 @@ def reference_runs(reference: dict[str, Any]) -> list[Run]:
     if missing:
         raise ScenarioError([f"the reference has no {' and no '.join(missing)}; it is no measurement"])
     return [reference, *reference.get("repetitions", ())]
-
-
-def segment_bytes(result: Result) -> int:
-    """Return the segment size that a result was obtained with."""
-    option = OPTIONS["segment_bytes"]
-    given = result.scenario.get("flink", {}).get(option.name)
-    return PRESETS[result.preset].segment_bytes if given is None else int(str(option.kind.parse(given)))
 
 
 def tolerance(quantity: str, flink: float, buffer_time: float) -> float:

@@ -24,7 +24,8 @@ from netstack import (
 from ..emulating import emulate
 from ..scenarios.scenario_reader import read_scenario
 from .checkpoint_times import window_times
-from .findings import find, quotient
+from .known_values import quotient
+from .window_figures import figures_of
 from .wording import milliseconds
 
 LONGEST_S = 3.0
@@ -101,7 +102,7 @@ def _untried(changes: Mapping[str, object]) -> None:
 def _text(before: Result, trial: Trial, window: int) -> str | None:
     """The checkpoints and the throughput of both, as far as they were measured."""
     was, now = window_times(before, window), window_times(trial.result, window)
-    rates = [find(result, window).records_per_s for result in (trial.result, before)]
+    rates = [figures_of(result, window).records_per_s for result in (trial.result, before)]
     share = quotient(rates[0], rates[1])
     if was is None or now is None or share is None:
         return None

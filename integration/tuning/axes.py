@@ -38,7 +38,7 @@ from netstack import (
     with_options,
 )
 
-from ..scenarios.scenario_reader import read_options
+from ..scenarios.scenario_reader import assignment, read_options
 from ..scenarios.sections import Section
 
 Change = Callable[[Scenario], Scenario]
@@ -204,14 +204,16 @@ def _values(
 
 
 def _option(text: str) -> _Given:
-    name, equals, values = text.partition("=")
-    if not equals:
-        return _Given(text, "", _no_option)
-    return _Given(name.strip(), values, lambda value: _option_value(name.strip(), value))
+    assigned = assignment(text)
+    if assigned is None or not assigned[0]:
+        wrong = "sets no value" if assigned is None else "names no option"
+        return _Given(text, "", lambda value: _no_option(wrong))
+    name, values = assigned
+    return _Given(name, values, lambda value: _option_value(name, value))
 
 
-def _no_option(value: str) -> AxisValue:
-    raise QuantityError("sets no value", f"{OPTIONS['debloat_samples'].name}=5,20, for example")
+def _no_option(wrong: str) -> AxisValue:
+    raise QuantityError(wrong, f"{OPTIONS['debloat_samples'].name}=5,20, for example")
 
 
 def _option_value(name: str, text: str) -> AxisValue:

@@ -20,17 +20,18 @@ sense of Little's law: one slow channel among many is seen in the alignment, not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from statistics import median
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from netstack import CheckpointResult, Result, Series, Steady, VertexSteady, parse_duration
+from netstack import CheckpointResult, Result, VertexSteady, parse_duration
 
-from ..analysis.checkpoint_times import completed_within, mean_times
+from ..analysis.checkpoint_times import FAILED, completed_within, mean_times, triggered_within
+from ..analysis.known_values import complete, highest, known, lowest, middle, total
+from ..analysis.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
 
 EXPIRED = "CHECKPOINT_EXPIRED"
 """Flink's CheckpointFailureReason of a checkpoint that took longer than its timeout."""
@@ -95,50 +96,37 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     if not result.steady:
         return Measures()
     window = result.steady[-1]
-    triggered = [head for head in result.checkpoints if window.from_s <= head.t <= window.to_s]
+    triggered = triggered_within(result.checkpoints, window)
     completed = completed_within(result.checkpoints, window)
-    failed = [head for head in triggered if head.status == "FAILED"]
+    failed = [head for head in triggered if head.status == FAILED]
     durations = known(head.duration_ms for head in completed)
     times, delays = mean_times(completed), record_delays_ms(result)
     sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
     return Measures(
-        throughput_per_s=_throughput(result, window),
+        throughput_per_s=_throughput(last_consumers(result, window)),
         start_delay_ms=_rounded(times.start_delay_ms if times else None),
-        start_delay_max_ms=_worst(vertex.start_delay_ms_max_subtask for vertex in _consumers(result, window)),
+        start_delay_max_ms=highest(vertex.start_delay_ms_max_subtask for vertex in consumers(result, window)),
         alignment_ms=_rounded(times.alignment_ms if times else None),
         state_ms=_rounded(times.snapshot_ms if times else None),
         end_to_end_ms=_rounded(times.end_to_end_ms if times else None),
         end_to_end_p95_ms=_percentile(durations, 95),
         pending_ms=_pending_ms(result, triggered),
-        in_flight_bytes=_median(bytes_in_flight(result)),
-        record_delay_ms=_median(delays),
+        in_flight_bytes=_rounded(middle(bytes_in_flight(result, window))),
+        record_delay_ms=_rounded(middle(delays)),
         record_delay_p95_ms=_percentile(delays, 95),
         persisted_bytes=window.persisted_bytes,
         adaptation_ms=None if step_at_s is None else adaptation_ms(result, step_at_s),
-        debloated_buffer_bytes=_median(sizes),
-        debloated_buffer_min_bytes=min(sizes, default=None),
+        debloated_buffer_bytes=_rounded(middle(sizes)),
+        debloated_buffer_min_bytes=lowest(sizes),
         checkpoints_completed=len(completed),
         checkpoints_failed=len(failed),
         checkpoints_expired=sum(head.failure == EXPIRED for head in failed),
     )
 
 
-def known(values: Iterable[float | None]) -> list[float]:
-    """Return the values that are there."""
-    return [value for value in values if value is not None]
-
-
-def _consumers(result: Result, window: Steady) -> list[VertexSteady]:
-    targets = {edge["to"] for edge in result.scenario["edges"]}
-    return [vertex for vertex in window.vertices if vertex.name in targets]
-
-
-def _throughput(result: Result, window: Steady) -> float | None:
-    last = sinks(result)
-    rates = known(
-        rate for vertex in window.vertices if vertex.name in last for rate in vertex.records_in_per_s
-    )
-    return round(sum(rates), 1) if rates else None
+def _throughput(readers: Sequence[VertexSteady]) -> float | None:
+    rate = total(rate for vertex in readers for rate in vertex.records_in_per_s)
+    return None if rate is None else round(rate, 1)
 
 
 def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float | None:
@@ -146,27 +134,12 @@ def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float 
     return round(max(ages) * 1e3, 2) if ages else None
 
 
-def _worst(values: Iterable[float | None]) -> float | None:
-    return max(known(values), default=None)
-
-
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return round(float(median(values)), 2) if len(values) else None
+    return None if value is None else round(float(value), 2)
 
 
 def _percentile(values: Sequence[float], percent: float) -> float | None:
     return round(float(np.percentile(values, percent)), 2) if len(values) else None
-
-
-def sinks(result: Result) -> set[str]:
-    """Return the names of the vertices that hand nothing on."""
-    edges = result.scenario["edges"]
-    sources = {edge["from"] for edge in edges}
-    return {edge["to"] for edge in edges} - sources
 
 
 def record_delays_ms(result: Result) -> list[float]:
@@ -181,22 +154,9 @@ def record_delays_ms(result: Result) -> list[float]:
         return []
     window = result.steady[-1]
     inside = flow.times[(flow.times >= window.from_s) & (flow.times <= window.to_s)]
-    ways = [inside - flow.emitted_at(name, inside) for name in sorted(sinks(result))]
+    last = sorted(vertex.name for vertex in last_consumers(result, window))
+    ways = [inside - flow.emitted_at(name, inside) for name in last]
     return [float(delay) for delay in np.max(ways, axis=0) * 1e3] if ways else []
-
-
-def bytes_in_flight(result: Result) -> list[float]:
-    """Return the bytes in all queues at each sample of the last window; empty where they are not known."""
-    window = result.steady[-1]
-    readers = {edge["to"] for edge in result.scenario["edges"]}
-    writers = {edge["from"] for edge in result.scenario["edges"]}
-    queues = [series.inputQueueSize for series in result.series if series.vertex in readers]
-    queues += [series.outputQueueSize for series in result.series if series.vertex in writers]
-    if not queues or not all(queues):
-        return []
-    times = np.array(result.series[0].t)
-    total = np.sum([np.sum(queue, axis=0) for queue in queues], axis=0)
-    return [float(size) for size in total[(times >= window.from_s) & (times <= window.to_s)]]
 
 
 def adaptation_ms(result: Result, step_at_s: float) -> float | None:
@@ -211,10 +171,10 @@ def adaptation_ms(result: Result, step_at_s: float) -> float | None:
     flow = _flow(result)
     if flow is None:
         return None
-    stepping = [name for name in _stepping(result, step_at_s) if _is_debloated(result.series, name)]
-    found = [_settled_ms(result, flow, name, step_at_s) for name in stepping]
-    times = [time for time in found if time is not None]
-    return max(times) if times and len(times) == len(found) else None
+    debloated = {series.vertex for series in result.series if is_debloated(series)}
+    stepping = [name for name in _stepping(result, step_at_s) if name in debloated]
+    times = complete(_settled_ms(result, flow, name, step_at_s) for name in stepping)
+    return None if times is None else max(times)
 
 
 class _Flow:
@@ -223,7 +183,7 @@ class _Flow:
     def __init__(self, result: Result) -> None:
         edges = result.scenario["edges"]
         parallelism = {vertex.name: vertex.parallelism for vertex in result.steady[-1].vertices}
-        series = {one.vertex: one for one in result.series}
+        series = {each.vertex: each for each in result.series}
         outputs = {name: sum(edge["from"] == name for edge in edges) for name in parallelism}
         self.times: Figures = np.array(result.series[0].t, dtype=np.float64)
         self.producers = {
@@ -282,10 +242,6 @@ def _steps(service: Any) -> list[float]:
     return [parse_duration(step["at"]) for step in service] if isinstance(service, list) else []
 
 
-def _is_debloated(all_series: Sequence[Series], vertex: str) -> bool:
-    return any(one.vertex == vertex and bool(one.debloatedBufferSize) for one in all_series)
-
-
 def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> float | None:
     after = flow.times > step_at_s
     times = flow.times[after]
@@ -310,6 +266,6 @@ def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> f
 
 def _buffer_time_s(result: Result, vertex: str) -> float:
     """What a subtask takes for one buffer, median over subtasks."""
-    steady = next(one for one in result.steady[-1].vertices if one.name == vertex)
+    steady = next(each for each in result.steady[-1].vertices if each.name == vertex)
     rates = [rate for rate in steady.buffers_in_per_s if rate]
     return 1.0 / float(np.median(rates)) if rates else 0.0

@@ -15,6 +15,10 @@ import msgspec
 
 from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
 
+from ..analysis.diagnosis.debloat_rules import at_minimum, is_larger
+from ..analysis.known_values import highest
+from ..analysis.sizing.flow import wire_bytes
+from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
 from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, Constraints, Shortfall
 from .summaries import TargetSummary, target_s
@@ -31,7 +35,6 @@ _OVERDRAFT = 20
 
 _OLD = "flink-1.20"
 
-_HEADER_BYTES = 4
 
 BUSY = 0.9
 """Share of its time from which on a subtask is what the job waits for."""
@@ -179,14 +182,15 @@ def smaller_segments(case: Case) -> Iterator[Remedy]:
 
 def large_records(case: Case) -> Iterator[Remedy]:
     """Overdraft, or a larger minimum, where records do not fit into debloated buffers."""
-    record = max(_record_sizes(case.scenario), default=0)
+    sources = [vertex for vertex in case.scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
+    record = max(map(wire_bytes, sources), default=0)
     costly = [
         (one.debloated_buffer_min_bytes.least, one.target)
         for one in case.targets
         if one.debloated_buffer_min_bytes is not None
         and any(shortfall.constraint == MIN_THROUGHPUT for shortfall in one.shortfalls)
     ]
-    if MIN_THROUGHPUT not in case.binding or not costly or min(costly)[0] >= record:
+    if MIN_THROUGHPUT not in case.binding or not costly or not is_larger(record, min(costly)[0]):
         return
     smallest, target = min(costly)
     config = case.scenario.config
@@ -213,13 +217,7 @@ def large_records(case: Case) -> Iterator[Remedy]:
 def at_floor(case: Case, summary: TargetSummary) -> bool:
     """Whether buffers of a target have become as small as they may be."""
     smallest = summary.debloated_buffer_min_bytes
-    return smallest is not None and smallest.mean <= 1.05 * case.scenario.config.min_segment_bytes
-
-
-def _record_sizes(scenario: Scenario) -> Iterator[int]:
-    for vertex in scenario.vertices:
-        if isinstance(vertex.source, GeneratorSpec):
-            yield vertex.source.record_bytes + _HEADER_BYTES
+    return smallest is not None and at_minimum(smallest.mean, case.scenario.config)
 
 
 def remedies(
@@ -352,11 +350,10 @@ def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
     if not texts:
         return "", 0.0
     result = from_json(texts[0])
-    readers = {edge["to"] for edge in result.scenario["edges"]}
     shares = [
-        (max((share or 0.0) for share in vertex.busy_ms_per_s) / 1e3, vertex.name)
-        for vertex in result.steady[-1].vertices
-        if vertex.name in readers and vertex.busy_ms_per_s
+        (busy / 1e3, vertex.name)
+        for vertex in consumers(result, result.steady[-1])
+        if (busy := highest(vertex.busy_ms_per_s)) is not None
     ]
     share, name = max(shares, default=(0.0, ""))
     return name, share

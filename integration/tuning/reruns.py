@@ -14,7 +14,7 @@ import msgspec
 
 from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration
 
-from ..analysis.findings import quotient
+from ..analysis.known_values import quotient
 from ..analysis.trial import may_be_tried, try_out
 from ..analysis.wording import milliseconds
 from ..emulating import emulate

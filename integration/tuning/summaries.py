@@ -10,6 +10,7 @@ import msgspec
 
 from netstack import QuantityError, parse_flink_duration
 
+from ..analysis.known_values import quotient
 from .axes import TARGET
 from .constraints import Shortfall
 from .estimates import Answer, Estimate, estimate
@@ -124,7 +125,7 @@ class Setting:
     def shares(self, now: Mapping[int, Measures], name: str) -> dict[int, float | None]:
         """A figure by that of the present setting with the same seed, by seed; None where one has none."""
         return {
-            seed: _share(getattr(run, name), getattr(now[seed], name))
+            seed: quotient(getattr(run, name), getattr(now[seed], name))
             for seed, run in self.main.items()
             if seed in now
         }
@@ -188,7 +189,3 @@ def _probed(setting: Setting, probe: str, name: str) -> Estimate | None:
 def _lost(failed: int) -> list[None]:
     """A run that failed stands among the others, without a figure."""
     return [None] * failed
-
-
-def _share(value: float | None, of: float | None) -> float | None:
-    return value / of if value is not None and of else None

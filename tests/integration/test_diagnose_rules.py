@@ -359,6 +359,25 @@ def test_debloating_is_judged_by_its_sizes_and_times(
     assert rules(rule, off) == []
 
 
+@pytest.mark.parametrize(
+    ("size", "estimated_ms", "names"),
+    [
+        (266.0, 1600.0, ["debloating-at-its-floor"]),  # the median is a few bytes above the minimum of 256
+        (280.0, 1600.0, ["debloating-misses-its-target"]),
+        (256.0, 1090.0, []),
+        (256.0, 1100.0, ["debloating-at-its-floor"]),
+    ],
+)
+def test_buffers_near_their_minimum_are_at_it_and_a_target_nearly_kept_is_kept(
+    size: float, estimated_ms: float, names: list[str]
+) -> None:
+    debloated = reader(
+        debloatedBufferSize=[size, 32768.0], estimatedTimeToConsumeBuffersMs=[estimated_ms, 10.0]
+    )
+    view = seen(source(), debloated, config=DEBLOATED)
+    assert [name for rule in (at_the_minimum, off_target) for name, _ in rules(rule, view)] == names
+
+
 def test_a_diagnosis_puts_problems_first_and_has_a_verdict() -> None:
     found = diagnose(seen(source(), reader(), history=[checkpoint(10.0, 1.0)], end_to_end_ms=17.0))
     assert found.verdict == "operator bound, at reader"

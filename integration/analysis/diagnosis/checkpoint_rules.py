@@ -22,8 +22,9 @@ from ..checkpoint_times import (
     CheckpointTimes,
     mean_times,
 )
+from ..known_values import complete
 from ..wording import milliseconds, percent, size
-from .finding import Finding, Severity, complete
+from .finding import Finding, Severity
 from .observation import Observation
 from .pool_rules import full_readers, subtasks_text
 from .pressure_rules import nobody_waits

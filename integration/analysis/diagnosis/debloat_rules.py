@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netstack import VertexSteady
+from netstack import NetworkConfig, VertexSteady
 
+from ..known_values import complete, highest, known
 from ..wording import milliseconds, percent, size
 from .checkpoint_rules import phases
-from .finding import Finding, any_of, complete, highest, known, span
+from .finding import Finding, any_of, span
 from .observation import Observation
 
+MISSED = 1.1
+"""Quotient of the time to consume what waits to the target, from which the target is missed at all."""
+
 _OFF_TARGET = 1.5
-"""Quotient of the estimated time to the target from which the target is called missed."""
+"""The same, from which debloating is to blame where it could still make buffers smaller."""
+
+_AT_MINIMUM = 1.05
+"""Quotient to the minimum up to which a buffer is as small as it may be; a median or mean may be above."""
 
 
 _MUCH = 0.3
@@ -24,7 +31,7 @@ def at_the_minimum(seen: Observation) -> Iterator[Finding]:
     target_ms = 1000 * seen.config.debloat_target_s
     for vertex, sizes in _debloated(seen):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
-        if estimated is None or estimated <= target_ms or min(sizes) > seen.config.min_segment_bytes:
+        if estimated is None or estimated < MISSED * target_ms or not at_minimum(min(sizes), seen.config):
             continue
         yield Finding(
             rule="debloating-at-its-floor",
@@ -46,7 +53,7 @@ def off_target(seen: Observation) -> Iterator[Finding]:
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
         if estimated is None or estimated < _OFF_TARGET * target_ms:
             continue
-        if complete(vertex.debloatedBufferSize) is None or min(sizes) <= seen.config.min_segment_bytes:
+        if complete(vertex.debloatedBufferSize) is None or at_minimum(min(sizes), seen.config):
             continue
         yield Finding(
             rule="debloating-misses-its-target",
@@ -98,8 +105,8 @@ def at_the_maximum(seen: Observation) -> Iterator[Finding]:
 def smaller_than_a_record(seen: Observation) -> Iterator[Finding]:
     """Buffers that hold less than one record."""
     for vertex, sizes in _debloated(seen):
-        record = _record_bytes(vertex)
-        if record is None or min(sizes) >= record:
+        record = record_bytes(vertex)
+        if record is None or not is_larger(record, min(sizes)):
             continue
         yield Finding(
             rule="records-larger-than-buffers",
@@ -120,7 +127,18 @@ def _debloated(seen: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
             yield vertex, sizes
 
 
-def _record_bytes(vertex: VertexSteady) -> float | None:
+def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
+    """Return whether buffers are as small as debloating may make them."""
+    return buffer_bytes <= _AT_MINIMUM * config.min_segment_bytes
+
+
+def is_larger(record: float, buffer_bytes: float) -> bool:
+    """Return whether a record needs several buffers, so that smaller ones do not let less of it wait."""
+    return record > buffer_bytes
+
+
+def record_bytes(vertex: VertexSteady) -> float | None:
+    """Return the mean size of the records that a vertex reads; None if a rate of a subtask is not known."""
     records, taken = complete(vertex.records_in_per_s), complete(vertex.bytes_in_per_s)
     if records is None or taken is None or not sum(records) or not sum(taken):
         return None

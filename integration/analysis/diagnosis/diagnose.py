@@ -14,9 +14,10 @@ import msgspec
 from netstack import VertexSteady
 
 from ..checkpoint_times import NOT_TOLD, PHASES
+from ..known_values import complete
 from .checkpoint_rules import CHECKPOINT_RULES, phases
 from .debloat_rules import DEBLOAT_RULES
-from .finding import Finding, complete
+from .finding import Finding
 from .observation import Observation
 from .pool_rules import POOL_RULES, subtasks_text
 from .pressure_rules import PRESSURE_RULES

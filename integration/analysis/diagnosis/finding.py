@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import fmean
 from typing import Literal
 
 import msgspec
 
 from netstack import VertexSteady
+
+from ..known_values import Values, complete, highest, known
 
 Severity = Literal["problem", "notice", "fine"]
 
@@ -30,8 +31,6 @@ BUSY = 0.9
 SKEW = 1.3
 """Quotient of the greatest to the mean from which subtasks are called unequal."""
 
-Values = Iterable[float | None]
-
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """That a rule fired: its name, where, what that means, by which figures, and what to do next."""
@@ -43,29 +42,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     evidence: list[str]
     next: list[str] = []
-
-
-def known(values: Values) -> list[float]:
-    """Return the values that there are."""
-    return [value for value in values if value is not None]
-
-
-def complete(values: Values) -> list[float] | None:
-    """Return the values of all subtasks; None if that of one is not known, or there are none."""
-    found = list(values)
-    there = known(found)
-    return there if there and len(there) == len(found) else None
-
-
-def mean(values: Values) -> float | None:
-    """Return the mean over all subtasks; None if that of one is not known."""
-    found = complete(values)
-    return None if found is None else fmean(found)
-
-
-def highest(values: Values) -> float | None:
-    """Return the greatest of the values that there are; None if there is none."""
-    return max(known(values), default=None)
 
 
 def reaches(values: Values, limit: float) -> bool | None:

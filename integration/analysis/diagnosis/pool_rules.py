@@ -24,21 +24,9 @@ from collections.abc import Iterator, Sequence
 
 from netstack import VertexSteady
 
+from ..known_values import complete, highest, known, mean
 from ..wording import milliseconds, percent, size
-from .finding import (
-    HIGH_USAGE,
-    LOW_USAGE,
-    Finding,
-    any_of,
-    complete,
-    highest,
-    is_empty,
-    is_full,
-    known,
-    mean,
-    span,
-    span_percent,
-)
+from .finding import HIGH_USAGE, LOW_USAGE, Finding, any_of, is_empty, is_full, span, span_percent
 from .observation import Exchange, Observation
 
 _STARVED = 0.1

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from netstack import Series, VertexSteady
 
+from ..known_values import complete, known, mean
 from ..wording import digits, percent
 from .finding import (
     BACK_PRESSURED,
@@ -18,11 +19,8 @@ from .finding import (
     HIGHLY_BACK_PRESSURED,
     Finding,
     any_of,
-    complete,
     costs_ms,
     is_busy,
-    known,
-    mean,
     negation,
     share,
     span,

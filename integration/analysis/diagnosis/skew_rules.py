@@ -6,19 +6,8 @@ from collections.abc import Iterator
 
 from netstack import VertexSteady
 
-from .finding import (
-    SKEW,
-    Finding,
-    Values,
-    complete,
-    costs_ms,
-    highest,
-    is_busy,
-    is_full,
-    known,
-    mean,
-    span,
-)
+from ..known_values import Values, complete, highest, known, mean
+from .finding import SKEW, Finding, costs_ms, is_busy, is_full, span
 from .observation import Observation
 
 

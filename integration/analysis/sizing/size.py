@@ -22,9 +22,8 @@ from collections import Counter
 import msgspec
 
 from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
-from netstack import FROM_SOURCE, Edge, NetworkConfig, Scenario, ScenarioError, Vertex
+from netstack import FROM_SOURCE, Edge, NetworkConfig, Scenario, ScenarioError, Vertex, channel_counts
 
-from .fan import channel_counts, channels, is_local, partition_counts, subpartitions
 from .flow import Flow, flows, held_back, share_of_slowest
 
 _MS = 1000.0
@@ -137,8 +136,8 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
     unknown = [vertex.name for vertex in scenario.vertices if vertex.parallelism == FROM_SOURCE]
     if unknown:
         raise ScenarioError([f"vertices.{name}.parallelism: is missing; give a number" for name in unknown])
-    found = flows(scenario, record_bytes)
-    full = held_back(scenario, found)
+    flow_of = flows(scenario, record_bytes)
+    full = held_back(scenario, flow_of)
     readers = [vertex for vertex in scenario.vertices if scenario.inputs(vertex)]
     return JobSize(
         name=scenario.name,
@@ -146,16 +145,16 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
         segment_bytes=scenario.config.segment_bytes,
         exchanges=[_exchange(scenario, edge) for edge in scenario.edges],
         consumers=[
-            _consumer(scenario, vertex, found[vertex.name], vertex.name in full) for vertex in readers
+            _consumer(scenario, vertex, flow_of[vertex.name], vertex.name in full) for vertex in readers
         ],
         task_managers=_memory(scenario),
     )
 
 
 def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
-    config, local = scenario.config, is_local(scenario, edge)
+    config, local = scenario.config, _is_local(scenario, edge)
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     required, most = partition_buffers(parts, each, floating)
     spec = _gate(config, count)
     return ExchangeSize(
@@ -176,6 +175,23 @@ def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
     )
 
 
+def _channels(scenario: Scenario, edge: Edge) -> dict[int, int]:
+    """How many consumers have how many channels."""
+    producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
+    return channel_counts(edge.ship, producers, consumers)
+
+
+def _subpartitions(scenario: Scenario, edge: Edge) -> dict[int, int]:
+    """How many producers have how many subpartitions."""
+    producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
+    return channel_counts(edge.ship, consumers, producers)
+
+
+def _is_local(scenario: Scenario, edge: Edge) -> bool:
+    """Whether both ends are in one task manager: no link, no credit, no buffers at the receiver."""
+    return scenario.vertex(edge.source).manager == scenario.vertex(edge.target).manager
+
+
 def _gate(config: NetworkConfig, count: int) -> GateBuffersSpec:
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     return gate_buffers(count, each, floating, config.max_required_buffers_per_gate)
@@ -188,13 +204,14 @@ def _memory(scenario: Scenario) -> list[MemorySize]:
     most = required.copy()
     for edge in scenario.edges:
         sender, receiver = scenario.vertex(edge.source).manager, scenario.vertex(edge.target).manager
-        for parts in partition_counts(scenario, edge):
-            required[sender] += partition_buffers(parts, each, floating)[0]
-            most[sender] += partition_segments(parts, each, floating, config.max_overdraft_buffers_per_gate)
-        for count in channel_counts(scenario, edge):
-            spec, remote = _gate(config, count), 0 if is_local(scenario, edge) else count
-            required[receiver] += remote * spec.exclusive_per_channel + spec.required_floating
-            most[receiver] += gate_segments(spec, remote)
+        for parts, producers in _subpartitions(scenario, edge).items():
+            overdraft = config.max_overdraft_buffers_per_gate
+            required[sender] += producers * partition_buffers(parts, each, floating)[0]
+            most[sender] += producers * partition_segments(parts, each, floating, overdraft)
+        for count, consumers in _channels(scenario, edge).items():
+            spec, remote = _gate(config, count), 0 if _is_local(scenario, edge) else count
+            required[receiver] += consumers * (remote * spec.exclusive_per_channel + spec.required_floating)
+            most[receiver] += consumers * gate_segments(spec, remote)
     return [
         MemorySize(
             task_manager=name,
@@ -243,7 +260,7 @@ def _consumer(scenario: Scenario, vertex: Vertex, flow: Flow, is_held_back: bool
 def _waiting(scenario: Scenario, vertex: Vertex, edge: Edge) -> float:
     """Buffers of an exchange that wait for the slowest subtask of a vertex once it is full."""
     config = scenario.config
-    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
     slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
     held = max(0.0, min(config.max_buffers_per_channel - 1, (pool - parts) / slowest)) + _OPEN
@@ -259,17 +276,17 @@ def _empty(scenario: Scenario, vertex: Vertex, rate: float) -> float:
 def _at_worst(scenario: Scenario, edge: Edge) -> int:
     """Buffers of an exchange that can wait for one consumer: all of its own, and a quota at each sender."""
     config = scenario.config
-    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
     return count * min(config.max_buffers_per_channel, pool) + _receiving(scenario, edge)
 
 
 def _receiving(scenario: Scenario, edge: Edge) -> int:
     """Buffers that a consumer can have for an exchange."""
-    if is_local(scenario, edge):
+    if _is_local(scenario, edge):
         return 0
-    spec = _gate(scenario.config, channels(scenario, edge))
-    return gate_segments(spec, channels(scenario, edge))
+    count = max(_channels(scenario, edge))
+    return gate_segments(_gate(scenario.config, count), count)
 
 
 def _link(scenario: Scenario, vertex: Vertex, rate: float, expected: float) -> LinkSize | None:
