@@ -109,13 +109,13 @@ def compare(off: WindowFigures, on: WindowFigures) -> str:
         return f"{_without_checkpoints(off, on)}; {_throughput_change(off, on)}."
     parts = [_checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)]
     if None not in (off.start_delay_ms, on.start_delay_ms, off.alignment_ms, on.alignment_ms):
-        delay = _change(off, on, lambda found: milliseconds(found.start_delay_ms))
-        alignment = _change(off, on, lambda found: milliseconds(found.alignment_ms))
+        delay = _change(off, on, lambda figures: milliseconds(figures.start_delay_ms))
+        alignment = _change(off, on, lambda figures: milliseconds(figures.alignment_ms))
         parts[0] += f": {_LAST} came after {delay}"
         parts.append(f"the last one {alignment} later")
         parts += _after_barriers(off, on)
     if off.sender_share is not None and on.sender_share is not None:
-        in_flight = _change(off, on, lambda found: size(found.in_flight_bytes))
+        in_flight = _change(off, on, lambda figures: size(figures.in_flight_bytes))
         parts.append(f"with {in_flight} in flight, {_place(on.sender_share)}")
     return f"{', '.join(parts)}; {_throughput_change(off, on)}."
 

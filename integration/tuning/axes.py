@@ -134,6 +134,10 @@ def read_axes(
         _Given(LATENCY, latency, _latency),
         _Given(POLICY, policy, _policy),
     )
+    return _axes_of(all_given, targets_vary=target is not None)
+
+
+def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, ...]:
     problems: list[str] = []
     axes: list[Axis] = []
     for given in all_given:
@@ -141,7 +145,7 @@ def read_axes(
             continue
         if any(axis.name == given.name for axis in axes):
             problems.append(f"{given.name}: is given twice; put all its values behind one")
-        if target is not None and given.name in _OF_TARGET:
+        if targets_vary and given.name in _OF_TARGET:
             problems.append(
                 f"{given.name}: is what the axis target sets; give targets there, or leave this out"
             )

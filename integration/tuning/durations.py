@@ -57,10 +57,10 @@ def with_enough_checkpoints(
         if not growth_s:
             break
         longer = lengthened(scenario, growth_s)
-        found = run(points_of(longer))
-        if _fewest(found) <= _fewest(rows):
+        rows_of_longer = run(points_of(longer))
+        if _fewest(rows_of_longer) <= _fewest(rows):
             break
-        scenario, rows = longer, found
+        scenario, rows = longer, rows_of_longer
     return Tried(scenario, rows)
 
 
@@ -105,6 +105,6 @@ def seconds_for(points: Sequence[Point], tried: Sequence[PointRow]) -> float | N
         return None
     (least, least_s), (most, most_s) = min(ended), max(ended)
     slope = max(0.0, (most_s - least_s) / (most - least)) if most > least else 0.0
-    there = {row.key for row in tried}
-    left = [1.0 / target_s(setting_of(point)) for point in points if point.key not in there]
+    have_run = {row.key for row in tried}
+    left = [1.0 / target_s(setting_of(point)) for point in points if point.key not in have_run]
     return sum(max(0.0, least_s + slope * (rate - least)) for rate in left)

@@ -98,8 +98,8 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     window = result.steady[-1]
     triggered = triggered_within(result.checkpoints, window)
     completed = completed_within(result.checkpoints, window)
-    failed = [head for head in triggered if head.status == FAILED]
-    durations = known(head.duration_ms for head in completed)
+    failed = [checkpoint for checkpoint in triggered if checkpoint.status == FAILED]
+    durations = known(checkpoint.duration_ms for checkpoint in completed)
     times, delays = mean_times(completed), record_delays_ms(result)
     sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
     return Measures(
@@ -120,7 +120,7 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
         debloated_buffer_min_bytes=lowest(sizes),
         checkpoints_completed=len(completed),
         checkpoints_failed=len(failed),
-        checkpoints_expired=sum(head.failure == EXPIRED for head in failed),
+        checkpoints_expired=sum(checkpoint.failure == EXPIRED for checkpoint in failed),
     )
 
 
@@ -130,7 +130,11 @@ def _throughput(readers: Sequence[VertexSteady]) -> float | None:
 
 
 def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float | None:
-    ages = [result.emulated_seconds - head.t for head in triggered if head.status == "IN_PROGRESS"]
+    ages = [
+        result.emulated_seconds - checkpoint.t
+        for checkpoint in triggered
+        if checkpoint.status == "IN_PROGRESS"
+    ]
     return round(max(ages) * 1e3, 2) if ages else None
 
 

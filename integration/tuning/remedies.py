@@ -16,7 +16,7 @@ import msgspec
 from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
 
 from ..analysis.diagnosis.debloat_rules import at_minimum, is_larger
-from ..analysis.known_values import highest
+from ..analysis.known_values import highest, known
 from ..analysis.sizing.flow import wire_bytes
 from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
@@ -80,13 +80,15 @@ class Case:
 
     def shortfall(self, name: str) -> Shortfall | None:
         """That of a constraint by the setting that is nearest to it."""
-        found = [one for target in self.targets for one in target.shortfalls if one.constraint == name]
-        return min(found, key=lambda one: one.excess, default=None)
+        shortfalls = [
+            each for target in self.targets for each in target.shortfalls if each.constraint == name
+        ]
+        return min(shortfalls, key=lambda shortfall: shortfall.excess, default=None)
 
     @property
     def shortest(self) -> TargetSummary | None:
         """The shortest target that was measured."""
-        return next((one for one in self.targets if one.seeds), None)
+        return next((summary for summary in self.targets if summary.seeds), None)
 
 
 def line(field: str, text: str) -> str:
@@ -99,11 +101,11 @@ def shorter_target(case: Case) -> Iterator[Remedy]:
     shortest = case.shortest
     if shortest is None or not case.too_slow or at_floor(case, shortest):
         return
-    broken = {one.constraint: one for one in shortest.shortfalls}
-    slow = [one for name, one in broken.items() if name in (MAX_CHECKPOINT, MAX_DELAY)]
+    broken = {shortfall.constraint: shortfall for shortfall in shortest.shortfalls}
+    slow = [shortfall for name, shortfall in broken.items() if name in (MAX_CHECKPOINT, MAX_DELAY)]
     if MIN_THROUGHPUT in broken or not slow:
         return
-    target_ms = target_s(shortest.target) * 1e3 / max(one.excess for one in slow)
+    target_ms = target_s(shortest.target) * 1e3 / max(shortfall.excess for shortfall in slow)
     if target_ms < _LEAST_TARGET_MS:
         return
     text = f"{math.floor(target_ms)} ms"
@@ -118,10 +120,10 @@ def shorter_target(case: Case) -> Iterator[Remedy]:
 
 def longer_target(case: Case) -> Iterator[Remedy]:
     """A longer target than any of those tried, where all of them cost too much throughput."""
-    tried = [one for one in case.targets if one.throughput_share is not None]
-    if MIN_THROUGHPUT not in case.binding or not tried:
+    measured = [summary for summary in case.targets if summary.throughput_share is not None]
+    if MIN_THROUGHPUT not in case.binding or not measured:
         return
-    longest = tried[-1]
+    longest = measured[-1]
     assert longest.throughput_share is not None
     text = format_duration(2 * target_s(longest.target))
     yield Remedy(
@@ -163,10 +165,14 @@ def fewer_buffers(case: Case) -> Iterator[Remedy]:
 
 def smaller_segments(case: Case) -> Iterator[Remedy]:
     """Without debloating, where that alone breaks only what smaller segments mend."""
-    slow = [one for one in case.baseline.shortfalls if one.constraint in (MAX_CHECKPOINT, MAX_DELAY)]
+    slow = [
+        shortfall
+        for shortfall in case.baseline.shortfalls
+        if shortfall.constraint in (MAX_CHECKPOINT, MAX_DELAY)
+    ]
     if not case.too_slow or not slow or len(slow) < len(case.baseline.shortfalls):
         return
-    excess = max(one.excess for one in slow)
+    excess = max(shortfall.excess for shortfall in slow)
     segment = case.scenario.config.segment_bytes
     wanted = 1 << math.floor(math.log2(segment / excess)) if excess < segment else 0
     if wanted < _LEAST_SEGMENT or wanted == segment:
@@ -185,10 +191,10 @@ def large_records(case: Case) -> Iterator[Remedy]:
     sources = [vertex for vertex in case.scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
     record = max(map(wire_bytes, sources), default=0)
     costly = [
-        (one.debloated_buffer_min_bytes.least, one.target)
-        for one in case.targets
-        if one.debloated_buffer_min_bytes is not None
-        and any(shortfall.constraint == MIN_THROUGHPUT for shortfall in one.shortfalls)
+        (summary.debloated_buffer_min_bytes.least, summary.target)
+        for summary in case.targets
+        if summary.debloated_buffer_min_bytes is not None
+        and any(shortfall.constraint == MIN_THROUGHPUT for shortfall in summary.shortfalls)
     ]
     if MIN_THROUGHPUT not in case.binding or not costly or not is_larger(record, min(costly)[0]):
         return
@@ -242,10 +248,10 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
         return
     limit = case.constraints.max_checkpoint_ms
     quick = [
-        (one, one.unaligned_end_to_end_p95_ms.greatest)
-        for one in case.targets
-        if one.unaligned_end_to_end_p95_ms is not None
-        and (limit is None or one.unaligned_end_to_end_p95_ms.greatest <= limit)
+        (summary, summary.unaligned_end_to_end_p95_ms.greatest)
+        for summary in case.targets
+        if summary.unaligned_end_to_end_p95_ms is not None
+        and (limit is None or summary.unaligned_end_to_end_p95_ms.greatest <= limit)
     ]
     if not quick:
         return
@@ -265,18 +271,20 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
         configuration=[line("unaligned_enabled", "true")],
     )
     if limit is not None and limit - time >= _LEAST_TIMEOUT_MS:
-        timeout = f"{math.floor((limit - time) / 10) * 10} ms"
-        yield Remedy(
-            name="aligned checkpoints with a timeout",
-            why=f"they stay aligned and store nothing while queues are short; those not through after "
-            f"{timeout} overtake, which takes another {milliseconds(time)}",
-            measured=False,
-            configuration=[
-                line("unaligned_enabled", "true"),
-                line("aligned_checkpoint_timeout_s", timeout),
-            ],
-            target=target.target,
-        )
+        yield _aligned_with_timeout(target.target, limit - time, time)
+
+
+def _aligned_with_timeout(target: str, left_ms: float, overtaking_ms: float) -> Remedy:
+    """Aligned checkpoints that overtake where they are not through in time."""
+    timeout = f"{math.floor(left_ms / 10) * 10} ms"
+    return Remedy(
+        name="aligned checkpoints with a timeout",
+        why=f"they stay aligned and store nothing while queues are short; those not through after "
+        f"{timeout} overtake, which takes another {milliseconds(overtaking_ms)}",
+        measured=False,
+        configuration=[line("unaligned_enabled", "true"), line("aligned_checkpoint_timeout_s", timeout)],
+        target=target,
+    )
 
 
 def _parallelism(case: Case) -> Iterator[Remedy]:
@@ -286,8 +294,8 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
     name, busy = _busiest(case.rows)
     if busy < BUSY:
         return
-    broken = [case.shortfall(one) for one in case.binding]
-    factors = [one.excess for one in broken if one is not None and math.isfinite(one.excess)]
+    broken = known(case.shortfall(constraint) for constraint in case.binding)
+    factors = [shortfall.excess for shortfall in broken if math.isfinite(shortfall.excess)]
     need = f"; about {digits(max(factors))} times its rate is needed" if factors else ""
     yield Remedy(
         name="more parallelism",
@@ -299,8 +307,12 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
 def _pauses(case: Case) -> Iterator[Remedy]:
     """A longer interval, where checkpoints follow one another without a pause."""
     interval = case.scenario.config.checkpoint_interval_s
-    growing = [one for one in case.targets if not at_floor(case, one)]
-    times = [(one.end_to_end_ms.mean, one.target) for one in growing if one.end_to_end_ms is not None]
+    growing = [summary for summary in case.targets if not at_floor(case, summary)]
+    times = [
+        (summary.end_to_end_ms.mean, summary.target)
+        for summary in growing
+        if summary.end_to_end_ms is not None
+    ]
     if interval is None or not times or MAX_CHECKPOINT not in case.binding:
         return
     shortest, target = min(times)

@@ -29,19 +29,24 @@ from .summaries import OFF, setting_of
 _FIELDS = {option.name: field for field, option in OPTIONS.items()}
 
 
-def with_trials(found: Recommendation, rows: Sequence[PointRow], scenario: Scenario) -> Recommendation:
+def with_trials(
+    recommendation: Recommendation, rows: Sequence[PointRow], scenario: Scenario
+) -> Recommendation:
     """Return a recommendation whose reckoned remedies are emulated, as far as a run takes little time.
 
     `rows` are all of the sweep of `scenario`. Figures are of the first seed.
     """
     runs = [row for row in rows if row.status == "finished" and row.probe in ("main", "baseline")]
-    runs = [row for row in runs if conditions_of(row) == found.conditions]
+    runs = [row for row in runs if conditions_of(row) == recommendation.conditions]
     varied = scenario_of(runs, scenario)
     if not runs or not may_be_tried(varied, max(row.wall_seconds for row in runs)):
-        return found
+        return recommendation
     seed = min(row.seed for row in runs)
-    remedies = [each if each.measured else _tried(found, varied, each, seed) for each in found.remedies]
-    return msgspec.structs.replace(found, remedies=remedies)
+    remedies = [
+        each if each.measured else _tried(recommendation, varied, each, seed)
+        for each in recommendation.remedies
+    ]
+    return msgspec.structs.replace(recommendation, remedies=remedies)
 
 
 def changes_of(remedy: Remedy) -> dict[str, object]:
@@ -57,45 +62,51 @@ def changes_of(remedy: Remedy) -> dict[str, object]:
     return changes
 
 
-def _tried(found: Recommendation, scenario: Scenario, remedy: Remedy, seed: int) -> Remedy:
+def _tried(recommendation: Recommendation, scenario: Scenario, remedy: Remedy, seed: int) -> Remedy:
     changes = changes_of(remedy)
     trial = try_out(scenario, changes, seed) if changes else None
     if trial is None:
         return remedy
-    told = ", ".join(_told(found, measure(trial.result)))
-    if not told:
+    figures = ", ".join(_constrained_figures(recommendation, measure(trial.result)))
+    if not figures:
         return remedy
-    why = f"{remedy.why}; emulated with seed {seed}, {told}"
+    why = f"{remedy.why}; emulated with seed {seed}, {figures}"
     return msgspec.structs.replace(remedy, why=why, emulated_s=round(trial.took_s, 1))
 
 
-def _told(found: Recommendation, measures: Measures) -> Iterator[str]:
+def _constrained_figures(recommendation: Recommendation, measures: Measures) -> Iterator[str]:
     """The figures that constraints are about."""
     if measures.end_to_end_p95_ms is not None:
         yield f"95 % of checkpoints take no more than {milliseconds(measures.end_to_end_p95_ms)}"
     if measures.record_delay_p95_ms is not None:
         yield f"records wait no more than {milliseconds(measures.record_delay_p95_ms)} in 95 % of the time"
-    before = None if found.baseline is None else found.baseline.throughput_per_s
+    before = None if recommendation.baseline is None else recommendation.baseline.throughput_per_s
     share = None if before is None else quotient(measures.throughput_per_s, before.mean)
     if share is not None:
         yield f"throughput is {share:.3f} of that without debloating"
 
 
-def runs_to_show(found: Recommendation, scenario: Scenario, rows: Sequence[PointRow]) -> dict[str, Result]:
+def runs_to_show(
+    recommendation: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
+) -> dict[str, Result]:
     """Return the runs of two settings by their names, with the first seed and with series.
 
     They are the present setting and the recommended one. Where nothing fits, the setting that misses the
     constraints by least takes its place; and where the two are one, no debloating is beside it.
     """
-    wanted = list(dict.fromkeys(_settings(found)))
-    shown = {name: _scenario_at(target, found, scenario, rows) for name, target in wanted}
+    wanted = list(dict.fromkeys(_settings(recommendation)))
+    shown = {name: _scenario_at(target, recommendation, scenario, rows) for name, target in wanted}
     return {name: _run(point) for name, point in shown.items() if point is not None}
 
 
-def _settings(found: Recommendation) -> Iterator[tuple[str, str]]:
-    proposed = OFF if found.verdict == "turn off" else found.chosen or found.nearest or found.current
-    if found.current != proposed:
-        yield f"now ({_name(found.current)})", found.current
+def _settings(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
+    proposed = (
+        OFF
+        if recommendation.verdict == "turn off"
+        else recommendation.chosen or recommendation.nearest or recommendation.current
+    )
+    if recommendation.current != proposed:
+        yield f"now ({_name(recommendation.current)})", recommendation.current
     elif proposed != OFF:
         yield _name(OFF), OFF
     yield _name(proposed), proposed
@@ -106,19 +117,19 @@ def _name(target: str) -> str:
 
 
 def _scenario_at(
-    target: str, found: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
+    target: str, recommendation: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
 ) -> Scenario | None:
     """The scenario of the point of a target; the one that was given stands for the present setting."""
     for row in rows:
         if (
             row.result is not None
             and row.probe in ("main", "baseline")
-            and (setting_of(row), conditions_of(row)) == (target, found.conditions)
+            and (setting_of(row), conditions_of(row)) == (target, recommendation.conditions)
         ):
             return read_scenario(from_json(row.result).scenario)
-    if target != found.current:
+    if target != recommendation.current:
         return None
-    return dataclasses.replace(scenario, seed=found.seeds[0]) if found.seeds else scenario
+    return dataclasses.replace(scenario, seed=recommendation.seeds[0]) if recommendation.seeds else scenario
 
 
 def _run(scenario: Scenario) -> Result:

@@ -156,9 +156,9 @@ def _flat(row: PointRow) -> dict[str, Any]:
 
 
 def _row(values: dict[str, Any]) -> PointRow:
-    own = {name: values[name] for name in _OWN}
+    columns = {name: values[name] for name in _OWN}
     measured = {name: values[name] for name in _MEASURES}
-    return PointRow(**own, measures=Measures(**measured) if own["status"] == "finished" else None)
+    return PointRow(**columns, measures=Measures(**measured) if columns["status"] == "finished" else None)
 
 
 class PointStore:

@@ -91,7 +91,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def keeps(self) -> Answer:
         """Whether something was measured and it keeps to all constraints."""
-        kept = {one.kept for one in self.shortfalls}
+        kept = {shortfall.kept for shortfall in self.shortfalls}
         return "no" if not self.seeds or "no" in kept else "undecided" if kept else "yes"
 
 
@@ -133,11 +133,11 @@ class Setting:
 
 def settings_of(rows: Iterable[PointRow]) -> list[Setting]:
     """Return the runs by setting: no debloating, if it was run, then each target, the shortest first."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for row in rows:
         target = setting_of(row)
-        found.setdefault(target, Setting(target)).add(row)
-    return sorted(found.values(), key=lambda setting: (setting.target != OFF, target_s(setting.target)))
+        settings.setdefault(target, Setting(target)).add(row)
+    return sorted(settings.values(), key=lambda setting: (setting.target != OFF, target_s(setting.target)))
 
 
 def setting_of(row: PointRow | Point) -> str:

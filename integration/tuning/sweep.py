@@ -220,7 +220,7 @@ def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]
     """Return the accumulator that takes rows to the ledger, at the end of each task that succeeds."""
     from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
 
-    told = weakref.ref(ledger)  # PySpark keeps an accumulator for good
+    weak_ledger = weakref.ref(ledger)  # PySpark keeps an accumulator for good
 
     class Arrivals(AccumulatorParam[Any]):
         """Hands rows on, at the driver; goes to a worker as a parameter that is Spark's own."""
@@ -232,9 +232,9 @@ def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]
             return []
 
         def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 - the name is Spark's
-            if (listening := told()) is not None:
+            if (listener := weak_ledger()) is not None:
                 for row in value2:
-                    listening.add(msgspec.msgpack.decode(row, type=PointRow))
+                    listener.add(msgspec.msgpack.decode(row, type=PointRow))
             return value1
 
     return session.sparkContext.accumulator([], Arrivals())

@@ -26,12 +26,12 @@ _MUCH = 0.3
 """Share of the time from which checkpoints matter to debloating."""
 
 
-def at_the_minimum(seen: Observation) -> Iterator[Finding]:
+def at_the_minimum(view: Observation) -> Iterator[Finding]:
     """Buffers that cannot get smaller, while more waits than the target allows."""
-    target_ms = 1000 * seen.config.debloat_target_s
-    for vertex, sizes in _debloated(seen):
+    target_ms = 1000 * view.config.debloat_target_s
+    for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
-        if estimated is None or estimated < MISSED * target_ms or not at_minimum(min(sizes), seen.config):
+        if estimated is None or estimated < MISSED * target_ms or not at_minimum(min(sizes), view.config):
             continue
         yield Finding(
             rule="debloating-at-its-floor",
@@ -46,21 +46,21 @@ def at_the_minimum(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def off_target(seen: Observation) -> Iterator[Finding]:
+def off_target(view: Observation) -> Iterator[Finding]:
     """More waits than the target allows, though buffers could be smaller."""
-    target_ms = 1000 * seen.config.debloat_target_s
-    for vertex, sizes in _debloated(seen):
+    target_ms = 1000 * view.config.debloat_target_s
+    for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
         if estimated is None or estimated < _OFF_TARGET * target_ms:
             continue
-        if complete(vertex.debloatedBufferSize) is None or at_minimum(min(sizes), seen.config):
+        if complete(vertex.debloatedBufferSize) is None or at_minimum(min(sizes), view.config):
             continue
         yield Finding(
             rule="debloating-misses-its-target",
             severity="notice",
             where=vertex.name,
             says="Data in flight lasts longer than the target.",
-            evidence=[_sizes(vertex), _estimate(vertex, target_ms), *_drained(seen)],
+            evidence=[_sizes(vertex), _estimate(vertex, target_ms), *_drained(view)],
             next=[
                 "where checkpoints drain the buffers: a longer execution.checkpointing.interval, or another "
                 "policy (`netstack tune --policy`)",
@@ -70,10 +70,10 @@ def off_target(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _drained(seen: Observation) -> list[str]:
+def _drained(view: Observation) -> list[str]:
     """That aligned checkpoints take much of the time, in which fewer buffers count as in use."""
-    interval, times = seen.config.checkpoint_interval_s, phases(seen)
-    if not interval or times is None or seen.config.takes_unaligned_checkpoints:
+    interval, times = view.config.checkpoint_interval_s, phases(view)
+    if not interval or times is None or view.config.takes_unaligned_checkpoints:
         return []
     under_way = min(1.0, times.end_to_end_ms / 1000 / interval)
     if under_way < _MUCH:
@@ -84,11 +84,11 @@ def _drained(seen: Observation) -> list[str]:
     ]
 
 
-def at_the_maximum(seen: Observation) -> Iterator[Finding]:
+def at_the_maximum(view: Observation) -> Iterator[Finding]:
     """Buffers that stay whole: debloating is on and changes nothing."""
-    for vertex, sizes in _debloated(seen):
-        pressed = any_of(seen.is_back_pressured(writer) for _, writer in seen.inputs(vertex))
-        if complete(vertex.debloatedBufferSize) is None or min(sizes) < seen.config.segment_bytes:
+    for vertex, sizes in _debloated(view):
+        pressed = any_of(view.is_back_pressured(writer) for _, writer in view.inputs(vertex))
+        if complete(vertex.debloatedBufferSize) is None or min(sizes) < view.config.segment_bytes:
             continue
         if complete(vertex.estimatedTimeToConsumeBuffersMs) is None or pressed is None:
             continue
@@ -97,14 +97,14 @@ def at_the_maximum(seen: Observation) -> Iterator[Finding]:
             severity="notice" if pressed else "fine",
             where=vertex.name,
             says="Debloating leaves buffers whole: what waits is consumed within the target anyway.",
-            evidence=[_sizes(vertex), _estimate(vertex, 1000 * seen.config.debloat_target_s)],
+            evidence=[_sizes(vertex), _estimate(vertex, 1000 * view.config.debloat_target_s)],
             next=["only a smaller target would change anything"] if pressed else [],
         )
 
 
-def smaller_than_a_record(seen: Observation) -> Iterator[Finding]:
+def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
     """Buffers that hold less than one record."""
-    for vertex, sizes in _debloated(seen):
+    for vertex, sizes in _debloated(view):
         record = record_bytes(vertex)
         if record is None or not is_larger(record, min(sizes)):
             continue
@@ -119,11 +119,11 @@ def smaller_than_a_record(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _debloated(seen: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
+def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
     """The vertices whose input is debloated, with the sizes over subtasks."""
-    for vertex in seen.vertices:
+    for vertex in view.vertices:
         sizes = known(vertex.debloatedBufferSize)
-        if sizes and seen.config.debloat_enabled:
+        if sizes and view.config.debloat_enabled:
             yield vertex, sizes
 
 

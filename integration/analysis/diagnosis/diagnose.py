@@ -75,17 +75,17 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     windows: list[WindowDiagnosis]
 
 
-def diagnose(seen: Observation) -> WindowDiagnosis:
+def diagnose(view: Observation) -> WindowDiagnosis:
     """Return what all rules find in one view, problems first."""
-    findings = [finding for rule in RULES for finding in rule(seen)]
+    findings = [finding for rule in RULES for finding in rule(view)]
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     return WindowDiagnosis(
-        from_s=seen.steady.from_s,
-        to_s=seen.steady.to_s,
-        checkpoints=seen.steady.checkpoints,
+        from_s=view.steady.from_s,
+        to_s=view.steady.to_s,
+        checkpoints=view.steady.checkpoints,
         verdict=_verdict(findings),
         findings=findings,
-        not_known=gaps(seen),
+        not_known=gaps(view),
     )
 
 
@@ -106,20 +106,20 @@ class _Figure(NamedTuple):
     question: str
 
 
-def _reads(seen: Observation, vertex: VertexSteady) -> bool:
-    return bool(seen.inputs(vertex))
+def _reads(view: Observation, vertex: VertexSteady) -> bool:
+    return bool(view.inputs(vertex))
 
 
-def _writes(seen: Observation, vertex: VertexSteady) -> bool:
-    return bool(seen.outputs(vertex))
+def _writes(view: Observation, vertex: VertexSteady) -> bool:
+    return bool(view.outputs(vertex))
 
 
-def _any(seen: Observation, vertex: VertexSteady) -> bool:
+def _any(view: Observation, vertex: VertexSteady) -> bool:
     return True
 
 
-def _debloats(seen: Observation, vertex: VertexSteady) -> bool:
-    return _reads(seen, vertex) and seen.config.debloat_enabled
+def _debloats(view: Observation, vertex: VertexSteady) -> bool:
+    return _reads(view, vertex) and view.config.debloat_enabled
 
 
 _FIGURES = (
@@ -142,14 +142,14 @@ _FIGURES = (
 )
 
 
-def gaps(seen: Observation) -> list[str]:
+def gaps(view: Observation) -> list[str]:
     """Return what is not known, a line for each figure: where, and what cannot be judged without it."""
-    return [*_of_vertices(seen), *_of_checkpoints(seen)]
+    return [*_of_vertices(view), *_of_checkpoints(view)]
 
 
-def _of_vertices(seen: Observation) -> Iterator[str]:
+def _of_vertices(view: Observation) -> Iterator[str]:
     for figure in _FIGURES:
-        concerned = [vertex for vertex in seen.vertices if figure.of(seen, vertex)]
+        concerned = [vertex for vertex in view.vertices if figure.of(view, vertex)]
         unknown = [vertex for vertex in concerned if complete(figure.values(vertex)) is None]
         if unknown:
             where = ", ".join(_where(vertex, figure.values(vertex)) for vertex in unknown)
@@ -161,8 +161,8 @@ def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:
     return vertex.name if len(missing) == len(values) else subtasks_text(vertex, missing)
 
 
-def _of_checkpoints(seen: Observation) -> Iterator[str]:
-    times = phases(seen)
+def _of_checkpoints(view: Observation) -> Iterator[str]:
+    times = phases(view)
     if times is not None and NOT_TOLD in times.phases:
         names = [name for name in PHASES if name not in times.phases]
         yield f"{', '.join(names)} of checkpoints, and so which phase takes longest"

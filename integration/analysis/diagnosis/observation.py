@@ -99,9 +99,9 @@ class Observation:
     def _ends(self, end: str) -> Iterator[tuple[Exchange, VertexSteady]]:
         by_name = {vertex.name: vertex for vertex in self.vertices}
         for exchange in self.exchanges:
-            there = by_name.get(getattr(exchange, end))
-            if there is not None:
-                yield exchange, there
+            vertex = by_name.get(getattr(exchange, end))
+            if vertex is not None:
+                yield exchange, vertex
 
 
 def observations(result: Result) -> list[Observation]:
