@@ -102,7 +102,7 @@ from .scenarios.scenario import (
     Vertex,
 )
 from .scenarios.scenario_document import cost_key, scenario_document
-from .scenarios.scenario_reader import read_options, read_scenario
+from .scenarios.scenario_reader import assignment, read_options, read_scenario
 from .scenarios.scenario_rules import (
     check_scenario,
     edge_key,
@@ -113,6 +113,7 @@ from .scenarios.scenario_rules import (
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section
 from .scenarios.user_code import Source, SourceReader
+from .scenarios.wiring import channel_counts
 from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
 from .state.operator_state import OperatorStateBackend
@@ -298,6 +299,8 @@ __all__ = [
     "WriteFile",
     "ask_letterbox",
     "assign_to_operators",
+    "assignment",
+    "channel_counts",
     "check_scenario",
     "checkpoint_id_of",
     "checkpoint_results",

@@ -29,6 +29,8 @@ from typing import NamedTuple
 
 from netstack import CheckpointResult, Result, Steady, VertexCheckpoint
 
+from .known_values import known
+
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"
 PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
@@ -112,13 +114,14 @@ def window_times(result: Result, window: int = -1) -> CheckpointTimes | None:
     return mean_times(completed_within(result.checkpoints, result.steady[window]))
 
 
+def triggered_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
+    """Return the checkpoints that were triggered in a window, whatever became of them."""
+    return [checkpoint for checkpoint in checkpoints if steady.from_s <= checkpoint.t <= steady.to_s]
+
+
 def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
     """Return the checkpoints that were triggered in a window and completed."""
-    return [
-        checkpoint
-        for checkpoint in checkpoints
-        if checkpoint.status == COMPLETED and steady.from_s <= checkpoint.t <= steady.to_s
-    ]
+    return [each for each in triggered_within(checkpoints, steady) if each.status == COMPLETED]
 
 
 def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
@@ -127,16 +130,16 @@ def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = Non
     With `vertex`, those of that vertex: until its last subtask acknowledged. A phase that was not measured in
     one of them is not known of the mean. None if none was completed, or the vertex took no part.
     """
-    times = [found for each in checkpoints if (found := checkpoint_times(each, vertex)) is not None]
-    if not times:
+    all_times = known(checkpoint_times(checkpoint, vertex) for checkpoint in checkpoints)
+    if not all_times:
         return None
-    whole = fmean(found.end_to_end_ms for found in times)
+    whole = fmean(times.end_to_end_ms for times in all_times)
     phases = {
-        phase: fmean(found.phases[phase] for found in times)
+        phase: fmean(times.phases[phase] for times in all_times)
         for phase in PHASES
-        if all(phase in found.phases for found in times)
+        if all(phase in times.phases for times in all_times)
     }
-    last = Counter(found.vertex for found in times if found.vertex is not None).most_common(1)
+    last = Counter(known(times.vertex for times in all_times)).most_common(1)
     return CheckpointTimes(
         end_to_end_ms=whole, phases=_with_rest(phases, whole), vertex=last[0][0] if last else None
     )

@@ -1,5 +1,8 @@
 """Our numbers beside a real Flink's, each judged by a stated tolerance.
 
+A run is a document, ours or a real Flink's: both have ``steady`` and ``checkpoints`` in one layout, and are
+measured by the same functions. Vertices are told by their place, since Flink renames them.
+
 A number is ours as the median over seeds, and Flink's as the median over its repetitions. It is inside when
 
 - the two differ by no more than the tolerance: 3 % for throughput; for times the most of 10 %, one buffer
@@ -10,31 +13,117 @@ A number is ours as the median over seeds, and Flink's as the median over its re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from netstack import OPTIONS, PRESETS, Result, ScenarioError
+from netstack import Result, ScenarioError
 
-from .quantities import (
-    BUFFER_SIZE,
-    PERSISTED,
-    THROUGHPUT,
-    UNITS,
-    Run,
-    Subject,
-    buffer_time_ms,
-    measure,
-    windows,
-)
+from .checkpoint_times import COMPLETED
+from .known_values import known, lowest, middle, total
+from .window_figures import segment_bytes
+
+Run = Mapping[str, Any]
+Block = Mapping[str, Any]
+"""One window of a run's ``steady``."""
+
+THROUGHPUT = "throughput"
+START_DELAY = "mean start delay"
+ALIGNMENT = "slowest alignment"
+END_TO_END = "end to end"
+BUFFER_SIZE = "smallest buffer"
+PERSISTED = "persisted in flight"
+
+UNITS = {
+    THROUGHPUT: "rec/s",
+    START_DELAY: "ms",
+    ALIGNMENT: "ms",
+    END_TO_END: "ms",
+    BUFFER_SIZE: "bytes",
+    PERSISTED: "bytes",
+}
+
 
 THROUGHPUT_SHARE = 0.03
+
 SHARE = 0.10
+
 LEAST_MS = 15.0
+
 LEAST_BYTES = 64.0
+
 WIDENING = 0.10
+
+
+class Window(NamedTuple):
+    """A phase, in seconds."""
+
+    from_s: float
+    to_s: float
+
+    def __str__(self) -> str:
+        return f"{self.from_s:g}-{self.to_s:g} s"
+
+
+class Subject(NamedTuple):
+    """What a number is about: a window, a vertex by its place (None: the whole job), and a quantity."""
+
+    window: Window
+    vertex: int | None
+    quantity: str
+
+
+def windows(run: Run) -> list[Window]:
+    """Return the phases of a run."""
+    return [Window(block["from_s"], block["to_s"]) for block in run["steady"]]
+
+
+def measure(run: Run, operators: Iterable[int]) -> dict[Subject, float]:
+    """Return all quantities of a run that it has a number for; `operators` are the vertices with input."""
+    quantities: dict[Subject, float | None] = {}
+    places = list(operators)
+    for window, block in zip(windows(run), run["steady"], strict=True):
+        quantities[Subject(window, None, END_TO_END)] = block["end_to_end_ms"]
+        quantities[Subject(window, None, PERSISTED)] = block["persisted_bytes"] or None
+        checkpoints = checkpoints_in(run, window)
+        for place in places:
+            vertex = block["vertices"][place]
+            quantities[Subject(window, place, THROUGHPUT)] = total(vertex["records_in_per_s"])
+            quantities[Subject(window, place, START_DELAY)] = _mean_start_delay(checkpoints, place)
+            quantities[Subject(window, place, ALIGNMENT)] = vertex["alignment_ms_max_subtask"]
+            quantities[Subject(window, place, BUFFER_SIZE)] = lowest(vertex.get("debloatedBufferSize") or ())
+    return {subject: value for subject, value in quantities.items() if value is not None}
+
+
+def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
+    """Return the completed checkpoints triggered in a window."""
+    return [
+        checkpoint
+        for checkpoint in run["checkpoints"]
+        if checkpoint.get("status", COMPLETED) == COMPLETED
+        and window.from_s <= checkpoint["t"] <= window.to_s
+    ]
+
+
+def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
+    """Return how long a vertex takes for one buffer: its bytes over the rate at which they are read.
+
+    A buffer has the debloated size where there is one, else the segment's. Median over subtasks; 0 where
+    nothing is read.
+    """
+    vertex = block["vertices"][place]
+    rates = vertex["bytes_in_per_s"]
+    sizes = vertex.get("debloatedBufferSize") or [None] * len(rates)
+    times = [(size or segment_bytes) / rate * 1e3 for size, rate in zip(sizes, rates, strict=True) if rate]
+    return middle(times) or 0.0
+
+
+def _mean_start_delay(checkpoints: Sequence[Mapping[str, Any]], place: int) -> float | None:
+    """Median over checkpoints of the mean over a vertex's subtasks."""
+    delays = [known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
+    return middle(sum(subtasks) / len(subtasks) for subtasks in delays if subtasks)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -93,7 +182,7 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     vertices = results[0].scenario["vertices"]
     names = sorted(vertices, key=lambda vertex: "source" not in vertex)
     operators = [place for place, vertex in enumerate(names) if "source" not in vertex]
-    ours, flinks = ([measure(run, operators) for run in ours_or_theirs] for ours_or_theirs in (runs, theirs))
+    ours, flinks = ([measure(run, operators) for run in side] for side in (runs, theirs))
     segment = segment_bytes(results[0])
     rows = [
         _row(
@@ -120,13 +209,6 @@ def reference_runs(reference: dict[str, Any]) -> list[Run]:
     if missing:
         raise ScenarioError([f"the reference has no {' and no '.join(missing)}; it is no measurement"])
     return [reference, *reference.get("repetitions", ())]
-
-
-def segment_bytes(result: Result) -> int:
-    """Return the segment size that a result was obtained with."""
-    option = OPTIONS["segment_bytes"]
-    given = result.scenario.get("flink", {}).get(option.name)
-    return PRESETS[result.preset].segment_bytes if given is None else int(str(option.kind.parse(given)))
 
 
 def tolerance(quantity: str, flink: float, buffer_time: float) -> float:

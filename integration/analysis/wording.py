@@ -1,4 +1,4 @@
-"""Findings in words: numbers as people read them, and what happened in one sentence.
+"""WindowFigures in words: numbers as people read them, and what happened in one sentence.
 
 Nothing here knows what the numbers ought to be: a run that debloating made worse is described as that.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .findings import Findings, quotient
+from .known_values import quotient
+from .window_figures import WindowFigures
 
 NOTHING = "-"
 """Stands for a number that is not there."""
@@ -61,11 +62,11 @@ def percent(share: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number of some `Findings`: its name, what exactly it is, and how it is written."""
+    """A number of some `WindowFigures`: its name, what exactly it is, and how it is written."""
 
     name: str
     meaning: str
-    value: Callable[[Findings], float | None]
+    value: Callable[[WindowFigures], float | None]
     text: Callable[[float | None], str]
     optional: bool = False
     """Whether a table leaves it out where all its values are 0 or unknown."""
@@ -85,7 +86,7 @@ QUANTITIES = (
 """The rows of every table."""
 
 
-def describe(run: Findings) -> str:
+def describe(run: WindowFigures) -> str:
     """Return what a run showed, in one sentence."""
     if run.end_to_end_ms is None:
         return f"No checkpoint was completed in {_length(run)}; throughput was {_rate(run)}."
@@ -102,24 +103,24 @@ def describe(run: Findings) -> str:
     return f"{', '.join(parts)}; throughput was {_rate(run)}."
 
 
-def compare(off: Findings, on: Findings) -> str:
+def compare(off: WindowFigures, on: WindowFigures) -> str:
     """Return what debloating changed between two runs of one job, in one sentence."""
     if off.end_to_end_ms is None or on.end_to_end_ms is None:
         return f"{_without_checkpoints(off, on)}; {_throughput_change(off, on)}."
     parts = [_checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)]
     if None not in (off.start_delay_ms, on.start_delay_ms, off.alignment_ms, on.alignment_ms):
-        delay = _change(off, on, lambda found: milliseconds(found.start_delay_ms))
-        alignment = _change(off, on, lambda found: milliseconds(found.alignment_ms))
+        delay = _change(off, on, lambda figures: milliseconds(figures.start_delay_ms))
+        alignment = _change(off, on, lambda figures: milliseconds(figures.alignment_ms))
         parts[0] += f": {_LAST} came after {delay}"
         parts.append(f"the last one {alignment} later")
         parts += _after_barriers(off, on)
     if off.sender_share is not None and on.sender_share is not None:
-        in_flight = _change(off, on, lambda found: size(found.in_flight_bytes))
+        in_flight = _change(off, on, lambda figures: size(figures.in_flight_bytes))
         parts.append(f"with {in_flight} in flight, {_place(on.sender_share)}")
     return f"{', '.join(parts)}; {_throughput_change(off, on)}."
 
 
-def _after_barriers(*runs: Findings) -> list[str]:
+def _after_barriers(*runs: WindowFigures) -> list[str]:
     """What checkpoints took besides their barriers, where that can be seen beside the whole."""
     rests = [run.after_barriers_ms for run in runs]
     shares = [quotient(rest, run.end_to_end_ms) for rest, run in zip(rests, runs, strict=True)]
@@ -143,7 +144,7 @@ def _checkpoint_change(off_ms: float, on_ms: float) -> str:
     )
 
 
-def _without_checkpoints(off: Findings, on: Findings) -> str:
+def _without_checkpoints(off: WindowFigures, on: WindowFigures) -> str:
     if off.end_to_end_ms is None and on.end_to_end_ms is None:
         return f"No checkpoint was completed in {_length(off)}, with debloating or without"
     if off.end_to_end_ms is None:
@@ -153,7 +154,7 @@ def _without_checkpoints(off: Findings, on: Findings) -> str:
     return f"With debloating no checkpoint was completed in {_length(on)}, without it one took {done}"
 
 
-def _throughput_change(off: Findings, on: Findings) -> str:
+def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
     change = quotient(on.records_per_s, off.records_per_s)
     if change is None:
         return "throughput cannot be compared"
@@ -163,7 +164,7 @@ def _throughput_change(off: Findings, on: Findings) -> str:
     return f"throughput {verb} by {100 * abs(change - 1):.1f} % to {_rate(on)}"
 
 
-def _change(off: Findings, on: Findings, text: Callable[[Findings], str]) -> str:
+def _change(off: WindowFigures, on: WindowFigures, text: Callable[[WindowFigures], str]) -> str:
     """Return "A instead of B", or "A as before" where both read the same."""
     return f"{text(on)} as before" if text(on) == text(off) else f"{text(on)} instead of {text(off)}"
 
@@ -174,11 +175,11 @@ def _place(sender_share: float) -> str:
     return f"{percent(1 - sender_share)} of it waiting at the receivers"
 
 
-def _rate(run: Findings) -> str:
+def _rate(run: WindowFigures) -> str:
     return "unknown" if run.records_per_s is None else f"{digits(run.records_per_s)} records/s"
 
 
-def _length(run: Findings) -> str:
+def _length(run: WindowFigures) -> str:
     return f"{digits(run.to_s - run.from_s)} s"
 
 

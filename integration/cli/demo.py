@@ -17,7 +17,7 @@ from rich.text import Text
 
 from netstack import QuantityError, Result, Scenario, ScenarioError, format_duration, parse_duration
 
-from ..analysis.findings import find
+from ..analysis.window_figures import figures_of
 from ..analysis.wording import compare
 from ..demo import flights
 from ..demo.checkpoint_modes import (
@@ -144,7 +144,7 @@ def _print_runs(results: Mapping[str, Result], console: Console) -> None:
 def _document(modes: bool, results: dict[str, Result]) -> DemoDocument | ModesDocument:
     if modes:
         return ModesDocument(finding=compare_modes(results), modes=results)
-    finding = compare(find(results[OFF]), find(results[ON]))
+    finding = compare(figures_of(results[OFF]), figures_of(results[ON]))
     return DemoDocument(finding=finding, off=results[OFF], on=results[ON])
 
 

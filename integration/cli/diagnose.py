@@ -16,7 +16,7 @@ from netstack import QuantityError, Result, ScenarioError, from_json, parse_dura
 from ..analysis.diagnosis.diagnose import Diagnosis
 from ..analysis.diagnosis.diagnose import diagnose as diagnosed
 from ..analysis.diagnosis.observation import observations
-from ..analysis.diagnosis.trials import trials
+from ..analysis.trial import trials
 from ..files.loading import load_result
 from ..files.user_files import LARGEST_RESULT
 from ..report.diagnosis_text import print_diagnosis

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from buffers import InsufficientBuffers
 from netstack import DEFAULT_PRESET, PRESETS, Scenario, ScenarioError, scenario_problems
 
-from ..analysis.sizing.figures import JobSize
 from ..analysis.sizing.numbers import (
     Numbers,
     read_option_texts,
@@ -21,7 +20,7 @@ from ..analysis.sizing.numbers import (
     unreached,
     with_round_trip,
 )
-from ..analysis.sizing.size import size_job
+from ..analysis.sizing.size import JobSize, size_job
 from ..report.output import prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from ..report.size_text import print_size
 from ..runs.sizing_check import RUNS, JobCheck, check_job

@@ -17,13 +17,12 @@ from ..report.tuning_text import print_recommendations
 from ..tuning.advise import MOST_GROWTH, SEEDS, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, read_axes
 from ..tuning.constraints import Constraints
-from ..tuning.effort import seconds_for
+from ..tuning.durations import seconds_for
 from ..tuning.pitfalls import Pitfall, find_pitfalls
 from ..tuning.points import Point
 from ..tuning.recommend import Recommendation
-from ..tuning.remedy_trials import with_trials
-from ..tuning.rows import PointRow
-from ..tuning.store import FOLDER
+from ..tuning.reruns import with_trials
+from ..tuning.rows import FOLDER, PointRow
 from ..tuning.sweep import run_points
 from .arguments import Flag, Several, Whole, command_line
 from .flink_options import overrides_of, read_flink
@@ -226,7 +225,7 @@ def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[Point
 def _write(out: Path, document: TuneDocument, scenario: Scenario, rows: Sequence[PointRow]) -> None:
     # Here, since what draws takes a while to import.
     from ..report.tuning_report import Sweep, write_tuning_report
-    from ..tuning.replay import runs_to_show
+    from ..tuning.reruns import runs_to_show
 
     page, *_ = write_tuning_report(
         out,

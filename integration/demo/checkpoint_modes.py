@@ -14,7 +14,7 @@ from rich.text import Text
 
 from netstack import CheckpointMode, Result, Scenario, format_duration, with_options
 
-from ..analysis.findings import find
+from ..analysis.window_figures import figures_of
 from ..analysis.wording import SAME_THROUGHPUT, milliseconds, per_second, ratio, size
 from ..report.incidents import restore_ms
 from ..report.job_facts import Fact
@@ -86,9 +86,11 @@ def modes_facts(settings: DemoSettings, data: Data, results: Mapping[str, Result
 
 def compare_modes(results: Mapping[str, Result]) -> str:
     """Return how to read the numbers of all modes, in sentences that hold for these numbers."""
-    took = {mode: ms for mode, result in results.items() if (ms := find(result).end_to_end_ms) is not None}
+    took = {
+        mode: ms for mode, result in results.items() if (ms := figures_of(result).end_to_end_ms) is not None
+    }
     exact = {mode: ms for mode, ms in took.items() if mode != AT_LEAST_ONCE}
-    free = {mode: ms for mode, ms in exact.items() if not find(results[mode]).persisted_bytes}
+    free = {mode: ms for mode, ms in exact.items() if not figures_of(results[mode]).persisted_bytes}
     parts = [_fastest(exact, results), _without_storing(exact, free), _at_least_once(took, results)]
     return " ".join(part for part in [*parts, _throughput(results)] if part)
 
@@ -117,7 +119,7 @@ def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
     if ALIGNED in exact:
         factor = ratio(exact[ALIGNED] / max(exact[best], 0.01))
         text += f" instead of {milliseconds(exact[ALIGNED])}, {factor} times as fast as aligned"
-    stored = find(results[best]).persisted_bytes
+    stored = figures_of(results[best]).persisted_bytes
     return f"{text}{_price(results[best], stored)}." if stored else f"{text}."
 
 
@@ -139,7 +141,7 @@ def _without_storing(exact: Mapping[str, float], free: Mapping[str, float]) -> s
 
 
 def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> str:
-    read = find(results[AT_LEAST_ONCE]).processed_bytes
+    read = figures_of(results[AT_LEAST_ONCE]).processed_bytes
     if AT_LEAST_ONCE not in took or not read:
         return ""
     return (
@@ -150,7 +152,7 @@ def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> 
 
 def _throughput(results: Mapping[str, Result]) -> str:
     """How throughput differs; nothing where it does not."""
-    rates = [rate for result in results.values() if (rate := find(result).records_per_s)]
+    rates = [rate for result in results.values() if (rate := figures_of(result).records_per_s)]
     if not rates or max(rates) - min(rates) < SAME_THROUGHPUT * max(rates):
         return ""
     return f"Throughput was between {per_second(min(rates))} and {per_second(max(rates))}."

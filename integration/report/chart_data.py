@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from netstack import Result, Series
 
-from ..analysis.findings import bytes_per_s, edge_ends, is_debloated, queued_bytes, segment_bytes
+from ..analysis.window_figures import bytes_per_s, edge_ends, is_debloated, queued_bytes, segment_bytes
 from .incidents import down_times
 
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ from textwrap import wrap
 import altair as alt
 import vl_convert
 
-from ..analysis.findings import Findings, segment_bytes
+from ..analysis.window_figures import WindowFigures, segment_bytes
 from ..analysis.wording import NOTHING, milliseconds, percent, size
 from . import chart_data
 from .chart_data import Results
@@ -159,9 +159,9 @@ def _eighths(top: float) -> alt.Axis:
     return alt.Axis(values=[top * part / 8 for part in range(0, 9, 2)])
 
 
-def _in_flight(found: Findings) -> str:
+def _in_flight(found: WindowFigures) -> str:
     return milliseconds(None if found.in_flight_s is None else 1000 * found.in_flight_s)
 
 
-def _sender_share(found: Findings) -> str:
+def _sender_share(found: WindowFigures) -> str:
     return NOTHING if found.sender_share is None else percent(found.sender_share)

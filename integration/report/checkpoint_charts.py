@@ -16,7 +16,7 @@ from ..analysis.checkpoint_times import (
     of_status,
     phases_in,
 )
-from ..analysis.findings import Findings
+from ..analysis.window_figures import WindowFigures
 from ..analysis.wording import milliseconds, size
 from . import checkpoint_rows
 from .chart_data import Results, Row
@@ -266,13 +266,13 @@ def _phases_note(types: Sequence[str]) -> str:
     return _PHASES_NOTE + (_UNALIGNED_NOTE if UNALIGNED_TYPE in types else "")
 
 
-def _duration(found: Findings) -> str:
+def _duration(found: WindowFigures) -> str:
     return milliseconds(found.end_to_end_ms)
 
 
-def _persisted(found: Findings) -> str:
+def _persisted(found: WindowFigures) -> str:
     return size(found.persisted_bytes)
 
 
-def _waits(found: Findings) -> str:
+def _waits(found: WindowFigures) -> str:
     return f"{milliseconds(found.start_delay_ms)} + {milliseconds(found.alignment_ms)}"

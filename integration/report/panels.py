@@ -12,7 +12,7 @@ from typing import Any
 
 import altair as alt
 
-from ..analysis.findings import Findings, find_all
+from ..analysis.window_figures import WindowFigures, figures_of_runs
 from . import chart_data
 from .chart_data import Results, Row, subtask_name
 
@@ -171,9 +171,9 @@ def present(rows: list[Row], field: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name in found]
 
 
-def each(results: Results, text: Callable[[Findings], str]) -> str:
+def each(results: Results, text: Callable[[WindowFigures], str]) -> str:
     """Return what holds for each run and window, as "32.0 KiB (off), 5.10 KiB (on)"."""
-    texts = {label: text(found) for label, found in find_all(results).items()}
+    texts = {label: text(found) for label, found in figures_of_runs(results).items()}
     if len(texts) == 1:
         return next(iter(texts.values()))
     return ", ".join(f"{value} ({label})" for label, value in texts.items())

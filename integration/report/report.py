@@ -9,7 +9,7 @@ from pathlib import Path
 
 from netstack import Result, to_json
 
-from ..analysis.findings import find_all
+from ..analysis.window_figures import figures_of_runs
 from ..analysis.wording import describe
 from .charts import charts, to_png
 from .checkpoint_charts import CHOSEN, DETAIL, checkpoint_detail
@@ -93,7 +93,7 @@ def render(
 
 
 def _described(results: Mapping[str, Result]) -> list[str]:
-    found = find_all(results)
+    found = figures_of_runs(results)
     prices = {run: text for run, result in results.items() if (text := price(result)) is not None}
     if len(found) == 1:
         return [*(describe(each) for each in found.values()), *prices.values()]

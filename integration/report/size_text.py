@@ -12,7 +12,7 @@ from rich.text import Text
 from netstack import format_size
 
 from ..analysis.comparison import Spread
-from ..analysis.sizing.figures import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
+from ..analysis.sizing.size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
 from ..analysis.wording import digits, milliseconds, size
 from ..runs.sizing_check import ConsumerCheck, JobCheck
 

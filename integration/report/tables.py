@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from netstack import Result, VertexSteady
 
-from ..analysis.findings import Findings, edge_ends, find, find_all, quotient
+from ..analysis.known_values import quotient
+from ..analysis.window_figures import WindowFigures, edge_ends, figures_of, figures_of_runs
 from ..analysis.wording import NOTHING, QUANTITIES, Quantity, milliseconds, per_second, percent, ratio, size
 from .job_facts import is_exactly_once
 
@@ -68,7 +69,7 @@ class Table:
 
 def summary_table(results: Mapping[str, Result]) -> Table:
     """Return what each run comes to, a column for each of its windows, and of two runs the ratio."""
-    columns = find_all(results)
+    columns = figures_of_runs(results)
     found = list(columns.values())
     pair = (found[0], found[1]) if len(results) == len(found) == 2 else None
     rows = [
@@ -85,7 +86,7 @@ def modes_table(results: Mapping[str, Result]) -> Table:
     """Return what each run comes to in its last window, a row for each: how checkpoint modes differ."""
     rows = []
     for run, result in results.items():
-        found = find(result)
+        found = figures_of(result)
         times = (found.start_delay_ms, found.alignment_ms, found.after_barriers_ms, found.end_to_end_ms)
         texts = [milliseconds(time) for time in times]
         texts += [size(found.processed_bytes), size(found.persisted_bytes), per_second(found.records_per_s)]
@@ -103,7 +104,9 @@ def subtask_rows(result: Result) -> list[tuple[str, ...]]:
     ]
 
 
-def _row(quantity: Quantity, found: list[Findings], pair: tuple[Findings, Findings] | None) -> Row:
+def _row(
+    quantity: Quantity, found: list[WindowFigures], pair: tuple[WindowFigures, WindowFigures] | None
+) -> Row:
     texts = [quantity.text(quantity.value(each)) for each in found]
     if pair:
         texts.append(ratio(quotient(quantity.value(pair[1]), quantity.value(pair[0]))))

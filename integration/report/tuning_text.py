@@ -15,7 +15,7 @@ from ..tuning.constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THR
 from ..tuning.estimates import Estimate
 from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
-from ..tuning.remedy_case import Remedy
+from ..tuning.remedies import Remedy
 from ..tuning.summaries import OFF, TargetSummary
 from .comparison_text import figure
 from .tuning_charts import conditions_of

@@ -18,8 +18,8 @@ from buffers import InsufficientBuffers
 from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
 
 from ..analysis.comparison import Spread
-from ..analysis.sizing.figures import JobSize
 from ..analysis.sizing.flow import share_of_slowest
+from ..analysis.sizing.size import JobSize
 from ..emulating import emulate
 from .seeds import run_seeds
 from .sources import reads_paths

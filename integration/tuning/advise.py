@@ -17,12 +17,12 @@ from netstack import Scenario
 
 from .axes import Axis, with_present_target
 from .constraints import Constraints
+from .durations import with_enough_checkpoints
 from .points import Grid, Point
 from .probes import Probe, probes_of
 from .recommend import Recommendation, conditions_of, current_target, recommendations
 from .rows import PointRow
 from .summaries import OFF, setting_of, target_s
-from .windows import with_enough_checkpoints
 
 SEEDS = 5
 """Seeds of each setting to begin with, unless told otherwise."""
@@ -74,7 +74,7 @@ def advise(
     axes = with_present_target(axes, scenario)
     Grid(axes, seeds).points(scenario, _main_probes)  # mistakes first
     tried = with_enough_checkpoints(
-        scenario, lambda found: _first_points(axes, found), lambda points: run(points, (), "trying")
+        scenario, lambda longer: _first_points(axes, longer), lambda points: run(points, (), "trying")
     )
     points = [
         *Grid(axes, seeds).points(tried.scenario, _main_probes),
@@ -83,15 +83,15 @@ def advise(
     scenario = tried.scenario
     planned(scenario, points, tried.rows)
     rows = run(points, tried.rows, "tuning")
-    found = recommendations(rows, scenario, constraints)
+    recommended = recommendations(rows, scenario, constraints)
     most = most_seeds or MOST_GROWTH * seeds
     total = min(2 * seeds, most)
     confirmed = total
-    while more := _more_points(axes, scenario, total, found, rows, confirmed):
+    while more := _more_points(axes, scenario, total, recommended, rows, confirmed):
         rows = [*rows, *run(more, (), f"seeds {min(point.seed for point in more)} on, to decide")]
-        found = recommendations(rows, scenario, constraints)
+        recommended = recommendations(rows, scenario, constraints)
         total = min(total + seeds, most)
-    return Advice(scenario, rows, found)
+    return Advice(scenario, rows, recommended)
 
 
 def _first_points(axes: Sequence[Axis], scenario: Scenario) -> list[Point]:
@@ -110,7 +110,7 @@ def _more_points(
     axes: Sequence[Axis],
     scenario: Scenario,
     seeds: int,
-    found: Sequence[Recommendation],
+    recommended: Sequence[Recommendation],
     rows: Sequence[PointRow],
     confirmed: int,
 ) -> list[Point]:
@@ -119,16 +119,19 @@ def _more_points(
     Also of what is chosen by fewer than `confirmed` seeds: they may have favoured it by luck.
     """
     wanted = {
-        (target, tuple(sorted(one.conditions.items())))
-        for one in found
-        if one.undecided or (one.configuration and len(one.advised.seeds) < confirmed)
-        for target in {*one.undecided, one.current, one.advised.target}
+        (target, tuple(sorted(recommendation.conditions.items())))
+        for recommendation in recommended
+        if recommendation.undecided
+        or (recommendation.configuration and len(recommendation.advised.seeds) < confirmed)
+        for target in {*recommendation.undecided, recommendation.current, recommendation.advised.target}
     }
     if not wanted:
         return []
-    there = {(_place(row), row.seed) for row in rows if row.probe in _MAIN}
+    have_run = {(_place(row), row.seed) for row in rows if row.probe in _MAIN}
     points = Grid(tuple(axes), seeds).points(scenario, _main_probes)
-    return [point for point in points if _place(point) in wanted and (_place(point), point.seed) not in there]
+    return [
+        point for point in points if _place(point) in wanted and (_place(point), point.seed) not in have_run
+    ]
 
 
 def _place(point: Point | PointRow) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -17,7 +17,9 @@ For the last three ``VERTEX:VALUE`` names one vertex instead.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,6 +30,9 @@ from netstack import (
     Scenario,
     ScenarioError,
     Section,
+    Vertex,
+    assignment,
+    did_you_mean,
     format_duration,
     parse_duration,
     parse_flink_duration,
@@ -36,15 +41,19 @@ from netstack import (
     with_options,
 )
 
-from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
-
 Change = Callable[[Scenario], Scenario]
 """Makes a scenario another one; raises ScenarioError where it has not what is to be changed."""
 
 TARGET, POLICY, LATENCY = "target", "policy", "latency"
+SERVICE, SKEW, PARALLELISM = "service", "skew", "parallelism"
 
 DEFAULT_TARGETS = "50ms,100ms,200ms,300ms,500ms,700ms,1s,1500ms,2s"
 """From where headers and small buffers begin to cost, to where a second of waiting is no news."""
+
+
+_FACTORS = re.compile(r"(?:(.+?):)??([0-9.]+(?::[0-9.]+)*)")
+
+_FACTORS_HINT = "factors such as 1:1:1:4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,10 @@ def read_axes(
         _Given(LATENCY, latency, _latency),
         _Given(POLICY, policy, _policy),
     )
+    return _axes_of(all_given, targets_vary=target is not None)
+
+
+def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, ...]:
     problems: list[str] = []
     axes: list[Axis] = []
     for given in all_given:
@@ -132,7 +145,7 @@ def read_axes(
             continue
         if any(axis.name == given.name for axis in axes):
             problems.append(f"{given.name}: is given twice; put all its values behind one")
-        if target is not None and given.name in _OF_TARGET:
+        if targets_vary and given.name in _OF_TARGET:
             problems.append(
                 f"{given.name}: is what the axis target sets; give targets there, or leave this out"
             )
@@ -195,14 +208,16 @@ def _values(
 
 
 def _option(text: str) -> _Given:
-    name, equals, values = text.partition("=")
-    if not equals:
-        return _Given(text, "", _no_option)
-    return _Given(name.strip(), values, lambda value: _option_value(name.strip(), value))
+    assigned = assignment(text)
+    if assigned is None or not assigned[0]:
+        wrong = "sets no value" if assigned is None else "names no option"
+        return _Given(text, "", lambda value: _no_option(wrong))
+    name, values = assigned
+    return _Given(name, values, lambda value: _option_value(name, value))
 
 
-def _no_option(value: str) -> AxisValue:
-    raise QuantityError("sets no value", f"{OPTIONS['debloat_samples'].name}=5,20, for example")
+def _no_option(wrong: str) -> AxisValue:
+    raise QuantityError(wrong, f"{OPTIONS['debloat_samples'].name}=5,20, for example")
 
 
 def _option_value(name: str, text: str) -> AxisValue:
@@ -256,3 +271,126 @@ def _shown(field: str, value: object) -> str:
 
 def _setting(values: dict[str, object]) -> Change:
     return lambda scenario: dataclasses.replace(scenario, config=with_options(scenario.config, values))
+
+
+@dataclass(frozen=True, slots=True)
+class VertexValue:
+    """One value of such an axis."""
+
+    axis: str
+    """Which of `SERVICE`, `SKEW` and `PARALLELISM`."""
+    vertex: str | None
+    """The vertex that it was given for; None: those that the rule of the axis names."""
+    number: float | int | tuple[float, ...]
+    """Seconds, a count, or factors."""
+
+    @property
+    def text(self) -> str:
+        """The value in one form, however it was typed."""
+        shown = _SHOWN[self.axis](self.number)
+        return shown if self.vertex is None else f"{self.vertex}:{shown}"
+
+
+def read_vertex_value(axis: str, text: str) -> VertexValue:
+    """Read ``VALUE`` or ``VERTEX:VALUE``.
+
+    Raises:
+        QuantityError: it is neither.
+    """
+    if axis == SKEW:
+        match = _FACTORS.fullmatch(text)
+        if match is None:
+            raise QuantityError(f"{text!r} is no list of factors", _FACTORS_HINT)
+        return VertexValue(axis, match[1], _factors(match[2]))
+    vertex, colon, value = text.rpartition(":")
+    number = parse_duration(value) if axis == SERVICE else _count(value)
+    return VertexValue(axis, vertex if colon else None, number)
+
+
+def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
+    """Return the scenario with the vertices that a value is for changed.
+
+    Raises:
+        ScenarioError: there is no such vertex, or it is a source, which does no work on records.
+    """
+    names = _names(scenario, value)
+    vertices = tuple(
+        _changed(vertex, value) if vertex.name in names else vertex for vertex in scenario.vertices
+    )
+    return dataclasses.replace(scenario, vertices=vertices)
+
+
+def surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
+    """Return a line for each vertex that was given more factors than it has subtasks: some change nothing.
+
+    Fewer are no mistake: they begin anew.
+    """
+    had = {vertex.name: vertex.service_skew for vertex in before.vertices}
+    return [
+        f"{vertex.name!r} has {vertex.parallelism} subtasks, and {len(vertex.service_skew)} factors are given"
+        for vertex in changed.vertices
+        if vertex.service_skew != had.get(vertex.name) and len(vertex.service_skew) > vertex.parallelism
+    ]
+
+
+def _names(scenario: Scenario, value: VertexValue) -> set[str]:
+    if value.vertex is not None:
+        return {_named(scenario, value.vertex, value.axis)}
+    working = {vertex.name for vertex in scenario.vertices if vertex.source is None}
+    if value.axis != PARALLELISM:
+        return {vertex.name for vertex in scenario.vertices if vertex.service} or working
+    tied = {edge.source for edge in scenario.edges if edge.ship == "forward"}
+    return working | tied
+
+
+def _named(scenario: Scenario, name: str, axis: str) -> str:
+    names = {vertex.name: vertex for vertex in scenario.vertices}
+    if name not in names:
+        raise ScenarioError([f"no vertex is named {name!r}; {did_you_mean(name, names)}"])
+    if axis != PARALLELISM and names[name].source is not None:
+        raise ScenarioError([f"{name!r} is a source, which does no work on records; name another vertex"])
+    return name
+
+
+def _changed(vertex: Vertex, value: VertexValue) -> Vertex:
+    number = value.number
+    if isinstance(number, tuple):
+        return dataclasses.replace(vertex, service_skew=number)
+    if value.axis == SERVICE:
+        return dataclasses.replace(vertex, service=((0.0, number),))
+    return _scaled(vertex, int(number))
+
+
+def _scaled(vertex: Vertex, parallelism: int) -> Vertex:
+    """A vertex in other subtasks; a source emits as much as before, with each subtask's share changed."""
+    source = vertex.source
+    if source is not None and source.rates and all(source.rates):  # not where 0 is as fast as possible
+        total = math.fsum(vertex.rate(subtask) for subtask in range(vertex.parallelism))
+        after = dataclasses.replace(vertex, parallelism=parallelism)
+        unscaled = math.fsum(after.rate(subtask) for subtask in range(parallelism))
+        rates = tuple(rate * total / unscaled for rate in source.rates)
+        source = dataclasses.replace(source, rates=rates)
+    return dataclasses.replace(vertex, parallelism=parallelism, source=source)
+
+
+def _factors(text: str) -> tuple[float, ...]:
+    try:
+        factors = tuple(float(factor) for factor in text.split(":"))
+    except ValueError:
+        raise QuantityError(f"{text!r} has a factor that is no number", _FACTORS_HINT) from None
+    if not any(factors):  # nothing would hold the records up, and nothing would be found out
+        raise QuantityError(f"{text!r} makes all work free", _FACTORS_HINT)
+    return factors
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise QuantityError(f"{text!r} is no parallelism", "a whole number from 1")
+    return int(text)
+
+
+_SHOWN: Mapping[str, Callable[..., str]] = {
+    SERVICE: format_duration,
+    SKEW: lambda factors: ":".join(f"{factor:g}" for factor in factors),
+    PARALLELISM: str,
+}

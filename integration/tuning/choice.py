@@ -58,14 +58,18 @@ class Choice(NamedTuple):
 
 def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> Choice:
     """Return what the rule picks, `now` being the present setting and `others` what it is compared with."""
-    standing = [(one, _stands(one, now, objective)) for one in others]
+    standing = [(setting, _stands(setting, now, objective)) for setting in others]
     doubtful = _beside_doubt([*others, now])
-    shown = [one for one, answer in standing if answer == "yes" and one.target not in doubtful]
-    hopeful = [one for one, answer in standing if answer == "undecided"]
+    shown = [setting for setting, answer in standing if answer == "yes" and setting.target not in doubtful]
+    hopeful = [setting for setting, answer in standing if answer == "undecided"]
     if not shown:
         return Choice("none" if breaks_constraint(now) or not now.seeds else "keep", now, tuple(hopeful))
     chosen = _longest_of_the_best(shown, now, objective)
-    instead = [one for one in hopeful if _longest_of_the_best([*shown, one], now, objective) is not chosen]
+    instead = [
+        setting
+        for setting in hopeful
+        if _longest_of_the_best([*shown, setting], now, objective) is not chosen
+    ]
     return Choice("turn off" if chosen.target == OFF else "set", chosen, tuple(instead))
 
 
@@ -78,27 +82,31 @@ def _longest_of_the_best(
     settings: Sequence[TargetSummary], now: TargetSummary, objective: str
 ) -> TargetSummary:
     """The longest target that brings nearly as much as the best one does."""
-    best = min(_mean(one, objective) for one in settings)
+    best = min(_mean(setting, objective) for setting in settings)
     before = value(now, objective)
     nearly = best if before is None else before.mean - MOST_OF_GAIN * (before.mean - best)
-    good = [one for one in settings if same_or_less(mean := _mean(one, objective), best) or mean <= nearly]
-    return max(good, key=lambda one: target_s(one.target))
+    good = [
+        setting
+        for setting in settings
+        if same_or_less(mean := _mean(setting, objective), best) or mean <= nearly
+    ]
+    return max(good, key=lambda setting: target_s(setting.target))
 
 
 def value(summary: TargetSummary, objective: str) -> Estimate | None:
     """Return one of the `OBJECTIVES` of a target."""
-    found = getattr(summary, objective)
-    return found if isinstance(found, Estimate) else None
+    figure = getattr(summary, objective)
+    return figure if isinstance(figure, Estimate) else None
 
 
-def is_better(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:
+def is_better(setting: TargetSummary, now: TargetSummary, objective: str) -> Answer:
     """Return whether a setting is better than the present one.
 
     It is where its times are shorter, or its throughput greater at the same times. Where the present setting
     breaks a constraint, whatever keeps to all of them is better. What was not measured is no reason.
     """
-    before, after = value(now, objective), value(one, objective)
-    share: Estimate | None = getattr(one, _SHARES[objective])
+    before, after = value(now, objective), value(setting, objective)
+    share: Estimate | None = getattr(setting, _SHARES[objective])
     if after is None:
         return "no"
     if not now.seeds:
@@ -110,14 +118,14 @@ def is_better(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:
     margin = max(SAME_SHARE, SAME_MS / before.mean)
     faster = share.at_most(1 / (1 + margin)) if after.mean < before.mean else "no"
     as_fast = share.at_most(1 + margin) if same_or_less(after.mean, before.mean) else "no"
-    rate = one.throughput_share
+    rate = setting.throughput_share
     more = rate.at_least(1 + LEAST_GAIN) if rate is not None else "no"
     return _either(faster, _both(as_fast, more))
 
 
 def breaks_constraint(now: TargetSummary) -> bool:
     """Return whether the present setting clearly breaks a constraint; a failed run says nothing of it."""
-    return any(one.kept == "no" and one.constraint != RUNS for one in now.shortfalls)
+    return any(shortfall.kept == "no" and shortfall.constraint != RUNS for shortfall in now.shortfalls)
 
 
 def _both(*answers: Answer) -> Answer:
@@ -135,9 +143,9 @@ def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None
     between the two ends. None where throughput hardly varies, or the curve hardly bends.
     """
     points = [
-        (one.target, time.mean, 1.0 - one.throughput_share.mean)
-        for one in summaries
-        if one.throughput_share is not None and (time := value(one, objective)) is not None
+        (setting.target, time.mean, 1.0 - setting.throughput_share.mean)
+        for setting in summaries
+        if setting.throughput_share is not None and (time := value(setting, objective)) is not None
     ]
     if len(points) < 3:
         return None, "fewer than three targets were measured"
@@ -162,7 +170,10 @@ def _beside_doubt(summaries: Sequence[TargetSummary]) -> set[str]:
 
     A shorter target has smaller buffers and cannot cost less: where it seems to, that is luck.
     """
-    targets = sorted((one for one in summaries if one.target != OFF), key=lambda one: target_s(one.target))
+    targets = sorted(
+        (setting for setting in summaries if setting.target != OFF),
+        key=lambda setting: target_s(setting.target),
+    )
     return {
         shorter.target
         for shorter, longer in pairwise(targets)
@@ -170,12 +181,12 @@ def _beside_doubt(summaries: Sequence[TargetSummary]) -> set[str]:
     }
 
 
-def _stands(one: TargetSummary, now: TargetSummary, objective: str) -> Answer:
+def _stands(setting: TargetSummary, now: TargetSummary, objective: str) -> Answer:
     """Whether a setting keeps to the constraints and is better than now."""
-    return _both(one.keeps, is_better(one, now, objective))
+    return _both(setting.keeps, is_better(setting, now, objective))
 
 
-def _mean(one: TargetSummary, objective: str) -> float:
-    time = value(one, objective)
+def _mean(setting: TargetSummary, objective: str) -> float:
+    time = value(setting, objective)
     assert time is not None, "a setting without times is not better than another"
     return time.mean

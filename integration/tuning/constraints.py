@@ -70,25 +70,25 @@ def judge(
     `runs` are its figures by seed, `failed` the number of runs that have none. `throughput_shares`, by seed,
     are None for the setting that the others are compared with, and then throughput is not judged.
     """
-    delays = [one.record_delay_p95_ms for one in runs.values()]
-    found = [_failures(len(runs), failed), _throughput(throughput_shares, constraints.min_throughput)]
+    delays = [run.record_delay_p95_ms for run in runs.values()]
+    shortfalls = [_failures(len(runs), failed), _throughput(throughput_shares, constraints.min_throughput)]
     if takes_checkpoints and runs:
-        times = [_longest(one) for one in runs.values()]
-        found += [
+        times = [_longest(run) for run in runs.values()]
+        shortfalls += [
             _expiry(list(runs.values())),
             _time(MAX_CHECKPOINT, "checkpoints, 95th percentile", times, constraints.max_checkpoint_ms),
         ]
-    found.append(_time(MAX_DELAY, "record delay, 95th percentile", delays, constraints.max_delay_ms))
-    return [shortfall for shortfall in found if shortfall is not None and shortfall.kept != "yes"]
+    shortfalls.append(_time(MAX_DELAY, "record delay, 95th percentile", delays, constraints.max_delay_ms))
+    return [shortfall for shortfall in shortfalls if shortfall is not None and shortfall.kept != "yes"]
 
 
-def binding(found: Sequence[Sequence[Shortfall]]) -> list[str]:
+def binding(shortfalls_of_settings: Sequence[Sequence[Shortfall]]) -> list[str]:
     """Return the constraints that rule out all settings, given what each breaks; empty: one fits.
 
     A constraint that every setting breaks binds alone. If there is none, one rules out some settings and
     another the rest, and all that are broken anywhere bind together.
     """
-    each = [{shortfall.constraint for shortfall in shortfalls} for shortfalls in found]
+    each = [{shortfall.constraint for shortfall in shortfalls} for shortfalls in shortfalls_of_settings]
     if not each or not all(each):
         return []
     everywhere = set.intersection(*each)
@@ -96,9 +96,13 @@ def binding(found: Sequence[Sequence[Shortfall]]) -> list[str]:
     return [name for name in order if name in (everywhere or set.union(*each))]
 
 
-def nearest(found: Mapping[str, Sequence[Shortfall]]) -> str | None:
+def nearest(shortfalls_of: Mapping[str, Sequence[Shortfall]]) -> str | None:
     """Return the setting whose worst miss is the smallest; None where there are no settings."""
-    return min(found, key=lambda name: max((one.excess for one in found[name]), default=0.0), default=None)
+    return min(
+        shortfalls_of,
+        key=lambda name: max((shortfall.excess for shortfall in shortfalls_of[name]), default=0.0),
+        default=None,
+    )
 
 
 def _failures(ended: int, failed: int) -> Shortfall | None:
@@ -123,14 +127,14 @@ def _throughput(shares: Mapping[int, float | None] | None, least: float | None) 
 
 def _expiry(runs: Sequence[Measures]) -> Shortfall | None:
     """Too many that expired, or none that completed."""
-    completed = sum(one.checkpoints_completed for one in runs)
-    expired = sum(one.checkpoints_expired for one in runs)
+    completed = sum(run.checkpoints_completed for run in runs)
+    expired = sum(run.checkpoints_expired for run in runs)
     if completed and not expired:
         return None
-    shares = [_expired_share(one) for one in runs]
+    shares = [_expired_share(run) for run in runs]
     share = estimate(shares, 4)
     text = f"{expired} of {completed + expired} checkpoints expired" if expired else "no checkpoint completed"
-    pending = [one.pending_ms for one in runs if one.pending_ms is not None]
+    pending = [run.pending_ms for run in runs if run.pending_ms is not None]
     if not completed and pending:
         text += f"; one had been pending for {milliseconds(max(pending))} at the end"
     kept: Answer = "no" if not completed or share is None else share.at_most(MOST_EXPIRED)
@@ -151,14 +155,14 @@ def _time(constraint: str, what: str, values: Sequence[float | None], most: floa
     """A run without the figure, as after a restart, does not show that the limit is kept."""
     if most is None:
         return None
-    found = estimate(values)
-    if found is None or found.runs < found.of:
-        lacking = "could not be measured" if found is None else f"was measured in {_runs(found)} only"
+    figure = estimate(values)
+    if figure is None or figure.runs < figure.of:
+        lacking = "could not be measured" if figure is None else f"was measured in {_runs(figure)} only"
         text = f"{what}: {lacking}, so nothing shows that it is at most {milliseconds(most)}"
-        return Shortfall(constraint=constraint, limit=most, value=found, kept="no", text=text)
-    text = f"{what}: {milliseconds(found.mean)}, more than {milliseconds(most)}"
-    return Shortfall(constraint=constraint, limit=most, value=found, kept=found.at_most(most), text=text)
+        return Shortfall(constraint=constraint, limit=most, value=figure, kept="no", text=text)
+    text = f"{what}: {milliseconds(figure.mean)}, more than {milliseconds(most)}"
+    return Shortfall(constraint=constraint, limit=most, value=figure, kept=figure.at_most(most), text=text)
 
 
-def _runs(found: Estimate) -> str:
-    return f"{found.runs} of {found.of} runs"
+def _runs(figure: Estimate) -> str:
+    return f"{figure.runs} of {figure.of} runs"

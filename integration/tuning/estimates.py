@@ -79,15 +79,15 @@ def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | No
     The same values give the same interval.
     """
     given = list(values)
-    there = np.array([value for value in given if value is not None], dtype=np.float64)
-    if not there.size:
+    present = np.array([value for value in given if value is not None], dtype=np.float64)
+    if not present.size:
         return None
-    low, high = interval(there)
+    low, high = interval(present)
     return Estimate(
-        round(float(there.mean()), decimals),
+        round(float(present.mean()), decimals),
         None if low is None else round(low, decimals),
         None if high is None else round(high, decimals),
-        len(there),
+        len(present),
         len(given),
     )
 
@@ -100,7 +100,7 @@ def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
         return float(values[0]), float(values[0])
     from scipy.stats import bootstrap  # takes a while to import
 
-    found = bootstrap(
+    ends = bootstrap(
         (values,),
         np.mean,
         n_resamples=RESAMPLES,
@@ -108,7 +108,7 @@ def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
         method="percentile",
         rng=np.random.default_rng(len(values)),
     ).confidence_interval
-    return float(found.low), float(found.high)
+    return float(ends.low), float(ends.high)
 
 
 @cache

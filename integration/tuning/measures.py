@@ -2,23 +2,51 @@
 
 A job has one figure of each kind. Where its vertices differ it is that of the worst one, since a checkpoint
 waits for the last barrier and a record for the slowest way. All figures are of the last window of `steady`.
+
+How long records are under way is read off the samples of a run. Records leave a queue in the order in which
+they entered it, so two curves tell how long they were in it: how many the producers had emitted at a time,
+and how many the consumers had read.
+
+    records |        emitted  .'      .' read
+            |               .'      .'
+            |             .'------.'   <- horizontally: the delay of the record that is read now
+            |           .'      .' |
+            |         .'      .'   | <- vertically: how many are in flight
+            +-------------------------- time
+
+Where a vertex has several inputs or subtasks the curves are sums, and the delay is the mean over them in the
+sense of Little's law: one slow channel among many is seen in the alignment, not here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from statistics import median
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from netstack import CheckpointResult, Result, Steady, VertexSteady
+from netstack import CheckpointResult, Result, VertexSteady, parse_duration
 
-from ..analysis.checkpoint_times import completed_within, mean_times
-from .delays import adaptation_ms, bytes_in_flight, record_delays_ms, sinks
+from ..analysis.checkpoint_times import FAILED, completed_within, mean_times, triggered_within
+from ..analysis.known_values import complete, highest, known, lowest, middle, total
+from ..analysis.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
 
 EXPIRED = "CHECKPOINT_EXPIRED"
 """Flink's CheckpointFailureReason of a checkpoint that took longer than its timeout."""
+
+
+Figures = NDArray[np.float64]
+
+SETTLED_SHARE = 0.25
+"""How far the drain time may still move for it to have settled, of what it settles at."""
+
+_SETTLED_PART = 1 / 3
+"""Part of the time after a step, at its end, that says what the drain time settles at."""
+
+_LATEST_PART = 0.75
+"""Part of the time after a step by which it has to have settled to count."""
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,68 +96,180 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     if not result.steady:
         return Measures()
     window = result.steady[-1]
-    triggered = [head for head in result.checkpoints if window.from_s <= head.t <= window.to_s]
+    triggered = triggered_within(result.checkpoints, window)
     completed = completed_within(result.checkpoints, window)
-    failed = [head for head in triggered if head.status == "FAILED"]
-    durations = known(head.duration_ms for head in completed)
+    failed = [checkpoint for checkpoint in triggered if checkpoint.status == FAILED]
+    durations = known(checkpoint.duration_ms for checkpoint in completed)
     times, delays = mean_times(completed), record_delays_ms(result)
     sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
     return Measures(
-        throughput_per_s=_throughput(result, window),
+        throughput_per_s=_throughput(last_consumers(result, window)),
         start_delay_ms=_rounded(times.start_delay_ms if times else None),
-        start_delay_max_ms=_worst(vertex.start_delay_ms_max_subtask for vertex in _consumers(result, window)),
+        start_delay_max_ms=highest(vertex.start_delay_ms_max_subtask for vertex in consumers(result, window)),
         alignment_ms=_rounded(times.alignment_ms if times else None),
         state_ms=_rounded(times.snapshot_ms if times else None),
         end_to_end_ms=_rounded(times.end_to_end_ms if times else None),
         end_to_end_p95_ms=_percentile(durations, 95),
         pending_ms=_pending_ms(result, triggered),
-        in_flight_bytes=_median(bytes_in_flight(result)),
-        record_delay_ms=_median(delays),
+        in_flight_bytes=_rounded(middle(bytes_in_flight(result, window))),
+        record_delay_ms=_rounded(middle(delays)),
         record_delay_p95_ms=_percentile(delays, 95),
         persisted_bytes=window.persisted_bytes,
         adaptation_ms=None if step_at_s is None else adaptation_ms(result, step_at_s),
-        debloated_buffer_bytes=_median(sizes),
-        debloated_buffer_min_bytes=min(sizes, default=None),
+        debloated_buffer_bytes=_rounded(middle(sizes)),
+        debloated_buffer_min_bytes=lowest(sizes),
         checkpoints_completed=len(completed),
         checkpoints_failed=len(failed),
-        checkpoints_expired=sum(head.failure == EXPIRED for head in failed),
+        checkpoints_expired=sum(checkpoint.failure == EXPIRED for checkpoint in failed),
     )
 
 
-def known(values: Iterable[float | None]) -> list[float]:
-    """Return the values that are there."""
-    return [value for value in values if value is not None]
-
-
-def _consumers(result: Result, window: Steady) -> list[VertexSteady]:
-    targets = {edge["to"] for edge in result.scenario["edges"]}
-    return [vertex for vertex in window.vertices if vertex.name in targets]
-
-
-def _throughput(result: Result, window: Steady) -> float | None:
-    last = sinks(result)
-    rates = known(
-        rate for vertex in window.vertices if vertex.name in last for rate in vertex.records_in_per_s
-    )
-    return round(sum(rates), 1) if rates else None
+def _throughput(readers: Sequence[VertexSteady]) -> float | None:
+    rate = total(rate for vertex in readers for rate in vertex.records_in_per_s)
+    return None if rate is None else round(rate, 1)
 
 
 def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float | None:
-    ages = [result.emulated_seconds - head.t for head in triggered if head.status == "IN_PROGRESS"]
+    ages = [
+        result.emulated_seconds - checkpoint.t
+        for checkpoint in triggered
+        if checkpoint.status == "IN_PROGRESS"
+    ]
     return round(max(ages) * 1e3, 2) if ages else None
 
 
-def _worst(values: Iterable[float | None]) -> float | None:
-    return max(known(values), default=None)
-
-
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return round(float(median(values)), 2) if len(values) else None
+    return None if value is None else round(float(value), 2)
 
 
 def _percentile(values: Sequence[float], percent: float) -> float | None:
     return round(float(np.percentile(values, percent)), 2) if len(values) else None
+
+
+def record_delays_ms(result: Result) -> list[float]:
+    """Return the delay of the records that are read at each sample of the last window, in ms.
+
+    From emission by a source to reading by a last vertex; the longest of all ways. Times between two samples
+    are interpolated. Empty where the job restarted (records are read twice) or there are no samples.
+    No delay is longer than the run so far: where queues are still filling, they show as that.
+    """
+    flow = _flow(result)
+    if flow is None:
+        return []
+    window = result.steady[-1]
+    inside = flow.times[(flow.times >= window.from_s) & (flow.times <= window.to_s)]
+    last = sorted(vertex.name for vertex in last_consumers(result, window))
+    ways = [inside - flow.emitted_at(name, inside) for name in last]
+    return [float(delay) for delay in np.max(ways, axis=0) * 1e3] if ways else []
+
+
+def adaptation_ms(result: Result, step_at_s: float) -> float | None:
+    """Return how long after a step of the load the drain time stays where it settles, in ms.
+
+    The drain time is that of what is in flight to the vertex whose service time steps, at the rate at which
+    it reads afterwards. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's
+    time of the median over the last third. The resolution is that of the samples, a second. The level is the
+    one that debloating reaches, not its target, which it misses during aligned checkpoints. None:
+    debloating is off, nothing steps then, or it does not settle.
+    """
+    flow = _flow(result)
+    if flow is None:
+        return None
+    debloated = {series.vertex for series in result.series if is_debloated(series)}
+    stepping = [name for name in _stepping(result, step_at_s) if name in debloated]
+    times = complete(_settled_ms(result, flow, name, step_at_s) for name in stepping)
+    return None if times is None else max(times)
+
+
+class _Flow:
+    """The curves of a run: how many records each vertex had read, and been sent, at each sample."""
+
+    def __init__(self, result: Result) -> None:
+        edges = result.scenario["edges"]
+        parallelism = {vertex.name: vertex.parallelism for vertex in result.steady[-1].vertices}
+        series = {each.vertex: each for each in result.series}
+        outputs = {name: sum(edge["from"] == name for edge in edges) for name in parallelism}
+        self.times: Figures = np.array(result.series[0].t, dtype=np.float64)
+        self.producers = {
+            name: sorted({edge["from"] for edge in edges if edge["to"] == name}) for name in parallelism
+        }
+        self.read = {name: _summed(series[name].numRecordsIn) for name in parallelism}
+        self.sent: dict[str, Figures] = {}
+        for edge in edges:
+            # A record that goes out on several edges is counted on each; one that is broadcast, only once.
+            copies = parallelism[edge["to"]] if edge.get("ship") == "broadcast" else 1
+            curve = _summed(series[edge["from"]].numRecordsOut) / outputs[edge["from"]] * copies
+            self.sent[edge["to"]] = self.sent.get(edge["to"], 0.0) + curve
+
+    def emitted_at(self, vertex: str, times: Figures) -> Figures:
+        """When a source emitted what a vertex reads at `times`; of several ways to it the longest."""
+        if not self.producers[vertex]:
+            return times
+        read = np.interp(times, self.times, self.read[vertex])
+        sent = np.minimum(times, _reached(self.times, self.sent[vertex], read))
+        ways = [self.emitted_at(producer, sent) for producer in self.producers[vertex]]
+        earliest: Figures = np.min(ways, axis=0)
+        return earliest
+
+
+def _flow(result: Result) -> _Flow | None:
+    if not result.series or len(result.series[0].t) < 2 or result.restarts or not result.scenario["edges"]:
+        return None
+    return _Flow(result)
+
+
+def _summed(counters: Sequence[Sequence[int]]) -> Figures:
+    total: Figures = np.sum(np.array(counters, dtype=np.float64), axis=0)
+    return total
+
+
+def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
+    """When a curve that never falls first reached each value; its last time where it did not."""
+    after = np.clip(np.searchsorted(curve, values, side="left"), 1, len(curve) - 1)
+    before = after - 1
+    rise = curve[after] - curve[before]
+    share = np.divide(values - curve[before], rise, out=np.zeros_like(values), where=rise > 0)
+    reached: Figures = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
+    return reached
+
+
+def _stepping(result: Result, step_at_s: float) -> list[str]:
+    """The vertices whose service time has a step at that time."""
+    return [
+        vertex["name"]
+        for vertex in result.scenario["vertices"]
+        if any(abs(at - step_at_s) < 1e-6 for at in _steps(vertex.get("service")))
+    ]
+
+
+def _steps(service: Any) -> list[float]:
+    return [parse_duration(step["at"]) for step in service] if isinstance(service, list) else []
+
+
+def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> float | None:
+    after = flow.times > step_at_s
+    times = flow.times[after]
+    if len(times) < 6:
+        return None
+    read = flow.read[vertex][after]
+    late = times >= times[-1] - _SETTLED_PART * (times[-1] - step_at_s)
+    rate = (read[-1] - read[late][0]) / (times[-1] - times[late][0])
+    if rate <= 0:
+        return None
+    drain = (flow.sent[vertex][after] - read) / rate
+    level = float(np.median(drain[late]))
+    allowed = SETTLED_SHARE * level + _buffer_time_s(result, vertex)
+    outside = np.flatnonzero(np.abs(drain - level) > allowed)
+    settled = times[outside[-1] + 1] if outside.size and outside[-1] + 1 < len(times) else times[0]
+    if outside.size and (
+        outside[-1] + 1 == len(times) or settled - step_at_s > _LATEST_PART * (times[-1] - step_at_s)
+    ):
+        return None
+    return round(float(settled - step_at_s) * 1e3, 1)
+
+
+def _buffer_time_s(result: Result, vertex: str) -> float:
+    """What a subtask takes for one buffer, median over subtasks."""
+    steady = next(each for each in result.steady[-1].vertices if each.name == vertex)
+    rates = [rate for rate in steady.buffers_in_per_s if rate]
+    return 1.0 / float(np.median(rates)) if rates else 0.0

@@ -1,6 +1,6 @@
 """The rules by which pitfalls are recognised: what must be so in a run with debloating for each of them.
 
-A rule looks at one point, a scenario and the last window of its result, and yields what it finds at a vertex
+A rule looks at one run, a scenario and the last window of its result, and yields what it finds at a vertex
 with the figures that speak for it.
 """
 
@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from netstack import Edge, Result, Scenario, Steady, Vertex, VertexSteady
+from netstack import Edge, Result, Scenario, Steady, Vertex, VertexSteady, channel_counts
 
+from ..analysis.diagnosis.debloat_rules import MISSED, at_minimum, is_larger, record_bytes
+from ..analysis.known_values import highest, known, lowest, total
 from ..analysis.wording import digits, milliseconds, size
 
 MOST_CHANNELS = 200
@@ -22,9 +24,6 @@ UNEVEN = 4.0
 
 LEAST_ALIGNMENT = 0.2
 """Share of the way of a barrier into a vertex that alignment must make up for the inputs to be at fault."""
-
-LATE = 1.1
-"""Quotient of the time to consume what is in flight and the target, from which on that is missed."""
 
 SLOW = 0.9
 """Share of its time for which a subtask is busy that holds up the others."""
@@ -40,7 +39,7 @@ MOVING = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class DebloatedRun:
     """A run with debloating, and what it was run for; the result may be without its series."""
 
     label: str
@@ -79,7 +78,7 @@ class Point:
                 yield vertex, steady
 
 
-class Found(NamedTuple):
+class Symptom(NamedTuple):
     """A pitfall at a vertex: the figures that speak for it, and how bad it is among its like."""
 
     vertex: str
@@ -87,135 +86,136 @@ class Found(NamedTuple):
     severity: float
 
 
-Rule = Callable[[Point], Iterator[Found]]
+Rule = Callable[[DebloatedRun], Iterator[Symptom]]
 
 
-def slow_input(point: Point) -> Iterator[Found]:
+def slow_input(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices with inputs of uneven rates whose barriers wait for each other."""
-    for vertex, steady in point.consumers():
-        rates = sorted((_rate(point, edge), edge.source) for edge in point.scenario.inputs(vertex))
+    for vertex, steady in run.consumers():
+        rates = sorted((_rate(run, edge), edge.source) for edge in run.scenario.inputs(vertex))
         alignment, delay = steady.alignment_ms_max_subtask or 0.0, steady.start_delay_ms or 0.0
         if len(rates) < 2 or rates[-1][0] < UNEVEN * rates[0][0]:
             continue
-        if alignment < LEAST_ALIGNMENT * (alignment + delay) or alignment < LEAST_ALIGNMENT * point.target_ms:
+        if alignment < LEAST_ALIGNMENT * (alignment + delay) or alignment < LEAST_ALIGNMENT * run.target_ms:
             continue
         (slow, slow_name), (fast, fast_name) = rates[0], rates[-1]
-        yield Found(
+        yield Symptom(
             vertex.name,
             f"{vertex.name} reads {digits(fast)}/s from {fast_name} and {digits(slow)}/s from {slow_name}; "
             f"the last barrier comes {milliseconds(alignment)} after the first, and inputs that have "
-            f"theirs are not read meanwhile; {point.missed}",
+            f"theirs are not read meanwhile; {run.missed}",
             alignment,
         )
 
 
-def large_records(point: Point) -> Iterator[Found]:
+def large_records(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices into which a record needs several buffers."""
-    for vertex, steady in point.consumers():
-        record, least = _record_bytes(steady), _least_size(steady)
-        if record is None or least is None or record <= least:
+    for vertex, steady in run.consumers():
+        record, least = record_bytes(steady), lowest(steady.debloatedBufferSize)
+        if record is None or least is None or not is_larger(record, least):
             continue
-        yield Found(
+        yield Symptom(
             vertex.name,
             f"records of {size(record)} fill buffers of {size(least)} into {vertex.name}, "
             f"{record / least:.2g} of them each; less than whole records cannot be in flight, and "
-            f"{point.missed}",
+            f"{run.missed}",
             record / least,
         )
 
 
-def minimum_size(point: Point) -> Iterator[Found]:
+def minimum_size(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices whose buffers cannot shrink any more although the target is missed."""
-    least = point.scenario.config.min_segment_bytes
-    for vertex, steady in point.consumers():
-        estimated = max(_known(steady.estimatedTimeToConsumeBuffersMs), default=0.0)
-        smallest = _least_size(steady)
-        if smallest is None or smallest > least or estimated < LATE * point.target_ms:
+    config = run.scenario.config
+    for vertex, steady in run.consumers():
+        estimated = highest(steady.estimatedTimeToConsumeBuffersMs) or 0.0
+        smallest = lowest(steady.debloatedBufferSize)
+        if smallest is None or not at_minimum(smallest, config) or estimated < MISSED * run.target_ms:
             continue
-        rate = min(_known(steady.bytes_in_per_s), default=0.0)
-        yield Found(
+        rate = lowest(steady.bytes_in_per_s) or 0.0
+        yield Symptom(
             vertex.name,
-            f"buffers into {vertex.name} are at the minimum of {size(least)}, a subtask reads {size(rate)} a "
-            f"second, and what is in flight to it lasts {milliseconds(estimated)}; {point.missed}",
-            estimated / point.target_ms,
+            f"buffers into {vertex.name} are at the minimum of {size(config.min_segment_bytes)}, a subtask "
+            f"reads {size(rate)} a second, and what is in flight to it lasts {milliseconds(estimated)}; "
+            f"{run.missed}",
+            estimated / run.target_ms,
         )
 
 
-def high_parallelism(point: Point) -> Iterator[Found]:
+def high_parallelism(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices with a gate of more channels than Flink's documentation trusts debloating with."""
-    config = point.scenario.config
-    for vertex, steady in point.consumers():
-        channels = max(_channels(point.scenario, edge) for edge in point.scenario.inputs(vertex))
+    config = run.scenario.config
+    for vertex, steady in run.consumers():
+        channels = max(_most_channels(run.scenario, edge) for edge in run.scenario.inputs(vertex))
         if channels <= MOST_CHANNELS:
             continue
-        queued = max(_known(steady.inputQueueLength), default=0.0)
-        estimated = max(_known(steady.estimatedTimeToConsumeBuffersMs), default=0.0)
-        yield Found(
+        queued = highest(steady.inputQueueLength) or 0.0
+        estimated = highest(steady.estimatedTimeToConsumeBuffersMs) or 0.0
+        yield Symptom(
             vertex.name,
             f"{channels} channels lead into a subtask of {vertex.name}, with "
             f"{config.exclusive_buffers_per_channel} buffers each and {config.floating_buffers_per_gate} for "
             f"all; {queued:.0f} are queued and last "
-            f"{milliseconds(estimated)}; {point.missed}",
+            f"{milliseconds(estimated)}; {run.missed}",
             estimated,
         )
 
 
-def window_bursts(point: Point) -> Iterator[Found]:
+def window_bursts(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices that become many times slower for less time than debloating averages over."""
-    for vertex, _ in point.consumers():
+    for vertex, _ in run.consumers():
         bursts = [
             (cost, lasted)
-            for (_, before), (at, cost), lasted in _changes(point, vertex)
-            if before and cost >= BURST * before and lasted < point.reaction_s and at >= point.window.from_s
+            for (_, before), (at, cost), lasted in _changes(run, vertex)
+            if before and cost >= BURST * before and lasted < run.reaction_s and at >= run.window.from_s
         ]
         if not bursts:
             continue
         cost, _ = max(bursts)
-        yield Found(
+        yield Symptom(
             vertex.name,
             f"a record at {vertex.name} takes up to {milliseconds(1e3 * cost)} in "
-            f"{_times(len(bursts), 'burst')}; {_worst(point)}",
+            f"{_times(len(bursts), 'burst')}; {_worst(run)}",
             cost,
         )
 
 
-def moving_load(point: Point) -> Iterator[Found]:
+def moving_load(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices whose load changes again before the size of buffers has followed."""
-    for vertex, _ in point.consumers():
+    for vertex, _ in run.consumers():
         factors = [
             max(before, cost) / min(before, cost)
-            for (_, before), (at, cost), lasted in _changes(point, vertex)
-            if min(before, cost) and lasted < point.reaction_s and at >= point.window.from_s
+            for (_, before), (at, cost), lasted in _changes(run, vertex)
+            if min(before, cost) and lasted < run.reaction_s and at >= run.window.from_s
         ]
         moves = [factor for factor in factors if factor >= MOVING]
         if len(moves) < 2 or max(moves) >= BURST:
             continue
-        yield Found(
+        yield Symptom(
             vertex.name,
             f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}, and again "
-            f"within {point.reaction_s:.3g} s (period times samples), "
-            f"{_times(len(moves), 'time')}; {_worst(point)}",
+            f"within {run.reaction_s:.3g} s (period times samples), "
+            f"{_times(len(moves), 'time')}; {_worst(run)}",
             max(moves),
         )
 
 
-def skewed_consumers(point: Point) -> Iterator[Found]:
+def skewed_consumers(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices of which some subtasks are busy all the time while others are not."""
-    for vertex, steady in point.consumers():
-        busy = [1e-3 * value for value in _known(steady.busy_ms_per_s)]
+    for vertex, steady in run.consumers():
+        busy = [1e-3 * value for value in known(steady.busy_ms_per_s)]
         if len(busy) < 2 or max(busy) < SLOW or min(busy) > IDLE * max(busy):
             continue
         slowest, mean = steady.start_delay_ms_max_subtask, steady.start_delay_ms_mean_subtask
-        sizes = _known(steady.debloatedBufferSize)
+        sizes = known(steady.debloatedBufferSize)
         buffers = f", with buffers of {size(min(sizes))} and of {size(max(sizes))}" if sizes else ""
         delays = ""
         if slowest is not None:
             to_slowest, on_average = milliseconds(slowest), milliseconds(mean)
             delays = f"; the barrier takes {to_slowest} to the slowest, {on_average} on average"
-        yield Found(
+        yield Symptom(
             vertex.name,
             f"the subtasks of {vertex.name} are busy for {100 * min(busy):.0f} to {100 * max(busy):.0f} % of "
-            f"their time{buffers}{delays}; {point.missed}",
+            f"their time{buffers}{delays}; {run.missed}",
             max(busy) / max(min(busy), 1e-3),
         )
 
@@ -232,52 +232,37 @@ RULES: Mapping[str, Rule] = {
 """The rule for each pitfall, by its name."""
 
 
-def _rate(point: Point, edge: Edge) -> float:
+def _rate(run: DebloatedRun, edge: Edge) -> float:
     """Records per second over an edge, of all subtasks; each edge of a vertex carries all its records."""
-    steady = next(vertex for vertex in point.window.vertices if vertex.name == edge.source)
-    outputs = len(point.scenario.outputs(point.scenario.vertex(edge.source)))
-    return sum(_known(steady.records_out_per_s)) / outputs
+    steady = next(vertex for vertex in run.window.vertices if vertex.name == edge.source)
+    outputs = len(run.scenario.outputs(run.scenario.vertex(edge.source)))
+    return (total(steady.records_out_per_s) or 0.0) / outputs
 
 
-def _channels(scenario: Scenario, edge: Edge) -> int:
+def _most_channels(scenario: Scenario, edge: Edge) -> int:
     """The most channels of an edge into one subtask."""
     producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
-    if edge.ship == "forward":
-        return 1
-    return -(-producers // consumers) if edge.ship == "rescale" else producers
+    return max(channel_counts(edge.ship, producers, consumers))
 
 
 def _changes(
-    point: Point, vertex: Vertex
+    run: DebloatedRun, vertex: Vertex
 ) -> Iterator[tuple[tuple[float, float], tuple[float, float], float]]:
     """The steps of a vertex's cost with the one before, as (time, cost), and how long each lasted."""
-    steps = [*vertex.service, (point.scenario.duration_s, 0.0)]
+    steps = [*vertex.service, (run.scenario.duration_s, 0.0)]
     for before, step, after in zip(steps, steps[1:], steps[2:], strict=False):
         yield before, step, after[0] - step[0]
 
 
-def _worst(point: Point) -> str:
+def _worst(run: DebloatedRun) -> str:
     """How the longest checkpoint compares with an ordinary one."""
-    window = point.window
+    window = run.window
     if window.end_to_end_ms is None or window.end_to_end_ms_max is None:
-        return point.missed
+        return run.missed
     usual, longest = milliseconds(window.end_to_end_ms), milliseconds(window.end_to_end_ms_max)
     return (
-        f"a checkpoint takes {usual}, but up to {longest} against a target of {milliseconds(point.target_ms)}"
+        f"a checkpoint takes {usual}, but up to {longest} against a target of {milliseconds(run.target_ms)}"
     )
-
-
-def _record_bytes(steady: VertexSteady) -> float | None:
-    records, amount = sum(_known(steady.records_in_per_s)), sum(_known(steady.bytes_in_per_s))
-    return amount / records if records else None
-
-
-def _least_size(steady: VertexSteady) -> float | None:
-    return min(_known(steady.debloatedBufferSize), default=None)
-
-
-def _known(values: list[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def _times(count: int, what: str) -> str:

@@ -13,8 +13,9 @@ import msgspec
 
 from netstack import Result, Scenario, ScenarioError, from_json, read_scenario
 
+from ..analysis.known_values import known
 from .axes import TARGET
-from .pitfall_rules import RULES, Found, Point
+from .pitfall_rules import RULES, DebloatedRun, Symptom
 from .rows import PointRow
 
 EXAMPLES = "docs/examples/pitfalls"
@@ -77,36 +78,34 @@ def find_pitfalls(scenario: Scenario, rows: Sequence[PointRow]) -> list[Pitfall]
     are not.
     """
     varying = varying_axes(rows)
-    points = [point for row in rows if row.probe == "main" for point in _points(scenario, row, varying)]
-    return pitfalls_of(points)
+    return pitfalls_of(known(_run_of(row, scenario, varying) for row in rows if row.probe == "main"))
 
 
-def pitfalls_of(points: Iterable[Point]) -> list[Pitfall]:
-    """Return the pitfalls that points show, in the order of `WHATS`, each once for a vertex."""
-    found: dict[tuple[str, str], list[tuple[Found, Point]]] = {}
-    for point in points:
+def pitfalls_of(runs: Iterable[DebloatedRun]) -> list[Pitfall]:
+    """Return the pitfalls that runs show, in the order of `WHATS`, each once for a vertex."""
+    shown: dict[tuple[str, str], list[tuple[Symptom, DebloatedRun]]] = {}
+    for run in runs:
         for name, rule in RULES.items():
-            for one in rule(point):
-                found.setdefault((name, one.vertex), []).append((one, point))
+            for symptom in rule(run):
+                shown.setdefault((name, symptom.vertex), []).append((symptom, run))
     order = list(WHATS)
     return [
-        _pitfall(name, shown)
-        for (name, _), shown in sorted(found.items(), key=lambda x: order.index(x[0][0]))
+        _pitfall(name, shown[name, vertex]) for name, vertex in sorted(shown, key=lambda x: order.index(x[0]))
     ]
 
 
-def point_of(result: Result, *, label: str = "", scenario: Scenario | None = None) -> Point:
+def debloated_run(result: Result, *, label: str = "", scenario: Scenario | None = None) -> DebloatedRun:
     """Return a result as the rules want it; `scenario` stands in for one that a document cannot hold.
 
     Raises:
         ScenarioError: the result's scenario does not load, and none was given.
     """
     try:
-        return Point(label, read_scenario(result.scenario), result)
+        return DebloatedRun(label, read_scenario(result.scenario), result)
     except ScenarioError:
         if scenario is None:
             raise
-        return Point(label, scenario, result)
+        return DebloatedRun(label, scenario, result)
 
 
 def varying_axes(rows: Iterable[PointRow]) -> list[str]:
@@ -115,7 +114,7 @@ def varying_axes(rows: Iterable[PointRow]) -> list[str]:
     for row in rows:
         for name, value in row.labels.items():
             values.setdefault(name, set()).add(value)
-    return [name for name, found in values.items() if name == TARGET or len(found) > 1]
+    return [name for name, texts in values.items() if name == TARGET or len(texts) > 1]
 
 
 def label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
@@ -123,23 +122,24 @@ def label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
     return ", ".join(f"{name.rpartition('.')[2]} {labels[name]}" for name in names if name in labels)
 
 
-def _points(scenario: Scenario, row: PointRow, names: Sequence[str]) -> list[Point]:
+def _run_of(row: PointRow, scenario: Scenario, names: Sequence[str]) -> DebloatedRun | None:
+    """The run of a point; None if it failed, measured no window, or was without debloating."""
     if row.result is None or row.status != "finished":
-        return []
-    point = point_of(from_json(row.result), label=label_of(row.labels, names), scenario=scenario)
-    return [point] if point.result.steady and point.scenario.config.debloat_enabled else []
+        return None
+    run = debloated_run(from_json(row.result), label=label_of(row.labels, names), scenario=scenario)
+    return run if run.result.steady and run.scenario.config.debloat_enabled else None
 
 
-def _pitfall(name: str, shown: Sequence[tuple[Found, Point]]) -> Pitfall:
-    worst, point = max(shown, key=lambda one: one[0].severity)
+def _pitfall(name: str, shown: Sequence[tuple[Symptom, DebloatedRun]]) -> Pitfall:
+    worst, run = max(shown, key=lambda pair: pair[0].severity)
     return Pitfall(
         name=name,
         vertex=worst.vertex,
         what=WHATS[name],
         evidence=worst.evidence,
-        settings=list(dict.fromkeys(point.label for _, point in shown)),
-        point=point.label,
-        seed=point.result.seed,
+        settings=list(dict.fromkeys(each.label for _, each in shown)),
+        point=run.label,
+        seed=run.result.seed,
         remedy=REMEDIES[name],
         shown_by=f"{EXAMPLES}/{name.replace('-', '_')}.toml",
     )

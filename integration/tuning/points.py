@@ -26,9 +26,8 @@ from netstack import (
 )
 
 from ..spark.workers import code_digest
-from .axes import TARGET, Axis, AxisValue, apply, problems_after
+from .axes import PARALLELISM, SKEW, TARGET, Axis, AxisValue, apply, problems_after
 from .probes import Probe
-from .vertex_axes import PARALLELISM, SKEW
 
 SEEDS = 3
 """Seeds of a point, unless told otherwise."""
@@ -100,22 +99,22 @@ class Grid:
             ScenarioError: the scenario makes no sense with some value, or with some combination; a line each.
         """
         self._check(scenario)
-        found: dict[tuple[str, Probe, frozenset[tuple[str, str]]], Point] = {}
+        distinct: dict[tuple[str, Probe, frozenset[tuple[str, str]]], Point] = {}
         for values in self._combinations():
             for point in self._points_at(scenario, values, probes or _itself):
-                found.setdefault((point.key, point.probe, frozenset(point.labels.items())), point)
-        return list(found.values())
+                distinct.setdefault((point.key, point.probe, frozenset(point.labels.items())), point)
+        return list(distinct.values())
 
     def _points_at(self, scenario: Scenario, values: Sequence[AxisValue], probes: Probes) -> Iterator[Point]:
         labels = {axis.name: value.text for axis, value in zip(self.axes, values, strict=True)}
-        for probe, found in probes(apply(scenario, values)):
+        for probe, probed in probes(apply(scenario, values)):
             if probe == "baseline":
-                found = dataclasses.replace(found, config=_without_target(found.config, scenario.config))
+                probed = dataclasses.replace(probed, config=_without_target(probed.config, scenario.config))
                 shown = {name: text for name, text in labels.items() if name != TARGET}
             else:
                 shown = labels
             for number in range(self.seeds):
-                yield point_of(found, shown, scenario.seed + number, probe)
+                yield point_of(probed, shown, scenario.seed + number, probe)
 
     def _combinations(self) -> Iterator[tuple[AxisValue, ...]]:
         return itertools.product(*(axis.values for axis in self.axes))

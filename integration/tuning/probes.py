@@ -39,7 +39,7 @@ def probes_of(scenario: Scenario, wanted: Iterable[Probe] = PROBES) -> list[tupl
         "unaligned": unaligned(scenario),
         "step": with_step(scenario),
     }
-    return [(probe, found) for probe in wanted if (found := made[probe]) is not None]
+    return [(probe, changed) for probe in wanted if (changed := made[probe]) is not None]
 
 
 def baseline(scenario: Scenario) -> Scenario | None:

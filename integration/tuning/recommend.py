@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -16,9 +17,8 @@ from .axes import TARGET
 from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
 from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
-from .pitfalls import Pitfall, find_pitfalls
-from .remedies import remedies
-from .remedy_case import Remedy
+from .pitfalls import find_pitfalls
+from .remedies import Remedy, remedies
 from .summaries import OFF, Setting, TargetSummary, settings_of, summarise
 from .verdicts import binding_text, words
 
@@ -78,7 +78,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     def advised(self) -> TargetSummary:
         """The setting to have; the present one where nothing is to be changed."""
         target = {"set": self.chosen, "turn off": OFF}.get(self.verdict) or self.current
-        return next(one for one in self.settings if one.target == target)
+        return next(setting for setting in self.settings if setting.target == target)
 
     @property
     def settings(self) -> list[TargetSummary]:
@@ -107,45 +107,32 @@ def recommend(
     Raises:
         ScenarioError: there are no points, they differ in more than that, or none is of the present setting.
     """
-    conditions = _only_conditions(rows)
-    asked = constraints or Constraints()
-    varied = scenario_of(rows, scenario)
-    summaries = _summaries(rows, current_target(scenario), asked, varied.takes_checkpoints)
-    now = _present(summaries, scenario)
-    others = [one for one in summaries if one is not now]
-    targets = [one for one in summaries if one.target != OFF]
-    baseline = next((one for one in summaries if one.target == OFF), None)
-    objective = _objective(rows, varied)
-    choice = choose(now, others, objective)
-    broken = {one.target: one.shortfalls for one in others if one.seeds}
-    binds = binding(list(broken.values())) if choice.kind == "none" else []
-    closest = nearest(broken) if binds else None
-    said = words(choice, now, others, objective, _pitfalls_at(choice.setting.target, rows, varied))
-    if closest is not None:
-        said.append(binding_text(binds, others, closest))
-    bends_at, why = knee(targets, objective)
+    sweep = _compared(rows, scenario, constraints or Constraints())
+    choice = choose(sweep.now, sweep.others, sweep.objective)
+    binds, closest = _ruled_out(sweep, choice)
+    knee_target, knee_why = knee(sweep.targets, sweep.objective)
     return Recommendation(
         scenario=scenario.name,
-        conditions=conditions,
-        constraints=asked,
-        objective=objective,
-        rule=RULE.format(objective=OBJECTIVES[objective]),
+        conditions=sweep.conditions,
+        constraints=sweep.asked,
+        objective=sweep.objective,
+        rule=RULE.format(objective=OBJECTIVES[sweep.objective]),
         seeds=sorted({row.seed for row in rows}),
         versions=next((dict(row.versions) for row in rows if row.versions), {}),
-        current=now.target,
-        baseline=baseline,
-        targets=targets,
+        current=sweep.now.target,
+        baseline=sweep.baseline,
+        targets=sweep.targets,
         verdict=choice.kind,
         chosen=choice.setting.target if choice.kind == "set" else None,
-        undecided=[one.target for one in choice.undecided],
-        knee=bends_at,
-        knee_why=why,
+        undecided=[setting.target for setting in choice.undecided],
+        knee=knee_target,
+        knee_why=knee_why,
         binding=binds,
         nearest=closest,
-        remedies=_remedies(choice, varied, rows, baseline, targets, asked, binds),
-        configuration=configuration(choice, conditions),
+        remedies=_remedies(sweep, choice, binds),
+        configuration=configuration(choice, sweep.conditions),
         failures=[_failure(row) for row in rows if row.measures is None],
-        words=said,
+        words=_sentences(sweep, choice, binds, closest),
     )
 
 
@@ -164,6 +151,40 @@ def configuration(choice: Choice, conditions: Mapping[str, str]) -> list[str]:
 def conditions_of(row: PointRow | Point) -> dict[str, str]:
     """Return the values of a point's axes other than the target."""
     return {name: text for name, text in row.labels.items() if name != TARGET}
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The settings of a sweep beside the present one."""
+
+    rows: Sequence[PointRow]
+    conditions: dict[str, str]
+    scenario: Scenario
+    """With what the axes other than the target have changed."""
+    asked: Constraints
+    objective: str
+    now: TargetSummary
+    others: list[TargetSummary]
+    baseline: TargetSummary | None
+    targets: list[TargetSummary]
+
+
+def _compared(rows: Sequence[PointRow], scenario: Scenario, asked: Constraints) -> _Compared:
+    conditions = _only_conditions(rows)
+    varied = scenario_of(rows, scenario)
+    summaries = _summaries(rows, current_target(scenario), asked, varied.takes_checkpoints)
+    now = _present(summaries, scenario)
+    return _Compared(
+        rows=rows,
+        conditions=conditions,
+        scenario=varied,
+        asked=asked,
+        objective=_objective(rows, varied),
+        now=now,
+        others=[setting for setting in summaries if setting is not now],
+        baseline=next((setting for setting in summaries if setting.target == OFF), None),
+        targets=[setting for setting in summaries if setting.target != OFF],
+    )
 
 
 def _only_conditions(rows: Sequence[PointRow]) -> dict[str, str]:
@@ -195,29 +216,32 @@ def _summary(
 
 def _present(summaries: Sequence[TargetSummary], scenario: Scenario) -> TargetSummary:
     current = current_target(scenario)
-    found = next((one for one in summaries if one.target == current), None)
-    if found is None:
+    present = next((setting for setting in summaries if setting.target == current), None)
+    if present is None:
         raise ScenarioError([f"there is no point of what is set now ({current}), to compare with"])
-    return found
+    return present
 
 
-def _pitfalls_at(target: str, rows: Sequence[PointRow], scenario: Scenario) -> list[Pitfall]:
-    """What is to be warned of at a target."""
-    return find_pitfalls(scenario, [row for row in rows if row.labels.get(TARGET) == target])
-
-
-def _remedies(
-    choice: Choice,
-    scenario: Scenario,
-    rows: Sequence[PointRow],
-    baseline: TargetSummary | None,
-    targets: Sequence[TargetSummary],
-    asked: Constraints,
-    binds: Sequence[str],
-) -> list[Remedy]:
-    if choice.kind in ("set", "turn off") or baseline is None:
+def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Remedy]:
+    if choice.kind in ("set", "turn off") or sweep.baseline is None:
         return []
-    return remedies(scenario, rows, baseline, targets, asked, binds)
+    return remedies(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds)
+
+
+def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:
+    """Where nothing fits: the constraints that rule all settings out, and the nearest setting."""
+    if choice.kind != "none":
+        return [], None
+    broken = {setting.target: setting.shortfalls for setting in sweep.others if setting.seeds}
+    binds = binding(list(broken.values()))
+    return binds, nearest(broken) if binds else None
+
+
+def _sentences(sweep: _Compared, choice: Choice, binds: Sequence[str], closest: str | None) -> list[str]:
+    at_choice = [row for row in sweep.rows if row.labels.get(TARGET) == choice.setting.target]
+    pitfalls = find_pitfalls(sweep.scenario, at_choice)  # what is to be warned of there
+    sentences = words(choice, sweep.now, sweep.others, sweep.objective, pitfalls)
+    return sentences if closest is None else [*sentences, binding_text(binds, sweep.others, closest)]
 
 
 def _objective(rows: Iterable[PointRow], scenario: Scenario) -> str:

@@ -1,39 +1,229 @@
 """What would help instead of debloating, each with its reason in the figures of the sweep.
 
-A remedy is measured where the sweep has run it, else reckoned from what was measured; `remedy_trials`
-emulates those that can be.
+A remedy is measured where the sweep has run it, else reckoned from what was measured; `reruns` emulates those
+that can be. Most change buffers: how long they may take, how many there are, how small they may be.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netstack import Scenario, from_json
+import msgspec
 
+from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
+
+from ..analysis.diagnosis.debloat_rules import at_minimum, is_larger
+from ..analysis.known_values import highest, known
+from ..analysis.sizing.flow import wire_bytes
+from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
-from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, Constraints
-from .remedy_buffers import (
-    at_floor,
-    fewer_buffers,
-    large_records,
-    longer_target,
-    shorter_target,
-    smaller_segments,
-)
-from .remedy_case import Case, Remedy, line
+from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, Constraints, Shortfall
 from .summaries import TargetSummary, target_s
 
 if TYPE_CHECKING:
     from .rows import PointRow
 
+
+_LEAST_TARGET_MS = 5.0
+
+_LEAST_SEGMENT = 4096
+
+_OVERDRAFT = 20
+
+_OLD = "flink-1.20"
+
+
 BUSY = 0.9
 """Share of its time from which on a subtask is what the job waits for."""
+
 BACK_TO_BACK = 0.9
 """Share of the interval from which on a checkpoint leaves no pause before the next."""
+
 _LEAST_TIMEOUT_MS = 50.0
+
 _PAUSE_FACTOR = 5
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """Something else to try."""
+
+    name: str
+    why: str
+    measured: bool
+    """Whether the sweep has run it; else it is reckoned, or emulated for the purpose."""
+    configuration: list[str] = []
+    """Lines for Flink's configuration file."""
+    target: str | None = None
+    """The debloat target that it goes with, where its lines name none; None: it needs none."""
+    emulated_s: float | None = None
+    """How long its emulation took; None: it was not tried, so it is reckoned if it was not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the rules look at: the figures of a sweep, and the constraints that rule out all of it."""
+
+    scenario: Scenario
+    rows: Sequence[PointRow]
+    baseline: TargetSummary
+    targets: Sequence[TargetSummary]
+    constraints: Constraints
+    binding: Sequence[str]
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether checkpoints or records take too long, whatever the target."""
+        return bool({MAX_CHECKPOINT, MAX_DELAY, CHECKPOINTS} & set(self.binding))
+
+    def shortfall(self, name: str) -> Shortfall | None:
+        """That of a constraint by the setting that is nearest to it."""
+        shortfalls = [
+            each for target in self.targets for each in target.shortfalls if each.constraint == name
+        ]
+        return min(shortfalls, key=lambda shortfall: shortfall.excess, default=None)
+
+    @property
+    def shortest(self) -> TargetSummary | None:
+        """The shortest target that was measured."""
+        return next((summary for summary in self.targets if summary.seeds), None)
+
+
+def line(field: str, text: str) -> str:
+    """Return a line of Flink's configuration file, for a field of `NetworkConfig`."""
+    return f"{OPTIONS[field].name}: {text}"
+
+
+def shorter_target(case: Case) -> Iterator[Remedy]:
+    """A target below those of the sweep, where sizes still had room and throughput was kept."""
+    shortest = case.shortest
+    if shortest is None or not case.too_slow or at_floor(case, shortest):
+        return
+    broken = {shortfall.constraint: shortfall for shortfall in shortest.shortfalls}
+    slow = [shortfall for name, shortfall in broken.items() if name in (MAX_CHECKPOINT, MAX_DELAY)]
+    if MIN_THROUGHPUT in broken or not slow:
+        return
+    target_ms = target_s(shortest.target) * 1e3 / max(shortfall.excess for shortfall in slow)
+    if target_ms < _LEAST_TARGET_MS:
+        return
+    text = f"{math.floor(target_ms)} ms"
+    yield Remedy(
+        name="a shorter target",
+        why=f"{shortest.target} is the shortest that was tried and kept the throughput; by proportion "
+        f"{text} might do: try it in a sweep",
+        measured=False,
+        configuration=[line("debloat_target_s", text)],
+    )
+
+
+def longer_target(case: Case) -> Iterator[Remedy]:
+    """A longer target than any of those tried, where all of them cost too much throughput."""
+    measured = [summary for summary in case.targets if summary.throughput_share is not None]
+    if MIN_THROUGHPUT not in case.binding or not measured:
+        return
+    longest = measured[-1]
+    assert longest.throughput_share is not None
+    text = format_duration(2 * target_s(longest.target))
+    yield Remedy(
+        name="a longer target",
+        why=f"every buffer costs its reader the same, however small; at {longest.target}, the longest target "
+        f"tried, throughput is {longest.throughput_share.mean:.3f} of what it is now: try "
+        "longer ones",
+        measured=False,
+        configuration=[line("debloat_target_s", text)],
+    )
+
+
+def fewer_buffers(case: Case) -> Iterator[Remedy]:
+    """Where buffers are as small as they may be, only their number is left."""
+    shortest = case.shortest
+    if shortest is None or not case.too_slow or not at_floor(case, shortest):
+        return
+    least = format_size(case.scenario.config.min_segment_bytes)
+    held = (
+        "" if shortest.in_flight_bytes is None else f", and still hold {size(shortest.in_flight_bytes.mean)}"
+    )
+    old = case.scenario.preset == _OLD
+    how = (
+        "fewer of them hold less"
+        if old
+        else "Flink 2 fixes their number for a channel, so fewer channels hold less"
+    )
+    lines = (
+        [line("exclusive_buffers_per_channel", "1"), line("floating_buffers_per_gate", "4")] if old else []
+    )
+    yield Remedy(
+        name="fewer buffers" if old else "fewer channels",
+        why=f"with a target of {shortest.target} buffers are at their minimum of {least}{held}; {how}",
+        measured=False,
+        configuration=lines,
+        target=shortest.target,
+    )
+
+
+def smaller_segments(case: Case) -> Iterator[Remedy]:
+    """Without debloating, where that alone breaks only what smaller segments mend."""
+    slow = [
+        shortfall
+        for shortfall in case.baseline.shortfalls
+        if shortfall.constraint in (MAX_CHECKPOINT, MAX_DELAY)
+    ]
+    if not case.too_slow or not slow or len(slow) < len(case.baseline.shortfalls):
+        return
+    excess = max(shortfall.excess for shortfall in slow)
+    segment = case.scenario.config.segment_bytes
+    wanted = 1 << math.floor(math.log2(segment / excess)) if excess < segment else 0
+    if wanted < _LEAST_SEGMENT or wanted == segment:
+        return
+    yield Remedy(
+        name="smaller buffers",
+        why=f"without debloating the limit is missed by a factor of {digits(excess)}, and what is in flight "
+        f"goes with the size of segments, {format_size(segment)}",
+        measured=False,
+        configuration=[line("debloat_enabled", "false"), line("segment_bytes", format_size(wanted))],
+    )
+
+
+def large_records(case: Case) -> Iterator[Remedy]:
+    """Overdraft, or a larger minimum, where records do not fit into debloated buffers."""
+    sources = [vertex for vertex in case.scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
+    record = max(map(wire_bytes, sources), default=0)
+    costly = [
+        (summary.debloated_buffer_min_bytes.least, summary.target)
+        for summary in case.targets
+        if summary.debloated_buffer_min_bytes is not None
+        and any(shortfall.constraint == MIN_THROUGHPUT for shortfall in summary.shortfalls)
+    ]
+    if MIN_THROUGHPUT not in case.binding or not costly or not is_larger(record, min(costly)[0]):
+        return
+    smallest, target = min(costly)
+    config = case.scenario.config
+    why = f"records of {size(record)} take several buffers of {size(smallest)} each"
+    if case.scenario.preset == _OLD and config.max_overdraft_buffers_per_gate < _OVERDRAFT:
+        yield Remedy(
+            name="overdraft buffers",
+            why=f"{why}; overdraft lets a record be finished at once",
+            measured=False,
+            configuration=[line("max_overdraft_buffers_per_gate", str(_OVERDRAFT))],
+            target=target,
+        )
+    if record <= config.segment_bytes:
+        least = f"{math.ceil(record / 1024)} kb"
+        yield Remedy(
+            name="a larger minimum size",
+            why=f"{why}; with a minimum of {least} one is enough",
+            measured=False,
+            configuration=[line("min_segment_bytes", least)],
+            target=target,
+        )
+
+
+def at_floor(case: Case, summary: TargetSummary) -> bool:
+    """Whether buffers of a target have become as small as they may be."""
+    smallest = summary.debloated_buffer_min_bytes
+    return smallest is not None and at_minimum(smallest.mean, case.scenario.config)
 
 
 def remedies(
@@ -58,10 +248,10 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
         return
     limit = case.constraints.max_checkpoint_ms
     quick = [
-        (one, one.unaligned_end_to_end_p95_ms.greatest)
-        for one in case.targets
-        if one.unaligned_end_to_end_p95_ms is not None
-        and (limit is None or one.unaligned_end_to_end_p95_ms.greatest <= limit)
+        (summary, summary.unaligned_end_to_end_p95_ms.greatest)
+        for summary in case.targets
+        if summary.unaligned_end_to_end_p95_ms is not None
+        and (limit is None or summary.unaligned_end_to_end_p95_ms.greatest <= limit)
     ]
     if not quick:
         return
@@ -81,18 +271,20 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
         configuration=[line("unaligned_enabled", "true")],
     )
     if limit is not None and limit - time >= _LEAST_TIMEOUT_MS:
-        timeout = f"{math.floor((limit - time) / 10) * 10} ms"
-        yield Remedy(
-            name="aligned checkpoints with a timeout",
-            why=f"they stay aligned and store nothing while queues are short; those not through after "
-            f"{timeout} overtake, which takes another {milliseconds(time)}",
-            measured=False,
-            configuration=[
-                line("unaligned_enabled", "true"),
-                line("aligned_checkpoint_timeout_s", timeout),
-            ],
-            target=target.target,
-        )
+        yield _aligned_with_timeout(target.target, limit - time, time)
+
+
+def _aligned_with_timeout(target: str, left_ms: float, overtaking_ms: float) -> Remedy:
+    """Aligned checkpoints that overtake where they are not through in time."""
+    timeout = f"{math.floor(left_ms / 10) * 10} ms"
+    return Remedy(
+        name="aligned checkpoints with a timeout",
+        why=f"they stay aligned and store nothing while queues are short; those not through after "
+        f"{timeout} overtake, which takes another {milliseconds(overtaking_ms)}",
+        measured=False,
+        configuration=[line("unaligned_enabled", "true"), line("aligned_checkpoint_timeout_s", timeout)],
+        target=target,
+    )
 
 
 def _parallelism(case: Case) -> Iterator[Remedy]:
@@ -102,8 +294,8 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
     name, busy = _busiest(case.rows)
     if busy < BUSY:
         return
-    broken = [case.shortfall(one) for one in case.binding]
-    factors = [one.excess for one in broken if one is not None and math.isfinite(one.excess)]
+    broken = known(case.shortfall(constraint) for constraint in case.binding)
+    factors = [shortfall.excess for shortfall in broken if math.isfinite(shortfall.excess)]
     need = f"; about {digits(max(factors))} times its rate is needed" if factors else ""
     yield Remedy(
         name="more parallelism",
@@ -115,8 +307,12 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
 def _pauses(case: Case) -> Iterator[Remedy]:
     """A longer interval, where checkpoints follow one another without a pause."""
     interval = case.scenario.config.checkpoint_interval_s
-    growing = [one for one in case.targets if not at_floor(case, one)]
-    times = [(one.end_to_end_ms.mean, one.target) for one in growing if one.end_to_end_ms is not None]
+    growing = [summary for summary in case.targets if not at_floor(case, summary)]
+    times = [
+        (summary.end_to_end_ms.mean, summary.target)
+        for summary in growing
+        if summary.end_to_end_ms is not None
+    ]
     if interval is None or not times or MAX_CHECKPOINT not in case.binding:
         return
     shortest, target = min(times)
@@ -166,11 +362,10 @@ def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
     if not texts:
         return "", 0.0
     result = from_json(texts[0])
-    readers = {edge["to"] for edge in result.scenario["edges"]}
     shares = [
-        (max((share or 0.0) for share in vertex.busy_ms_per_s) / 1e3, vertex.name)
-        for vertex in result.steady[-1].vertices
-        if vertex.name in readers and vertex.busy_ms_per_s
+        (busy / 1e3, vertex.name)
+        for vertex in consumers(result, result.steady[-1])
+        if (busy := highest(vertex.busy_ms_per_s)) is not None
     ]
     share, name = max(shares, default=(0.0, ""))
     return name, share

@@ -1,21 +1,32 @@
-"""What comes of the points of a sweep: one row each, as a value, in Arrow, and for Spark.
+"""What comes of the points of a sweep: one row each, as a value, in Arrow, for Spark, and kept in a folder.
 
 The measures of a row are columns of their own in a table, so that a user can compute with them.
+
+In the folder each finished point has a Parquet file, named by its key. Together they are a table that Spark,
+pandas or DuckDB reads. A file appears whole or not at all, so that a sweep can be stopped at any time and
+several may share a folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from ..files.writing import written_whole
 from .measures import Measures
 from .points import Point
 from .probes import Probe
 
 Status = Literal["finished", "failed"]
+
+
+FOLDER = "points"
+"""Where points lie in the folder that a user names."""
 
 
 class PointRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +156,46 @@ def _flat(row: PointRow) -> dict[str, Any]:
 
 
 def _row(values: dict[str, Any]) -> PointRow:
-    own = {name: values[name] for name in _OWN}
+    columns = {name: values[name] for name in _OWN}
     measured = {name: values[name] for name in _MEASURES}
-    return PointRow(**own, measures=Measures(**measured) if own["status"] == "finished" else None)
+    return PointRow(**columns, measures=Measures(**measured) if columns["status"] == "finished" else None)
+
+
+class PointStore:
+    """Rows of points below a folder of the user's, which is made if it is not there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.folder = out / FOLDER
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self, keys: Iterable[str]) -> dict[str, PointRow]:
+        """Return the finished rows that are there of those keys; one that failed is to be run again."""
+        rows = (self._read(key) for key in dict.fromkeys(keys))
+        return {row.key: row for row in rows if row is not None and row.status == "finished"}
+
+    def write(self, row: PointRow) -> None:
+        """Keep a row, in place of an earlier one of its key.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        # Readers of a folder leave out what begins with a dot, as what is being written does.
+        with written_whole(self._path(row.key)) as partial:
+            pq.write_table(to_table([row]), partial)
+
+    def _read(self, key: str) -> PointRow | None:
+        path = self._path(key)
+        if not path.exists():
+            return None
+        try:
+            (row,) = from_table(pq.ParquetFile(path).read())
+        except (ValueError, OSError, pa.ArrowException):  # not ours, or damaged: it is run again
+            return None
+        return row
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.parquet"

@@ -1,17 +1,23 @@
-"""Runs a point: here, or in a Python worker of Spark's, where whatever goes wrong becomes a row too."""
+"""Runs a point: here, or in a Python worker of Spark's, where whatever goes wrong becomes a row too.
+
+Points whose sources read files run here: what Spark has read for them is on this machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
-from netstack import JobFailedError, Result, Scenario, read_scenario, to_json
+from netstack import JobFailedError, PathSpec, Result, Scenario, read_scenario, to_json
 
 from ..emulating import emulate
+from ..runs.sources import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
 from .points import Point
@@ -85,3 +91,45 @@ def _failed_for_good(point: Point, result: Result) -> PointRow:
 
 def _without_series(result: Result) -> str:
     return to_json(msgspec.structs.replace(result, series=[])).decode()
+
+
+def reads_files(point: Point) -> bool:
+    """Tell whether a source of a point's scenario reads files."""
+    return any("path" in vertex.get("source", {}) for vertex in point.document["vertices"])
+
+
+def run_reading(points: Sequence[Point]) -> Iterator[PointRow]:
+    """Yield the rows of points that read files; neighbours that read the same have it read once.
+
+    Raises:
+        SourceError: a file cannot be read.
+        ScenarioError: the parallelism that a source turned out to have does not fit the rest.
+    """
+    for _, group in itertools.groupby(points, _what_it_reads):
+        same = list(group)
+        with open_sources(read_scenario(same[0].document)) as opened:
+            for point in same:
+                yield run_point(point, _with_sources_of(opened))
+
+
+def _what_it_reads(point: Point) -> list[tuple[object, ...]]:
+    return [
+        (vertex.name, vertex.source, vertex.parallelism)
+        for vertex in read_scenario(point.document).vertices
+        if isinstance(vertex.source, PathSpec)
+    ]
+
+
+def _with_sources_of(opened: Scenario) -> Callable[[Scenario], Scenario]:
+    """Return what puts the open sources of a scenario into another that reads the same files."""
+
+    def prepare(scenario: Scenario) -> Scenario:
+        vertices = tuple(
+            dataclasses.replace(vertex, source=ready.source, parallelism=ready.parallelism)
+            if isinstance(vertex.source, PathSpec)
+            else vertex
+            for vertex, ready in zip(scenario.vertices, opened.vertices, strict=True)
+        )
+        return dataclasses.replace(scenario, vertices=vertices)
+
+    return prepare

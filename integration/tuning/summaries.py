@@ -10,6 +10,7 @@ import msgspec
 
 from netstack import QuantityError, parse_flink_duration
 
+from ..analysis.known_values import quotient
 from .axes import TARGET
 from .constraints import Shortfall
 from .estimates import Answer, Estimate, estimate
@@ -90,7 +91,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def keeps(self) -> Answer:
         """Whether something was measured and it keeps to all constraints."""
-        kept = {one.kept for one in self.shortfalls}
+        kept = {shortfall.kept for shortfall in self.shortfalls}
         return "no" if not self.seeds or "no" in kept else "undecided" if kept else "yes"
 
 
@@ -124,7 +125,7 @@ class Setting:
     def shares(self, now: Mapping[int, Measures], name: str) -> dict[int, float | None]:
         """A figure by that of the present setting with the same seed, by seed; None where one has none."""
         return {
-            seed: _share(getattr(run, name), getattr(now[seed], name))
+            seed: quotient(getattr(run, name), getattr(now[seed], name))
             for seed, run in self.main.items()
             if seed in now
         }
@@ -132,11 +133,11 @@ class Setting:
 
 def settings_of(rows: Iterable[PointRow]) -> list[Setting]:
     """Return the runs by setting: no debloating, if it was run, then each target, the shortest first."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for row in rows:
         target = setting_of(row)
-        found.setdefault(target, Setting(target)).add(row)
-    return sorted(found.values(), key=lambda setting: (setting.target != OFF, target_s(setting.target)))
+        settings.setdefault(target, Setting(target)).add(row)
+    return sorted(settings.values(), key=lambda setting: (setting.target != OFF, target_s(setting.target)))
 
 
 def setting_of(row: PointRow | Point) -> str:
@@ -188,7 +189,3 @@ def _probed(setting: Setting, probe: str, name: str) -> Estimate | None:
 def _lost(failed: int) -> list[None]:
     """A run that failed stands among the others, without a figure."""
     return [None] * failed
-
-
-def _share(value: float | None, of: float | None) -> float | None:
-    return value / of if value is not None and of else None

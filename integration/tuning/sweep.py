@@ -27,10 +27,17 @@ from ..spark.masters import is_local
 from ..spark.session import spark_session
 from ..spark.workers import driver_accumulator, send_packages
 from .points import Grid, Point
-from .reading import reads_files, run_reading
-from .rows import ROW_SCHEMA, PointRow, failed_row, from_table, points_table, spark_schema, to_table
-from .running import sweep_function
-from .store import PointStore
+from .rows import (
+    ROW_SCHEMA,
+    PointRow,
+    PointStore,
+    failed_row,
+    from_table,
+    points_table,
+    spark_schema,
+    to_table,
+)
+from .running import reads_files, run_reading, sweep_function
 
 if TYPE_CHECKING:
     import pyarrow as pa

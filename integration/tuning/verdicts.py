@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from ..analysis.wording import milliseconds, size
 from .choice import END_TO_END, LEAST_GAIN, OBJECTIVES, RECORD_DELAY, Choice, breaks_constraint, value
 from .constraints import Constraints, Shortfall
+from .durations import LEAST_CHECKPOINTS
 from .estimates import Estimate
 from .pitfalls import Pitfall
 from .summaries import OFF, TargetSummary
-from .windows import LEAST_CHECKPOINTS
 
 MOST_RUNS_NAMED = 400
 """More runs than this are not proposed to decide a question: for all that can be told, it has no answer."""
@@ -28,34 +28,36 @@ def words(
     `others` are the settings that were compared with `now`, `pitfalls` those that the chosen one shows.
     """
     if choice.kind == "none":
-        said = [_nothing_fits(now)]
+        sentences = [_nothing_fits(now)]
     elif choice.kind == "keep":
-        said = [_keep(now, others, objective), *_price_of_now(now, others, objective)]
+        sentences = [_keep(now, others, objective), *_price_of_now(now, others, objective)]
     else:
-        said = [_change(choice, now, objective, pitfalls), *_besides(choice.setting, objective)]
-    said += [_open(one, now, objective) for one in choice.undecided]
-    return [*said, *_thin(now, choice.setting)]
+        sentences = [_change(choice, now, objective, pitfalls), *_besides(choice.setting, objective)]
+    sentences += [_open(setting, now, objective) for setting in choice.undecided]
+    return [*sentences, *_thin(now, choice.setting)]
 
 
 def binding_text(binding: Sequence[str], settings: Sequence[TargetSummary], nearest: str | None) -> str:
     """Return which constraint binds, with the figures of the setting that comes nearest to keeping to it."""
-    closest = next(one for one in settings if one.target == nearest)
-    shown = "; ".join(one.text for one in closest.shortfalls)
-    broken = [{shortfall.constraint for shortfall in one.shortfalls} for one in settings if one.seeds]
+    closest = next(setting for setting in settings if setting.target == nearest)
+    shown = "; ".join(shortfall.text for shortfall in closest.shortfalls)
+    broken = [
+        {shortfall.constraint for shortfall in setting.shortfalls} for setting in settings if setting.seeds
+    ]
     alone = all(set(binding) <= each for each in broken)
     which = binding[0] if len(binding) == 1 else f"{', '.join(binding[:-1])} and {binding[-1]}"
     verb = "binds" if len(binding) == 1 else "bind, each by itself" if alone else "together bind"
     return f"{which[0].upper()}{which[1:]} {verb}. {_with(closest.target)}, which comes nearest: {shown}."
 
 
-def with_range(found: Estimate | None, text: Callable[[float | None], str] = milliseconds) -> str:
+def with_range(figure: Estimate | None, text: Callable[[float | None], str] = milliseconds) -> str:
     """Return a mean with its interval, and in how many runs it was had where that is not all of them."""
-    if found is None:
+    if figure is None:
         return text(None)
-    missing = "" if found.runs == found.of else f" in {found.runs} of {found.of} runs"
-    if found.low is None or found.high is None:
-        return f"{text(found.mean)}{missing}"
-    low, mean, high = text(found.low), text(found.mean), text(found.high)
+    missing = "" if figure.runs == figure.of else f" in {figure.runs} of {figure.of} runs"
+    if figure.low is None or figure.high is None:
+        return f"{text(figure.mean)}{missing}"
+    low, mean, high = text(figure.low), text(figure.mean), text(figure.high)
     if low == high:
         return f"{mean}{missing}"
     number, _, unit = low.partition(" ")
@@ -75,8 +77,8 @@ def _change(choice: Choice, now: TargetSummary, objective: str, pitfalls: Sequen
     rate = chosen.throughput_share
     price = "" if rate is None else f", at {with_range(rate, share_text)} of the throughput"
     if breaks_constraint(now):
-        price += f"; now {'; '.join(one.text for one in now.shortfalls)}"
-    warned = "".join(f"; but {one.what} ({one.name}, below)" for one in pitfalls)
+        price += f"; now {'; '.join(shortfall.text for shortfall in now.shortfalls)}"
+    warned = "".join(f"; but {pitfall.what} ({pitfall.name}, below)" for pitfall in pitfalls)
     return f"{do}: {what} {_against(chosen, now, objective)}{price}{warned}."
 
 
@@ -95,7 +97,11 @@ def _keep(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -
     if value(now, objective) is None:
         return f"{stay}: the {what} could not be measured, so nothing is known to be better."
     present = f"the {what} is {with_range(value(now, objective))} now"
-    fitting = [(one, time) for one in others if one.keeps == "yes" and (time := value(one, objective))]
+    fitting = [
+        (setting, time)
+        for setting in others
+        if setting.keeps == "yes" and (time := value(setting, objective))
+    ]
     if not fitting:
         return f"{stay}: {present}, and no other setting is shown to keep to the constraints."
     best, time = min(fitting, key=lambda pair: pair[1].mean)
@@ -111,16 +117,17 @@ def _keep(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -
 def _price_of_now(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> list[str]:
     """What the present setting costs in throughput, where another one carries clearly more."""
     more = [
-        (one, one.throughput_share)
-        for one in others
-        if one.throughput_share is not None and one.throughput_share.at_least(1 + LEAST_GAIN) == "yes"
+        (setting, setting.throughput_share)
+        for setting in others
+        if setting.throughput_share is not None and setting.throughput_share.at_least(1 + LEAST_GAIN) == "yes"
     ]
     if not more:
         return []
-    one, share = max(more, key=lambda pair: pair[1].mean)
+    setting, share = max(more, key=lambda pair: pair[1].mean)
     return [
-        f"Throughput would be {with_range(share, share_text)} of what it is now {_with(one.target, 'with')}, "
-        f"where the {OBJECTIVES[objective]} is {with_range(value(one, objective))}."
+        f"Throughput would be {with_range(share, share_text)} of what it is now "
+        f"{_with(setting.target, 'with')}, where the {OBJECTIVES[objective]} is "
+        f"{with_range(value(setting, objective))}."
     ]
 
 
@@ -131,21 +138,21 @@ def _nothing_fits(now: TargetSummary) -> str:
 
 
 def _besides(chosen: TargetSummary, objective: str) -> list[str]:
-    said = []
+    sentences = []
     if objective == END_TO_END and chosen.record_delay_ms is not None:
-        said.append(
+        sentences.append(
             f"Records are then under way for {with_range(chosen.record_delay_ms)}, "
             f"with {with_range(chosen.in_flight_bytes, size)} in flight."
         )
     if objective == RECORD_DELAY and chosen.end_to_end_ms is not None:
-        said.append(f"Checkpoints then take {with_range(chosen.end_to_end_ms)}.")
+        sentences.append(f"Checkpoints then take {with_range(chosen.end_to_end_ms)}.")
     if objective == END_TO_END and chosen.unaligned_end_to_end_ms is not None:
-        said.append(
+        sentences.append(
             f"Unaligned checkpoints at this target take {with_range(chosen.unaligned_end_to_end_ms)} "
             f"and store {with_range(chosen.persisted_bytes, size)} of data in flight each; records wait as "
             "long as before."
         )
-    return said + _adaptation(chosen)
+    return sentences + _adaptation(chosen)
 
 
 def _adaptation(chosen: TargetSummary) -> list[str]:
@@ -158,15 +165,15 @@ def _adaptation(chosen: TargetSummary) -> list[str]:
     return [f"{when} settle within {with_range(settled)}; there is a sample each second."]
 
 
-def _open(one: TargetSummary, now: TargetSummary, objective: str) -> str:
+def _open(setting: TargetSummary, now: TargetSummary, objective: str) -> str:
     """What the runs do not decide of a setting, and what would decide it."""
-    doubts = [_doubt(shortfall) for shortfall in one.shortfalls if shortfall.kept == "undecided"]
+    doubts = [_doubt(shortfall) for shortfall in setting.shortfalls if shortfall.kept == "undecided"]
     if not doubts:
-        doubts = [f"it is better than now: {with_range(value(one, objective))}"]
-    needed = [_runs_needed(shortfall) for shortfall in one.shortfalls if shortfall.kept == "undecided"]
+        doubts = [f"it is better than now: {with_range(value(setting, objective))}"]
+    needed = [_runs_needed(shortfall) for shortfall in setting.shortfalls if shortfall.kept == "undecided"]
     return (
-        f"{_with(one.target)}, {len(one.seeds)} seeds do not decide whether {'; nor whether '.join(doubts)}. "
-        f"{_remedy(needed)}"
+        f"{_with(setting.target)}, {len(setting.seeds)} seeds do not decide whether "
+        f"{'; nor whether '.join(doubts)}. {_remedy(needed)}"
     )
 
 
@@ -191,9 +198,9 @@ def _remedy(needed: Sequence[int | None]) -> str:
 def _thin(*settings: TargetSummary) -> list[str]:
     """Settings whose windows hold too few checkpoints to speak of their times."""
     few = {
-        one.target: one.fewest_checkpoints
-        for one in settings
-        if one.fewest_checkpoints is not None and 0 < one.fewest_checkpoints < LEAST_CHECKPOINTS
+        setting.target: setting.fewest_checkpoints
+        for setting in settings
+        if setting.fewest_checkpoints is not None and 0 < setting.fewest_checkpoints < LEAST_CHECKPOINTS
     }
     return [
         f"{_with(target)} a window holds as few as {count} completed checkpoints, so its times are rough."

@@ -131,6 +131,12 @@ def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
     return with_options(preset, values)
 
 
+def assignment(text: str) -> tuple[str, str] | None:
+    """Return the name and the value of a text OPTION=VALUE, without blanks; None where it has no "="."""
+    name, equals, value = text.partition("=")
+    return (name.strip(), value.strip()) if equals else None
+
+
 def _meant(name: str, options: Iterable[str]) -> str:
     """What a wrong name of an option stands for: its end alone, or one much like it."""
     ends = [option for option in options if option.endswith(f".{name}")]

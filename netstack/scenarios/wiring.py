@@ -33,3 +33,17 @@ def producers_of_consumers(reached: list[list[int]], consumers: int) -> list[lis
         for subpartition, consumer in enumerate(own):
             channels[consumer].append((producer, subpartition))
     return channels
+
+
+def channel_counts(ship: str, producers: int, consumers: int) -> dict[int, int]:
+    """Return how many consumers of an exchange have how many channels, by the number of channels.
+
+    With the two sides swapped, how many producers have how many subpartitions. It is counted, not listed: an
+    exchange of many thousand subtasks costs no more than one of two.
+    """
+    if ship not in POINTWISE:
+        return {producers: consumers}
+    if producers <= consumers:
+        return {1: consumers}
+    each, rest = divmod(producers, consumers)
+    return {each: consumers - rest, each + 1: rest} if rest else {each: consumers}

@@ -32,9 +32,9 @@ from integration.analysis.checkpoint_times import (
     subtask_parts,
     window_times,
 )
+from integration.analysis.diagnosis.checkpoint_rules import phases
 from integration.analysis.diagnosis.observation import observations
-from integration.analysis.diagnosis.phases import phases
-from integration.analysis.findings import find
+from integration.analysis.window_figures import figures_of
 from integration.report.run_text import print_result
 from integration.tuning.measures import measure
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate, read_scenario
@@ -262,7 +262,7 @@ def test_phases_of_every_job_add_up(result: Result) -> None:
 def test_all_commands_say_the_same_of_a_job(result: Result) -> None:
     times = window_times(result)
     of_run = printed(result)
-    found, measures, seen = find(result), measure(result), phases(observations(result)[-1])
+    found, measures, seen = figures_of(result), measure(result), phases(observations(result)[-1])
     assert seen == times
     if times is None:
         assert (found.end_to_end_ms, measures.end_to_end_ms, of_run) == (None, None, {})

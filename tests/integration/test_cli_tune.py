@@ -226,4 +226,4 @@ def test_a_limit_for_checkpoints_that_are_never_taken_is_refused(
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no PNG, which takes longest and is looked at elsewhere."""
     monkeypatch.setattr("integration.report.tuning_report.to_png", lambda chart: b"")
-    monkeypatch.setattr("integration.tuning.replay.runs_to_show", lambda *arguments: {})
+    monkeypatch.setattr("integration.tuning.reruns.runs_to_show", lambda *arguments: {})

@@ -5,15 +5,20 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from integration.analysis.comparison import Comparison, Row, Spread, compare, judge, tolerance
-from integration.analysis.quantities import (
+from integration.analysis.comparison import (
     ALIGNMENT,
     BUFFER_SIZE,
     END_TO_END,
     START_DELAY,
     THROUGHPUT,
+    Comparison,
+    Row,
+    Spread,
     buffer_time_ms,
+    compare,
+    judge,
     measure,
+    tolerance,
 )
 from integration.report.comparison_text import comparison_markdown, figure, print_comparisons, verdict
 from netstack import CheckpointResult, Result, ScenarioError, Steady, VertexCheckpoint, VertexSteady

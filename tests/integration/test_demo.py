@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from integration.analysis.findings import find
+from integration.analysis.window_figures import figures_of
 from integration.analysis.wording import compare
 from integration.cli import exit_status
 from integration.cli.app import main
@@ -100,7 +100,7 @@ def test_demo_prints_the_job_the_numbers_and_the_sentence_in_80_columns(ran, res
         "every 2 s, exactly once, aligned",
     ):
         assert text in flat
-    assert compare(find(results[OFF]), find(results[ON])) in flat
+    assert compare(figures_of(results[OFF]), figures_of(results[ON])) in flat
     assert out.splitlines()[-1] == f"Report: {folder / 'report.html'}"
 
 
@@ -161,7 +161,7 @@ def test_the_busiest_consumer_is_the_bottleneck_and_two_sources_are_slow(results
 
 @pytest.mark.spark
 def test_every_gauge_of_bytes_in_flight_was_fed(results):
-    assert all(find(result).in_flight_bytes for result in results.values())
+    assert all(figures_of(result).in_flight_bytes for result in results.values())
 
 
 @pytest.mark.spark
@@ -181,7 +181,7 @@ def test_json_is_one_document_with_both_results(spark, rows, tmp_path, capsys):
 
     document = msgspec.json.decode(capsys.readouterr().out, type=DemoDocument)
     assert document.schema == "netstack.demo/1"
-    assert document.finding == compare(find(document.off), find(document.on))
+    assert document.finding == compare(figures_of(document.off), figures_of(document.on))
     assert document.off.seed == document.on.seed == 7
     assert document.on.scenario["flink"]["taskmanager.network.memory.buffer-debloat.target"] == "200 ms"
 
@@ -256,7 +256,7 @@ def test_the_modes_do_what_they_say(modes):
     assert types[ALIGNED] == types[DEBLOATED] == {"CHECKPOINT"}
     assert types[UNALIGNED] == {"UNALIGNED_CHECKPOINT"}
     assert types[AT_LEAST_ONCE] == {"AT_LEAST_ONCE_CHECKPOINT"}
-    took = {mode: find(result).end_to_end_ms for mode, result in modes[1].modes.items()}
+    took = {mode: figures_of(result).end_to_end_ms for mode, result in modes[1].modes.items()}
     assert took[UNALIGNED] < took[TIMED_OUT] < took[ALIGNED]
 
 

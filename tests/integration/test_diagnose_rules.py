@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from integration.analysis.diagnosis.checkpoint_rules import (
     back_to_back,
+    data_in_flight,
     failed,
     late_source,
     slow_phase,
@@ -29,10 +30,13 @@ from integration.analysis.diagnosis.debloat_rules import (
 )
 from integration.analysis.diagnosis.diagnose import UNDECIDED, Rule, diagnose
 from integration.analysis.diagnosis.finding import Finding
-from integration.analysis.diagnosis.network_rules import network_bound
 from integration.analysis.diagnosis.observation import Exchange, Observation
-from integration.analysis.diagnosis.phases import data_in_flight
-from integration.analysis.diagnosis.pool_rules import input_full, output_full_input_free, some_readers_full
+from integration.analysis.diagnosis.pool_rules import (
+    input_full,
+    network_bound,
+    output_full_input_free,
+    some_readers_full,
+)
 from integration.analysis.diagnosis.pressure_rules import alternating, not_bound, operator_bound
 from integration.analysis.diagnosis.skew_rules import skewed_cost, skewed_records, unequal_writers
 from netstack import (
@@ -353,6 +357,25 @@ def test_debloating_is_judged_by_its_sizes_and_times(
     assert rules(rule, view(9000.0, 1000.0)) == []
     off = dataclasses.replace(view(size, estimated_ms), config=NetworkConfig())
     assert rules(rule, off) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "estimated_ms", "names"),
+    [
+        (266.0, 1600.0, ["debloating-at-its-floor"]),  # the median is a few bytes above the minimum of 256
+        (280.0, 1600.0, ["debloating-misses-its-target"]),
+        (256.0, 1090.0, []),
+        (256.0, 1100.0, ["debloating-at-its-floor"]),
+    ],
+)
+def test_buffers_near_their_minimum_are_at_it_and_a_target_nearly_kept_is_kept(
+    size: float, estimated_ms: float, names: list[str]
+) -> None:
+    debloated = reader(
+        debloatedBufferSize=[size, 32768.0], estimatedTimeToConsumeBuffersMs=[estimated_ms, 10.0]
+    )
+    view = seen(source(), debloated, config=DEBLOATED)
+    assert [name for rule in (at_the_minimum, off_target) for name, _ in rules(rule, view)] == names
 
 
 def test_a_diagnosis_puts_problems_first_and_has_a_verdict() -> None:

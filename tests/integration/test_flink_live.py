@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from integration.analysis.quantities import END_TO_END, START_DELAY, THROUGHPUT
+from integration.analysis.comparison import END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink.rest import FlinkRestError, Imported, import_scenario, validate
 from integration.runs.seeds import run_seeds
 

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from integration.analysis.quantities import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
+from integration.analysis.comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.cli.app import main
 from integration.flink.rest import FlinkRestError, import_scenario, validate
 from integration.runs.seeds import run_seeds

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 
 from integration import load_scenario
-from integration.tuning.pitfall_rules import Point
+from integration.tuning.pitfall_rules import DebloatedRun
 from integration.tuning.pitfalls import (
     EXAMPLES,
     REMEDIES,
     WHATS,
     Pitfall,
+    debloated_run,
     find_pitfalls,
     pitfalls_of,
-    point_of,
 )
-from integration.tuning.points import point_of as scenario_point
+from integration.tuning.points import point_of
 from integration.tuning.rows import failed_row
 from netstack import Result, Scenario, Vertex, emulate, to_json
 
@@ -45,7 +45,7 @@ def shown(name: str) -> Result:
 
 
 def found_in(result: Result) -> dict[str, Pitfall]:
-    return {pitfall.name: pitfall for pitfall in pitfalls_of([point_of(result, label="target 500 ms")])}
+    return {pitfall.name: pitfall for pitfall in pitfalls_of([debloated_run(result, label="target 500 ms")])}
 
 
 def test_each_pitfall_has_its_scenario() -> None:
@@ -107,10 +107,10 @@ def changed(scenario: Scenario, name: str, **fields: object) -> Scenario:
     return dataclasses.replace(scenario, vertices=tuple(vertices))
 
 
-def at_target(scenario: Scenario, target_s: float) -> Point:
+def at_target(scenario: Scenario, target_s: float) -> DebloatedRun:
     config = dataclasses.replace(scenario.config, debloat_target_s=target_s)
     run = dataclasses.replace(scenario, config=config)
-    return Point(f"target {target_s:g}", run, emulate(run))
+    return DebloatedRun(f"target {target_s:g}", run, emulate(run))
 
 
 def test_a_job_without_checkpoints_is_not_said_to_complete_none() -> None:
@@ -122,7 +122,7 @@ def test_a_job_without_checkpoints_is_not_said_to_complete_none() -> None:
 
 def test_points_that_failed_are_not_looked_at() -> None:
     scenario = load_scenario(ROOT / EXAMPLES / "large_records.toml")
-    without = failed_row(scenario_point(scenario), "the job failed for good")
+    without = failed_row(point_of(scenario), "the job failed for good")
     failed = msgspec.structs.replace(without, result=to_json(shown("large_records")).decode())
     ended = msgspec.structs.replace(failed, status="finished", error=None)
     assert find_pitfalls(scenario, [failed]) == []

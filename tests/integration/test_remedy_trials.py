@@ -12,8 +12,8 @@ from integration.files.loading import load_scenario
 from integration.report.tuning_text import remedy_text
 from integration.tuning.measures import measure
 from integration.tuning.recommend import Recommendation, recommend
-from integration.tuning.remedy_case import Remedy
-from integration.tuning.remedy_trials import changes_of, with_trials
+from integration.tuning.remedies import Remedy
+from integration.tuning.reruns import changes_of, with_trials
 from integration.tuning.rows import PointRow
 from netstack import Scenario, emulate, with_options
 from tests.integration.test_tuning_recommend import Constraints, replace, sweep

@@ -151,10 +151,11 @@ def test_each_mistake_is_a_line_that_begins_with_the_axis() -> None:
 
 
 def test_mistakes_in_options_name_the_option_and_what_was_meant() -> None:
-    assert mistakes(options=[f"{PREFIX}.sample=1,2", f"{PREFIX}.samples=-1", "samples"]) == [
+    assert mistakes(options=[f"{PREFIX}.sample=1,2", f"{PREFIX}.samples=-1", "samples", "=5"]) == [
         f"{PREFIX}.sample: no preset has this option; did you mean '{PREFIX}.samples'?",
         f"{PREFIX}.samples: '-1' is too small; it must be a whole number from 1",
         f"samples: sets no value; it must be {PREFIX}.samples=5,20, for example",
+        f"=5: names no option; it must be {PREFIX}.samples=5,20, for example",
     ]
 
 

@@ -21,6 +21,7 @@ from integration.tuning.probes import probes_of, step_at_s, with_step
 from integration.tuning.rows import (
     ROW_SCHEMA,
     PointRow,
+    PointStore,
     failed_row,
     from_table,
     points_of,
@@ -28,7 +29,6 @@ from integration.tuning.rows import (
     to_table,
 )
 from integration.tuning.running import run_point
-from integration.tuning.store import PointStore
 from netstack import (
     Edge,
     GeneratorSpec,

@@ -11,13 +11,12 @@ import pytest
 from integration.tuning.advise import MOST_GROWTH, PROBE_SEEDS, SEEDS, Advice, advise
 from integration.tuning.axes import read_axes
 from integration.tuning.constraints import Constraints
-from integration.tuning.effort import seconds_for
+from integration.tuning.durations import LEAST_CHECKPOINTS, MOST_WINDOW_S, lengthened, seconds_for
 from integration.tuning.measures import Measures
 from integration.tuning.points import Grid, Point
 from integration.tuning.probes import probes_of
 from integration.tuning.rows import PointRow
 from integration.tuning.summaries import setting_of
-from integration.tuning.windows import LEAST_CHECKPOINTS, MOST_WINDOW_S, lengthened
 from netstack import (
     Edge,
     GeneratorSpec,

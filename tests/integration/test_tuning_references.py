@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from integration.analysis.checkpoint_times import CheckpointTimes, mean_times
-from integration.analysis.comparison import reference_runs
-from integration.analysis.quantities import checkpoints_in, windows
+from integration.analysis.comparison import checkpoints_in, reference_runs, windows
 from integration.files.loading import load_scenario
 from integration.runs.seeds import run_seeds
 from integration.tuning.measures import Measures, measure

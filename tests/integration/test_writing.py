@@ -17,8 +17,8 @@ from integration.files.writing import written_whole
 from integration.report.output import OutputError, write_files
 from integration.tuning.axes import read_axes
 from integration.tuning.points import Grid
+from integration.tuning.rows import FOLDER, PointStore
 from integration.tuning.running import run_point
-from integration.tuning.store import FOLDER, PointStore
 from tests.integration.test_cli import SHORT
 
 LIMIT = 5_000

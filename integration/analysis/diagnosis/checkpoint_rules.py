@@ -1,4 +1,11 @@
-"""Rules over checkpoints: which phase takes the time, what follows from that, and what goes wrong."""
+"""Rules over checkpoints: which phase takes the time, what follows from that, and what goes wrong.
+
+Each phase (`analysis.checkpoint_times`) has a cause of its own::
+
+    trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
+            data in flight     unequal         state to  state to    messages, and
+            before the barrier channels        copy      write       files of the coordinator
+"""
 
 from __future__ import annotations
 
@@ -12,13 +19,19 @@ from ..checkpoint_times import (
     FAILED,
     START_DELAY,
     SYNC,
+    CheckpointTimes,
+    mean_times,
 )
-from ..wording import milliseconds, size
+from ..known_values import complete
+from ..wording import milliseconds, percent, size
 from .finding import Finding, Severity
 from .observation import Observation
-from .phases import data_in_flight, longest, phases, phases_text
-from .pool_rules import full_readers
+from .pool_rules import full_readers, subtasks_text
 from .pressure_rules import nobody_waits
+
+_WORTH_MS = 0.5
+"""A phase that takes less cannot be told from 0."""
+
 
 SHORT_MS = 200.0
 """A checkpoint that takes less is not worth a word, whatever it consists of."""
@@ -26,14 +39,52 @@ SHORT_MS = 200.0
 LONG_SHARE = 0.5
 """Share of the checkpoint interval from which a duration is called a problem."""
 
-
 UNEVEN = 4.0
 """Quotient of the longest duration to the median from which durations are called uneven."""
 
 
-def slow_phase(seen: Observation) -> Iterator[Finding]:
+def phases(view: Observation) -> CheckpointTimes | None:
+    """Return what the window's completed checkpoints took; None if there is none."""
+    return mean_times(view.checkpoints)
+
+
+def longest_phase(times: CheckpointTimes) -> str:
+    """Return the phase that takes most time; `NOT_TOLD` where that may be one that was not measured."""
+    return max(times.phases, key=lambda name: times.phases[name])
+
+
+def phases_text(times: CheckpointTimes) -> str:
+    """Return all phases that can be told from 0."""
+    return ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
+
+
+def data_in_flight(view: Observation) -> Iterator[str]:
+    """How much waits before each vertex, and how long that takes at its rate, where all of it is known."""
+    for vertex in view.vertices:
+        writers = [writer for _, writer in view.inputs(vertex)]
+        senders = complete(held for writer in writers for held in writer.outputQueueSize)
+        full = full_readers(vertex)  # then what the writers hold is for them
+        receivers = complete(_of(vertex.inputQueueSize, full))
+        rates = complete(_of(vertex.bytes_in_per_s, full))
+        if senders is None or receivers is None or rates is None:
+            continue
+        queued, rate = sum(senders) + sum(receivers), sum(rates)
+        if queued and rate:
+            whose = subtasks_text(vertex, full) if full else vertex.name
+            yield (
+                f"{size(queued)} wait before {whose}, {percent(sum(senders) / queued)} at the senders: "
+                f"{milliseconds(1000 * queued / rate)} at {size(rate)}/s"
+            )
+
+
+def _of(values: Sequence[float | None], subtasks: Sequence[int]) -> list[float | None]:
+    """What there is of some subtasks, of all if none are named."""
+    return [value for subtask, value in enumerate(values) if not subtasks or subtask in subtasks]
+
+
+def slow_phase(view: Observation) -> Iterator[Finding]:
     """The phase that takes most of a checkpoint, and what it means."""
-    times = phases(seen)
+    times = phases(view)
     if times is None:
         return
     evidence = [f"{milliseconds(times.end_to_end_ms)} from trigger to completion: {phases_text(times)}"]
@@ -46,17 +97,17 @@ def slow_phase(seen: Observation) -> Iterator[Finding]:
             evidence=evidence,
         )
         return
-    phase = longest(times)
+    phase = longest_phase(times)
     if phase not in _MEANING:
         return
     means, steps = _MEANING[phase]
     yield Finding(
         rule=f"long-{phase.replace(' ', '-')}",
-        severity=_severity(seen, times.end_to_end_ms),
+        severity=_severity(view, times.end_to_end_ms),
         where=f"checkpoints, at {times.vertex}",
         says=means,
-        evidence=[*evidence, *(data_in_flight(seen) if phase in (START_DELAY, ALIGNMENT) else [])],
-        next=_next(seen, phase, steps),
+        evidence=[*evidence, *(data_in_flight(view) if phase in (START_DELAY, ALIGNMENT) else [])],
+        next=_next(view, phase, steps),
     )
 
 
@@ -84,11 +135,11 @@ _MEANING: dict[str, tuple[str, list[str]]] = {
 }
 
 
-def _next(seen: Observation, phase: str, steps: Sequence[str]) -> list[str]:
+def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
     if phase not in (START_DELAY, ALIGNMENT):
         return list(steps)
-    config = seen.config
-    if any(full_readers(vertex) for vertex in seen.vertices):
+    config = view.config
+    if any(full_readers(vertex) for vertex in view.vertices):
         steps = [*steps, "mend the skew first: barriers wait in the channels of the slow subtasks"]
     if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
         return [
@@ -96,16 +147,16 @@ def _next(seen: Observation, phase: str, steps: Sequence[str]) -> list[str]:
             "barriers overtake data already, so a task is late to look at its mail: one long record, a "
             "window that fires, or a source that does not yield",
         ]
-    calm = nobody_waits(seen)
+    calm = nobody_waits(view)
     if calm:
         return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
     if calm is None:
         steps = [*steps, "find out who is back-pressured, which is not known; if anybody is:"]
-    return [*steps, _let_less_wait(seen), _overtake(seen)]
+    return [*steps, _let_less_wait(view), _overtake(view)]
 
 
-def _let_less_wait(seen: Observation) -> str:
-    config = seen.config
+def _let_less_wait(view: Observation) -> str:
+    config = view.config
     if config.debloat_enabled:
         advice = "a smaller target than " + milliseconds(1000 * config.debloat_target_s)
         changes: dict[str, object] = {"debloat_target_s": config.debloat_target_s / 2}
@@ -113,29 +164,29 @@ def _let_less_wait(seen: Observation) -> str:
     else:
         advice, changes = "buffer debloating", {"debloat_enabled": True}
         what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
-    tried = seen.tried(changes)
+    tried = view.tried(changes)
     result = "" if tried is None else f" ({what}{tried})"
     return f"let less wait: {advice}{result}; `netstack tune` says what it brings and costs"
 
 
-def _overtake(seen: Observation) -> str:
-    tried = seen.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
+def _overtake(view: Observation) -> str:
+    tried = view.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
     result = "" if tried is None else f" ({tried})"
     advice = f"unaligned checkpoints{result}, perhaps after an aligned timeout"
     return f"or let barriers overtake what waits: {advice}"
 
 
-def _severity(seen: Observation, duration_ms: float) -> Severity:
-    interval = seen.config.checkpoint_interval_s
+def _severity(view: Observation, duration_ms: float) -> Severity:
+    interval = view.config.checkpoint_interval_s
     long_ms = 1000 * LONG_SHARE * interval if interval else 10_000.0
     return "problem" if duration_ms >= long_ms else "notice"
 
 
-def late_source(seen: Observation) -> Iterator[Finding]:
+def late_source(view: Observation) -> Iterator[Finding]:
     """A source that is slow to emit its barrier, which no buffer explains."""
-    for vertex in seen.vertices:
+    for vertex in view.vertices:
         delay = vertex.start_delay_ms_max_subtask
-        if seen.inputs(vertex) or delay is None or delay < SHORT_MS:
+        if view.inputs(vertex) or delay is None or delay < SHORT_MS:
             continue
         yield Finding(
             rule="late-source",
@@ -149,24 +200,24 @@ def late_source(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def uneven(seen: Observation) -> Iterator[Finding]:
+def uneven(view: Observation) -> Iterator[Finding]:
     """Checkpoints of which some take far longer than most, which a median hides."""
-    usual, longest = seen.steady.end_to_end_ms, seen.steady.end_to_end_ms_max
-    if usual is None or longest is None or longest < max(UNEVEN * usual, SHORT_MS):
+    usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
+    if usual is None or slowest is None or slowest < max(UNEVEN * usual, SHORT_MS):
         return
     yield Finding(
         rule="uneven-checkpoints",
         severity="notice",
         where="checkpoints",
         says="Some take far longer than most.",
-        evidence=[f"the longest took {milliseconds(longest)}, half of them at most {milliseconds(usual)}"],
+        evidence=[f"the longest took {milliseconds(slowest)}, half of them at most {milliseconds(usual)}"],
         next=["look at the load while those were under way: data waits then, and not at other times"],
     )
 
 
-def back_to_back(seen: Observation) -> Iterator[Finding]:
+def back_to_back(view: Observation) -> Iterator[Finding]:
     """Checkpoints longer than their interval, so that one follows the other at once."""
-    interval, times = seen.config.checkpoint_interval_s, phases(seen)
+    interval, times = view.config.checkpoint_interval_s, phases(view)
     if not interval or times is None or times.end_to_end_ms <= 1000 * interval:
         return
     yield Finding(
@@ -184,23 +235,25 @@ def back_to_back(seen: Observation) -> Iterator[Finding]:
     )
 
 
-def failed(seen: Observation) -> Iterator[Finding]:
+def failed(view: Observation) -> Iterator[Finding]:
     """Checkpoints that failed, by reason."""
-    reasons = Counter(str(found.failure) for found in seen.checkpoints if found.status == FAILED)
+    reasons = Counter(
+        str(checkpoint.failure) for checkpoint in view.checkpoints if checkpoint.status == FAILED
+    )
     if reasons:
         yield Finding(
             rule="failed-checkpoints",
             severity="problem",
             where="checkpoints",
-            says=f"{sum(reasons.values())} of {len(seen.checkpoints)} failed.",
+            says=f"{sum(reasons.values())} of {len(view.checkpoints)} failed.",
             evidence=[f"{count} times: {reason}" for reason, count in reasons.most_common()],
             next=["an expired one took longer than execution.checkpointing.timeout: see its phases"],
         )
 
 
-def stores_data_in_flight(seen: Observation) -> Iterator[Finding]:
+def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
     """Unaligned checkpoints that carry much data."""
-    stored = seen.steady.persisted_bytes
+    stored = view.steady.persisted_bytes
     if not stored or stored < 1 << 20:
         return
     yield Finding(

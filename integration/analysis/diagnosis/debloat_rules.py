@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netstack import VertexSteady
+from netstack import NetworkConfig, VertexSteady
 
+from ..known_values import complete, highest, known
 from ..wording import milliseconds, percent, size
-from .finding import Finding, any_of, complete, highest, known, span
+from .checkpoint_rules import phases
+from .finding import Finding, any_of, span
 from .observation import Observation
-from .phases import phases
+
+MISSED = 1.1
+"""Quotient of the time to consume what waits to the target, from which the target is missed at all."""
 
 _OFF_TARGET = 1.5
-"""Quotient of the estimated time to the target from which the target is called missed."""
+"""The same, from which debloating is to blame where it could still make buffers smaller."""
+
+_AT_MINIMUM = 1.05
+"""Quotient to the minimum up to which a buffer is as small as it may be; a median or mean may be above."""
 
 
 _MUCH = 0.3
 """Share of the time from which checkpoints matter to debloating."""
 
 
-def at_the_minimum(seen: Observation) -> Iterator[Finding]:
+def at_the_minimum(view: Observation) -> Iterator[Finding]:
     """Buffers that cannot get smaller, while more waits than the target allows."""
-    target_ms = 1000 * seen.config.debloat_target_s
-    for vertex, sizes in _debloated(seen):
+    target_ms = 1000 * view.config.debloat_target_s
+    for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
-        if estimated is None or estimated <= target_ms or min(sizes) > seen.config.min_segment_bytes:
+        if estimated is None or estimated < MISSED * target_ms or not at_minimum(min(sizes), view.config):
             continue
         yield Finding(
             rule="debloating-at-its-floor",
@@ -39,21 +46,21 @@ def at_the_minimum(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def off_target(seen: Observation) -> Iterator[Finding]:
+def off_target(view: Observation) -> Iterator[Finding]:
     """More waits than the target allows, though buffers could be smaller."""
-    target_ms = 1000 * seen.config.debloat_target_s
-    for vertex, sizes in _debloated(seen):
+    target_ms = 1000 * view.config.debloat_target_s
+    for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
         if estimated is None or estimated < _OFF_TARGET * target_ms:
             continue
-        if complete(vertex.debloatedBufferSize) is None or min(sizes) <= seen.config.min_segment_bytes:
+        if complete(vertex.debloatedBufferSize) is None or at_minimum(min(sizes), view.config):
             continue
         yield Finding(
             rule="debloating-misses-its-target",
             severity="notice",
             where=vertex.name,
             says="Data in flight lasts longer than the target.",
-            evidence=[_sizes(vertex), _estimate(vertex, target_ms), *_drained(seen)],
+            evidence=[_sizes(vertex), _estimate(vertex, target_ms), *_drained(view)],
             next=[
                 "where checkpoints drain the buffers: a longer execution.checkpointing.interval, or another "
                 "policy (`netstack tune --policy`)",
@@ -63,10 +70,10 @@ def off_target(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _drained(seen: Observation) -> list[str]:
+def _drained(view: Observation) -> list[str]:
     """That aligned checkpoints take much of the time, in which fewer buffers count as in use."""
-    interval, times = seen.config.checkpoint_interval_s, phases(seen)
-    if not interval or times is None or seen.config.takes_unaligned_checkpoints:
+    interval, times = view.config.checkpoint_interval_s, phases(view)
+    if not interval or times is None or view.config.takes_unaligned_checkpoints:
         return []
     under_way = min(1.0, times.end_to_end_ms / 1000 / interval)
     if under_way < _MUCH:
@@ -77,11 +84,11 @@ def _drained(seen: Observation) -> list[str]:
     ]
 
 
-def at_the_maximum(seen: Observation) -> Iterator[Finding]:
+def at_the_maximum(view: Observation) -> Iterator[Finding]:
     """Buffers that stay whole: debloating is on and changes nothing."""
-    for vertex, sizes in _debloated(seen):
-        pressed = any_of(seen.is_back_pressured(writer) for _, writer in seen.inputs(vertex))
-        if complete(vertex.debloatedBufferSize) is None or min(sizes) < seen.config.segment_bytes:
+    for vertex, sizes in _debloated(view):
+        pressed = any_of(view.is_back_pressured(writer) for _, writer in view.inputs(vertex))
+        if complete(vertex.debloatedBufferSize) is None or min(sizes) < view.config.segment_bytes:
             continue
         if complete(vertex.estimatedTimeToConsumeBuffersMs) is None or pressed is None:
             continue
@@ -90,16 +97,16 @@ def at_the_maximum(seen: Observation) -> Iterator[Finding]:
             severity="notice" if pressed else "fine",
             where=vertex.name,
             says="Debloating leaves buffers whole: what waits is consumed within the target anyway.",
-            evidence=[_sizes(vertex), _estimate(vertex, 1000 * seen.config.debloat_target_s)],
+            evidence=[_sizes(vertex), _estimate(vertex, 1000 * view.config.debloat_target_s)],
             next=["only a smaller target would change anything"] if pressed else [],
         )
 
 
-def smaller_than_a_record(seen: Observation) -> Iterator[Finding]:
+def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
     """Buffers that hold less than one record."""
-    for vertex, sizes in _debloated(seen):
-        record = _record_bytes(vertex)
-        if record is None or min(sizes) >= record:
+    for vertex, sizes in _debloated(view):
+        record = record_bytes(vertex)
+        if record is None or not is_larger(record, min(sizes)):
             continue
         yield Finding(
             rule="records-larger-than-buffers",
@@ -112,15 +119,26 @@ def smaller_than_a_record(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _debloated(seen: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
+def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
     """The vertices whose input is debloated, with the sizes over subtasks."""
-    for vertex in seen.vertices:
+    for vertex in view.vertices:
         sizes = known(vertex.debloatedBufferSize)
-        if sizes and seen.config.debloat_enabled:
+        if sizes and view.config.debloat_enabled:
             yield vertex, sizes
 
 
-def _record_bytes(vertex: VertexSteady) -> float | None:
+def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
+    """Return whether buffers are as small as debloating may make them."""
+    return buffer_bytes <= _AT_MINIMUM * config.min_segment_bytes
+
+
+def is_larger(record: float, buffer_bytes: float) -> bool:
+    """Return whether a record needs several buffers, so that smaller ones do not let less of it wait."""
+    return record > buffer_bytes
+
+
+def record_bytes(vertex: VertexSteady) -> float | None:
+    """Return the mean size of the records that a vertex reads; None if a rate of a subtask is not known."""
     records, taken = complete(vertex.records_in_per_s), complete(vertex.bytes_in_per_s)
     if records is None or taken is None or not sum(records) or not sum(taken):
         return None

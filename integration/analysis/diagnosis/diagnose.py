@@ -1,18 +1,25 @@
-"""All rules, applied: what is wrong with a job, the most important first."""
+"""All rules, applied: what is wrong with a job, the most important first, and what could not be judged.
+
+A rule fires by what is known. One that needs a figure which nobody measured says nothing, and that is told
+beside the findings, so that its silence is not read as "all is well".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from .checkpoint_rules import CHECKPOINT_RULES
+from netstack import VertexSteady
+
+from ..checkpoint_times import NOT_TOLD, PHASES
+from ..known_values import complete
+from .checkpoint_rules import CHECKPOINT_RULES, phases
 from .debloat_rules import DEBLOAT_RULES
 from .finding import Finding
-from .gaps import gaps
-from .network_rules import NETWORK_RULES
 from .observation import Observation
-from .pool_rules import POOL_RULES
+from .pool_rules import POOL_RULES, subtasks_text
 from .pressure_rules import PRESSURE_RULES
 from .skew_rules import SKEW_RULES
 
@@ -21,7 +28,6 @@ Rule = Callable[[Observation], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (
     *PRESSURE_RULES,
     *SKEW_RULES,
-    *NETWORK_RULES,
     *POOL_RULES,
     *CHECKPOINT_RULES,
     *DEBLOAT_RULES,
@@ -69,17 +75,17 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     windows: list[WindowDiagnosis]
 
 
-def diagnose(seen: Observation) -> WindowDiagnosis:
+def diagnose(view: Observation) -> WindowDiagnosis:
     """Return what all rules find in one view, problems first."""
-    findings = [finding for rule in RULES for finding in rule(seen)]
+    findings = [finding for rule in RULES for finding in rule(view)]
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     return WindowDiagnosis(
-        from_s=seen.steady.from_s,
-        to_s=seen.steady.to_s,
-        checkpoints=seen.steady.checkpoints,
+        from_s=view.steady.from_s,
+        to_s=view.steady.to_s,
+        checkpoints=view.steady.checkpoints,
         verdict=_verdict(findings),
         findings=findings,
-        not_known=gaps(seen),
+        not_known=gaps(view),
     )
 
 
@@ -89,3 +95,74 @@ def _verdict(findings: list[Finding]) -> str:
         if places:
             return words if rule == "input-bound" else f"{words}, at {', '.join(places)}"
     return UNDECIDED
+
+
+class _Figure(NamedTuple):
+    """A figure that rules go by: of which vertices, and what cannot be said without it."""
+
+    name: str
+    values: Callable[[VertexSteady], Sequence[float | None]]
+    of: Callable[[Observation, VertexSteady], bool]
+    question: str
+
+
+def _reads(view: Observation, vertex: VertexSteady) -> bool:
+    return bool(view.inputs(vertex))
+
+
+def _writes(view: Observation, vertex: VertexSteady) -> bool:
+    return bool(view.outputs(vertex))
+
+
+def _any(view: Observation, vertex: VertexSteady) -> bool:
+    return True
+
+
+def _debloats(view: Observation, vertex: VertexSteady) -> bool:
+    return _reads(view, vertex) and view.config.debloat_enabled
+
+
+_FIGURES = (
+    _Figure("back-pressured time", lambda v: v.backpressured_ms_per_s, _any, "who waits"),
+    _Figure("busy time", lambda v: v.busy_ms_per_s, _any, "who makes others wait"),
+    _Figure("idle time", lambda v: v.idle_ms_per_s, _reads, "who waits for data"),
+    _Figure("records per second", lambda v: v.records_in_per_s, _reads, "skew, what a record costs"),
+    _Figure("bytes per second", lambda v: v.bytes_in_per_s, _reads, "how long it takes to drain what waits"),
+    _Figure("inPoolUsage", lambda v: v.inPoolUsage, _reads, "on which side data wait"),
+    _Figure("outPoolUsage", lambda v: v.outPoolUsage, _writes, "on which side data wait"),
+    _Figure("inputQueueSize", lambda v: v.inputQueueSize, _reads, "how much data wait"),
+    _Figure("outputQueueSize", lambda v: v.outputQueueSize, _writes, "how much data wait"),
+    _Figure("debloatedBufferSize", lambda v: v.debloatedBufferSize, _debloats, "what debloating does"),
+    _Figure(
+        "estimatedTimeToConsumeBuffersMs",
+        lambda v: v.estimatedTimeToConsumeBuffersMs,
+        _debloats,
+        "whether debloating keeps to its target",
+    ),
+)
+
+
+def gaps(view: Observation) -> list[str]:
+    """Return what is not known, a line for each figure: where, and what cannot be judged without it."""
+    return [*_of_vertices(view), *_of_checkpoints(view)]
+
+
+def _of_vertices(view: Observation) -> Iterator[str]:
+    for figure in _FIGURES:
+        concerned = [vertex for vertex in view.vertices if figure.of(view, vertex)]
+        unknown = [vertex for vertex in concerned if complete(figure.values(vertex)) is None]
+        if unknown:
+            where = ", ".join(_where(vertex, figure.values(vertex)) for vertex in unknown)
+            yield f"{figure.name} of {where}, and so {figure.question}"
+
+
+def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:
+    missing = [subtask for subtask, value in enumerate(values) if value is None]
+    return vertex.name if len(missing) == len(values) else subtasks_text(vertex, missing)
+
+
+def _of_checkpoints(view: Observation) -> Iterator[str]:
+    times = phases(view)
+    if times is not None and NOT_TOLD in times.phases:
+        names = [name for name in PHASES if name not in times.phases]
+        yield f"{', '.join(names)} of checkpoints, and so which phase takes longest"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import fmean
 from typing import Literal
 
 import msgspec
 
 from netstack import VertexSteady
+
+from ..known_values import Values, complete, highest, known
 
 Severity = Literal["problem", "notice", "fine"]
 
@@ -30,8 +31,6 @@ BUSY = 0.9
 SKEW = 1.3
 """Quotient of the greatest to the mean from which subtasks are called unequal."""
 
-Values = Iterable[float | None]
-
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """That a rule fired: its name, where, what that means, by which figures, and what to do next."""
@@ -45,35 +44,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     next: list[str] = []
 
 
-def known(values: Values) -> list[float]:
-    """Return the values that there are."""
-    return [value for value in values if value is not None]
-
-
-def complete(values: Values) -> list[float] | None:
-    """Return the values of all subtasks; None if that of one is not known, or there are none."""
-    found = list(values)
-    there = known(found)
-    return there if there and len(there) == len(found) else None
-
-
-def mean(values: Values) -> float | None:
-    """Return the mean over all subtasks; None if that of one is not known."""
-    found = complete(values)
-    return None if found is None else fmean(found)
-
-
-def highest(values: Values) -> float | None:
-    """Return the greatest of the values that there are; None if there is none."""
-    return max(known(values), default=None)
-
-
 def reaches(values: Values, limit: float) -> bool | None:
     """Whether any subtask is at the limit or above; None: none that is known is, and not all are known."""
-    found = list(values)
-    if any(value >= limit for value in known(found)):
+    listed = list(values)
+    if any(value >= limit for value in known(listed)):
         return True
-    return False if complete(found) is not None else None
+    return False if complete(listed) is not None else None
 
 
 def is_full(usage: Values) -> bool | None:
@@ -98,8 +74,8 @@ def negation(condition: bool | None) -> bool | None:
 
 def any_of(conditions: Iterable[bool | None]) -> bool | None:
     """Whether one of some conditions holds; None: none is known to, and some are not known."""
-    found = list(conditions)
-    return True if True in found else None if None in found else False
+    answers = list(conditions)
+    return True if True in answers else None if None in answers else False
 
 
 def share(ms_per_s: Values) -> float | None:
@@ -119,12 +95,12 @@ def costs_ms(vertex: VertexSteady) -> list[float] | None:
 def span(values: Values, form: str = ".2f", scale: float = 1.0) -> str:
     """Return values over subtasks as one, if they read the same, or as "least-most", of those known."""
     listed = list(values)
-    found = sorted(known(listed))
-    if not found:
+    ordered = sorted(known(listed))
+    if not ordered:
         return "unknown"
-    low, high = f"{found[0] * scale:{form}}", f"{found[-1] * scale:{form}}"
+    low, high = f"{ordered[0] * scale:{form}}", f"{ordered[-1] * scale:{form}}"
     text = low if low == high else f"{low}-{high}"
-    return text if len(found) == len(listed) else f"{text} in {len(found)} of {len(listed)} subtasks"
+    return text if len(ordered) == len(listed) else f"{text} in {len(ordered)} of {len(listed)} subtasks"
 
 
 def span_percent(ms_per_s: Values) -> str:

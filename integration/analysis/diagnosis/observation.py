@@ -21,14 +21,14 @@ from netstack import (
     Series,
     Steady,
     VertexSteady,
+    channel_counts,
     parse_duration,
     parse_rate,
     with_options,
 )
 
+from ..checkpoint_times import triggered_within
 from .finding import BACK_PRESSURED, reaches
-
-_ONE_CHANNEL = ("forward",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Observation:
         return [pair for pair in self._ends("target") if pair[0].source == vertex.name]
 
     def channels(self, vertex: VertexSteady) -> int:
-        """Remote input channels of each subtask of a vertex."""
-        found = 0
-        for exchange, writer in self.inputs(vertex):
-            if exchange.remote:
-                found += _channels(exchange, writer.parallelism, vertex.parallelism)
-        return found
+        """Remote input channels of a subtask of a vertex that has the most."""
+        return sum(
+            max(channel_counts(exchange.ship, writer.parallelism, vertex.parallelism))
+            for exchange, writer in self.inputs(vertex)
+            if exchange.remote
+        )
 
     def gates(self, vertex: VertexSteady) -> int:
         """Remote input gates of each subtask of a vertex."""
@@ -99,15 +99,9 @@ class Observation:
     def _ends(self, end: str) -> Iterator[tuple[Exchange, VertexSteady]]:
         by_name = {vertex.name: vertex for vertex in self.vertices}
         for exchange in self.exchanges:
-            there = by_name.get(getattr(exchange, end))
-            if there is not None:
-                yield exchange, there
-
-
-def _channels(exchange: Exchange, writers: int, readers: int) -> int:
-    if exchange.ship in _ONE_CHANNEL:
-        return 1
-    return max(1, -(-writers // readers)) if exchange.ship == "rescale" else writers
+            vertex = by_name.get(getattr(exchange, end))
+            if vertex is not None:
+                yield exchange, vertex
 
 
 def observations(result: Result) -> list[Observation]:
@@ -129,7 +123,7 @@ def observations(result: Result) -> list[Observation]:
             steady=steady,
             exchanges=exchanges,
             config=config,
-            checkpoints=[found for found in result.checkpoints if steady.from_s <= found.t <= steady.to_s],
+            checkpoints=triggered_within(result.checkpoints, steady),
             series=result.series,
             link=link,
         )

@@ -1,16 +1,21 @@
-"""Rules over pool usages: which side is full, and whose buffers.
+"""Rules over pool usages: on which side data wait, in whose buffers, or for the network between.
 
 Writers take buffers from the pool of their output (`outPoolUsage`), readers from that of their input
 (`inPoolUsage`: exclusive buffers of each channel, and floating ones that the channels of a gate share)::
 
     out of the writers   in of the readers   reading
     full                 full                the readers are slow: the writers wait for them
-    full                 empty               the network is slow: see `network_rules`
+    full                 empty               the network is slow
     full                 full for some       some readers are slow, and hold up those who write to all
     empty                full                the readers have begun to lag
     empty                empty               nothing waits
 
 A vertex of which both pools are full hands back-pressure on, one of which only the input is full makes it.
+
+Credit is what a reader has free buffers for, and it comes back a round trip later, so a channel cannot carry
+more than its buffers in a round trip, whatever the bandwidth::
+
+    throughput of a subtask <= (exclusive buffers of its channels + floating ones) x size / round trip
 """
 
 from __future__ import annotations
@@ -19,33 +24,29 @@ from collections.abc import Iterator, Sequence
 
 from netstack import VertexSteady
 
-from ..wording import percent
-from .finding import (
-    HIGH_USAGE,
-    LOW_USAGE,
-    Finding,
-    any_of,
-    complete,
-    highest,
-    is_empty,
-    is_full,
-    known,
-    span,
-    span_percent,
-)
-from .observation import Observation
+from ..known_values import complete, highest, known, mean
+from ..wording import milliseconds, percent, size
+from .finding import HIGH_USAGE, LOW_USAGE, Finding, any_of, is_empty, is_full, span, span_percent
+from .observation import Exchange, Observation
 
 _STARVED = 0.1
 """Share of its time from which a reader that is idle beside a full one is said to wait for data."""
 
 
-def some_readers_full(seen: Observation) -> Iterator[Finding]:
+_MOSTLY_IDLE = 0.2
+"""Share of its time that a reader is idle, on average, when it waits for the network."""
+
+_NEAR = 0.7
+"""Share of a limit from which throughput is explained by it."""
+
+
+def some_readers_full(view: Observation) -> Iterator[Finding]:
     """One reader full and others empty, while the writers wait: one channel stops them all."""
-    for writer in seen.vertices:
-        for exchange, reader in seen.outputs(writer):
+    for writer in view.vertices:
+        for exchange, reader in view.outputs(writer):
             full = full_readers(reader)
             empty = _starved(reader)
-            if seen.is_back_pressured(writer) and full and exchange.ship not in ("forward", "rescale"):
+            if view.is_back_pressured(writer) and full and exchange.ship not in ("forward", "rescale"):
                 yield Finding(
                     rule="some-readers-full",
                     severity="problem",
@@ -59,7 +60,7 @@ def some_readers_full(seen: Observation) -> Iterator[Finding]:
                         f"idle {span_percent(reader.idle_ms_per_s)}, busy "
                         f"{span_percent(reader.busy_ms_per_s)}",
                         f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one subpartition may "
-                        f"hold {seen.config.max_buffers_per_channel} buffers",
+                        f"hold {view.config.max_buffers_per_channel} buffers",
                     ],
                     next=[
                         "find out what is special about the full subtasks: their keys, or their machine",
@@ -69,19 +70,15 @@ def some_readers_full(seen: Observation) -> Iterator[Finding]:
                 )
 
 
-def input_full(seen: Observation) -> Iterator[Finding]:
+def input_full(view: Observation) -> Iterator[Finding]:
     """Readers full: they make back-pressure, hand it on, or are about to."""
-    for vertex in seen.vertices:
-        writers = [writer for _, writer in seen.inputs(vertex)]
+    for vertex in view.vertices:
+        writers = [writer for _, writer in view.inputs(vertex)]
         if not writers or not is_full(vertex.inPoolUsage):
             continue
-        evidence = [
-            f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}",
-            "outPoolUsage upstream: "
-            + ", ".join(f"{writer.name} {span(writer.outPoolUsage)}" for writer in writers),
-        ]
-        output_full = is_full(vertex.outPoolUsage) if seen.outputs(vertex) else False
-        held = any_of(seen.is_back_pressured(writer) for writer in writers)
+        evidence = [_both_pools(vertex), out_pools_upstream(view, vertex)]
+        output_full = is_full(vertex.outPoolUsage) if view.outputs(vertex) else False
+        held = any_of(view.is_back_pressured(writer) for writer in writers)
         if output_full:
             yield Finding(
                 rule="both-pools-full",
@@ -99,7 +96,7 @@ def input_full(seen: Observation) -> Iterator[Finding]:
                 severity="notice",
                 where=vertex.name,
                 says="Input full, output free, writers full: the back-pressure comes from here.",
-                evidence=[*evidence, *_whose(seen, vertex)],
+                evidence=[*evidence, *_whose(view, vertex)],
             )
         else:
             yield Finding(
@@ -112,13 +109,13 @@ def input_full(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def output_full_input_free(seen: Observation) -> Iterator[Finding]:
+def output_full_input_free(view: Observation) -> Iterator[Finding]:
     """A vertex in the middle that waits for its output while little waits for it."""
-    for vertex in seen.vertices:
-        readers = [reader for _, reader in seen.outputs(vertex)]
-        if not seen.inputs(vertex) or not is_empty(vertex.inPoolUsage):
+    for vertex in view.vertices:
+        readers = [reader for _, reader in view.outputs(vertex)]
+        if not view.inputs(vertex) or not is_empty(vertex.inPoolUsage):
             continue
-        if not seen.is_back_pressured(vertex):
+        if not view.is_back_pressured(vertex):
             continue
         if any_of(is_full(reader.inPoolUsage) for reader in readers):
             yield Finding(
@@ -127,16 +124,24 @@ def output_full_input_free(seen: Observation) -> Iterator[Finding]:
                 where=vertex.name,
                 says="Output full, input free: back-pressure has not reached what is before it, or has "
                 "left it again, or this vertex makes much more than it reads.",
-                evidence=[
-                    f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}"
-                ],
+                evidence=[_both_pools(vertex)],
                 next=["compare two moments: a lasting state points at an operator that multiplies records"],
             )
 
 
-def _whose(seen: Observation, vertex: VertexSteady) -> list[str]:
+def out_pools_upstream(view: Observation, vertex: VertexSteady) -> str:
+    """Return how full the pools of those are that write to a vertex."""
+    usages = (f"{writer.name} {span(writer.outPoolUsage)}" for _, writer in view.inputs(vertex))
+    return f"outPoolUsage upstream: {', '.join(usages)}"
+
+
+def _both_pools(vertex: VertexSteady) -> str:
+    return f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}"
+
+
+def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
     """Which buffers are used, and so on how many channels data waits."""
-    floating, exclusive = _usages(seen, vertex)
+    floating, exclusive = _usages(view, vertex)
     if floating is None or exclusive is None:
         return []
     shares = f"floating buffers used {percent(floating)}, exclusive ones {percent(exclusive)}"
@@ -145,24 +150,24 @@ def _whose(seen: Observation, vertex: VertexSteady) -> list[str]:
         shares += "buffers are used"
     if min(floating, exclusive) >= HIGH_USAGE:
         return [f"{shares}: data waits on all channels, or most"]
-    if floating >= HIGH_USAGE or _some_writers_full(seen, vertex):
+    if floating >= HIGH_USAGE or _some_writers_full(view, vertex):
         return [f"{shares}: data waits on some of the channels only"]
     return [shares]
 
 
-def _some_writers_full(seen: Observation, vertex: VertexSteady) -> bool:
-    usages = known(used for _, writer in seen.inputs(vertex) for used in writer.outPoolUsage)
+def _some_writers_full(view: Observation, vertex: VertexSteady) -> bool:
+    usages = known(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage)
     return any(used >= HIGH_USAGE for used in usages) and any(used < LOW_USAGE for used in usages)
 
 
-def _usages(seen: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
+def _usages(view: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
     """Usage of floating and exclusive buffers in the fullest subtask; measured, else the least possible."""
     measured = _measured(vertex)
     if measured is not None:
         return measured
     usage = highest(vertex.inPoolUsage)
-    exclusive = seen.channels(vertex) * seen.config.exclusive_buffers_per_channel
-    floating = seen.gates(vertex) * seen.config.floating_buffers_per_gate
+    exclusive = view.channels(vertex) * view.config.exclusive_buffers_per_channel
+    floating = view.gates(vertex) * view.config.floating_buffers_per_gate
     if usage is None or not exclusive or not floating:
         return None, None
     used = usage * (exclusive + floating)
@@ -199,4 +204,69 @@ def subtasks_text(vertex: VertexSteady, subtasks: Sequence[int]) -> str:
     return ", ".join(f"{vertex.name}[{index}]" for index in subtasks)
 
 
-POOL_RULES = (some_readers_full, input_full, output_full_input_free)
+def network_bound(view: Observation) -> Iterator[Finding]:
+    """Writers full, readers empty and idle: what is between them is slow."""
+    for writer in view.vertices:
+        readers = [(exchange, reader) for exchange, reader in view.outputs(writer) if exchange.remote]
+        if not view.is_back_pressured(writer) or not is_full(writer.outPoolUsage):
+            continue
+        if any_of(is_full(reader.inPoolUsage) for _, reader in readers) is not False:
+            continue
+        for exchange, reader in readers:
+            idle = mean(reader.idle_ms_per_s)
+            if is_empty(reader.inPoolUsage) and idle is not None and idle / 1000 >= _MOSTLY_IDLE:
+                yield _network(view, exchange, writer, reader)
+
+
+def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader: VertexSteady) -> Finding:
+    evidence = [
+        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}, back-pressured "
+        f"{span_percent(writer.backpressured_ms_per_s)} of the time",
+        f"inPoolUsage of {reader.name}: {span(reader.inPoolUsage)}, idle "
+        f"{span_percent(reader.idle_ms_per_s)}",
+    ]
+    limits = list(_limits(view, reader))
+    near = [text for text, nearness in limits if nearness >= _NEAR]
+    what = [text for text, _ in limits]
+    unknown = "the round trip is not known: compare throughput with buffers x size / round trip"
+    if view.link is not None:
+        unknown = "what credit and bandwidth would allow cannot be told, or limits nothing"
+    return Finding(
+        rule="network-bound",
+        severity="problem",
+        where=exchange.name,
+        says="The writers are full and the readers wait: the network between them is the limit"
+        + (", not an operator." if near else ", or its round trip is long for the credit there is."),
+        evidence=[*evidence, *(what or [unknown])],
+        next=[
+            "look at bandwidth and latency between the task managers, and at who else uses them",
+            "where the round trip is the limit, give channels more buffers, or raise the parallelism: "
+            "`netstack size` says how many a link needs",
+        ],
+    )
+
+
+def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, float]]:
+    """What credit and bandwidth allow, in words, and how near the measured rate comes to it."""
+    rates, link = complete(reader.bytes_in_per_s), view.link
+    if link is None or rates is None:
+        return
+    config, channels = view.config, view.channels(reader)
+    buffer_bytes = mean(reader.debloatedBufferSize) if config.debloat_enabled else config.segment_bytes
+    if link.latency_s > 0 and channels and buffer_bytes is not None:
+        buffers = channels * config.exclusive_buffers_per_channel
+        buffers += view.gates(reader) * config.floating_buffers_per_gate
+        limit = buffers * buffer_bytes / (2 * link.latency_s)
+        nearness = max(rates) / limit
+        yield (
+            f"{buffers} buffers of {size(buffer_bytes)} in a round trip of "
+            f"{milliseconds(2000 * link.latency_s)} make {size(limit)}/s a subtask at most; it reads "
+            f"{percent(nearness)} of that",
+            nearness,
+        )
+    if link.bandwidth_bytes_per_s is not None:
+        nearness = sum(rates) / link.bandwidth_bytes_per_s
+        yield f"{percent(nearness)} of a bandwidth of {size(link.bandwidth_bytes_per_s)}/s is used", nearness
+
+
+POOL_RULES = (network_bound, some_readers_full, input_full, output_full_input_free)

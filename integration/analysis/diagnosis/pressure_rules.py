@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from netstack import Series, VertexSteady
 
+from ..known_values import complete, known, mean
 from ..wording import digits, percent
 from .finding import (
     BACK_PRESSURED,
@@ -18,11 +19,8 @@ from .finding import (
     HIGHLY_BACK_PRESSURED,
     Finding,
     any_of,
-    complete,
     costs_ms,
     is_busy,
-    known,
-    mean,
     negation,
     share,
     span,
@@ -40,11 +38,11 @@ _MOSTLY = 0.7
 """Share of the seconds that have to be extreme."""
 
 
-def operator_bound(seen: Observation) -> Iterator[Finding]:
+def operator_bound(view: Observation) -> Iterator[Finding]:
     """A vertex that is busy all the time, waits for nobody, and makes others wait."""
-    for vertex in seen.vertices:
-        writers = [writer for _, writer in seen.inputs(vertex)]
-        if not is_busy(vertex) or not any_of(seen.is_back_pressured(writer) for writer in writers):
+    for vertex in view.vertices:
+        writers = [writer for _, writer in view.inputs(vertex)]
+        if not is_busy(vertex) or not any_of(view.is_back_pressured(writer) for writer in writers):
             continue
         waiting = ", ".join(
             f"{writer.name} {span_percent(writer.backpressured_ms_per_s)} ({_level(writer)})"
@@ -74,17 +72,17 @@ def operator_bound(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def not_bound(seen: Observation) -> Iterator[Finding]:
+def not_bound(view: Observation) -> Iterator[Finding]:
     """Nobody waits: the job does what its input asks of it."""
-    shares = [share(complete(vertex.busy_ms_per_s) or ()) for vertex in seen.vertices]
-    if nobody_waits(seen) is not True or not shares or None in shares:
+    shares = [share(complete(vertex.busy_ms_per_s) or ()) for vertex in view.vertices]
+    if nobody_waits(view) is not True or not shares or None in shares:
         return
-    busy, busiest = max(zip(known(shares), seen.vertices, strict=True), key=lambda pair: pair[0])
+    busy, busiest = max(zip(known(shares), view.vertices, strict=True), key=lambda pair: pair[0])
     evidence = [f"no vertex is back-pressured; {busiest.name} is the busiest, {percent(busy)} of its time"]
     if busy < BUSY:
         says = "Nothing holds the job up: it is as fast as its input."
         yield Finding(rule="input-bound", severity="fine", where=busiest.name, says=says, evidence=evidence)
-    elif seen.inputs(busiest):
+    elif view.inputs(busiest):
         yield Finding(
             rule="near-its-limit",
             severity="notice",
@@ -105,11 +103,11 @@ def not_bound(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def alternating(seen: Observation) -> Iterator[Finding]:
+def alternating(view: Observation) -> Iterator[Finding]:
     """A subtask whose average hides that it is back-pressured now wholly, now not at all."""
-    for vertex, series in _with_series(seen):
+    for vertex, series in _with_series(view):
         for subtask, counter in enumerate(series.backpressured_ms):
-            seconds = list(_shares(series, counter, seen))
+            seconds = list(_shares(series, counter, view))
             extreme = [at for at in seconds if at <= _EXTREME or at >= 1 - _EXTREME]
             average = mean(seconds)
             if average is None:
@@ -129,24 +127,24 @@ def alternating(seen: Observation) -> Iterator[Finding]:
             break  # its other subtasks are told by the first one
 
 
-def _with_series(seen: Observation) -> Iterator[tuple[VertexSteady, Series]]:
-    by_name = {series.vertex: series for series in seen.series}
-    for vertex in seen.vertices:
+def _with_series(view: Observation) -> Iterator[tuple[VertexSteady, Series]]:
+    by_name = {series.vertex: series for series in view.series}
+    for vertex in view.vertices:
         if vertex.name in by_name:
             yield vertex, by_name[vertex.name]
 
 
-def _shares(series: Series, counter: Sequence[float], seen: Observation) -> Iterator[float]:
+def _shares(series: Series, counter: Sequence[float], view: Observation) -> Iterator[float]:
     """The share of its time that a subtask was back-pressured, between each two samples of the window."""
     pairs = list(zip(series.t, counter, strict=False))
     for (start, was), (end, now) in pairwise(pairs):
-        if start >= seen.steady.from_s and end <= seen.steady.to_s and end > start:
+        if start >= view.steady.from_s and end <= view.steady.to_s and end > start:
             yield (now - was) / (end - start) / 1000
 
 
-def nobody_waits(seen: Observation) -> bool | None:
+def nobody_waits(view: Observation) -> bool | None:
     """Return whether no vertex is back-pressured; None: not known."""
-    return negation(any_of(seen.is_back_pressured(vertex) for vertex in seen.vertices))
+    return negation(any_of(view.is_back_pressured(vertex) for vertex in view.vertices))
 
 
 def _level(vertex: VertexSteady) -> str:

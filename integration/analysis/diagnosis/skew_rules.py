@@ -6,27 +6,17 @@ from collections.abc import Iterator
 
 from netstack import VertexSteady
 
-from .finding import (
-    SKEW,
-    Finding,
-    Values,
-    complete,
-    costs_ms,
-    highest,
-    is_busy,
-    is_full,
-    known,
-    mean,
-    span,
-)
+from ..known_values import Values, complete, highest, known, mean
+from .finding import SKEW, Finding, costs_ms, is_busy, is_full, span
 from .observation import Observation
+from .pool_rules import out_pools_upstream
 
 
-def skewed_records(seen: Observation) -> Iterator[Finding]:
+def skewed_records(view: Observation) -> Iterator[Finding]:
     """Subtasks that get more records than others."""
-    for vertex in seen.vertices:
+    for vertex in view.vertices:
         uneven = _unevenness(vertex.records_in_per_s)
-        if not seen.inputs(vertex) or uneven is None or uneven < SKEW:
+        if not view.inputs(vertex) or uneven is None or uneven < SKEW:
             continue
         most = _greatest(vertex.records_in_per_s)
         yield Finding(
@@ -39,12 +29,12 @@ def skewed_records(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def skewed_cost(seen: Observation) -> Iterator[Finding]:
+def skewed_cost(view: Observation) -> Iterator[Finding]:
     """Subtasks for which a record costs more than for others, and that have no time left for it."""
-    for vertex in seen.vertices:
+    for vertex in view.vertices:
         costs = costs_ms(vertex)
         dearer = _unevenness(costs or ())
-        if not seen.inputs(vertex) or costs is None or dearer is None or dearer < SKEW or not is_busy(vertex):
+        if not view.inputs(vertex) or costs is None or dearer is None or dearer < SKEW or not is_busy(vertex):
             continue
         dearest = _dearest(vertex)
         yield Finding(
@@ -57,10 +47,10 @@ def skewed_cost(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def unequal_writers(seen: Observation) -> Iterator[Finding]:
+def unequal_writers(view: Observation) -> Iterator[Finding]:
     """A reader whose writers are unequal: some fill their channels, others hardly use them."""
-    for vertex in seen.vertices:
-        usage = complete(used for _, writer in seen.inputs(vertex) for used in writer.outPoolUsage) or []
+    for vertex in view.vertices:
+        usage = complete(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage) or []
         full = [used for used in usage if is_full([used])]
         if not full or min(usage) >= max(full) / 2:
             continue
@@ -70,10 +60,7 @@ def unequal_writers(seen: Observation) -> Iterator[Finding]:
             where=vertex.name,
             says=f"{len(full)} of the {len(usage)} subtasks that write to it are full, the others are not: "
             "barriers come early on some channels and late on others.",
-            evidence=[
-                "outPoolUsage upstream: "
-                + ", ".join(f"{writer.name} {span(writer.outPoolUsage)}" for _, writer in seen.inputs(vertex))
-            ],
+            evidence=[out_pools_upstream(view, vertex)],
             next=[
                 "expect long alignments; unaligned checkpoints or an aligned timeout avoid them",
                 "debloating gives all channels of a gate buffers of one size, whatever waits on each",
@@ -83,9 +70,9 @@ def unequal_writers(seen: Observation) -> Iterator[Finding]:
 
 def _unevenness(values: Values) -> float | None:
     """The greatest over the mean; None if there is nothing to compare, or not all is known."""
-    found = complete(values) or []
-    average = mean(found)
-    return max(found) / average if average and len(found) > 1 else None
+    all_values = complete(values) or []
+    average = mean(all_values)
+    return max(all_values) / average if average and len(all_values) > 1 else None
 
 
 def _dearest(vertex: VertexSteady) -> int:

@@ -45,13 +45,13 @@ def flows(scenario: Scenario, record_bytes: int | None = None) -> dict[str, Flow
     reach = {name: _reach(scenario, name) for name in wire}
     capacity = {vertex.name: _capacity(scenario, vertex, max(wire.values())) for vertex in scenario.vertices}
     emitted = _emitted(scenario, reach, capacity)
-    found = {}
+    flow_of = {}
     for vertex in scenario.vertices:
         arriving = {source: emitted[source] * reach[source].get(vertex.name, 0) for source in wire}
         records = sum(arriving.values())
         size = sum(wire[source] * flow for source, flow in arriving.items())
-        found[vertex.name] = Flow(records, size, records >= _FULL * capacity[vertex.name])
-    return found
+        flow_of[vertex.name] = Flow(records, size, records >= _FULL * capacity[vertex.name])
+    return flow_of
 
 
 def wire_bytes(vertex: Vertex, record_bytes: int | None = None) -> int:
@@ -68,11 +68,11 @@ def wire_bytes(vertex: Vertex, record_bytes: int | None = None) -> int:
     return record_bytes + LENGTH_BYTES
 
 
-def held_back(scenario: Scenario, found: Mapping[str, Flow]) -> set[str]:
+def held_back(scenario: Scenario, flow_of: Mapping[str, Flow]) -> set[str]:
     """Return the vertices before which data piles up: those that are full, and all on the way to one."""
     names: set[str] = set()
     for vertex in scenario.vertices:
-        if vertex.source is None and found[vertex.name].is_full:
+        if vertex.source is None and flow_of[vertex.name].is_full:
             names |= {before.name for before in scenario.vertices_before(vertex.name)}
     return {name for name in names if scenario.vertex(name).source is None}
 

@@ -19,6 +19,7 @@ from netstack import (
     ScenarioError,
     Section,
     Vertex,
+    assignment,
     did_you_mean,
     parse_duration,
     parse_rate,
@@ -26,8 +27,8 @@ from netstack import (
     scenario_problems,
 )
 
-from .figures import JobSize
 from .flow import LENGTH_BYTES
+from .size import JobSize
 
 T = TypeVar("T")
 
@@ -111,9 +112,9 @@ def read_option_texts(texts: Sequence[str], base: NetworkConfig, problems: list[
     """Return settings with options that are given as OPTION=VALUE; mistakes are added to `problems`."""
     values: dict[str, object] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if equals and name.strip():
-            values[name.strip()] = value.strip()
+        assigned = assignment(text)
+        if assigned and assigned[0]:
+            values[assigned[0]] = assigned[1]
         else:
             problems.append(f"--set: {text!r} is no option; it must be OPTION=VALUE")
     return read_options(Section(values, "--set ", problems), base)

@@ -9,6 +9,9 @@ has but for the open buffer of each subpartition, which is half full on average:
 The quota is max-buffers-per-channel. A buffer whose credit travels to the sender is empty. Times are bytes
 over the rate at which the subtask reads. Debloating makes no buffer smaller than its first record, and if
 buffers become smaller than rate * round trip / credit, the sender waits for credit.
+
+Of the figures, which are in the order of the printed page, counts are of buffers, times in milliseconds, and
+rates of one subtask in bytes/s. None: it cannot be said.
 """
 
 from __future__ import annotations
@@ -16,16 +19,112 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
-from netstack import FROM_SOURCE, Edge, NetworkConfig, Scenario, ScenarioError, Vertex
+import msgspec
 
-from .fan import channel_counts, channels, is_local, partition_counts, subpartitions
-from .figures import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
+from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
+from netstack import FROM_SOURCE, Edge, NetworkConfig, Scenario, ScenarioError, Vertex, channel_counts
+
 from .flow import Flow, flows, held_back, share_of_slowest
 
 _MS = 1000.0
+
 _OPEN = 0.5
 """How full an open buffer is on average."""
+
+
+class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
+    """The buffers at both ends of an exchange; of the subtasks that have the most channels."""
+
+    source: str
+    target: str
+    ship: str
+    producers: int
+    consumers: int
+    is_local: bool
+    """Whether both ends are in one task manager; then the receiver needs no buffers."""
+    subpartitions: int
+    """Of a producer."""
+    channels: int
+    """Of a consumer."""
+    partition_required: int
+    """A producer's, without which it does not start."""
+    partition_most: int
+    overdraft: int
+    """What a producer may take beyond that to finish a record."""
+    exclusive: int
+    """A consumer's, of all its channels."""
+    floating_required: int
+    floating_most: int
+
+
+class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
+    """The network memory of a task manager."""
+
+    task_manager: str
+    required_buffers: int
+    """Without which its subtasks do not start."""
+    most_buffers: int
+    """What all its pools can use, overdraft included."""
+    required_bytes: int
+    most_bytes: int
+    given_bytes: int | None
+    """taskmanager.memory.network.max; None: not given."""
+
+
+class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
+    """What the link into a consumer needs so that it is never idle for want of credit."""
+
+    round_trip_ms: float
+    needed_buffers: int
+    """Throughput times round trip over the size of a segment, rounded up."""
+    credit_buffers: int
+    """What the consumer can have: exclusive and floating."""
+    most_bytes_per_s: float | None
+    """The throughput that these allow; None: there is no round trip."""
+    least_target_ms: float
+    """The debloat target below which buffers are too small for the round trip."""
+
+
+class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits before the slowest subtask of a vertex, over all its inputs."""
+
+    name: str
+    parallelism: int
+    records_per_s: float
+    bytes_per_s: float
+    is_held_back: bool
+    """Whether data piles up before it: it is full, or a vertex behind it is."""
+    expected_buffers: float
+    """What waits once it is full, half of each open buffer included."""
+    expected_bytes: int
+    expected_drain_ms: float | None
+    worst_buffers: int
+    """What can wait if all senders hold as much for this one subtask as they may."""
+    worst_bytes: int
+    worst_drain_ms: float | None
+    least_buffer_bytes: int
+    """The smallest size of a buffer that debloating can use: a record, and enough for the round trip."""
+    least_drain_ms: float | None
+    """The time that debloating cannot get below without a loss of throughput."""
+    target_ms: float | None
+    """The debloat target; None: debloating is off, and so are the next two."""
+    debloated_bytes: int | None
+    """The size that it comes to."""
+    debloated_drain_ms: float | None
+    link: LinkSize | None
+    """None: all its channels are local."""
+
+
+class JobSize(msgspec.Struct, frozen=True, kw_only=True):
+    """All figures of a job."""
+
+    schema: str = "netstack.size/1"
+    name: str
+    preset: str
+    segment_bytes: int
+    exchanges: list[ExchangeSize]
+    consumers: list[ConsumerSize]
+    task_managers: list[MemorySize]
 
 
 def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
@@ -37,8 +136,8 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
     unknown = [vertex.name for vertex in scenario.vertices if vertex.parallelism == FROM_SOURCE]
     if unknown:
         raise ScenarioError([f"vertices.{name}.parallelism: is missing; give a number" for name in unknown])
-    found = flows(scenario, record_bytes)
-    full = held_back(scenario, found)
+    flow_of = flows(scenario, record_bytes)
+    full = held_back(scenario, flow_of)
     readers = [vertex for vertex in scenario.vertices if scenario.inputs(vertex)]
     return JobSize(
         name=scenario.name,
@@ -46,16 +145,16 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
         segment_bytes=scenario.config.segment_bytes,
         exchanges=[_exchange(scenario, edge) for edge in scenario.edges],
         consumers=[
-            _consumer(scenario, vertex, found[vertex.name], vertex.name in full) for vertex in readers
+            _consumer(scenario, vertex, flow_of[vertex.name], vertex.name in full) for vertex in readers
         ],
         task_managers=_memory(scenario),
     )
 
 
 def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
-    config, local = scenario.config, is_local(scenario, edge)
+    config, local = scenario.config, _is_local(scenario, edge)
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     required, most = partition_buffers(parts, each, floating)
     spec = _gate(config, count)
     return ExchangeSize(
@@ -76,6 +175,23 @@ def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
     )
 
 
+def _channels(scenario: Scenario, edge: Edge) -> dict[int, int]:
+    """How many consumers have how many channels."""
+    producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
+    return channel_counts(edge.ship, producers, consumers)
+
+
+def _subpartitions(scenario: Scenario, edge: Edge) -> dict[int, int]:
+    """How many producers have how many subpartitions."""
+    producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
+    return channel_counts(edge.ship, consumers, producers)
+
+
+def _is_local(scenario: Scenario, edge: Edge) -> bool:
+    """Whether both ends are in one task manager: no link, no credit, no buffers at the receiver."""
+    return scenario.vertex(edge.source).manager == scenario.vertex(edge.target).manager
+
+
 def _gate(config: NetworkConfig, count: int) -> GateBuffersSpec:
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     return gate_buffers(count, each, floating, config.max_required_buffers_per_gate)
@@ -88,13 +204,14 @@ def _memory(scenario: Scenario) -> list[MemorySize]:
     most = required.copy()
     for edge in scenario.edges:
         sender, receiver = scenario.vertex(edge.source).manager, scenario.vertex(edge.target).manager
-        for parts in partition_counts(scenario, edge):
-            required[sender] += partition_buffers(parts, each, floating)[0]
-            most[sender] += partition_segments(parts, each, floating, config.max_overdraft_buffers_per_gate)
-        for count in channel_counts(scenario, edge):
-            spec, remote = _gate(config, count), 0 if is_local(scenario, edge) else count
-            required[receiver] += remote * spec.exclusive_per_channel + spec.required_floating
-            most[receiver] += gate_segments(spec, remote)
+        for parts, producers in _subpartitions(scenario, edge).items():
+            overdraft = config.max_overdraft_buffers_per_gate
+            required[sender] += producers * partition_buffers(parts, each, floating)[0]
+            most[sender] += producers * partition_segments(parts, each, floating, overdraft)
+        for count, consumers in _channels(scenario, edge).items():
+            spec, remote = _gate(config, count), 0 if _is_local(scenario, edge) else count
+            required[receiver] += consumers * (remote * spec.exclusive_per_channel + spec.required_floating)
+            most[receiver] += consumers * gate_segments(spec, remote)
     return [
         MemorySize(
             task_manager=name,
@@ -143,7 +260,7 @@ def _consumer(scenario: Scenario, vertex: Vertex, flow: Flow, is_held_back: bool
 def _waiting(scenario: Scenario, vertex: Vertex, edge: Edge) -> float:
     """Buffers of an exchange that wait for the slowest subtask of a vertex once it is full."""
     config = scenario.config
-    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
     slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
     held = max(0.0, min(config.max_buffers_per_channel - 1, (pool - parts) / slowest)) + _OPEN
@@ -159,17 +276,17 @@ def _empty(scenario: Scenario, vertex: Vertex, rate: float) -> float:
 def _at_worst(scenario: Scenario, edge: Edge) -> int:
     """Buffers of an exchange that can wait for one consumer: all of its own, and a quota at each sender."""
     config = scenario.config
-    parts, count = subpartitions(scenario, edge), channels(scenario, edge)
+    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
     return count * min(config.max_buffers_per_channel, pool) + _receiving(scenario, edge)
 
 
 def _receiving(scenario: Scenario, edge: Edge) -> int:
     """Buffers that a consumer can have for an exchange."""
-    if is_local(scenario, edge):
+    if _is_local(scenario, edge):
         return 0
-    spec = _gate(scenario.config, channels(scenario, edge))
-    return gate_segments(spec, channels(scenario, edge))
+    count = max(_channels(scenario, edge))
+    return gate_segments(_gate(scenario.config, count), count)
 
 
 def _link(scenario: Scenario, vertex: Vertex, rate: float, expected: float) -> LinkSize | None:

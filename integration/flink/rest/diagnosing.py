@@ -10,8 +10,8 @@ import msgspec
 from netstack import Steady
 
 from ...analysis.diagnosis.diagnose import Diagnosis, diagnose
-from ...analysis.diagnosis.finding import complete
 from ...analysis.diagnosis.observation import observation_of
+from ...analysis.known_values import complete
 from .client import RestClient
 from .cluster_job import read_job
 from .importing import import_scenario

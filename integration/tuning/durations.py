@@ -1,8 +1,12 @@
-"""How long a run has to be for its checkpoints to tell something: ten that completed, at least.
+"""How long the runs of a sweep have to be, and how long it takes to make them.
 
-Checkpoints that take six seconds at an interval of two follow one another, and a window of forty seconds
-holds six of them. So some settings are tried with one seed, and the window grows until each holds enough. All
-settings then get the same window, since their throughput is compared.
+A run has to be long enough for ten checkpoints to complete in its window. Those that take six seconds at an
+interval of two follow one another, and a window of forty seconds holds six of them. So some settings are
+tried with one seed, and the window grows until each holds enough. All settings then get the same window,
+since their throughput is compared.
+
+The points that were tried tell how long the others will take. The shorter the target, the more and smaller
+the buffers: an emulation takes about a + b / target, where a is that without debloating.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from netstack import Scenario
 from .measures import Measures
 from .points import Point
 from .rows import PointRow
+from .summaries import setting_of, target_s
 
 LEAST_CHECKPOINTS = 10
 """Completed ones that a window is to hold."""
@@ -52,10 +57,10 @@ def with_enough_checkpoints(
         if not growth_s:
             break
         longer = lengthened(scenario, growth_s)
-        found = run(points_of(longer))
-        if _fewest(found) <= _fewest(rows):
+        rows_of_longer = run(points_of(longer))
+        if _fewest(rows_of_longer) <= _fewest(rows):
             break
-        scenario, rows = longer, found
+        scenario, rows = longer, rows_of_longer
     return Tried(scenario, rows)
 
 
@@ -88,3 +93,18 @@ def _wanted_s(measures: Measures, length_s: float) -> float:
 
 def _fewest(rows: Sequence[PointRow]) -> int:
     return min((row.measures.checkpoints_completed for row in rows if row.measures is not None), default=0)
+
+
+def seconds_for(points: Sequence[Point], tried: Sequence[PointRow]) -> float | None:
+    """Return the seconds that points will take on one core; None where nothing that was tried has ended.
+
+    Those that are among `tried` take none. A point without a target is `OFF`.
+    """
+    ended = [(1.0 / target_s(setting_of(row)), row.wall_seconds) for row in tried if row.wall_seconds]
+    if not ended:
+        return None
+    (least, least_s), (most, most_s) = min(ended), max(ended)
+    slope = max(0.0, (most_s - least_s) / (most - least)) if most > least else 0.0
+    have_run = {row.key for row in tried}
+    left = [1.0 / target_s(setting_of(point)) for point in points if point.key not in have_run]
+    return sum(max(0.0, least_s + slope * (rate - least)) for rate in left)

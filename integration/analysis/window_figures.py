@@ -5,22 +5,25 @@ They are taken from a `Result` and say no more than it does; `wording` puts them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from statistics import median
 
 from msgspec import UNSET
 
-from netstack import PRESETS, Result, Series, Steady, VertexSteady, parse_flink_size
+from netstack import OPTIONS, PRESETS, Result, Series, Steady, VertexSteady
 
 from .checkpoint_times import window_times
+from .known_values import lowest, middle, quotient, total
+
+SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
+"""The fields of `Series` with the bytes that wait at the two ends of exchanges."""
 
 SLOPE_SAMPLES = 2
 """Samples before and after a moment that its throughput is taken from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class WindowFigures:
     """One window of a run; None where there was nothing to measure by.
 
     Times are means over the checkpoints that were triggered in the window and completed, and phases add up to
@@ -76,21 +79,15 @@ class Findings:
         return quotient(self.in_flight_bytes, self.bytes_per_s)
 
 
-def find(result: Result, window: int = -1) -> Findings:
+def figures_of(result: Result, window: int = -1) -> WindowFigures:
     """Return the numbers of one of a result's windows, the last one unless told otherwise.
 
     Raises:
         IndexError: The result has no such window.
     """
     steady, times = result.steady[window], window_times(result, window)
-    readers, writers = edge_ends(result)
-    consumers = [vertex for vertex in steady.vertices if vertex.name in readers]
-    last = [vertex for vertex in consumers if vertex.name not in writers]
-    senders, receivers = (
-        _window(result, steady, queued_bytes(result, field))
-        for field in ("outputQueueSize", "inputQueueSize")
-    )
-    return Findings(
+    last = last_consumers(result, steady)
+    return WindowFigures(
         from_s=steady.from_s,
         to_s=steady.to_s,
         checkpoints=steady.checkpoints,
@@ -99,21 +96,21 @@ def find(result: Result, window: int = -1) -> Findings:
         snapshot_ms=times.snapshot_ms if times else None,
         acknowledgement_ms=times.acknowledgement_ms if times else None,
         end_to_end_ms=times.end_to_end_ms if times else None,
-        in_flight_bytes=_median([sum(both) for both in zip(senders, receivers, strict=False)]),
-        sender_bytes=_median(senders),
-        receiver_bytes=_median(receivers),
-        buffer_bytes=_buffer_bytes(result, consumers),
-        records_per_s=_total(rate for vertex in last for rate in vertex.records_in_per_s),
-        bytes_per_s=_total(rate for vertex in last for rate in vertex.bytes_in_per_s),
+        in_flight_bytes=middle(bytes_in_flight(result, steady)),
+        sender_bytes=middle(_within(result, steady, queued_bytes(result, SENT))),
+        receiver_bytes=middle(_within(result, steady, queued_bytes(result, RECEIVED))),
+        buffer_bytes=_buffer_bytes(result, consumers(result, steady)),
+        records_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
+        bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
         processed_bytes=steady.processed_bytes,
         persisted_bytes=steady.persisted_bytes,
     )
 
 
-def find_all(results: Mapping[str, Result]) -> dict[str, Findings]:
+def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
     """Return the numbers of every window of some runs, by the name of the run, of the window, or of both."""
     return {
-        _label(run, steady, len(results), len(result.steady)): find(result, window)
+        _label(run, steady, len(results), len(result.steady)): figures_of(result, window)
         for run, result in results.items()
         for window, steady in enumerate(result.steady)
     }
@@ -125,10 +122,23 @@ def edge_ends(result: Result) -> tuple[set[str], set[str]]:
     return {edge["to"] for edge in edges}, {edge["from"] for edge in edges}
 
 
+def consumers(result: Result, steady: Steady) -> list[VertexSteady]:
+    """Return the vertices that read from others."""
+    readers, _ = edge_ends(result)
+    return [vertex for vertex in steady.vertices if vertex.name in readers]
+
+
+def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
+    """Return the vertices that read from others and that nobody reads from: the ends of the job."""
+    _, writers = edge_ends(result)
+    return [vertex for vertex in consumers(result, steady) if vertex.name not in writers]
+
+
 def segment_bytes(result: Result) -> int:
     """Return the size of a whole buffer, which is the scenario's, else its preset's."""
-    given = result.scenario.get("flink", {}).get("taskmanager.memory.segment-size")
-    return PRESETS[result.preset].segment_bytes if given is None else parse_flink_size(given)
+    option = OPTIONS["segment_bytes"]
+    given = result.scenario.get("flink", {}).get(option.name)
+    return PRESETS[result.preset].segment_bytes if given is None else int(str(option.kind.parse(given)))
 
 
 def is_debloated(series: Series) -> bool:
@@ -138,18 +148,28 @@ def is_debloated(series: Series) -> bool:
 
 
 def queued_bytes(result: Result, field: str) -> list[int]:
-    """Return the bytes queued in all subtasks of all vertices, for each sample.
+    """Return the bytes queued at one end of all exchanges, for each sample; empty where a part is unknown.
 
-    `field` is "inputQueueSize" for those that receivers hold, "outputQueueSize" for those that senders do.
+    `field` is `RECEIVED` for what the receivers hold, `SENT` for what the senders do.
     """
-    subtasks = [subtask for series in result.series for subtask in getattr(series, field)]
-    return [sum(sample) for sample in zip(*subtasks, strict=True)]
+    readers, writers = edge_ends(result)
+    ends = readers if field == RECEIVED else writers
+    queues = [getattr(series, field) for series in result.series if series.vertex in ends]
+    if not all(queues):
+        return []
+    return [sum(sample) for sample in zip(*(subtask for queue in queues for subtask in queue), strict=True)]
+
+
+def bytes_in_flight(result: Result, steady: Steady) -> list[int]:
+    """Return the bytes queued at both ends together, for each sample of a window; empty where unknown."""
+    both = zip(queued_bytes(result, SENT), queued_bytes(result, RECEIVED), strict=False)
+    return _within(result, steady, [sent + received for sent, received in both])
 
 
 def bytes_per_s(result: Result) -> list[float | None]:
     """Return the bytes that the last vertices take in per second, at each sample; None where that is 0."""
-    found = find(result)
-    record_bytes = quotient(found.bytes_per_s, found.records_per_s)
+    figures = figures_of(result)
+    record_bytes = quotient(figures.bytes_per_s, figures.records_per_s)
     readers, writers = edge_ends(result)
     subtasks = [
         subtask
@@ -161,11 +181,6 @@ def bytes_per_s(result: Result) -> list[float | None]:
     if not records or record_bytes is None:
         return []
     return [rate * record_bytes or None for rate in _slopes(result.series[0].t, records)]
-
-
-def quotient(value: float | None, base: float | None) -> float | None:
-    """Return ``value / base``, or None where there is no such number."""
-    return None if value is None or not base else value / base
 
 
 def _label(run: str, steady: Steady, runs: int, windows: int) -> str:
@@ -182,22 +197,12 @@ def _slopes(times: list[float], counts: list[int]) -> Iterator[float]:
         yield (counts[high] - counts[low]) / (times[high] - times[low]) if high > low else 0.0
 
 
-def _window(result: Result, steady: Steady, samples: list[int]) -> list[int]:
+def _within(result: Result, steady: Steady, samples: list[int]) -> list[int]:
+    """The samples that were taken in a window."""
     times = result.series[0].t if result.series else []
     return [sample for t, sample in zip(times, samples, strict=False) if steady.from_s <= t <= steady.to_s]
 
 
-def _buffer_bytes(result: Result, consumers: list[VertexSteady]) -> float | None:
-    sizes = [size for vertex in consumers for size in vertex.debloatedBufferSize if size is not None]
-    if sizes:
-        return min(sizes)
-    return segment_bytes(result) if consumers else None
-
-
-def _median(samples: list[int]) -> float | None:
-    return median(samples) if samples else None
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+def _buffer_bytes(result: Result, readers: list[VertexSteady]) -> float | None:
+    smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
+    return segment_bytes(result) if smallest is None and readers else smallest

@@ -3,7 +3,8 @@ import dataclasses
 import msgspec
 import pytest
 
-from integration.analysis.findings import Findings, find, quotient, segment_bytes
+from integration.analysis.known_values import quotient
+from integration.analysis.window_figures import WindowFigures, figures_of, segment_bytes
 from integration.analysis.wording import compare, describe, milliseconds, per_second, ratio, size
 from integration.report.job_facts import how_obtained, is_exactly_once, job_facts
 from integration.report.tables import (
@@ -15,7 +16,7 @@ from integration.report.tables import (
 )
 from tests.integration.sample_results import sample_result, sample_results, unaligned_result
 
-OFF = Findings(
+OFF = WindowFigures(
     from_s=20,
     to_s=60,
     checkpoints=10,
@@ -42,10 +43,23 @@ ON = dataclasses.replace(
 )
 
 
-def test_findings_are_those_of_the_result():
+def test_what_waits_is_not_known_where_one_queue_is_not():
+    result = sample_result(debloated=False)
+    source, consumer = result.series
+    known = figures_of(result)
+    assert known.in_flight_bytes == known.sender_bytes + known.receiver_bytes
+    unknown = msgspec.structs.replace(consumer, inputQueueSize=[])
+
+    figures = figures_of(msgspec.structs.replace(result, series=[source, unknown]))
+
+    assert (figures.receiver_bytes, figures.in_flight_bytes) == (None, None)
+    assert figures.sender_bytes == known.sender_bytes
+
+
+def test_figures_are_those_of_the_result():
     result = sample_result(debloated=True)
 
-    found = find(result)
+    found = figures_of(result)
 
     steady = result.steady[-1]
     consumer = steady.vertices[-1]
@@ -59,7 +73,7 @@ def test_findings_are_those_of_the_result():
 
 def test_bytes_in_flight_are_the_median_of_the_windows_samples():
     # Even seconds: 124,000 bytes at senders, 80,000 at receivers. Odd ones: nine tenths. 7 of 13 are even.
-    found = find(sample_result(debloated=True))
+    found = figures_of(sample_result(debloated=True))
 
     assert (found.sender_bytes, found.receiver_bytes) == (124_000, 80_000)
     assert found.in_flight_bytes == 204_000
@@ -73,15 +87,15 @@ def test_without_debloating_a_buffer_is_a_segment():
         result, scenario=result.scenario | {"flink": {"taskmanager.memory.segment-size": "8 kb"}}
     )
 
-    assert find(result).buffer_bytes == segment_bytes(result) == 32768
-    assert find(given).buffer_bytes == segment_bytes(given) == 8192
+    assert figures_of(result).buffer_bytes == segment_bytes(result) == 32768
+    assert figures_of(given).buffer_bytes == segment_bytes(given) == 8192
 
 
 def test_what_was_not_measured_is_none():
     result = sample_result(debloated=True, checkpoints=False)
     bare = msgspec.structs.replace(result, series=[])
 
-    found = find(bare)
+    found = figures_of(bare)
 
     assert found.end_to_end_ms is found.start_delay_ms is found.alignment_ms is None
     assert found.in_flight_bytes is found.sender_share is found.in_flight_s is None

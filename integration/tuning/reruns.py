@@ -1,0 +1,139 @@
+"""What is emulated after a recommendation: reckoned remedies, and two settings for their series.
+
+What is kept of a promise is to be seen before it is given as advice. A remedy says what to set, so it can be
+run where that takes seconds; one that names nothing to set (more parallelism, another state backend) stays
+reckoned. The two settings are the present one and the recommended one, whose runs a report shows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration, read_scenario
+
+from ..analysis.known_values import quotient
+from ..analysis.trial import may_be_tried, try_out
+from ..analysis.wording import milliseconds
+from ..emulating import emulate
+from ..runs.sources import open_sources
+from .measures import Measures, measure
+from .recommend import Recommendation, conditions_of, scenario_of
+from .remedies import Remedy
+from .rows import PointRow
+from .summaries import OFF, setting_of
+
+_FIELDS = {option.name: field for field, option in OPTIONS.items()}
+
+
+def with_trials(
+    recommendation: Recommendation, rows: Sequence[PointRow], scenario: Scenario
+) -> Recommendation:
+    """Return a recommendation whose reckoned remedies are emulated, as far as a run takes little time.
+
+    `rows` are all of the sweep of `scenario`. Figures are of the first seed.
+    """
+    runs = [row for row in rows if row.status == "finished" and row.probe in ("main", "baseline")]
+    runs = [row for row in runs if conditions_of(row) == recommendation.conditions]
+    varied = scenario_of(runs, scenario)
+    if not runs or not may_be_tried(varied, max(row.wall_seconds for row in runs)):
+        return recommendation
+    seed = min(row.seed for row in runs)
+    remedies = [
+        each if each.measured else _tried(recommendation, varied, each, seed)
+        for each in recommendation.remedies
+    ]
+    return msgspec.structs.replace(recommendation, remedies=remedies)
+
+
+def changes_of(remedy: Remedy) -> dict[str, object]:
+    """Return what a remedy sets, by fields of `NetworkConfig`; empty: it names nothing to set."""
+    lines = (text.split(": ", 1) for text in remedy.configuration)
+    changes = {_FIELDS[name]: OPTIONS[_FIELDS[name]].kind.parse(value) for name, value in lines}
+    if not changes:
+        return {}
+    if remedy.target is not None:
+        changes["debloat_target_s"] = parse_flink_duration(remedy.target)
+    if "debloat_target_s" in changes:
+        changes["debloat_enabled"] = True
+    return changes
+
+
+def _tried(recommendation: Recommendation, scenario: Scenario, remedy: Remedy, seed: int) -> Remedy:
+    changes = changes_of(remedy)
+    trial = try_out(scenario, changes, seed) if changes else None
+    if trial is None:
+        return remedy
+    figures = ", ".join(_constrained_figures(recommendation, measure(trial.result)))
+    if not figures:
+        return remedy
+    why = f"{remedy.why}; emulated with seed {seed}, {figures}"
+    return msgspec.structs.replace(remedy, why=why, emulated_s=round(trial.took_s, 1))
+
+
+def _constrained_figures(recommendation: Recommendation, measures: Measures) -> Iterator[str]:
+    """The figures that constraints are about."""
+    if measures.end_to_end_p95_ms is not None:
+        yield f"95 % of checkpoints take no more than {milliseconds(measures.end_to_end_p95_ms)}"
+    if measures.record_delay_p95_ms is not None:
+        yield f"records wait no more than {milliseconds(measures.record_delay_p95_ms)} in 95 % of the time"
+    before = None if recommendation.baseline is None else recommendation.baseline.throughput_per_s
+    share = None if before is None else quotient(measures.throughput_per_s, before.mean)
+    if share is not None:
+        yield f"throughput is {share:.3f} of that without debloating"
+
+
+def runs_to_show(
+    recommendation: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
+) -> dict[str, Result]:
+    """Return the runs of two settings by their names, with the first seed and with series.
+
+    They are the present setting and the recommended one. Where nothing fits, the setting that misses the
+    constraints by least takes its place; and where the two are one, no debloating is beside it.
+    """
+    wanted = list(dict.fromkeys(_settings(recommendation)))
+    shown = {name: _scenario_at(target, recommendation, scenario, rows) for name, target in wanted}
+    return {name: _run(point) for name, point in shown.items() if point is not None}
+
+
+def _settings(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
+    proposed = (
+        OFF
+        if recommendation.verdict == "turn off"
+        else recommendation.chosen or recommendation.nearest or recommendation.current
+    )
+    if recommendation.current != proposed:
+        yield f"now ({_name(recommendation.current)})", recommendation.current
+    elif proposed != OFF:
+        yield _name(OFF), OFF
+    yield _name(proposed), proposed
+
+
+def _name(target: str) -> str:
+    return "debloating off" if target == OFF else f"target {target}"
+
+
+def _scenario_at(
+    target: str, recommendation: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
+) -> Scenario | None:
+    """The scenario of the point of a target; the one that was given stands for the present setting."""
+    for row in rows:
+        if (
+            row.result is not None
+            and row.probe in ("main", "baseline")
+            and (setting_of(row), conditions_of(row)) == (target, recommendation.conditions)
+        ):
+            return read_scenario(from_json(row.result).scenario)
+    if target != recommendation.current:
+        return None
+    return dataclasses.replace(scenario, seed=recommendation.seeds[0]) if recommendation.seeds else scenario
+
+
+def _run(scenario: Scenario) -> Result:
+    try:
+        with open_sources(scenario) as ready:
+            return emulate(ready)
+    except JobFailedError as error:
+        return error.result
