@@ -12,7 +12,7 @@ from netstack import Result, Scenario, ScenarioError
 
 from ..analysis.comparison import Comparison, reference_runs
 from ..analysis.comparison import compare as compare_results
-from ..files.loading import load_json, load_result
+from ..files.reading import load_json, load_result
 from ..report.comparison_text import comparison_markdown, print_comparisons
 from ..report.output import prepare_file, prepare_folder, to_stderr, to_stdout, write_files, write_json
 from ..runs.seeds import run_seeds

@@ -204,7 +204,7 @@ def _report(
 ) -> Path:
     with _stage("writing the report"):
         # Here, so that nobody else waits for the libraries that draw.
-        from ..report.report import write_report
+        from ..report.run_report import write_report
 
         command = command_line()
         page, *_ = write_report(out, results, title=title, finding=finding, facts=facts, command=command)

@@ -10,7 +10,7 @@ from rich.text import Text
 from netstack import QuantityError, ScenarioError, parse_duration
 
 from ..flink.rest import Imported, Overrides, import_scenario
-from ..flink.rest.overrides import EVERYWHERE
+from ..flink.rest.options import EVERYWHERE
 from ..report.output import say, to_stderr
 
 _SILENT_S = 10.0

@@ -24,7 +24,7 @@ from netstack import (
     scenario_problems,
 )
 
-from ..files.loading import load_scenario
+from ..files.reading import load_scenario
 from ..report.output import say, to_stderr
 from ..runs.sources import open_sources, reads_paths
 

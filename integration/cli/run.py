@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from netstack import (
     CheckpointStorage,
     InitialCheckpoint,
@@ -12,13 +14,16 @@ from netstack import (
     Result,
     Scenario,
     ScenarioError,
+    SourceError,
+    distribution_notices,
+    distribution_problems,
+    task_managers,
     to_json,
 )
 
 from ..emulating import emulate
 from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
-from ..report.run_text import print_result
-from ..report.trace_text import TracePrinter
+from ..report.run_text import TracePrinter, print_result
 from .arguments import Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
 from .preparation import checkpoints_of, load_runnable, opened
@@ -114,15 +119,38 @@ def _on_spark(
     storage: DirectoryStorage | None,
     initial: InitialCheckpoint | None,
 ) -> Result:
-    # Here, for the same reason as below.
-    from .on_spark import run_over_tcp
+    """Run a scenario on Spark, and say on stderr what a user should know; one that failed has a result too.
 
-    return run_over_tcp(scenario, file, master, trace, storage, initial)
+    Raises:
+        ScenarioError: it is not possible there, a source cannot be read, or Spark has no room for it.
+    """
+    # Here, since few runs need what it takes a while to import.
+    from ..spark.distributed.run import run_on_spark
+
+    problems = list(distribution_problems(scenario))
+    if problems:
+        raise ScenarioError([f"{file}: {key}: {message}" for key, message in problems])
+    for key, message in distribution_notices(scenario):
+        say(f"{file}: {key}: {message}")
+    tasks = len(task_managers(scenario))
+    doing = f"{scenario.name}: {tasks} task{'' if tasks == 1 else 's'} on Spark, {scenario.duration_s:g} s"
+    console = to_stderr()
+    if not console.is_terminal:
+        say(doing)
+    try:
+        with console.status(Text(doing)):
+            return run_on_spark(
+                scenario, master=master, trace=trace, storage=storage, from_checkpoint=initial
+            )
+    except JobFailedError as error:
+        return error.result
+    except SourceError as error:
+        raise ScenarioError([f"{file}: {' '.join(str(error).split())}"]) from None
 
 
 def _write_report(folder: Path, result: Result) -> None:
     # Here, since what draws takes a while to import.
-    from ..report.report import write_report
+    from ..report.run_report import write_report
 
     page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command_line())
     say(f"wrote {page}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
+from rich import box
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from netstack import ScenarioError, SourceError
 
-from ..analysis.wording import size
+from ..analysis.wording import digits, milliseconds, size
 from ..report.output import require_place, say, to_stderr, to_stdout, write_json
-from ..report.shuffle_text import ShuffleDocument, print_shuffle
 from ..spark.column_names import require_columns
 from ..spark.files import has_scheme, one_line, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts
@@ -54,6 +56,16 @@ LEAST_TASK_BYTES = 32 << 20
 
 _CONFIG = "config: "
 """How lines about options of Flink's begin."""
+
+LEGEND = (
+    "sent, received: on the wire. stalls: how often a channel with data had no credit. blocked: how long, "
+    "added up over channels. buffers: most network memory in use. worker: most memory of the Python process."
+)
+
+MILLION = 1_000_000
+"""From here on a cell has three digits and M: with all digits a row would not fit."""
+
+_Total = Callable[[Sequence[float]], float]
 
 
 class Options(NamedTuple):
@@ -232,3 +244,71 @@ def _as_typed(line: str) -> str:
     """Return a line about arguments of `shuffle_frame` with their names on the command line."""
     line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
     return f"netstack shuffle: {line.replace('a num_partitions of at', '--partitions at')}"
+
+
+class ShuffleDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What was shuffled, and what each task counted."""
+
+    schema: str = "netstack.shuffle/1"
+    input: str
+    output: str
+    keys: list[str]
+    partitions: int
+    ship: Ship
+    partitioner: Partitioner
+    wall_seconds: float = 0.0
+    """Of the Spark job that read, shuffled and wrote."""
+    tasks: list[dict[str, Any]] = []
+    """By partition: the columns of `integration.spark.shuffle_statistics`."""
+
+
+def _count(number: float) -> str:
+    return f"{number:,}" if number < MILLION else f"{digits(number / MILLION)} M"
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[float], str], _Total], ...] = (
+    ("rows in", "rows_read", _count, sum),
+    ("rows out", "rows", _count, sum),
+    ("sent", "bytes_sent", size, sum),
+    ("received", "bytes_received", size, sum),
+    ("stalls", "credit_stalls", _count, sum),
+    ("blocked", "credit_blocked_s", lambda seconds: milliseconds(1000 * seconds), sum),
+    ("buffers", "peak_network_memory_bytes", size, max),
+    ("worker", "worker_memory_bytes", size, max),
+)
+"""Heading, statistic, how it is written, and what all tasks come to."""
+
+
+def print_shuffle(document: ShuffleDocument, console: Console) -> None:
+    """Print what was done, and a row for each task; the last one is their sum, of memory the most."""
+    console.print(Text(document.output, "bold"), soft_wrap=True)
+    console.print(_line(document), highlight=False)
+    console.print()
+    table = _table(document.tasks)
+    unlimited = console.options.update(max_width=2 * console.width)
+    if console.measure(table, options=unlimited).maximum > console.width:
+        table.padding = (0, 0)
+    console.print(table)
+    console.print(LEGEND, style="dim", highlight=False)
+
+
+def _line(document: ShuffleDocument) -> str:
+    rows = sum(task["rows_read"] for task in document.tasks)
+    how = f"{document.ship} by {', '.join(document.keys)}" if document.keys else document.ship
+    rule = f", {document.partitioner.capitalize()}'s placement" if document.ship == "hash" else ""
+    seconds = document.wall_seconds
+    return f"{rows:,} rows into {document.partitions} partitions in {seconds:.2f} s: {how}{rule}"
+
+
+def _table(tasks: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    for heading in ("", *(heading for heading, *_ in _COLUMNS)):
+        table.add_column(heading, justify="right")
+    for task in tasks:
+        cells = [written(task[name]) for _, name, written, _ in _COLUMNS]
+        table.add_row(str(task["partition"]), *cells)
+    if len(tasks) > 1:
+        table.add_section()
+        totals = [written(total([task[name] for task in tasks])) for _, name, written, total in _COLUMNS]
+        table.add_row("all", *totals)
+    return table

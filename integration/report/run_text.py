@@ -1,8 +1,8 @@
-"""A result as people read it: a summary for an 80-column terminal."""
+"""A result, and the trace of a run, as people read them on an 80-column terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 
 from rich import box
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import CheckpointResult, Result, Steady, VertexSteady
+from netstack import CheckpointResult, Result, Steady, TraceEvent, VertexSteady
 
 from ..analysis.checkpoint_times import (
     ACKNOWLEDGEMENT,
@@ -166,3 +166,27 @@ def _share(values: Sequence[float | None]) -> str:
 
 def _checkpoints(count: int) -> str:
     return f"{count} checkpoint{'' if count == 1 else 's'}"
+
+
+class TracePrinter:
+    """Prints each step as it happens; to be given to `emulate` as `trace`.
+
+    `checkpoints`: print only the steps of these, by id; empty: all steps.
+    """
+
+    def __init__(self, console: Console, checkpoints: Collection[int] = ()) -> None:
+        self._console = console
+        self._checkpoints = frozenset(checkpoints)
+
+    def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
+        """Print one step, unless it is of another checkpoint."""
+        if not self._checkpoints or checkpoint_id in self._checkpoints:
+            line = str(TraceEvent(at, place, text, checkpoint_id))
+            self._console.print(Text(line), soft_wrap=True)
+
+
+def print_trace(log: Iterable[TraceEvent], console: Console, checkpoints: Collection[int] = ()) -> None:
+    """Print the steps of a trace; with `checkpoints` only those of these, by id."""
+    printer = TracePrinter(console, checkpoints)
+    for event in log:
+        printer(*event)

@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
 from integration.scenarios.scenario_reader import read_scenario
 from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, scenario_document

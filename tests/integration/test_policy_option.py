@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.cli.app import main
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.scenarios.scenario_reader import read_scenario
 from netstack import ScenarioError, scenario_document
 

@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from integration.cli.app import main
-from integration.report.output import say, to_stdout
-from integration.report.terminal import Terminal, shown, shown_json
+from integration.report.output import Terminal, say, shown, shown_json, to_stdout
 from integration.scenarios.toml_text import scenario_toml
 from netstack import Edge, GeneratorSpec, Scenario, Vertex
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.scenarios.scenario_reader import read_scenario
 from integration.scenarios.toml_text import scenario_toml
 from netstack import CostModel, GeneratorSpec, LinkConditions, Vertex

@@ -10,13 +10,10 @@ from netstack import LinkConditions, NetworkConfig, Scenario, check_scenario
 
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob, check_still_runs, read_job
-from .history import read_checkpoints
-from .measured import Measured, measured
-from .naming import edges_of, job_name, vertex_names
-from .options import preset_of, read_config
-from .overrides import Overrides, check_names
-from .placement import managers
+from .measured import Measured, measured, read_checkpoints
+from .options import Overrides, check_names, preset_of, read_config
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
+from .topology import edges_of, job_name, managers, vertex_names
 from .vertices import VertexReader
 
 __all__ = ["Imported", "Overrides", "import_scenario"]

@@ -9,9 +9,18 @@ from netstack import CostModel, Edge, GeneratorSpec, NetworkConfig, Vertex
 
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
-from .flow import ALIKE, shares
-from .loads import LEAST_RECORDS, Load, is_of_the_past, load_of, record_bytes, service_s, source_rate
-from .overrides import Overrides, of_vertex
+from .loads import (
+    ALIKE,
+    LEAST_RECORDS,
+    Load,
+    is_of_the_past,
+    load_of,
+    record_bytes,
+    service_s,
+    shares,
+    source_rate,
+)
+from .options import Overrides, of_vertex
 from .sampling import Samples
 
 HEADER_BYTES = 4

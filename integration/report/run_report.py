@@ -13,7 +13,7 @@ from ..analysis.findings import find_all
 from ..analysis.wording import describe
 from .charts import charts, to_png
 from .checkpoint_charts import CHOSEN, DETAIL, checkpoint_detail
-from .checkpoint_details import details
+from .checkpoint_rows import details
 from .incidents import incidents, price, what_went_wrong
 from .job_facts import Fact, how_obtained, job_facts
 from .output import PAGE, prepare_folder, write_outputs
