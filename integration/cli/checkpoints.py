@@ -15,8 +15,7 @@ from ..checkpoints.check import CheckpointEntry, Inventory, take_inventory
 from ..checkpoints.directory import DirectoryStorage
 from ..report.output import say, to_stdout, write_json
 from .arguments import Flag
-
-WRONG = 1
+from .exit_status import FAILED
 
 _HEAD = ("id", "", "type", "triggered", "took", "size", "files")
 _RIGHT = {"id", "triggered", "took", "size", "files"}
@@ -41,7 +40,7 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
         write_json(msgspec.json.encode(found))
     else:
         _print(found, to_stdout())
-    return WRONG if found.problems else 0
+    return FAILED if found.problems else 0
 
 
 def _print(found: Inventory, console: Console) -> None:

@@ -13,16 +13,16 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from netstack import QuantityError, Result, ScenarioError, from_json, parse_duration
+from netstack import Result, ScenarioError, from_json, parse_duration
 
 from ..analysis.diagnosis.diagnose import Diagnosis, WindowDiagnosis
 from ..analysis.diagnosis.diagnose import diagnose as diagnosed
 from ..analysis.diagnosis.finding import Finding
 from ..analysis.diagnosis.observation import observations
 from ..analysis.diagnosis.trials import trials
-from ..files.reading import LARGEST_RESULT, load_result
-from ..report.output import say, to_stderr, to_stdout, write_json
-from .arguments import Flag
+from ..files.reading import LARGEST_RESULT, load_result, one_line
+from ..report.output import to_stdout, write_json
+from .arguments import Flag, read_quantity
 
 _STDIN = "-"
 
@@ -89,28 +89,19 @@ def _from_stdin() -> Result:
     try:
         return from_json(document)
     except (ValueError, RecursionError) as error:
-        problem = " ".join(str(error).split())
-        raise ScenarioError([f"standard input: is no result: {problem}"]) from None
+        raise ScenarioError([f"standard input: is no result: {one_line(error)}"]) from None
 
 
 def _of_flink(url: str, job: str | None, latency: str | None) -> Diagnosis:
     # Here, since few diagnoses need it.
-    from ..flink.rest.diagnosing import look_at
+    from ..flink.rest.diagnosing import diagnose_job
+    from .flink_options import watching
 
-    try:
-        latency_s = None if latency is None else parse_duration(latency)
-    except QuantityError as error:
-        raise ScenarioError(
-            [f"netstack diagnose: --latency: {error.wrong}; it must be {error.right}"]
-        ) from None
-    with to_stderr().status(Text(f"{url}: reading the job")) as status:
-
-        def watching(done: float, total: float) -> None:
-            if not done:
-                say(f"{url}: watching the job's metrics for {total:.0f} s")
-            status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
-
-        return look_at(url, job, latency_s, watching=watching)
+    latency_s = None
+    if latency is not None:
+        latency_s = read_quantity("diagnose", "--latency", latency, parse_duration)
+    with watching(url, f"{url}: reading the job", always=True) as report:
+        return diagnose_job(url, job, latency_s, watching=report)
 
 
 def _obtained(result: Result) -> str:

@@ -13,10 +13,10 @@ from netstack import ScenarioError
 
 from ..flink.lint.check import lint as lint_file
 from ..flink.lint.findings import Finding, LintReport
-from ..report.output import prepare_folder, to_stdout, write_files, write_json
+from ..report.output import indented, prepare_folder, to_stdout, write_files, write_json
 from .arguments import Flag
+from .exit_status import FAILED
 
-FOUND = 1
 DOCUMENT = "lint.json"
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -46,14 +46,14 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
     ok = all(report.ok for report in reports)
     document = msgspec.json.encode(reports[0] if len(reports) == 1 else LintReports(ok=ok, reports=reports))
     if out is not None:
-        write_files(out, {DOCUMENT: msgspec.json.format(document, indent=1) + b"\n"})
+        write_files(out, {DOCUMENT: indented(document)})
     if json:
         write_json(document)
     else:
         console = to_stdout()
         for report in reports:
             print_lint(report, console)
-    return 0 if ok else FOUND
+    return 0 if ok else FAILED
 
 
 def print_lint(report: LintReport, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""The command ``netstack shuffle``: a file in, a shuffled one out, and what the shuffle cost."""
+"""The command ``netstack shuffle``: a file in, a shuffled one out, and what the shuffle cost each task."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -36,12 +37,10 @@ from ..spark.shuffle.settings import transport_config
 from ..spark.shuffle.slots import check_slots, require_slots
 from ..spark.source import is_from_spark
 from ..spark.spool import run_cancellable
-from .arguments import Flag, Whole
+from .arguments import Flag, Settings, Several, Whole, assignment, require_some
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Texts = Annotated[Sequence[str], Parameter(negative=(), show_default=False)]
 
 Format = Literal["parquet", "csv", "json"]
 
@@ -75,18 +74,35 @@ class Options(NamedTuple):
     flink: dict[str, str]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingOptions:
+    """Which rows go where, and what moves them."""
+
+    ship: Ship = "hash"
+    """How rows are dealt out."""
+    bound: Several = ()
+    """For ranges, the greatest key of a partition, of all but the last one; in rising order."""
+    partitioner: Partitioner = "flink"
+    """Whose rule puts a key into a partition: Flink's key groups, or Spark's own."""
+    master: str | None = None
+    """Spark's master URL; by default this machine, with a slot for each partition."""
+    settings: Settings = ()
+    """OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given."""
+
+
+AS_FLINK = RoutingOptions()
+"""By the hash of keys, as Flink does it, on this machine."""
+
+
 def shuffle(
     *,
     input: str,
     output: str,
     partitions: Whole,
-    key: Texts = (),
+    key: Several = (),
     format: Format | None = None,
-    ship: Ship = "hash",
-    bound: Texts = (),
-    partitioner: Partitioner = "flink",
-    master: str | None = None,
-    set: Texts = (),
+    routing: RoutingOptions = AS_FLINK,
     json: Flag = False,
 ) -> int:
     """Shuffle the rows of a file through the network layer, inside Spark, and write them to another.
@@ -97,35 +113,45 @@ def shuffle(
         partitions: Number of partitions; a task for each has to run at the same time.
         key: Column by which rows find their partition; several may be given.
         format: What the input is, where the names of its files do not tell.
-        ship: How rows are dealt out.
-        bound: For ranges, the greatest key of a partition, of all but the last one; in rising order.
-        partitioner: Whose rule puts a key into a partition: Flink's key groups, or Spark's own.
-        master: Spark's master URL; by default this machine, with a slot for each partition.
-        set: OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given.
         json: Print what each task counted as one JSON document.
     """
-    if partitions < 1:
-        raise ScenarioError([f"netstack shuffle: --partitions is {partitions}; at least 1 is needed"])
+    require_some("shuffle", "--partitions", partitions)
     require_path(input)
     require_new_path(output)
     if not has_scheme(output):
         require_place(Path(output).expanduser())
-    options = read_assignments(set)
     wanted = ShuffleDocument(
-        input=input, output=output, keys=list(key), partitions=partitions, ship=ship, partitioner=partitioner
+        input=input,
+        output=output,
+        keys=list(key),
+        partitions=partitions,
+        ship=routing.ship,
+        partitioner=routing.partitioner,
     )
-    with _said_in_a_line(output):
-        _check(wanted, bound, options.flink)
-        require_columns(input, key, format, as_spark=True)
-        if not is_running():
-            _check_slots(partitions, master, options.spark)
-        with _session(master, partitions, options.spark) as session:
-            done = run_cancellable(session, lambda: _run(session, wanted, format, bound, options.flink))
+    options = read_assignments(routing.settings)
+    done = _shuffled(wanted, format, routing.bound, routing.master, options)
     if json:
         write_json(msgspec.json.encode(done))
     else:
         print_shuffle(done, to_stdout())
     return 0
+
+
+def _shuffled(
+    wanted: ShuffleDocument,
+    format: Format | None,
+    bounds: Sequence[str],
+    master: str | None,
+    options: Options,
+) -> ShuffleDocument:
+    """Do what is wanted, in a Spark of this command's own unless one runs already."""
+    with _said_in_a_line(wanted.output):
+        _check(wanted, bounds, options.flink)
+        require_columns(wanted.input, wanted.keys, format, as_spark=True)
+        if not is_running():
+            _check_slots(wanted.partitions, master, options.spark)
+        with _session(master, wanted.partitions, options.spark) as session:
+            return run_cancellable(session, lambda: _run(session, wanted, format, bounds, options.flink))
 
 
 def _check(wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str, str]) -> None:
@@ -180,13 +206,14 @@ def read_assignments(texts: Sequence[str]) -> Options:
     Raises:
         ScenarioError: one is no such text.
     """
-    wrong = [text for text in texts if not text.partition("=")[0].strip() or "=" not in text]
+    assigned = [assignment(text) for text in texts]
+    wrong = [text for text, pair in zip(texts, assigned, strict=True) if pair is None or not pair[0]]
     if wrong:
         raise ScenarioError([f"netstack shuffle: --set {text}: must be OPTION=VALUE" for text in wrong])
     options = Options({}, {})
-    for name, _, value in (text.partition("=") for text in texts):
-        of = options.spark if name.startswith(SPARK_OPTION) else options.flink
-        of[name.strip()] = value.strip()
+    for name, value in filter(None, assigned):
+        of_whom = options.spark if name.startswith(SPARK_OPTION) else options.flink
+        of_whom[name] = value
     return options
 
 
@@ -200,7 +227,7 @@ def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
 @contextmanager
 def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
-    found = is_running()
+    runs_already = is_running()
     with to_stderr().status(Text("Spark starts")) as status:
         session = spark_session(master or f"local[{max(slots, os.cpu_count() or 1)}]", options)
         try:
@@ -209,7 +236,7 @@ def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iter
             status.update(Text("rows are shuffled"))
             yield session
         finally:
-            if not found:
+            if not runs_already:
                 with held_interrupts():
                     session.stop()
 

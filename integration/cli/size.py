@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -29,9 +29,10 @@ from ..analysis.sizing.numbers import (
 from ..analysis.sizing.size import size_job
 from ..analysis.wording import digits, milliseconds
 from ..analysis.wording import size as bytes_text
-from ..report.output import prepare_folder, say, to_stderr, to_stdout, write_files, write_json
+from ..files.reading import one_line
+from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from ..runs.sizing_check import RUNS, ConsumerCheck, JobCheck, check_job
-from .arguments import Flag, Whole
+from .arguments import AllowCode, Flag, Settings, Whole, require_some
 from .preparation import load_runnable
 from .progress import progress
 
@@ -39,7 +40,6 @@ SEEDS = 3
 RECORD_BYTES = 1000
 DOCUMENT = "size.json"
 
-Texts = Annotated[Sequence[str], Parameter(negative=(), show_default=False)]
 
 _LEGEND = (
     "full: once the vertex, or one behind it, takes no more, half of each open buffer included. at worst: "
@@ -63,20 +63,67 @@ class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
     check: JobCheck | None
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingOptions:
+    """What there is to say of a job without a scenario; of one with a scenario, what to say otherwise."""
+
+    throughput: str | None = None
+    """Of all subtasks of the consumer, as "10 MB/s" or "5000 records/s"."""
+    parallelism: str | None = None
+    """Of both ends, as 4, or of producer and consumer, as 4:8; by default 1."""
+    record_bytes: Whole | None = None
+    """Size of a record, by default 1000; of a scenario, of those that it reads from files."""
+    round_trip: str | None = None
+    """From one task manager to another and back, as "1 ms"."""
+    ship: str | None = None
+    """How records are dealt out, by default rebalance."""
+    settings: Settings = ()
+    """OPTION=VALUE, an option of Flink's; several may be given."""
+    flink: str | None = None
+    """Version whose defaults hold, 2.2 or 1.20; of a scenario, its own."""
+
+    def numbers(self) -> Numbers:
+        """Return what describes a job without a scenario.
+
+        Raises:
+            ScenarioError: there is no throughput, or no such version.
+        """
+        if self.throughput is None:
+            raise ScenarioError(["netstack size: name a scenario, or give --throughput"])
+        return Numbers(
+            throughput=self.throughput,
+            parallelism=self.parallelism or "1",
+            record_bytes=RECORD_BYTES if self.record_bytes is None else self.record_bytes,
+            ship=self.ship or "rebalance",
+            round_trip=self.round_trip,
+            preset=_preset(self.flink),
+            options=self.settings,
+        )
+
+    def useless(self) -> list[str]:
+        """Return the options given that a scenario leaves nothing to say for, by their names."""
+        values = {
+            "--throughput": self.throughput,
+            "--parallelism": self.parallelism,
+            "--ship": self.ship,
+            "--flink": self.flink,
+        }
+        return [name for name, value in values.items() if value]
+
+
+AS_THE_SCENARIO_SAYS = SizingOptions()
+"""Nothing is said otherwise."""
+
+
 def size(
     file: Path | None = None,
     /,
     *,
-    throughput: str | None = None,
-    parallelism: str | None = None,
-    record_bytes: Whole | None = None,
-    round_trip: str | None = None,
-    ship: str | None = None,
-    set: Texts = (),
-    flink: str | None = None,
+    options: SizingOptions = AS_THE_SCENARIO_SAYS,
     check: Flag = False,
     seeds: Whole = SEEDS,
-    allow_code: Flag = False,
+    allow_code: AllowCode = False,
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
@@ -84,40 +131,20 @@ def size(
 
     Args:
         file: Scenario, a TOML file or its JSON form; or give --throughput for a source and a consumer.
-        throughput: Of all subtasks of the consumer, as "10 MB/s" or "5000 records/s".
-        parallelism: Of both ends, as 4, or of producer and consumer, as 4:8; by default 1.
-        record_bytes: Size of a record, by default 1000; of a scenario, of those that it reads from files.
-        round_trip: From one task manager to another and back, as "1 ms".
-        ship: How records are dealt out, by default rebalance.
-        set: OPTION=VALUE, an option of Flink's; several may be given.
-        flink: Version whose defaults hold, 2.2 or 1.20; of a scenario, its own.
         check: Emulate the job too, and print its figures beside the computed ones.
         seeds: Runs of each of the two emulations.
-        allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
         json: Print all figures as one JSON document.
         out: Folder for size.json.
     """
-    if seeds < 1:
-        raise ScenarioError([f"netstack size: --seeds is {seeds}; at least 1 is needed"])
-    numbers = None
-    if file is not None:
-        given = {"--throughput": throughput, "--parallelism": parallelism, "--ship": ship, "--flink": flink}
-        scenario = _of_file(file, given, round_trip, set, allow_code)
-    elif throughput is None:
-        raise ScenarioError(["netstack size: name a scenario, or give --throughput"])
-    else:
-        numbers = Numbers(
-            throughput=throughput,
-            parallelism=parallelism or "1",
-            record_bytes=RECORD_BYTES if record_bytes is None else record_bytes,
-            ship=ship or "rebalance",
-            round_trip=round_trip,
-            preset=_preset(flink),
-            options=set,
-        )
+    require_some("size", "--seeds", seeds)
+    numbers: Numbers | None = None
+    if file is None:
+        numbers = options.numbers()
         scenario = scenario_of_numbers(numbers)
+    else:
+        scenario = _of_file(file, options, allow_code)
     prepare_folder(out, DOCUMENT)
-    job = size_job(scenario, record_bytes)
+    job = size_job(scenario, options.record_bytes)
     if numbers is not None and (line := unreached(numbers, job)):
         say(f"netstack size: {line}")
     emulated = _check(scenario, job, seeds) if check else None
@@ -125,20 +152,14 @@ def size(
     return 0
 
 
-def _of_file(
-    file: Path,
-    given: dict[str, str | None],
-    round_trip: str | None,
-    options: Sequence[str],
-    allow_code: bool,
-) -> Scenario:
-    extra = [f"netstack size: {name} goes without a scenario" for name, value in given.items() if value]
+def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
+    extra = [f"netstack size: {name} goes without a scenario" for name in options.useless()]
     if extra:
         raise ScenarioError(extra)
     scenario = load_runnable(file, allow_code=allow_code)
     problems: list[str] = []
-    config = read_option_texts(options, scenario.config, problems)
-    scenario = with_round_trip(dataclasses.replace(scenario, config=config), round_trip)
+    config = read_option_texts(options.settings, scenario.config, problems)
+    scenario = with_round_trip(dataclasses.replace(scenario, config=config), options.round_trip)
     problems += [f"{key}: {message}" for key, message in scenario_problems(scenario)]
     if problems:
         raise ScenarioError([f"netstack size: {problem}" for problem in problems])
@@ -158,13 +179,13 @@ def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
         try:
             return check_job(scenario, job, seeds, report)
         except InsufficientBuffers as error:
-            raise ScenarioError([f"netstack size: {' '.join(str(error).split())}"]) from None
+            raise ScenarioError([f"netstack size: {one_line(error)}"]) from None
 
 
 def _show(report: SizeReport, json: bool, out: Path | None) -> None:
     document = msgspec.json.encode(report)
     if out is not None:
-        write_files(out, {DOCUMENT: msgspec.json.format(document, indent=1) + b"\n"})
+        write_files(out, {DOCUMENT: indented(document)})
     if json:
         write_json(document)
     else:

@@ -145,9 +145,9 @@ def check_bounds(document: Mapping[str, object], file: Path) -> None:
         raise _too_deep(file)
 
 
-def one_line(error: Exception) -> str:
-    """Return what an error says, on one line."""
-    return " ".join(str(error).split())
+def one_line(text: object) -> str:
+    """Return a text, or what an error says, on one line."""
+    return " ".join(str(text).split())
 
 
 def _has_long_name(text: str) -> bool:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -59,6 +60,11 @@ def write_json(document: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(shown_json(document) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def indented(document: bytes) -> bytes:
+    """Return a JSON document as files have it: a line for each value, and a line feed at the end."""
+    return msgspec.json.format(document, indent=1) + b"\n"
 
 
 def prepare_folder(folder: Path | None, *names: str) -> None:

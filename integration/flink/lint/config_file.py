@@ -24,7 +24,7 @@ from yaml.resolver import Resolver
 
 from netstack import ScenarioError
 
-from ...files.reading import LARGEST_CONFIGURATION, read_user_text
+from ...files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
 
 MOST_OPTIONS = 2_000
 """A file with more is refused: aliases can make few lines stand for any number of options."""
@@ -211,7 +211,7 @@ def _documents(text: str) -> list[yaml.Node]:
     try:
         return documents(text)
     except yaml.YAMLError as error:
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        problem = one_line(getattr(error, "problem", None) or error)
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else min(mark.line, text.rstrip().count("\n")) + 1
         raise _NotOptions(

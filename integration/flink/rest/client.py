@@ -26,6 +26,7 @@ import trio
 from netstack import ScenarioError
 
 from ...emulating import heard_by_trio
+from ...files.reading import one_line
 
 if TYPE_CHECKING:
     import httpx
@@ -203,14 +204,10 @@ def _refusal(answer: Answer) -> str:
     """What a cluster says of its refusal, on one line."""
     try:
         told = json.loads(answer.body)["errors"]
-        text = _one_line(told[0] if isinstance(told, list) else told)
+        text = one_line(told[0] if isinstance(told, list) else told)
     except (ValueError, LookupError, TypeError, RecursionError):
-        text = _one_line(answer.reason)
+        text = one_line(answer.reason)
     return f"Flink answers {answer.status}: {text[:_SHOWN]}"
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())
 
 
 class TransferError(Exception):
@@ -316,7 +313,7 @@ def _trusted() -> ssl.SSLContext:
 
 def _why(error: BaseException) -> str:
     """What the system said, which stands deepest, else what the error says."""
-    return _strerror(error) or " ".join(str(error).split()) or type(error).__name__
+    return _strerror(error) or one_line(error) or type(error).__name__
 
 
 def _strerror(error: BaseException | None) -> str | None:

@@ -37,7 +37,7 @@ _RATIOS = {
 """Field of a vertex: what the answer calls it, as a share."""
 
 
-def look_at(
+def diagnose_job(
     url: str,
     job: str | None = None,
     latency_s: float | None = None,
