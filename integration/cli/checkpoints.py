@@ -33,25 +33,25 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
         storage = DirectoryStorage(directory)
         if not storage.exists():
             raise ScenarioError([f"{directory}: no such directory"])
-        found = take_inventory(storage, directory, verify=verify)
+        inventory = take_inventory(storage, directory, verify=verify)
     except StorageError as error:
         raise ScenarioError([f"netstack checkpoints: {error}"]) from error
     if json:
-        write_json(msgspec.json.encode(found))
+        write_json(msgspec.json.encode(inventory))
     else:
-        _print(found, to_stdout())
-    return FAILED if found.problems else 0
+        _print(inventory, to_stdout())
+    return FAILED if inventory.problems else 0
 
 
-def _print(found: Inventory, console: Console) -> None:
-    if found.checkpoints:
-        console.print(_table(found.checkpoints))
+def _print(inventory: Inventory, console: Console) -> None:
+    if inventory.checkpoints:
+        console.print(_table(inventory.checkpoints))
     else:
-        say(f"{found.root}: holds no checkpoints")
-    for problem in found.problems:
+        say(f"{inventory.root}: holds no checkpoints")
+    for problem in inventory.problems:
         line = Text.assemble((f"{problem.wrong}: ", "bold"), f"{problem.path}: {problem.why}")
         console.print(line, soft_wrap=True)
-    if found.verified and not found.problems:
+    if inventory.verified and not inventory.problems:
         console.print("all files are as they were written", highlight=False)
 
 

@@ -98,10 +98,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        found = sorted(path.glob("*.toml"))
-        if not found:
+        scenarios = sorted(path.glob("*.toml"))
+        if not scenarios:
             raise ScenarioError([f"{path}: holds no scenario that can be run; name .toml files"])
-        files += found
+        files += scenarios
     return files
 
 

@@ -68,12 +68,12 @@ def summary(report: LintReport) -> str:
     if not report.options and not report.findings:
         return f"{report.file}: nothing of Flink's network layer or checkpoints here, so nothing was checked."
     looked = f"{report.file}: {_count(report.options, 'option')} of the network layer and checkpoints"
-    found = [
+    counts = [
         _count(number, severity)
         for severity in _STYLES
         if (number := sum(each.severity == severity for each in report.findings))
     ]
-    return f"{looked}, checked by Flink {report.flink}: {', '.join(found) or 'nothing to say'}."
+    return f"{looked}, checked by Flink {report.flink}: {', '.join(counts) or 'nothing to say'}."
 
 
 def _print_finding(finding: Finding, console: Console) -> None:

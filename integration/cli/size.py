@@ -202,10 +202,10 @@ def print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
     console.print(_memory(job, check))
     for line in _about_memory(job):
         console.print(Text(line))
-    found = {} if check is None else {each.name: each for each in check.consumers}
+    checked = {} if check is None else {each.name: each for each in check.consumers}
     for consumer in job.consumers:
         console.print()
-        _print_consumer(consumer, found.get(consumer.name), console)
+        _print_consumer(consumer, checked.get(consumer.name), console)
     console.print()
     if not any(consumer.link and consumer.link.round_trip_ms for consumer in job.consumers):
         console.print(Text(_NO_TRIP))
@@ -307,13 +307,13 @@ def _rows(consumer: ConsumerSize, check: ConsumerCheck | None) -> Iterator[tuple
     if consumer.target_ms is not None and consumer.debloated_bytes is not None:
         each = consumer.debloated_bytes
         name = f"debloated to {milliseconds(consumer.target_ms)}"
-        told = _both(emulated.get("in_flight_bytes"), emulated.get("drain_ms"))
+        beside = _both(emulated.get("in_flight_bytes"), emulated.get("drain_ms"))
         total = each * consumer.expected_buffers
-        yield _row(name, f"{buffers} x {bytes_text(each)}", total, consumer.debloated_drain_ms, told)
+        yield _row(name, f"{buffers} x {bytes_text(each)}", total, consumer.debloated_drain_ms, beside)
     least = consumer.least_buffer_bytes
-    total, told = least * consumer.expected_buffers, _both(None, emulated.get("least_drain_ms"))
+    total, beside = least * consumer.expected_buffers, _both(None, emulated.get("least_drain_ms"))
     yield _row(
-        "least by debloating", f"{buffers} x {bytes_text(least)}", total, consumer.least_drain_ms, told
+        "least by debloating", f"{buffers} x {bytes_text(least)}", total, consumer.least_drain_ms, beside
     )
 
 

@@ -176,14 +176,14 @@ def details(results: Results) -> list[dict[str, Any]]:
     ``id``, ``label``, ``text``, and ``parts``: for each subtask its name, the milliseconds of each phase
     (`phases_in`), and a text of what else was measured.
     """
-    found, phases = [], phases_in(results.values())
+    shown_runs, phases = [], phases_in(results.values())
     for run, result in results.items():
         checkpoints = result.checkpoints[-MAX_CHECKPOINTS:]
         if checkpoints:
             slowest = max(checkpoints, key=lambda checkpoint: checkpoint.duration_ms or 0.0)
             shown = [_detail(checkpoint, phases) for checkpoint in checkpoints]
-            found.append({"name": run, "chosen": slowest.id, "checkpoints": shown})
-    return found
+            shown_runs.append({"name": run, "chosen": slowest.id, "checkpoints": shown})
+    return shown_runs
 
 
 def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, Any]:
@@ -229,9 +229,9 @@ def _figures(part: SubtaskPart) -> str:
 def _slowest_of_each_vertex(parts: list[SubtaskPart]) -> list[SubtaskPart]:
     shown: set[tuple[str, int]] = set()
     for vertex in dict.fromkeys(part.vertex for part in parts):
-        own = [part for part in parts if part.vertex == vertex]
-        own.sort(key=lambda part: part.end_to_end_ms, reverse=True)
-        shown |= {(vertex, part.subtask) for part in own[:MAX_DETAILED]}
+        of_vertex = [part for part in parts if part.vertex == vertex]
+        of_vertex.sort(key=lambda part: part.end_to_end_ms, reverse=True)
+        shown |= {(vertex, part.subtask) for part in of_vertex[:MAX_DETAILED]}
     return [part for part in parts if (part.vertex, part.subtask) in shown]
 
 

@@ -151,10 +151,10 @@ def shown(text: str) -> str:
 
 def shown_json(document: bytes) -> bytes:
     """Return a JSON document of the same content that a terminal shows and does not obey."""
-    return _JSON_UNSHOWN.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
+    return _JSON_UNSHOWN.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), document)
 
 
-def _code(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    short = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}.get(found[0])
+def _code(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    short = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}.get(match[0])
     return short or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")

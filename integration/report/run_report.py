@@ -93,11 +93,11 @@ def render(
 
 
 def _described(results: Mapping[str, Result]) -> list[str]:
-    found = find_all(results)
+    findings = find_all(results)
     prices = {run: text for run, result in results.items() if (text := price(result)) is not None}
-    if len(found) == 1:
-        return [*(describe(each) for each in found.values()), *prices.values()]
-    described = [f"{label}: {describe(each)}" for label, each in found.items()]
+    if len(findings) == 1:
+        return [*(describe(window) for window in findings.values()), *prices.values()]
+    described = [f"{label}: {describe(window)}" for label, window in findings.items()]
     return described + [text if len(results) == 1 else f"{run}: {text}" for run, text in prices.items()]
 
 

@@ -195,7 +195,8 @@ def _scalar(node: yaml.Node) -> str | None:
     """
     if isinstance(node, yaml.SequenceNode):
         shown = [
-            str(one.value) if isinstance(one, yaml.ScalarNode) else "..." for one in node.value[:_MOST_SHOWN]
+            str(item.value) if isinstance(item, yaml.ScalarNode) else "..."
+            for item in node.value[:_MOST_SHOWN]
         ]
         return f"[{', '.join([*shown, *(['...'] if len(node.value) > _MOST_SHOWN else [])])}]"
     if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
@@ -221,17 +222,17 @@ def _documents(text: str) -> list[yaml.Node]:
 
 
 def _read_lines(text: str) -> ConfigPart:
-    found = ConfigPart([], [], [], is_old=True)
+    part = ConfigPart([], [], [], is_old=True)
     for number, line in enumerate(text.split("\n"), 1):
         content = line.split("#", 1)[0].strip()
         if not content:
             continue
         name, colon, value = content.partition(": ")
         if colon and name.strip() and value.strip():
-            found.entries.append(Entry(name.strip(), value.strip(), number))
+            part.entries.append(Entry(name.strip(), value.strip(), number))
         else:
-            found.skipped.append(Skipped(content, number))
-    return found
+            part.skipped.append(Skipped(content, number))
+    return part
 
 
 class Place(NamedTuple):
@@ -314,10 +315,10 @@ def documents(text: str) -> list[yaml.Node]:
         RecursionError: it goes too deep.
     """
     composer = _FromEvents(list(_events(text)))
-    found = []
+    trees = []
     while composer.check_node():
-        found.append(composer.get_node())
-    return found
+        trees.append(composer.get_node())
+    return trees
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
@@ -344,5 +345,5 @@ def child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
 
 def text_at(node: yaml.Node | None, *path: str) -> str | None:
     """Return the text at a path of keys; None where there is none."""
-    found = child(node, *path)
-    return str(found.value) if isinstance(found, yaml.ScalarNode) else None
+    scalar = child(node, *path)
+    return str(scalar.value) if isinstance(scalar, yaml.ScalarNode) else None

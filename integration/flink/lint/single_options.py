@@ -249,8 +249,8 @@ def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Finding]:
 
 def _by_age(entries: list[Entry]) -> Iterator[tuple[Entry, Known]]:
     """The entries that are known; old names first, since a new name wins, else the last one."""
-    found = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
-    yield from sorted(found, key=lambda pair: pair[0].name not in RENAMED)
+    known = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
+    yield from sorted(known, key=lambda pair: pair[0].name not in RENAMED)
 
 
 def _required(entry: Entry) -> str:

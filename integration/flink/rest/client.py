@@ -203,8 +203,8 @@ def _is_address(url: str) -> bool:
 def _refusal(answer: Answer) -> str:
     """What a cluster says of its refusal, on one line."""
     try:
-        told = json.loads(answer.body)["errors"]
-        text = one_line(told[0] if isinstance(told, list) else told)
+        errors = json.loads(answer.body)["errors"]
+        text = one_line(errors[0] if isinstance(errors, list) else errors)
     except (ValueError, LookupError, TypeError, RecursionError):
         text = one_line(answer.reason)
     return f"Flink answers {answer.status}: {text[:_SHOWN]}"
@@ -320,7 +320,7 @@ def _strerror(error: BaseException | None) -> str | None:
     if error is None:
         return None
     if isinstance(error, BaseExceptionGroup):
-        return next((told for each in error.exceptions if (told := _strerror(each))), None)
+        return next((words for each in error.exceptions if (words := _strerror(each))), None)
     return _strerror(error.__cause__ or error.__context__) or _told(error)
 
 

@@ -89,11 +89,11 @@ def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
         return {}
     client = RestClient(url)
     with client.reading():
-        found = read_job(client, job)
+        flink_job = read_job(client, job)
         names = [vertex.name for vertex in steady.vertices]
         asked = {
-            name: read_pressure(client, found, vertex)
-            for vertex, name in zip(found.vertices, names, strict=True)
+            name: read_pressure(client, flink_job, vertex)
+            for vertex, name in zip(flink_job.vertices, names, strict=True)
             if name in silent
         }
     return {name: pressure for name, pressure in asked.items() if pressure is not None}

@@ -81,7 +81,7 @@ def is_of_the_past(subtask: SubtaskSamples, field: str) -> bool:
     return few and (subtask.total(field) or 0.0) >= LEAST_RECORDS
 
 
-def own_cost_s(subtask: SubtaskSamples, service_s: float, costs: CostModel, config: NetworkConfig) -> float:
+def overhead_s(subtask: SubtaskSamples, service_s: float, costs: CostModel, config: NetworkConfig) -> float:
     """Return the seconds a record that the emulated task spends besides its service time."""
     buffers = sum(subtask.total(field) or 0.0 for field in ("buffers_in_remote", "buffers_in_local"))
     records, size = subtask.total("records_in") or 0.0, subtask.total("bytes_in") or 0.0
@@ -96,8 +96,8 @@ def service_s(subtask: SubtaskSamples, load: Load, costs: CostModel, config: Net
     if load.busy_s is None:
         return None
     a_record = load.busy_s / load.records
-    own = a_record - own_cost_s(subtask, a_record, costs, config)
-    return own if own >= _LEAST_SERVICE_S else 0.0
+    left = a_record - overhead_s(subtask, a_record, costs, config)
+    return left if left >= _LEAST_SERVICE_S else 0.0
 
 
 def source_rate(subtask: SubtaskSamples, load: Load) -> float:
@@ -146,8 +146,8 @@ def _size(subtasks: Sequence[SubtaskSamples], direction: str, segment_bytes: int
         (SubtaskSamples.increase, ENOUGH_BUFFERS * segment_bytes),
         (SubtaskSamples.total, 0),
     ):
-        size = sum(count(one, f"bytes_{direction}") or 0.0 for one in subtasks)
-        records = sum(count(one, f"records_{direction}") or 0.0 for one in subtasks)
+        size = sum(count(subtask, f"bytes_{direction}") or 0.0 for subtask in subtasks)
+        records = sum(count(subtask, f"records_{direction}") or 0.0 for subtask in subtasks)
         if records >= LEAST_RECORDS and size >= max(enough, 1):
             return size / records
     return None
@@ -164,7 +164,7 @@ def shares(job: FlinkJob, edges: Sequence[Edge], names: Mapping[str, str], rates
     """
     by_ends = {(edge.source, edge.target): edge.ship for edge in edges}
     emitted: dict[str, list[float] | None] = {}
-    found: dict[str, list[float | None]] = {}
+    by_vertex: dict[str, list[float | None]] = {}
     for vertex in job.vertices:
         inputs = job.inputs(vertex)
         if not inputs:
@@ -175,8 +175,8 @@ def shares(job: FlinkJob, edges: Sequence[Edge], names: Mapping[str, str], rates
             ship = by_ends[names[edge.source], names[edge.target]]
             arriving = _add(arriving, emitted[edge.source], ship)
         emitted[vertex.id] = arriving
-        found[vertex.id] = _shares(rates[vertex.id], arriving)
-    return found
+        by_vertex[vertex.id] = _shares(rates[vertex.id], arriving)
+    return by_vertex
 
 
 def _emitted(job: FlinkJob, source: FlinkVertex, rates: Rates) -> list[float] | None:

@@ -64,9 +64,9 @@ def measured(
     checkpoints: Sequence[CheckpointResult],
 ) -> Measured:
     """Put together what was read of a job; `names` are the scenario's names of vertices by their ids."""
-    every = [one for subtasks in samples.values() for one in subtasks]
-    watched = max((one.seconds or 0.0 for one in every), default=0.0)
-    passed = _median(one.accounted_s for one in every if one.accounted_s)
+    every = [subtask for subtasks in samples.values() for subtask in subtasks]
+    watched = max((subtask.seconds or 0.0 for subtask in every), default=0.0)
+    passed = _median(subtask.accounted_s for subtask in every if subtask.accounted_s)
     first = min([checkpoint.t for checkpoint in checkpoints], default=job.age_s)
     durations = [checkpoint.duration_ms for checkpoint in checkpoints if checkpoint.duration_ms is not None]
     steady = Steady(
@@ -79,7 +79,7 @@ def measured(
         processed_bytes=_bytes(checkpoints, "alignment_processed_bytes"),
         persisted_bytes=_bytes(checkpoints, "alignment_persisted_bytes"),
         vertices=[
-            _vertex(names[vertex.id], samples[vertex.id], [one.vertices[at] for one in checkpoints], passed)
+            _vertex(names[vertex.id], samples[vertex.id], [each.vertices[at] for each in checkpoints], passed)
             for at, vertex in enumerate(job.vertices)
         ],
     )
@@ -97,10 +97,13 @@ def _vertex(
     name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint], passed: float | None
 ) -> VertexSteady:
     """One vertex; `passed` is the time by the account of most subtasks, for those that keep none."""
-    fields = {f"{field}_per_s": _each(_per_s(one, field, passed) for one in subtasks) for field in _RATES}
-    fields |= {gauge: _each(one.gauge(gauge) for one in subtasks) for gauge in _GAUGES}
+    fields = {
+        f"{field}_per_s": _each(_per_s(subtask, field, passed) for subtask in subtasks) for field in _RATES
+    }
+    fields |= {gauge: _each(subtask.gauge(gauge) for subtask in subtasks) for gauge in _GAUGES}
     fields |= {
-        f"{share}_ms_per_s": _each(_share(one, f"{share}_ms") for one in subtasks) for share in _SHARES
+        f"{share}_ms_per_s": _each(_share(subtask, f"{share}_ms") for subtask in subtasks)
+        for share in _SHARES
     }
     delays, alignments = (
         [_of_those_that_took_part(part, getattr(part, field)) for part in parts]
@@ -116,7 +119,7 @@ def _vertex(
         alignment_ms=_over_all(alignments),
         alignment_ms_max_subtask=_over(alignments, max),
         unaligned_share=fmean(unaligned) if unaligned else None,
-        buffers_in_per_s=_each(_buffers_per_s(one, passed) for one in subtasks),
+        buffers_in_per_s=_each(_buffers_per_s(subtask, passed) for subtask in subtasks),
         **fields,
     )
 
@@ -160,8 +163,12 @@ def _over_all(rows: Sequence[list[float | None]]) -> float | None:
 def _bytes(checkpoints: Sequence[CheckpointResult], field: str) -> float | None:
     """Median over checkpoints of the sum over subtasks; None if one does not tell."""
     rows = [
-        [value for part in found.vertices for value in _of_those_that_took_part(part, getattr(part, field))]
-        for found in checkpoints
+        [
+            value
+            for part in checkpoint.vertices
+            for value in _of_those_that_took_part(part, getattr(part, field))
+        ]
+        for checkpoint in checkpoints
     ]
     return None if any(None in row for row in rows) else _median(sum(_known(row)) for row in rows)
 

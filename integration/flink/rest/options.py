@@ -112,10 +112,10 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     if not job.version.startswith(preset.removeprefix("flink-")):
         notes.append(f"Flink {job.version} is taken to have the defaults of {preset}")
     values = _from_cluster(job, notes)
-    told = _from_job(job, notes)
+    of_job = _from_job(job, notes)
     values |= {
         field: value
-        for field, value in told.items()
+        for field, value in of_job.items()
         if field in values or value != getattr(PRESETS[preset], field)
     }
     if job.version.startswith("1."):
@@ -178,19 +178,19 @@ def _parsed(options: Mapping[str, object], wrong: dict[str, str]) -> dict[str, o
 
 
 def _from_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
-    told = job.checkpointing
-    if told is None:
+    settings = job.checkpointing
+    if settings is None:
         notes.append(
             "the job does not tell its checkpoint settings: it takes none, or they are the cluster's"
         )
         return {}
-    told = dict(told)
-    interval = told.get("interval")
+    settings = dict(settings)
+    interval = settings.get("interval")
     takes_none = not isinstance(interval, int) or not 0 < interval < _NEVER_MS
     if takes_none:
-        told.pop("interval", None)
+        settings.pop("interval", None)
         notes.append("the job takes no checkpoints by itself; give their interval by --set")
-    options = {OPTIONS[field].name: told[key] for key, field in _CHECKPOINTING.items() if key in told}
+    options = {OPTIONS[field].name: settings[key] for key, field in _CHECKPOINTING.items() if key in settings}
     wrong: dict[str, str] = {}
     values = _parsed(options, wrong)
     notes.extend(f"{name}: {why}; the preset's value is used" for name, why in wrong.items())

@@ -113,5 +113,5 @@ def _local_share(source: FlinkVertex, target: FlinkVertex, ship: str) -> float |
     if ship == "forward":
         pairs = list(zip(source.managers, target.managers, strict=False))
     else:
-        pairs = [(one, other) for one in source.managers for other in target.managers]
-    return sum(one == other for one, other in pairs) / len(pairs)
+        pairs = [(producer, consumer) for producer in source.managers for consumer in target.managers]
+    return sum(producer == consumer for producer, consumer in pairs) / len(pairs)
