@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -37,7 +35,7 @@ from ..spark.column_names import require_columns
 from ..spark.files import require_path
 from ..spark.session import spark_session
 from ..spark.source import SparkSource
-from .arguments import command_line
+from .arguments import Flag, command_line
 from .progress import progress
 
 SCHEMA = "netstack.demo/1"
@@ -65,8 +63,8 @@ def demo(
     input: Path | None = None,
     key: str | None = None,
     out: Path = DEFAULT_OUT,
-    modes: Annotated[bool, Parameter(negative=())] = False,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    modes: Flag = False,
+    json: Flag = False,
     target: str = "1 s",
     duration: str = "90 s",
     seed: int = 1,

@@ -67,6 +67,22 @@ MILLION = 1_000_000
 _Total = Callable[[Sequence[float]], float]
 
 
+class ShuffleDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What was shuffled, and what each task counted."""
+
+    schema: str = "netstack.shuffle/1"
+    input: str
+    output: str
+    keys: list[str]
+    partitions: int
+    ship: Ship
+    partitioner: Partitioner
+    wall_seconds: float = 0.0
+    """Of the Spark job that read, shuffled and wrote."""
+    tasks: list[dict[str, Any]] = []
+    """By partition: the columns of `integration.spark.shuffle_statistics`."""
+
+
 class Options(NamedTuple):
     """What ``--set`` gives, by whom it is for."""
 
@@ -271,22 +287,6 @@ def _as_typed(line: str) -> str:
     """Return a line about arguments of `shuffle_frame` with their names on the command line."""
     line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
     return f"netstack shuffle: {line.replace('a num_partitions of at', '--partitions at')}"
-
-
-class ShuffleDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was shuffled, and what each task counted."""
-
-    schema: str = "netstack.shuffle/1"
-    input: str
-    output: str
-    keys: list[str]
-    partitions: int
-    ship: Ship
-    partitioner: Partitioner
-    wall_seconds: float = 0.0
-    """Of the Spark job that read, shuffled and wrote."""
-    tasks: list[dict[str, Any]] = []
-    """By partition: the columns of `integration.spark.shuffle_statistics`."""
 
 
 def _count(number: float) -> str:

@@ -49,10 +49,10 @@ _FILES: Mapping[str, bool] = {OLD_NAME: True, NEW_NAME: False}
 _DEEPEST_LIST = 8
 """Lists within lists."""
 
-DEEPEST = 100
+_DEEPEST = 100
 """Mappings and lists within each other."""
 
-MOST_EVENTS = 40_000
+_MOST_EVENTS = 40_000
 """Names, values, beginnings and ends; all of Flink's options come to a few thousand."""
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -122,17 +122,17 @@ class _NotOptions(Exception):  # noqa: N818 - it names what is there
 
 
 def _parts(node: yaml.Node) -> Iterator[ConfigPart]:
-    if not is_manifest(node):
+    if not _is_manifest(node):
         yield _of_mapping(node)
         return
-    for place in places_in(node):
+    for place in _places_in(node):
         if place.text is not None:
             yield _of_text(place)
         elif place.node is not None:
             yield _of_mapping(place.node)._replace(version=place.version, line=place.line)
 
 
-def _of_text(place: Place) -> ConfigPart:
+def _of_text(place: _Place) -> ConfigPart:
     """The options of a file within a file; the lines are those of the outer one."""
     text = place.text or ""
     if place.is_old:
@@ -210,7 +210,7 @@ def _line(node: yaml.Node) -> int:
 
 def _documents(text: str) -> list[yaml.Node]:
     try:
-        return documents(text)
+        return _trees(text)
     except yaml.YAMLError as error:
         problem = one_line(getattr(error, "problem", None) or error)
         mark = getattr(error, "problem_mark", None)
@@ -235,7 +235,7 @@ def _read_lines(text: str) -> ConfigPart:
     return part
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """A mapping of options, or the text of a file."""
 
     line: int
@@ -252,30 +252,30 @@ class Place(NamedTuple):
         return self.line + line if self.keeps_lines else self.line
 
 
-def is_manifest(node: yaml.Node) -> bool:
+def _is_manifest(node: yaml.Node) -> bool:
     """Return whether a document is something that Kubernetes is given."""
-    kind = text_at(node, "kind")
-    return kind is not None and (kind in _KINDS or text_at(node, "apiVersion") is not None)
+    kind = _text_at(node, "kind")
+    return kind is not None and (kind in _KINDS or _text_at(node, "apiVersion") is not None)
 
 
-def places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[Place]:
+def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
     """Yield the places of options in such a document."""
-    kind = text_at(node, "kind")
+    kind = _text_at(node, "kind")
     if kind == "List" and depth < _DEEPEST_LIST:
-        items = child(node, "items")
+        items = _child(node, "items")
         for item in items.value if isinstance(items, yaml.SequenceNode) else ():
-            yield from places_in(item, depth + 1)
+            yield from _places_in(item, depth + 1)
     elif kind in _OF_OPERATOR:
-        options = child(node, "spec", "flinkConfiguration")
+        options = _child(node, "spec", "flinkConfiguration")
         if isinstance(options, yaml.MappingNode):
-            version = _version(text_at(node, "spec", "flinkVersion"))
-            yield Place(options.start_mark.line + 1, node=options, version=version)
+            version = _version(_text_at(node, "spec", "flinkVersion"))
+            yield _Place(options.start_mark.line + 1, node=options, version=version)
     elif kind == "ConfigMap":
         for name, is_old in _FILES.items():
-            content = child(node, "data", name)
+            content = _child(node, "data", name)
             if isinstance(content, yaml.ScalarNode):
                 line, keeps = content.start_mark.line + 1, content.style == "|"
-                yield Place(line, text=str(content.value), is_old=is_old, keeps_lines=keeps)
+                yield _Place(line, text=str(content.value), is_old=is_old, keeps_lines=keeps)
 
 
 def _version(text: str | None) -> str | None:
@@ -307,7 +307,7 @@ class _FromEvents(Composer, Resolver):  # type: ignore[misc]
         return self._events[self._at - 1]
 
 
-def documents(text: str) -> list[yaml.Node]:
+def _trees(text: str) -> list[yaml.Node]:
     """Return the tree of each document that is not empty.
 
     Raises:
@@ -325,15 +325,15 @@ def _events(text: str) -> Iterator[yaml.Event]:
     """Yield what is read, as long as it is not too deep; deeper, the scanner takes the square of the time."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_FAST)):
-        if number > MOST_EVENTS:
-            raise yaml.YAMLError(f"it holds more than {MOST_EVENTS:,} names and values")
+        if number > _MOST_EVENTS:
+            raise yaml.YAMLError(f"it holds more than {_MOST_EVENTS:,} names and values")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
+        if depth > _DEEPEST:
             raise RecursionError
         yield event
 
 
-def child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
+def _child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
     """Return the node at a path of keys; None where there is none."""
     for name in path:
         if not isinstance(node, yaml.MappingNode):
@@ -343,7 +343,7 @@ def child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
     return node
 
 
-def text_at(node: yaml.Node | None, *path: str) -> str | None:
+def _text_at(node: yaml.Node | None, *path: str) -> str | None:
     """Return the text at a path of keys; None where there is none."""
-    scalar = child(node, *path)
+    scalar = _child(node, *path)
     return str(scalar.value) if isinstance(scalar, yaml.ScalarNode) else None

@@ -26,7 +26,7 @@ from .sampling import number
 _NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
 """What a job emits and costs is for emulating it; a diagnosis, which does not, asks for neither."""
 
-LEVELS = {"ok": False, "low": True, "high": True}
+_LEVELS = {"ok": False, "low": True, "high": True}
 """Flink's words, and whether a vertex of that level waits for buffers to write to."""
 
 _RATIOS = {
@@ -59,11 +59,11 @@ def diagnose_job(
     seen = imported.measured
     said = _pressures(url, seen.job, seen.steady)
     vertices = [
-        vertex if vertex.name not in said else filled(vertex, said[vertex.name])
+        vertex if vertex.name not in said else _with_pressure(vertex, said[vertex.name])
         for vertex in seen.steady.vertices
     ]
     steady = msgspec.structs.replace(seen.steady, vertices=vertices)
-    levels = {name: LEVELS[pressure.level] for name, pressure in said.items() if pressure.level is not None}
+    levels = {name: _LEVELS[pressure.level] for name, pressure in said.items() if pressure.level is not None}
     view = observation_of(imported.scenario, steady, seen.checkpoints, levels)
     if latency_s is not None:
         view = replace(view, link=imported.scenario.link)
@@ -92,7 +92,7 @@ def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
         flink_job = read_job(client, job)
         names = [vertex.name for vertex in steady.vertices]
         asked = {
-            name: read_pressure(client, flink_job, vertex)
+            name: _read_pressure(client, flink_job, vertex)
             for vertex, name in zip(flink_job.vertices, names, strict=True)
             if name in silent
         }
@@ -111,7 +111,7 @@ class Pressure(NamedTuple):
     level: str | None
 
 
-def read_pressure(client: RestClient, job: FlinkJob, vertex: FlinkVertex) -> Pressure | None:
+def _read_pressure(client: RestClient, job: FlinkJob, vertex: FlinkVertex) -> Pressure | None:
     """Return what the cluster says of a vertex; None where it does not."""
     answer = client.find(f"/jobs/{job.id}/vertices/{vertex.id}/backpressure")
     if not isinstance(answer, dict) or answer.get("status") == "deprecated":
@@ -120,10 +120,10 @@ def read_pressure(client: RestClient, job: FlinkJob, vertex: FlinkVertex) -> Pre
     subtasks = [by_index.get(subtask, {}) for subtask in range(vertex.parallelism)]
     shares = {field: [_ms(entry.get(name)) for entry in subtasks] for field, name in _RATIOS.items()}
     level = answer.get("backpressureLevel", answer.get("backpressure-level"))
-    return Pressure(shares, level if level in LEVELS else None)
+    return Pressure(shares, level if level in _LEVELS else None)
 
 
-def filled(vertex: VertexSteady, pressure: Pressure) -> VertexSteady:
+def _with_pressure(vertex: VertexSteady, pressure: Pressure) -> VertexSteady:
     """Return a vertex with what was said of its time where its metrics do not tell."""
     changes: dict[str, Any] = {
         field: _filled(getattr(vertex, field), shares) for field, shares in pressure.shares.items()
