@@ -11,7 +11,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # as in typing, whose import takes longer than all that is imported here
 if TYPE_CHECKING:
     from .analysis.comparison import Comparison, compare
-    from .files.loading import load_result, load_scenario
+    from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
     from .runs.seeds import run_seeds
     from .runs.sources import open_sources
@@ -49,8 +49,8 @@ _MODULES = {
     "decode_piece": ".spark.shuffling.pieces",
     "encode_piece": ".spark.shuffling.pieces",
     "key_hash": ".spark.rows",
-    "load_result": ".files.loading",
-    "load_scenario": ".files.loading",
+    "load_result": ".files.reading",
+    "load_scenario": ".files.reading",
     "open_sources": ".runs.sources",
     "run_seeds": ".runs.seeds",
     "write_whole": ".files.writing",

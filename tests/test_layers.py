@@ -187,16 +187,6 @@ def test_scenarios_import_nothing_of_what_is_built_on_them() -> None:
     assert climbing == []
 
 
-def test_checkpoints_see_a_task_by_a_protocol_only() -> None:
-    seen = {
-        item.name
-        for path in modules_of("netstack/checkpoints")
-        for item in imports_of(ast.parse(path.read_text("utf-8")), "netstack.checkpoints")
-        if item.name.startswith("netstack.tasks")
-    }
-    assert seen == {"netstack.tasks.environment"}
-
-
 def test_a_relative_import_out_of_its_package_is_found() -> None:
     with pytest.raises(AssertionError, match="leaves its package"):
         breaches("from ..flowcontrol import encode", "buffers")

@@ -17,6 +17,7 @@ from cyclopts import App, CycloptsError
 from buffers import InsufficientBuffers
 from netstack import JobFailedError, ScenarioError, SourceError
 
+from ..files.reading import one_line
 from ..report.output import OutputError, say
 from ..runs.seeds import WorkerDied
 from ..stopping import LINE, STOP
@@ -62,7 +63,7 @@ def _said(error: BaseException, arguments: Sequence[str] | None) -> int:
         case CycloptsError():
             say(usage_problem(error, set_arguments(arguments)))
         case InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
-            say(f"netstack: {' '.join(str(error).split())}")
+            say(f"netstack: {one_line(error)}")
         case OSError():
             _drop_stdout()  # which may be what could not be written
             say(f"netstack: {error}")

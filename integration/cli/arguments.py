@@ -1,15 +1,19 @@
-"""What commands are given: types of options that they share, the line itself, what is wrong with it."""
+"""What commands are given: the options that they share, how these are read, and the line itself."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTokensError
+
+from netstack import QuantityError, ScenarioError
+
+from ..files.reading import one_line
 
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
@@ -27,9 +31,19 @@ Several = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 """An option that may be given several times."""
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)]
+"""Texts OPTION=VALUE, which `assignment` reads."""
+
+AllowCode = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        help="Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.",
+    ),
+]
+
+T = TypeVar("T")
 
 _NEGATIVE = re.compile(r"-[0-9.]")
-
 
 _given: list[str] | None = None
 
@@ -55,8 +69,38 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
         return f"netstack {' '.join(arguments[:1])}: {extra}: one argument too many; leave it out"
-    said = " ".join(str(error).split())
+    said = one_line(error)
     for option, value in pairwise(arguments):
         if said.endswith(f"parameter {option} requires an argument.") and _NEGATIVE.match(value):
             return f"netstack {arguments[0]}: {option}: {value!r} is negative; it must be positive"
     return f"netstack: {said}"
+
+
+def require_some(command: str, option: str, number: int) -> None:
+    """Refuse a number below 1.
+
+    Raises:
+        ScenarioError: it is; the line names command and option.
+    """
+    if number < 1:
+        raise ScenarioError([f"netstack {command}: {option} is {number}; at least 1 is needed"])
+
+
+def assignment(text: str) -> tuple[str, str] | None:
+    """Return the name and the value of a text OPTION=VALUE, without blanks; None where it has no "="."""
+    name, equals, value = text.partition("=")
+    return (name.strip(), value.strip()) if equals else None
+
+
+def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]) -> T:
+    """Return what `read` makes of the text of an option.
+
+    Raises:
+        ScenarioError: it is no such quantity; the line names command and option.
+    """
+    try:
+        return read(text)
+    except QuantityError as error:
+        raise ScenarioError(
+            [f"netstack {command}: {option}: {error.wrong}; it must be {error.right}"]
+        ) from None

@@ -15,8 +15,7 @@ from ..checkpoints.directory import DirectoryStorage
 from ..checkpoints.inventory import CheckpointEntry, Inventory, take_inventory
 from ..report.output import say, to_stdout, write_json
 from .arguments import Flag
-
-WRONG = 1
+from .exit_status import FAILED
 
 _HEAD = ("id", "", "type", "triggered", "took", "size", "files")
 _RIGHT = {"id", "triggered", "took", "size", "files"}
@@ -34,25 +33,25 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
         storage = DirectoryStorage(directory)
         if not storage.exists():
             raise ScenarioError([f"{directory}: no such directory"])
-        found = take_inventory(storage, directory, verify=verify)
+        inventory = take_inventory(storage, directory, verify=verify)
     except StorageError as error:
         raise ScenarioError([f"netstack checkpoints: {error}"]) from error
     if json:
-        write_json(msgspec.json.encode(found))
+        write_json(msgspec.json.encode(inventory))
     else:
-        _print(found, to_stdout())
-    return WRONG if found.problems else 0
+        _print(inventory, to_stdout())
+    return FAILED if inventory.problems else 0
 
 
-def _print(found: Inventory, console: Console) -> None:
-    if found.checkpoints:
-        console.print(_table(found.checkpoints))
+def _print(inventory: Inventory, console: Console) -> None:
+    if inventory.checkpoints:
+        console.print(_table(inventory.checkpoints))
     else:
-        say(f"{found.root}: holds no checkpoints")
-    for problem in found.problems:
+        say(f"{inventory.root}: holds no checkpoints")
+    for problem in inventory.problems:
         line = Text.assemble((f"{problem.wrong}: ", "bold"), f"{problem.path}: {problem.why}")
         console.print(line, soft_wrap=True)
-    if found.verified and not found.problems:
+    if inventory.verified and not inventory.problems:
         console.print("all files are as they were written", highlight=False)
 
 

@@ -12,11 +12,19 @@ from netstack import Result, Scenario, ScenarioError
 
 from ..analysis.comparison import Comparison, reference_runs
 from ..analysis.comparison import compare as compare_results
-from ..files.loading import load_json, load_result
+from ..files.reading import load_json, load_result
 from ..report.comparison_text import comparison_markdown, print_comparisons
-from ..report.output import prepare_file, prepare_folder, to_stderr, to_stdout, write_files, write_json
+from ..report.output import (
+    indented,
+    prepare_file,
+    prepare_folder,
+    to_stderr,
+    to_stdout,
+    write_files,
+    write_json,
+)
 from ..runs.seeds import run_seeds
-from .arguments import Flag, Whole
+from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
 from .preparation import load_runnable
 from .progress import progress
@@ -69,8 +77,7 @@ def compare(
     """
     if len(paths) < 2:
         raise ScenarioError(["netstack compare: name a scenario or a result, and last the reference"])
-    if seeds < 1:
-        raise ScenarioError([f"netstack compare: --seeds is {seeds}; at least 1 is needed"])
+    require_some("compare", "--seeds", seeds)
     prepare_folder(out, JSON_NAME, TABLE_NAME)
     prepare_file(markdown)
     subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]
@@ -91,10 +98,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        found = sorted(path.glob("*.toml"))
-        if not found:
+        scenarios = sorted(path.glob("*.toml"))
+        if not scenarios:
             raise ScenarioError([f"{path}: holds no scenario that can be run; name .toml files"])
-        files += found
+        files += scenarios
     return files
 
 
@@ -135,7 +142,6 @@ def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
 def _write(report: Report, out: Path | None, markdown: Path | None) -> None:
     table = comparison_markdown(report.comparisons).encode()
     if out is not None:
-        document = msgspec.json.format(msgspec.json.encode(report), indent=1)
-        write_files(out, {JSON_NAME: document + b"\n", TABLE_NAME: table})
+        write_files(out, {JSON_NAME: indented(msgspec.json.encode(report)), TABLE_NAME: table})
     if markdown is not None:
         write_files(markdown.parent, {markdown.name: table})

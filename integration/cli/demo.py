@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -45,7 +43,7 @@ from ..report.tables import summary_table
 from ..spark.files import require_columns, require_path
 from ..spark.session import spark_session
 from ..spark.source import SparkSource
-from .arguments import command_line
+from .arguments import Flag, command_line
 from .progress import progress
 
 SCHEMA = "netstack.demo/1"
@@ -73,8 +71,8 @@ def demo(
     input: Path | None = None,
     key: str | None = None,
     out: Path = DEFAULT_OUT,
-    modes: Annotated[bool, Parameter(negative=())] = False,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    modes: Flag = False,
+    json: Flag = False,
     target: str = "1 s",
     duration: str = "90 s",
     seed: int = 1,
@@ -212,7 +210,7 @@ def _report(
 ) -> Path:
     with _stage("writing the report"):
         # Here, so that nobody else waits for the libraries that draw.
-        from ..report.report import write_report
+        from ..report.run_report import write_report
 
         command = command_line()
         page, *_ = write_report(out, results, title=title, finding=finding, facts=facts, command=command)

@@ -1,29 +1,34 @@
-"""The command ``netstack diagnose``."""
+"""The command ``netstack diagnose``, and a diagnosis as people read it."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
+from rich.console import Console
 from rich.text import Text
 
-from netstack import QuantityError, Result, ScenarioError, from_json, parse_duration
+from netstack import Result, ScenarioError, from_json, parse_duration
 
-from ..analysis.diagnosis.diagnose import Diagnosis
+from ..analysis.diagnosis.diagnose import Diagnosis, WindowDiagnosis
 from ..analysis.diagnosis.diagnose import diagnose as diagnosed
+from ..analysis.diagnosis.finding import Finding
 from ..analysis.diagnosis.observation import observations
 from ..analysis.trial import trials
-from ..files.loading import load_result
-from ..files.user_files import LARGEST_RESULT
-from ..report.diagnosis_text import print_diagnosis
-from ..report.output import say, to_stderr, to_stdout, write_json
-from .arguments import Flag
+from ..files.reading import LARGEST_RESULT, load_result, one_line
+from ..report.output import to_stdout, write_json
+from .arguments import Flag, read_quantity
 
 _STDIN = "-"
+
+_STYLES = {"problem": "bold red", "notice": "bold yellow", "fine": "bold green"}
+
+_INDENT = 2
 
 
 def diagnose(
@@ -84,30 +89,67 @@ def _from_stdin() -> Result:
     try:
         return from_json(document)
     except (ValueError, RecursionError) as error:
-        problem = " ".join(str(error).split())
-        raise ScenarioError([f"standard input: is no result: {problem}"]) from None
+        raise ScenarioError([f"standard input: is no result: {one_line(error)}"]) from None
 
 
 def _of_flink(url: str, job: str | None, latency: str | None) -> Diagnosis:
     # Here, since few diagnoses need it.
-    from ..flink.rest.diagnosing import look_at
+    from ..flink.rest.diagnosing import diagnose_job
+    from .flink_options import watching
 
-    try:
-        latency_s = None if latency is None else parse_duration(latency)
-    except QuantityError as error:
-        raise ScenarioError(
-            [f"netstack diagnose: --latency: {error.wrong}; it must be {error.right}"]
-        ) from None
-    with to_stderr().status(Text(f"{url}: reading the job")) as status:
-
-        def watching(done: float, total: float) -> None:
-            if not done:
-                say(f"{url}: watching the job's metrics for {total:.0f} s")
-            status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
-
-        return look_at(url, job, latency_s, watching=watching)
+    latency_s = None
+    if latency is not None:
+        latency_s = read_quantity("diagnose", "--latency", latency, parse_duration)
+    with watching(url, f"{url}: reading the job", always=True) as report:
+        return diagnose_job(url, job, latency_s, watching=report)
 
 
 def _obtained(result: Result) -> str:
     version = result.versions.get("netstack", "unknown version")
     return f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}"
+
+
+def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    """Print what was looked at, and for each window the verdict and every finding."""
+    console.print(Text(diagnosis.name, style="bold"))
+    console.print(Text(diagnosis.of), soft_wrap=True)
+    for note in diagnosis.notes:
+        _print_item("note", note, console)
+    for window in diagnosis.windows:
+        _print_window(window, console)
+
+
+def _print_window(window: WindowDiagnosis, console: Console) -> None:
+    console.print()
+    checkpoints = f"{window.checkpoints} checkpoint{'' if window.checkpoints == 1 else 's'}"
+    head = (f"{window.from_s:g}-{window.to_s:g} s", "bold")
+    console.print(Text.assemble(head, f", {checkpoints}: ", (window.verdict, "bold")))
+    if not window.findings:
+        console.print("No rule has anything to say.")
+    for finding in window.findings:
+        console.print()
+        _print_finding(finding, console)
+    if window.not_known:
+        console.print()
+    for line in window.not_known:
+        _print_item("not known", line, console)
+
+
+def _print_finding(finding: Finding, console: Console) -> None:
+    style = _STYLES[finding.severity]
+    console.print(
+        Text.assemble((finding.severity, style), f"  {finding.where}  ", (f"[{finding.rule}]", "dim"))
+    )
+    _print_item("", finding.says, console)
+    for line in finding.evidence:
+        _print_item("by", line, console)
+    for line in finding.next:
+        _print_item("do", line, console)
+
+
+def _print_item(mark: str, line: str, console: Console) -> None:
+    """Print a text with a mark before its first line, and its other lines below that."""
+    lead = f"{mark}: " if mark else ""
+    for part in wrap(line, console.width - _INDENT - len(lead), break_on_hyphens=False):
+        console.print(Text.assemble(" " * _INDENT, (lead, "dim"), part))
+        lead = " " * len(lead)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from netstack import Result
 
+from ..files.reading import one_line
+
 FAILED = 1
-"""A comparison is outside its tolerance, a job failed for good, a storm went wrong."""
+"""What was looked at is not as it should be: outside of a tolerance, failed for good, wrong, corrupt."""
 MISTAKE = 2
 """A mistake of whoever typed, with a line for each on stderr."""
 INTERRUPTED = 130
@@ -15,5 +17,5 @@ BROKEN_PIPE = 1
 
 def failure_text(result: Result) -> str:
     """Return why a job failed for good, in one line."""
-    name, cause = result.scenario["name"], " ".join(str(result.failure).split())
+    name, cause = result.scenario["name"], one_line(result.failure)
     return f"netstack: {name}: the job failed for good after {result.emulated_seconds:.1f} s: {cause}"

@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
+from cyclopts import Parameter
 from rich.text import Text
 
 from netstack import QuantityError, ScenarioError, parse_duration
 
 from ..flink.rest import Imported, Overrides, import_scenario
-from ..flink.rest.overrides import EVERYWHERE
+from ..flink.rest.options import EVERYWHERE
 from ..report.output import say, to_stderr
+from .arguments import Settings, Several, assignment
 
 _SILENT_S = 10.0
 """For so long a command may say nothing."""
 
 T = TypeVar("T")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions:
+    """How a running job becomes a scenario: what stands in for what is read, and how long to watch."""
+
+    record_bytes: Several = ()
+    """Bytes of a record, in place of those measured: VERTEX:BYTES, or BYTES for all sources."""
+    service: Several = ()
+    """What a record costs, in place of what was measured: VERTEX:TIME, or TIME for all."""
+    rate: Several = ()
+    """Records per second of each subtask of a source, 0 for as fast as possible: VERTEX:RATE, or RATE."""
+    settings: Settings = ()
+    """An option of Flink, OPTION=VALUE, in place of the cluster's."""
+    latency: str | None = None
+    """Of the network between task managers."""
+    watch: str | None = None
+    """How long to watch the metrics; by default until they have changed three times."""
+
+    def overrides(self) -> Overrides:
+        """Return what stands in for what is read.
+
+        Raises:
+            ScenarioError: with a line for each option that cannot be read.
+        """
+        return overrides_of(
+            record_bytes=self.record_bytes,
+            service=self.service,
+            rate=self.rate,
+            settings=self.settings,
+            latency=self.latency,
+        )
+
+
+AS_READ = ReadingOptions()
+"""Nothing stands in."""
 
 
 def overrides_of(
@@ -56,17 +97,27 @@ def read_flink(url: str, job: str | None, given: Overrides, watch: str | None) -
     watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
     if problems:
         raise ScenarioError(problems)
-    with to_stderr().status(Text(f"reading {url}")) as status:
-
-        def watching(done: float, total: float) -> None:
-            if not done and total > _SILENT_S and not status.console.is_terminal:
-                say(f"{url}: watching the job's metrics for {total:.0f} s")
-            status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
-
-        imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=watching)
+    with watching(url, f"reading {url}") as report:
+        imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=report)
     for note in imported.notes:
         say(f"{url}: {note}")
     return imported
+
+
+@contextmanager
+def watching(url: str, doing: str, *, always: bool = False) -> Iterator[Callable[[float, float], None]]:
+    """Show on stderr what is done while the block runs; what is given is told how long metrics were watched.
+
+    A line says how long that takes where it is long and nobody looks on; with `always`, in any case.
+    """
+    with to_stderr().status(Text(doing)) as status:
+
+        def report(done: float, total: float) -> None:
+            if not done and (always or (total > _SILENT_S and not status.console.is_terminal)):
+                say(f"{url}: watching the job's metrics for {total:.0f} s")
+            status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
+
+        yield report
 
 
 def _by_vertex(
@@ -75,19 +126,20 @@ def _by_vertex(
     values: dict[str, T] = {}
     for text in texts:
         vertex, colon, value = text.rpartition(":")
-        found = _read(option, value, read, problems)
-        if found is not None:
-            values[vertex if colon else EVERYWHERE] = found
+        quantity = _read(option, value, read, problems)
+        if quantity is not None:
+            values[vertex if colon else EVERYWHERE] = quantity
     return values
 
 
 def _settings(texts: Sequence[str], problems: list[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
+        assigned = assignment(text)
+        if assigned is None:
             problems.append(f"--set {text}: has no value; write OPTION=VALUE")
-        values[name.strip()] = value.strip()
+        else:
+            values[assigned[0]] = assigned[1]
     return values
 
 

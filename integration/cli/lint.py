@@ -1,21 +1,25 @@
-"""The command ``netstack lint``."""
+"""The command ``netstack lint``, and what was found as people read it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from netstack import ScenarioError
 
 from ..flink.lint.check import lint as lint_file
-from ..flink.lint.findings import LintReport
-from ..report.lint_text import print_lint
-from ..report.output import prepare_folder, to_stdout, write_files, write_json
+from ..flink.lint.findings import Finding, LintReport
+from ..report.output import indented, prepare_folder, to_stdout, write_files, write_json
 from .arguments import Flag
+from .exit_status import FAILED
 
-FOUND = 1
 DOCUMENT = "lint.json"
+
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 class LintReports(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,11 +46,43 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
     ok = all(report.ok for report in reports)
     document = msgspec.json.encode(reports[0] if len(reports) == 1 else LintReports(ok=ok, reports=reports))
     if out is not None:
-        write_files(out, {DOCUMENT: msgspec.json.format(document, indent=1) + b"\n"})
+        write_files(out, {DOCUMENT: indented(document)})
     if json:
         write_json(document)
     else:
         console = to_stdout()
         for report in reports:
             print_lint(report, console)
-    return 0 if ok else FOUND
+    return 0 if ok else FAILED
+
+
+def print_lint(report: LintReport, console: Console) -> None:
+    """Print each finding with its line, and how many there are."""
+    for finding in report.findings:
+        _print_finding(finding, console)
+    console.print(Text(summary(report), style="bold"), highlight=False)
+
+
+def summary(report: LintReport) -> str:
+    """Return the one sentence that says how it went."""
+    if not report.options and not report.findings:
+        return f"{report.file}: nothing of Flink's network layer or checkpoints here, so nothing was checked."
+    looked = f"{report.file}: {_count(report.options, 'option')} of the network layer and checkpoints"
+    counts = [
+        _count(number, severity)
+        for severity in _STYLES
+        if (number := sum(each.severity == severity for each in report.findings))
+    ]
+    return f"{looked}, checked by Flink {report.flink}: {', '.join(counts) or 'nothing to say'}."
+
+
+def _print_finding(finding: Finding, console: Console) -> None:
+    where = "" if finding.line is None else f"line {finding.line}: "
+    head = Text.assemble((where, "bold"), (finding.severity, _STYLES[finding.severity]), f" [{finding.rule}]")
+    console.print(head, highlight=False)
+    sentence = f"{finding.option}: {finding.message}" + (f"; {finding.advice}" if finding.advice else "")
+    console.print(Padding(Text(sentence), (0, 0, 0, 2)), highlight=False)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -24,7 +24,7 @@ from netstack import (
     scenario_problems,
 )
 
-from ..files.loading import load_scenario
+from ..files.reading import load_scenario, one_line
 from ..report.output import say, to_stderr
 from ..runs.sources import open_sources, reads_paths
 
@@ -103,7 +103,7 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
         storage.write(_NO_CHECKPOINT, "is-writable", b"")
         storage.discard(_NO_CHECKPOINT)
     except StorageError as error:
-        reason = f"{directory}: checkpoints cannot be kept there: {' '.join(str(error).split())}"
+        reason = f"{directory}: checkpoints cannot be kept there: {one_line(error)}"
         raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {reason}"]) from None
     if not storage.is_local:
         say(f"{file}: {_DIRECTORY_KEY}: no lock can be held there; let no other run use it meanwhile")
@@ -116,7 +116,7 @@ def _initial(path: str) -> InitialCheckpoint:
     try:
         return find_checkpoint(path)
     except StorageError as error:
-        raise ScenarioError([f"netstack run: --from-checkpoint: {' '.join(str(error).split())}"]) from None
+        raise ScenarioError([f"netstack run: --from-checkpoint: {one_line(error)}"]) from None
 
 
 def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
@@ -141,7 +141,7 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
         with _read_by_spark(scenario) as ready:
             yield ready
     except (InsufficientBuffers, SourceError) as error:
-        raise ScenarioError([f"{file}: {' '.join(str(error).split())}"]) from None
+        raise ScenarioError([f"{file}: {one_line(error)}"]) from None
     except OSError as error:
         if error.errno != errno.ENOMEM:
             raise

@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cyclopts import Parameter
+from rich.text import Text
+
 from netstack import (
-    CheckpointStorage,
     InitialCheckpoint,
     JobFailedError,
     Result,
     Scenario,
     ScenarioError,
+    SourceError,
+    distribution_notices,
+    distribution_problems,
+    task_managers,
     to_json,
 )
 
 from ..emulating import emulate
+from ..files.reading import one_line
 from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
-from ..report.run_text import print_result
-from ..report.trace_text import TracePrinter
-from .arguments import Flag, Whole, command_line
+from ..report.run_text import TracePrinter, print_result
+from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
 from .preparation import checkpoints_of, load_runnable, opened
-from .progress import Report as Progress
 from .progress import progress
 
 if TYPE_CHECKING:
     from ..checkpoints.directory import DirectoryStorage
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where a scenario runs, and by which clock."""
+
+    real_time: Flag = False
+    """Run on the real clock instead of the virtual one."""
+    on_spark: Flag = False
+    """Run on the real clock over TCP, in a Spark task for each task manager."""
+    master: str | None = None
+    """Spark's master URL; by default this machine, with a slot for each task."""
+
+
+IN_VIRTUAL_TIME = PlaceOptions()
+"""In this process."""
 
 
 def run(
@@ -36,13 +59,11 @@ def run(
     json: Flag = False,
     out: Path | None = None,
     seed: Whole | None = None,
-    real_time: Flag = False,
-    on_spark: Flag = False,
-    master: str | None = None,
+    place: PlaceOptions = IN_VIRTUAL_TIME,
     trace: Flag = False,
     policy: str | None = None,
     from_checkpoint: str | None = None,
-    allow_code: Flag = False,
+    allow_code: AllowCode = False,
 ) -> int:
     """Run a scenario and print what was measured.
 
@@ -51,28 +72,16 @@ def run(
         json: Print the whole result as one JSON document.
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: In place of the scenario's.
-        real_time: Run on the real clock instead of the virtual one.
-        on_spark: Run on the real clock over TCP, in a Spark task for each task manager.
-        master: Spark's master URL; by default this machine, with a slot for each task.
         trace: Print on stderr what happens to each checkpoint, step by step.
         policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
         from_checkpoint: Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory.
-        allow_code: Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.
     """
-    if master is not None and not on_spark:
+    if place.master is not None and not place.on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
-    with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):
-        if on_spark:
-            result = _on_spark(scenario, file, master, printer, storage, initial)
-        else:
-            with (
-                opened(scenario, file) as ready,
-                progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
-            ):
-                result = _emulate(ready, storage, initial, report, printer, real_time)
+    result = _run(scenario, file, from_checkpoint, place, printer)
     if out is not None:
         _write_report(out, result)
     if json:
@@ -84,26 +93,32 @@ def run(
     return 0 if result.failure is None else FAILED
 
 
-def _emulate(
+def _run(
     scenario: Scenario,
-    storage: CheckpointStorage | None,
-    initial: InitialCheckpoint | None,
-    report: Progress,
+    file: Path,
+    from_checkpoint: str | None,
+    place: PlaceOptions,
     trace: TracePrinter | None,
-    real_time: bool,
 ) -> Result:
-    """Run it; a job that failed for good has a result too."""
-    try:
-        return emulate(
-            scenario,
-            storage=storage,
-            from_checkpoint=initial,
-            progress=report,
-            trace=trace,
-            real_time=real_time,
-        )
-    except JobFailedError as error:
-        return error.result
+    """Run it where it is to run; a job that failed for good has a result too."""
+    with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):
+        try:
+            if place.on_spark:
+                return _on_spark(scenario, file, place.master, trace, storage, initial)
+            with (
+                opened(scenario, file) as ready,
+                progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
+            ):
+                return emulate(
+                    ready,
+                    storage=storage,
+                    from_checkpoint=initial,
+                    progress=report,
+                    trace=trace,
+                    real_time=place.real_time,
+                )
+        except JobFailedError as error:
+            return error.result
 
 
 def _on_spark(
@@ -114,15 +129,37 @@ def _on_spark(
     storage: DirectoryStorage | None,
     initial: InitialCheckpoint | None,
 ) -> Result:
-    # Here, for the same reason as below.
-    from .on_spark import run_over_tcp
+    """Run a scenario on Spark, and say on stderr what a user should know.
 
-    return run_over_tcp(scenario, file, master, trace, storage, initial)
+    Raises:
+        JobFailedError: the job failed for good.
+        ScenarioError: it is not possible there, a source cannot be read, or Spark has no room for it.
+    """
+    # Here, since few runs need what it takes a while to import.
+    from ..spark.distributed.run import run_on_spark
+
+    problems = list(distribution_problems(scenario))
+    if problems:
+        raise ScenarioError([f"{file}: {key}: {message}" for key, message in problems])
+    for key, message in distribution_notices(scenario):
+        say(f"{file}: {key}: {message}")
+    tasks = len(task_managers(scenario))
+    doing = f"{scenario.name}: {tasks} task{'' if tasks == 1 else 's'} on Spark, {scenario.duration_s:g} s"
+    console = to_stderr()
+    if not console.is_terminal:
+        say(doing)
+    try:
+        with console.status(Text(doing)):
+            return run_on_spark(
+                scenario, master=master, trace=trace, storage=storage, from_checkpoint=initial
+            )
+    except SourceError as error:
+        raise ScenarioError([f"{file}: {one_line(error)}"]) from None
 
 
 def _write_report(folder: Path, result: Result) -> None:
     # Here, since what draws takes a while to import.
-    from ..report.report import write_report
+    from ..report.run_report import write_report
 
     page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command_line())
     say(f"wrote {page}")

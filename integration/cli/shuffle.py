@@ -1,24 +1,27 @@
-"""The command ``netstack shuffle``: a file in, a shuffled one out, and what the shuffle cost."""
+"""The command ``netstack shuffle``: a file in, a shuffled one out, and what the shuffle cost each task."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
+from rich import box
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from netstack import ScenarioError, SourceError
 
-from ..analysis.wording import size
+from ..analysis.wording import digits, milliseconds, size
 from ..report.output import require_place, say, to_stderr, to_stdout, write_json
-from ..report.shuffle_text import ShuffleDocument, print_shuffle
 from ..spark.errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
 from ..spark.files import has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
@@ -30,12 +33,10 @@ from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.report import shuffle_statistics
 from ..spark.shuffling.settings import transport_config
 from ..spark.workers import send_packages
-from .arguments import Flag, Whole
+from .arguments import Flag, Settings, Several, Whole, assignment, require_some
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Texts = Annotated[Sequence[str], Parameter(negative=(), show_default=False)]
 
 Format = Literal["parquet", "csv", "json"]
 
@@ -51,6 +52,32 @@ LEAST_TASK_BYTES = 32 << 20
 _CONFIG = "config: "
 """How lines about options of Flink's begin."""
 
+LEGEND = (
+    "sent, received: on the wire. stalls: how often a channel with data had no credit. blocked: how long, "
+    "added up over channels. buffers: most network memory in use. worker: most memory of the Python process."
+)
+
+MILLION = 1_000_000
+"""From here on a cell has three digits and M: with all digits a row would not fit."""
+
+_Total = Callable[[Sequence[float]], float]
+
+
+class ShuffleDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What was shuffled, and what each task counted."""
+
+    schema: str = "netstack.shuffle/1"
+    input: str
+    output: str
+    keys: list[str]
+    partitions: int
+    ship: Ship
+    partitioner: Partitioner
+    wall_seconds: float = 0.0
+    """Of the Spark job that read, shuffled and wrote."""
+    tasks: list[dict[str, Any]] = []
+    """By partition: the columns of `integration.spark.shuffle_statistics`."""
+
 
 class Options(NamedTuple):
     """What ``--set`` gives, by whom it is for."""
@@ -59,18 +86,35 @@ class Options(NamedTuple):
     flink: dict[str, str]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingOptions:
+    """Which rows go where, and what moves them."""
+
+    ship: Ship = "hash"
+    """How rows are dealt out."""
+    bound: Several = ()
+    """For ranges, the greatest key of a partition, of all but the last one; in rising order."""
+    partitioner: Partitioner = "flink"
+    """Whose rule puts a key into a partition: Flink's key groups, or Spark's own."""
+    master: str | None = None
+    """Spark's master URL; by default this machine, with a slot for each partition."""
+    settings: Settings = ()
+    """OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given."""
+
+
+AS_FLINK = RoutingOptions()
+"""By the hash of keys, as Flink does it, on this machine."""
+
+
 def shuffle(
     *,
     input: str,
     output: str,
     partitions: Whole,
-    key: Texts = (),
+    key: Several = (),
     format: Format | None = None,
-    ship: Ship = "hash",
-    bound: Texts = (),
-    partitioner: Partitioner = "flink",
-    master: str | None = None,
-    set: Texts = (),
+    routing: RoutingOptions = AS_FLINK,
     json: Flag = False,
 ) -> int:
     """Shuffle the rows of a file through the network layer, inside Spark, and write them to another.
@@ -81,35 +125,45 @@ def shuffle(
         partitions: Number of partitions; a task for each has to run at the same time.
         key: Column by which rows find their partition; several may be given.
         format: What the input is, where the names of its files do not tell.
-        ship: How rows are dealt out.
-        bound: For ranges, the greatest key of a partition, of all but the last one; in rising order.
-        partitioner: Whose rule puts a key into a partition: Flink's key groups, or Spark's own.
-        master: Spark's master URL; by default this machine, with a slot for each partition.
-        set: OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given.
         json: Print what each task counted as one JSON document.
     """
-    if partitions < 1:
-        raise ScenarioError([f"netstack shuffle: --partitions is {partitions}; at least 1 is needed"])
+    require_some("shuffle", "--partitions", partitions)
     require_path(input)
     require_new_path(output)
     if not has_scheme(output):
         require_place(Path(output).expanduser())
-    options = read_assignments(set)
     wanted = ShuffleDocument(
-        input=input, output=output, keys=list(key), partitions=partitions, ship=ship, partitioner=partitioner
+        input=input,
+        output=output,
+        keys=list(key),
+        partitions=partitions,
+        ship=routing.ship,
+        partitioner=routing.partitioner,
     )
-    with _said_in_a_line(output):
-        _check(wanted, bound, options.flink)
-        require_columns(input, key, format, as_spark=True)
-        if not is_running():
-            _check_slots(partitions, master, options.spark)
-        with _session(master, partitions, options.spark) as session:
-            done = run_cancellable(session, lambda: _run(session, wanted, format, bound, options.flink))
+    options = read_assignments(routing.settings)
+    done = _shuffled(wanted, format, routing.bound, routing.master, options)
     if json:
         write_json(msgspec.json.encode(done))
     else:
         print_shuffle(done, to_stdout())
     return 0
+
+
+def _shuffled(
+    wanted: ShuffleDocument,
+    format: Format | None,
+    bounds: Sequence[str],
+    master: str | None,
+    options: Options,
+) -> ShuffleDocument:
+    """Do what is wanted, in a Spark of this command's own unless one runs already."""
+    with _said_in_a_line(wanted.output):
+        _check(wanted, bounds, options.flink)
+        require_columns(wanted.input, wanted.keys, format, as_spark=True)
+        if not is_running():
+            _check_slots(wanted.partitions, master, options.spark)
+        with _session(master, wanted.partitions, options.spark) as session:
+            return run_cancellable(session, lambda: _run(session, wanted, format, bounds, options.flink))
 
 
 def _check(wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str, str]) -> None:
@@ -164,13 +218,14 @@ def read_assignments(texts: Sequence[str]) -> Options:
     Raises:
         ScenarioError: one is no such text.
     """
-    wrong = [text for text in texts if not text.partition("=")[0].strip() or "=" not in text]
+    assigned = [assignment(text) for text in texts]
+    wrong = [text for text, pair in zip(texts, assigned, strict=True) if pair is None or not pair[0]]
     if wrong:
         raise ScenarioError([f"netstack shuffle: --set {text}: must be OPTION=VALUE" for text in wrong])
     options = Options({}, {})
-    for name, _, value in (text.partition("=") for text in texts):
-        of = options.spark if name.startswith(SPARK_OPTION) else options.flink
-        of[name.strip()] = value.strip()
+    for name, value in filter(None, assigned):
+        of_whom = options.spark if name.startswith(SPARK_OPTION) else options.flink
+        of_whom[name] = value
     return options
 
 
@@ -184,7 +239,7 @@ def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
 @contextmanager
 def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
-    found = is_running()
+    runs_already = is_running()
     with to_stderr().status(Text("Spark starts")) as status:
         session = spark_session(master or f"local[{max(slots, os.cpu_count() or 1)}]", options)
         try:
@@ -193,7 +248,7 @@ def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iter
             status.update(Text("rows are shuffled"))
             yield session
         finally:
-            if not found:
+            if not runs_already:
                 with held_interrupts():
                     session.stop()
 
@@ -228,3 +283,55 @@ def _as_typed(line: str) -> str:
     """Return a line about arguments of `shuffle_frame` with their names on the command line."""
     line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
     return f"netstack shuffle: {line.replace('a num_partitions of at', '--partitions at')}"
+
+
+def _count(number: float) -> str:
+    return f"{number:,}" if number < MILLION else f"{digits(number / MILLION)} M"
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[float], str], _Total], ...] = (
+    ("rows in", "rows_read", _count, sum),
+    ("rows out", "rows", _count, sum),
+    ("sent", "bytes_sent", size, sum),
+    ("received", "bytes_received", size, sum),
+    ("stalls", "credit_stalls", _count, sum),
+    ("blocked", "credit_blocked_s", lambda seconds: milliseconds(1000 * seconds), sum),
+    ("buffers", "peak_network_memory_bytes", size, max),
+    ("worker", "worker_memory_bytes", size, max),
+)
+"""Heading, statistic, how it is written, and what all tasks come to."""
+
+
+def print_shuffle(document: ShuffleDocument, console: Console) -> None:
+    """Print what was done, and a row for each task; the last one is their sum, of memory the most."""
+    console.print(Text(document.output, "bold"), soft_wrap=True)
+    console.print(_line(document), highlight=False)
+    console.print()
+    table = _table(document.tasks)
+    unlimited = console.options.update(max_width=2 * console.width)
+    if console.measure(table, options=unlimited).maximum > console.width:
+        table.padding = (0, 0)
+    console.print(table)
+    console.print(LEGEND, style="dim", highlight=False)
+
+
+def _line(document: ShuffleDocument) -> str:
+    rows = sum(task["rows_read"] for task in document.tasks)
+    how = f"{document.ship} by {', '.join(document.keys)}" if document.keys else document.ship
+    rule = f", {document.partitioner.capitalize()}'s placement" if document.ship == "hash" else ""
+    seconds = document.wall_seconds
+    return f"{rows:,} rows into {document.partitions} partitions in {seconds:.2f} s: {how}{rule}"
+
+
+def _table(tasks: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    for heading in ("", *(heading for heading, *_ in _COLUMNS)):
+        table.add_column(heading, justify="right")
+    for task in tasks:
+        cells = [written(task[name]) for _, name, written, _ in _COLUMNS]
+        table.add_row(str(task["partition"]), *cells)
+    if len(tasks) > 1:
+        table.add_section()
+        totals = [written(total([task[name] for task in tasks])) for _, name, written, total in _COLUMNS]
+        table.add_row("all", *totals)
+    return table

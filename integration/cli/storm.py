@@ -14,7 +14,7 @@ from ..report.output import to_stderr, to_stdout
 from ..spark.session import spark_session
 from ..storm.draw import draw_case
 from ..storm.storm import Outcome, run_on_spark, run_storm, run_storms
-from .arguments import Flag, Whole
+from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
 from .progress import progress
 
@@ -73,8 +73,7 @@ def storm(
         spark: Run them on Spark instead of the processes of this machine.
         verbose: Print each case and what became of it; they are run one after the other.
     """
-    if seeds < 1:
-        raise ScenarioError([f"netstack storm: --seeds is {seeds}; at least 1 is needed"])
+    require_some("storm", "--seeds", seeds)
     if first_seed < 0:
         raise ScenarioError([f"netstack storm: --first-seed is {first_seed}; it must be 0 or more"])
     if spark and verbose:

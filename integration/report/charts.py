@@ -71,7 +71,7 @@ def buffer_size(results: Results) -> Chart | None:
     )
     return Chart(
         "buffer-size",
-        f"Size of new buffers: {each(results, lambda found: size(found.buffer_bytes))}",
+        f"Size of new buffers: {each(results, lambda findings: size(findings.buffer_bytes))}",
         f"Median of the smallest subtask. Receivers announce it for new buffers.{ruler_note(results)}",
         panels([lines], rows, results, row="vertex", height=200),
     )
@@ -159,9 +159,9 @@ def _eighths(top: float) -> alt.Axis:
     return alt.Axis(values=[top * part / 8 for part in range(0, 9, 2)])
 
 
-def _in_flight(found: WindowFigures) -> str:
-    return milliseconds(None if found.in_flight_s is None else 1000 * found.in_flight_s)
+def _in_flight(findings: WindowFigures) -> str:
+    return milliseconds(None if findings.in_flight_s is None else 1000 * findings.in_flight_s)
 
 
-def _sender_share(found: WindowFigures) -> str:
-    return NOTHING if found.sender_share is None else percent(found.sender_share)
+def _sender_share(findings: WindowFigures) -> str:
+    return NOTHING if findings.sender_share is None else percent(findings.sender_share)

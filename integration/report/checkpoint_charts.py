@@ -83,17 +83,11 @@ def checkpoint_bytes(results: Results) -> Chart | None:
     rows = checkpoint_rows.stored(results)
     if not rows:
         return None
-    bars = (
-        alt.Chart()
-        .mark_rect()
-        .encode(
-            x=seconds(_TRIGGER),
-            x2="until:Q",
-            y=alt.Y("from_mib:Q", title="stored (MiB)"),
-            y2="to_mib:Q",
-            color=colours("part", [checkpoint_rows.IN_FLIGHT, checkpoint_rows.OTHER_STATE], _STORED),
-            tooltip=[tip("id", "checkpoint"), "type:N", "part:N", "size:N"],
-        )
+    bars = _of_each_checkpoint(
+        y=alt.Y("from_mib:Q", title="stored (MiB)"),
+        y2="to_mib:Q",
+        color=colours("part", [checkpoint_rows.IN_FLIGHT, checkpoint_rows.OTHER_STATE], _STORED),
+        tooltip=[tip("id", "checkpoint"), "type:N", "part:N", "size:N"],
     )
     return Chart(
         "checkpoint-bytes",
@@ -108,17 +102,11 @@ def checkpoint_time(results: Results) -> Chart | None:
     rows = checkpoint_rows.checkpoint_parts(results)
     if not rows:
         return None
-    bars = (
-        alt.Chart()
-        .mark_rect()
-        .encode(
-            x=seconds(_TRIGGER),
-            x2="until:Q",
-            y=alt.Y("from_s:Q", title="s"),
-            y2="to_s:Q",
-            color=colours("part", [START_DELAY, ALIGNMENT], _PARTS),
-            tooltip=["subtask:N", tip("id", "checkpoint"), "part:N", tip("s", "seconds")],
-        )
+    bars = _of_each_checkpoint(
+        y=alt.Y("from_s:Q", title="s"),
+        y2="to_s:Q",
+        color=colours("part", [START_DELAY, ALIGNMENT], _PARTS),
+        tooltip=["subtask:N", tip("id", "checkpoint"), "part:N", tip("s", "seconds")],
     )
     return Chart(
         "checkpoint-time",
@@ -177,29 +165,24 @@ def _horizontal(
 
 def _bars(height: alt.Y, title: str, phases: Sequence[str]) -> Any:
     """Bars of phases; all but the chosen one are pale, if one is chosen."""
-    own = "datum.run + '#' + datum.id"
-    condition = alt.condition(f"{CHOSEN} == '' || {CHOSEN} == {own}", alt.value(1.0), alt.value(0.45))
-    return (
-        alt.Chart()
-        .mark_rect(cursor="pointer")
-        .encode(
-            x=seconds(_TRIGGER),
-            x2="until:Q",
-            y=height,
-            y2="to_s:Q",
-            color=_phase_colours(phases),
-            opacity=condition,
-            tooltip=[
-                tip("id", "checkpoint"),
-                "type:N",
-                alt.Tooltip("part:N", title=title),
-                tip("ms", "ms"),
-                tip("total", "in all, ms"),
-                alt.Tooltip("last:N", title="acknowledged last"),
-            ],
-        )
-        .transform_filter(f"datum.status == '{COMPLETED}'")
+    this = "datum.run + '#' + datum.id"
+    condition = alt.condition(f"{CHOSEN} == '' || {CHOSEN} == {this}", alt.value(1.0), alt.value(0.45))
+    bars = _of_each_checkpoint(
+        cursor="pointer",
+        y=height,
+        y2="to_s:Q",
+        color=_phase_colours(phases),
+        opacity=condition,
+        tooltip=[
+            tip("id", "checkpoint"),
+            "type:N",
+            alt.Tooltip("part:N", title=title),
+            tip("ms", "ms"),
+            tip("total", "in all, ms"),
+            alt.Tooltip("last:N", title="acknowledged last"),
+        ],
     )
+    return bars.transform_filter(f"datum.status == '{COMPLETED}'")
 
 
 def _without_bar() -> list[Any]:
@@ -226,18 +209,18 @@ def _type_strip(types: list[str]) -> Any:
     scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
     legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
     top, bottom = _STRIP_PX
-    return (
-        alt.Chart()
-        .mark_rect()
-        .encode(
-            x=seconds(_TRIGGER),
-            x2="until:Q",
-            y=alt.value(top),
-            y2=alt.value(bottom),
-            fill=alt.Fill("type:N", scale=scale, legend=legend),
-            tooltip=[tip("id", "checkpoint"), "type:N"],
-        )
+    return _of_each_checkpoint(
+        y=alt.value(top),
+        y2=alt.value(bottom),
+        fill=alt.Fill("type:N", scale=scale, legend=legend),
+        tooltip=[tip("id", "checkpoint"), "type:N"],
     )
+
+
+def _of_each_checkpoint(cursor: str | None = None, **channels: Any) -> Any:
+    """A rectangle for each checkpoint, from its trigger to the next one's; `channels` say the rest."""
+    mark: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
+    return alt.Chart().mark_rect(**mark).encode(x=seconds(_TRIGGER), x2="until:Q", **channels)
 
 
 def _height(results: Results, few: int, several: int) -> int:
@@ -266,13 +249,13 @@ def _phases_note(types: Sequence[str]) -> str:
     return _PHASES_NOTE + (_UNALIGNED_NOTE if UNALIGNED_TYPE in types else "")
 
 
-def _duration(found: WindowFigures) -> str:
-    return milliseconds(found.end_to_end_ms)
+def _duration(findings: WindowFigures) -> str:
+    return milliseconds(findings.end_to_end_ms)
 
 
-def _persisted(found: WindowFigures) -> str:
-    return size(found.persisted_bytes)
+def _persisted(findings: WindowFigures) -> str:
+    return size(findings.persisted_bytes)
 
 
-def _waits(found: WindowFigures) -> str:
-    return f"{milliseconds(found.start_delay_ms)} + {milliseconds(found.alignment_ms)}"
+def _waits(findings: WindowFigures) -> str:
+    return f"{milliseconds(findings.start_delay_ms)} + {milliseconds(findings.alignment_ms)}"

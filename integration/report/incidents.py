@@ -37,8 +37,8 @@ class Incident:
 
 def incidents(result: Result) -> list[Incident]:
     """Return what a run began with, the faults that fired and the restarts, in the order of time."""
-    found = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
-    found += [
+    listed = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
+    listed += [
         Incident(fault.t, fault.kind.replace("_", " "), fault.what + _lost(fault, result))
         for fault in result.faults
     ]
@@ -49,11 +49,11 @@ def incidents(result: Result) -> list[Incident]:
         cause = "" if known else f"{restart.cause}; "
         again = _REPEATED if went_back and restart.checkpoint_id is not None else ""
         text = cause + _recovery(restart) + again
-        found.append(Incident(restart.failed_at, "failure", text))
+        listed.append(Incident(restart.failed_at, "failure", text))
         went_back = restart.unusable_checkpoint_id is not UNSET or (went_back and not again)
     if result.failure is not None:
-        found.append(Incident(result.emulated_seconds, "end of the job", result.failure))
-    return sorted(found, key=lambda incident: incident.t)  # stable: a fault stands before what it does
+        listed.append(Incident(result.emulated_seconds, "end of the job", result.failure))
+    return sorted(listed, key=lambda incident: incident.t)  # stable: a fault stands before what it does
 
 
 def down_times(result: Result) -> list[tuple[float, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -42,15 +42,19 @@ def is_exactly_once(result: Result) -> bool:
 
 def how_obtained(result: Result, command: str) -> list[Fact]:
     """Return how a result came about, so that somebody can get it again."""
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
     facts = [
         ("Clock", f"{result.clock} time, {result.link} links, preset {result.preset}, seed {result.seed}"),
         ("Emulated", f"{result.emulated_seconds:g} s in {result.wall_seconds:.1f} s of real time"),
         ("Moved", f"{result.work.buffers:,} buffers with {result.work.records:,} records"),
-        ("Versions", versions),
+        ("Versions", versions_text(result.versions)),
         ("Command", command),
     ]
     return [(name, text) for name, text in facts if text]
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Return which versions of what made a result, as "netstack 0.1.0, python 3.11.7"."""
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _topology(scenario: dict[str, Any]) -> str:

@@ -1,22 +1,39 @@
-"""Where output goes: documents to stdout or to files, everything else to stderr."""
+"""Where output goes: documents to stdout or to files, everything else to stderr, and what a terminal shows.
+
+A vertex, a file or a server may be called anything. Sent to a terminal as it is, a name can move the cursor,
+retitle the window, or hide what stands beside it. So control characters are shown by their codes, such as
+``\\x1b``, and never obeyed; those of rich, for colours and bars, are no part of a text and pass.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rich.console import Console
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from ..files.writing import is_device, require_writable, write_whole
-from .terminal import Terminal, shown, shown_json
 
 PAGE = "report.html"
 """The name of a page in the folder of a report."""
 
 WIDTH = 80
 """Columns of what is printed for people."""
+
+# Of Unicode: C0, delete and C1; line separators and what turns the direction of writing; halves of pairs,
+# as Python has them for bytes of file names that are no UTF-8.
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_WITHIN_LAYOUT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""The same without tabulator and line feed, which layouts are made of."""
+
+_JSON_UNSHOWN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+"""What of these stands raw in the texts of a JSON document in UTF-8."""
 
 
 class OutputError(Exception):
@@ -43,6 +60,11 @@ def write_json(document: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(shown_json(document) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def indented(document: bytes) -> bytes:
+    """Return a JSON document as files have it: a line for each value, and a line feed at the end."""
+    return msgspec.json.format(document, indent=1) + b"\n"
 
 
 def prepare_folder(folder: Path | None, *names: str) -> None:
@@ -108,3 +130,31 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """
     for path in write_outputs({folder / name: content for name, content in files.items()}):
         say(f"wrote {path}")
+
+
+class Terminal(Console):
+    """A console that shows control characters."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield what `Console` does, with the texts shown."""
+        for segment in super().render(renderable, options):
+            if segment.control or not _WITHIN_LAYOUT.search(segment.text):
+                yield segment
+            else:
+                yield segment._replace(text=_WITHIN_LAYOUT.sub(_code, segment.text))
+
+
+def shown(text: str) -> str:
+    """Return a text as one line in which every character can be seen."""
+    return _UNSHOWN.sub(_code, text)
+
+
+def shown_json(document: bytes) -> bytes:
+    """Return a JSON document of the same content that a terminal shows and does not obey."""
+    return _JSON_UNSHOWN.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), document)
+
+
+def _code(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    short = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}.get(match[0])
+    return short or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")

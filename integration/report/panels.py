@@ -167,13 +167,13 @@ def distinct(rows: list[Row], field: str) -> list[str]:
 
 def present(rows: list[Row], field: str, names: Sequence[str]) -> list[str]:
     """Return those of some names that are values of a field."""
-    found = set(distinct(rows, field))
-    return [name for name in names if name in found]
+    values = set(distinct(rows, field))
+    return [name for name in names if name in values]
 
 
 def each(results: Results, text: Callable[[WindowFigures], str]) -> str:
     """Return what holds for each run and window, as "32.0 KiB (off), 5.10 KiB (on)"."""
-    texts = {label: text(found) for label, found in figures_of_runs(results).items()}
+    texts = {label: text(findings) for label, findings in figures_of_runs(results).items()}
     if len(texts) == 1:
         return next(iter(texts.values()))
     return ", ".join(f"{value} ({label})" for label, value in texts.items())

@@ -1,4 +1,4 @@
-"""A result as people read it: a summary for an 80-column terminal."""
+"""A result, and the trace of a run, as people read them on an 80-column terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import CheckpointResult, Result, Steady, VertexSteady
+from netstack import CheckpointResult, Result, Steady, TraceEvent, VertexSteady
 
 from ..analysis.checkpoint_times import (
     ACKNOWLEDGEMENT,
@@ -68,25 +68,25 @@ def print_head(result: Result, console: Console) -> None:
 
 def print_incidents(result: Result, console: Console) -> None:
     """Print the faults that fired, how many did not, and the restarts; nothing where all went well."""
-    _print_found(incidents(result), console)
+    _print_incident_rows(incidents(result), console)
     unfired = never_fired(result)
     if unfired is not None:
         console.print(unfired, highlight=False)
 
 
-def _print_found(found: Sequence[Incident], console: Console) -> None:
-    if not found:
+def _print_incident_rows(listed: Sequence[Incident], console: Console) -> None:
+    if not listed:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")  # a path may be long
-    for incident in found[:MOST_INCIDENTS]:
+    for incident in listed[:MOST_INCIDENTS]:
         table.add_row(f"{incident.t:.1f} s", incident.what, Text(incident.text))
     console.print()
     console.print(table, highlight=False)
-    if len(found) > MOST_INCIDENTS:
-        console.print(f"... and {len(found) - MOST_INCIDENTS} more of such events", highlight=False)
+    if len(listed) > MOST_INCIDENTS:
+        console.print(f"... and {len(listed) - MOST_INCIDENTS} more of such events", highlight=False)
 
 
 def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
@@ -102,7 +102,7 @@ def _checkpoints_line(completed: Sequence[CheckpointResult]) -> str:
     times = mean_times(completed)
     if times is None:
         return "no checkpoint"
-    took = [found.duration_ms for found in completed if found.duration_ms is not None]
+    took = [checkpoint.duration_ms for checkpoint in completed if checkpoint.duration_ms is not None]
     return (
         f"{_checkpoints(len(completed))}, end to end {figure(times.end_to_end_ms)} ms "
         f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}"
@@ -117,11 +117,11 @@ def _phases_text(times: CheckpointTimes) -> str:
         ("snapshot", times.snapshot_ms),
         (ACKNOWLEDGEMENT, times.acknowledgement_ms),
     )
-    told = [f"{name} {figure(time)}" for name, time in parts if time is not None]
+    texts = [f"{name} {figure(time)}" for name, time in parts if time is not None]
     rest = times.end_to_end_ms - sum(time for _, time in parts if time is not None)
-    if len(told) < len(parts):
-        told.append(f"{NOT_TOLD} {figure(rest)}")
-    return " + ".join(told)
+    if len(texts) < len(parts):
+        texts.append(f"{NOT_TOLD} {figure(rest)}")
+    return " + ".join(texts)
 
 
 def _table(steady: Steady, completed: Sequence[CheckpointResult]) -> Table:
@@ -166,3 +166,14 @@ def _share(values: Sequence[float | None]) -> str:
 
 def _checkpoints(count: int) -> str:
     return f"{count} checkpoint{'' if count == 1 else 's'}"
+
+
+class TracePrinter:
+    """Prints each step of a checkpoint as it happens; to be given to `emulate` as `trace`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
+        """Print one step, on one line."""
+        self._console.print(Text(str(TraceEvent(at, place, text, checkpoint_id))), soft_wrap=True)

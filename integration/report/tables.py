@@ -70,14 +70,14 @@ class Table:
 def summary_table(results: Mapping[str, Result]) -> Table:
     """Return what each run comes to, a column for each of its windows, and of two runs the ratio."""
     columns = figures_of_runs(results)
-    found = list(columns.values())
-    pair = (found[0], found[1]) if len(results) == len(found) == 2 else None
+    findings = list(columns.values())
+    pair = (findings[0], findings[1]) if len(results) == len(findings) == 2 else None
     rows = [
-        _row(quantity, found, pair)
+        _row(quantity, findings, pair)
         for quantity in QUANTITIES
-        if not quantity.optional or any(quantity.value(each) for each in found)
+        if not quantity.optional or any(quantity.value(window) for window in findings)
     ]
-    ends = [f"{each.checkpoints}" for each in found] + ([NOTHING] if pair else [])
+    ends = [f"{window.checkpoints}" for window in findings] + ([NOTHING] if pair else [])
     rows.append(Row("Checkpoints", "completed", tuple(ends)))
     return Table((*columns, *(("ratio",) if pair else ())), tuple(rows))
 
@@ -86,10 +86,19 @@ def modes_table(results: Mapping[str, Result]) -> Table:
     """Return what each run comes to in its last window, a row for each: how checkpoint modes differ."""
     rows = []
     for run, result in results.items():
-        found = figures_of(result)
-        times = (found.start_delay_ms, found.alignment_ms, found.after_barriers_ms, found.end_to_end_ms)
+        findings = figures_of(result)
+        times = (
+            findings.start_delay_ms,
+            findings.alignment_ms,
+            findings.after_barriers_ms,
+            findings.end_to_end_ms,
+        )
         texts = [milliseconds(time) for time in times]
-        texts += [size(found.processed_bytes), size(found.persisted_bytes), per_second(found.records_per_s)]
+        texts += [
+            size(findings.processed_bytes),
+            size(findings.persisted_bytes),
+            per_second(findings.records_per_s),
+        ]
         rows.append(Row(run, "", (*texts, "yes" if is_exactly_once(result) else "no")))
     return Table(MODE_COLUMNS, tuple(rows))
 
@@ -105,9 +114,9 @@ def subtask_rows(result: Result) -> list[tuple[str, ...]]:
 
 
 def _row(
-    quantity: Quantity, found: list[WindowFigures], pair: tuple[WindowFigures, WindowFigures] | None
+    quantity: Quantity, findings: list[WindowFigures], pair: tuple[WindowFigures, WindowFigures] | None
 ) -> Row:
-    texts = [quantity.text(quantity.value(each)) for each in found]
+    texts = [quantity.text(quantity.value(window)) for window in findings]
     if pair:
         texts.append(ratio(quotient(quantity.value(pair[1]), quantity.value(pair[0]))))
     return Row(quantity.name, quantity.meaning, tuple(texts))

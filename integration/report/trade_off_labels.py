@@ -84,13 +84,14 @@ def placed(rows: Sequence[Row]) -> list[Row]:
     names: list[Box] = []
     sides = [NOWHERE] * len(rows)
     for place in sorted(range(len(rows)), key=lambda place: not rows[place]["said"]):
-        free = [
+        with_room = [
             (name, box)
             for name, box in _boxes(rows[place]["label"], *at[place])
             if rows[place]["label"] and _is_inside(box) and not _covers_any(box, [*marks, *names])
         ]
-        if free:
-            sides[place], box = next((one for one in free if not _covers_any(one[1], bars)), free[0])
+        if with_room:
+            off_bars = (named for named in with_room if not _covers_any(named[1], bars))
+            sides[place], box = next(off_bars, with_room[0])
             names.append(box)
     return [{**row, "side": side} for row, side in zip(rows, sides, strict=True)]
 

@@ -37,15 +37,26 @@ _WITH_UNIT = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' 
 _ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
-def tuning_charts(found: Sequence[Recommendation]) -> list[Chart]:
+def tuning_charts(recommendations: Sequence[Recommendation]) -> list[Chart]:
     """Return the pictures of a sweep; those without anything to show are left out."""
-    pictures = [trade_off(found), *(times_by_target(one) for one in found[:1] if len(found) == 1)]
+    pictures = [
+        trade_off(recommendations),
+        *(
+            times_by_target(recommendation)
+            for recommendation in recommendations[:1]
+            if len(recommendations) == 1
+        ),
+    ]
     return [chart for chart in pictures if chart is not None]
 
 
-def trade_off(found: Sequence[Recommendation]) -> Chart | None:
+def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     """Throughput over checkpoint time, a mark for each target; None where nothing was measured of both."""
-    rows = [row for one in found[:MOST_CURVES] for row in _trade_off_rows(one, len(found) == 1)]
+    rows = [
+        row
+        for recommendation in recommendations[:MOST_CURVES]
+        for row in _trade_off_rows(recommendation, len(recommendations) == 1)
+    ]
     if not rows:
         return None
     curves = list(dict.fromkeys(row["curve"] for row in rows))
@@ -59,16 +70,16 @@ def trade_off(found: Sequence[Recommendation]) -> Chart | None:
     )
     return Chart(
         "trade-off",
-        f"Throughput against checkpoint time: {_said_of(found)}",
+        f"Throughput against checkpoint time: {_said_of(recommendations)}",
         "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
         "now, at the same seed. Further left is a faster checkpoint, further up a faster job.",
         _spec([*_ranges(base, colour), line, dots, *_rings(base, rows), *_names(base)], placed(rows)),
     )
 
 
-def times_by_target(found: Recommendation) -> Chart | None:
+def times_by_target(recommendation: Recommendation) -> Chart | None:
     """The times that a target brings over the target itself; None where there is no target."""
-    rows = list(_time_rows(found))
+    rows = list(_time_rows(recommendation))
     if not rows:
         return None
     names = [name for name in TIMES if any(row["time"] == name for row in rows)]
@@ -83,11 +94,11 @@ def times_by_target(found: Recommendation) -> Chart | None:
         base.mark_rule(opacity=0.5).encode(y=_value_axis("least", ticks), y2="most:Q"),
         base.mark_line(strokeWidth=1.8),
         base.mark_point(filled=True, size=45, opacity=1).encode(tooltip=["time:N", "target:N", *tips]),
-        *_chosen_rule(found),
+        *_chosen_rule(recommendation),
     ]
     return Chart(
         "times-by-target",
-        _reached(found),
+        _reached(recommendation),
         "Means over seeds, bars are 95 % intervals. Dashed: as long as the target. Red: the recommended one.",
         _spec(layers, rows),
     )
@@ -99,18 +110,18 @@ def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
     return spec
 
 
-def _trade_off_rows(found: Recommendation, alone: bool) -> Iterator[Row]:
+def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row]:
     """A row for each target; with other curves beside it only those of which something is said have names."""
-    for place, one in enumerate(_with_baseline(found)):
-        time, share = one.end_to_end_ms, one.throughput_share
+    for place, summary in enumerate(_with_baseline(recommendation)):
+        time, share = summary.end_to_end_ms, summary.throughput_share
         if time is None or share is None:
             continue
         yield {
-            "curve": conditions_of(found) or found.scenario,
+            "curve": conditions_of(recommendation) or recommendation.scenario,
             "place": place,
-            "target": _name(one.target),
-            "said": (said := _said(found, one.target)),
-            "label": _label(one.target, said, alone),
+            "target": _name(summary.target),
+            "said": (said := _said(recommendation, summary.target)),
+            "label": _label(summary.target, said, alone),
             **_ends("ms", time),
             **_ends("share", share, 100.0),
         }
@@ -122,16 +133,16 @@ def _label(target: str, said: str, alone: bool) -> str:
     return _name(target) if said else ""
 
 
-def _time_rows(found: Recommendation) -> Iterator[Row]:
-    for one in found.targets:
+def _time_rows(recommendation: Recommendation) -> Iterator[Row]:
+    for summary in recommendation.targets:
         for name, field in TIMES.items():
-            value: Estimate | None = getattr(one, field)
+            value: Estimate | None = getattr(summary, field)
             if value is None:
                 continue
             yield {
                 "time": name,
-                "target": one.target,
-                "target_ms": 1e3 * parse_flink_duration(one.target),
+                "target": summary.target,
+                "target_ms": 1e3 * parse_flink_duration(summary.target),
                 "ms": value.mean,
                 "least": value.least,
                 "most": value.greatest,
@@ -146,8 +157,11 @@ def _ends(name: str, value: Estimate, scale: float = 1.0) -> Row:
     }
 
 
-def _with_baseline(found: Recommendation) -> Iterable[TargetSummary]:
-    return [*found.targets, *([found.baseline] if found.baseline is not None else [])]
+def _with_baseline(recommendation: Recommendation) -> Iterable[TargetSummary]:
+    return [
+        *recommendation.targets,
+        *([recommendation.baseline] if recommendation.baseline is not None else []),
+    ]
 
 
 def _ranges(base: Any, colour: dict[str, Any]) -> list[Any]:
@@ -177,10 +191,10 @@ def _names(base: Any) -> list[Any]:
     ]
 
 
-def _chosen_rule(found: Recommendation) -> list[Any]:
-    if found.chosen is None:
+def _chosen_rule(recommendation: Recommendation) -> list[Any]:
+    if recommendation.chosen is None:
         return []
-    at = 1e3 * parse_flink_duration(found.chosen)
+    at = 1e3 * parse_flink_duration(recommendation.chosen)
     return [alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5).encode(x=alt.datum(at))]
 
 
@@ -206,47 +220,47 @@ def _round(values: Sequence[float]) -> list[float]:
     """Round numbers, times a power of ten, from the least to the greatest value, or near them."""
     low, high = min(values) / 1.5, max(values) * 1.5
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
-    return [found for power in powers for part in _ROUND if low <= (found := part * 10.0**power) <= high]
+    return [number for power in powers for part in _ROUND if low <= (number := part * 10.0**power) <= high]
 
 
 def _name(target: str) -> str:
     return "no debloating" if target == OFF else target
 
 
-def _said(found: Recommendation, target: str) -> str:
-    chosen = {"set": found.chosen, "turn off": OFF}.get(found.verdict)
-    each = ((CHOSEN, chosen), (NOW, found.current), (KNEE, found.knee))
+def _said(recommendation: Recommendation, target: str) -> str:
+    chosen = {"set": recommendation.chosen, "turn off": OFF}.get(recommendation.verdict)
+    each = ((CHOSEN, chosen), (NOW, recommendation.current), (KNEE, recommendation.knee))
     return ", ".join(said for said, which in each if which == target)
 
 
-def _said_of(found: Sequence[Recommendation]) -> str:
+def _said_of(recommendations: Sequence[Recommendation]) -> str:
     """What is recommended for each curve."""
     texts = []
-    for one in found[:MOST_CURVES]:
+    for recommendation in recommendations[:MOST_CURVES]:
         said = {
-            "set": f"recommended is {one.chosen}",
+            "set": f"recommended is {recommendation.chosen}",
             "turn off": "recommended is no debloating",
             "keep": "nothing is shown to be better than now",
         }
-        text = said.get(one.verdict, "nothing keeps to the constraints")
-        texts.append(f"{text} ({conditions_of(one)})" if len(found) > 1 else text)
+        text = said.get(recommendation.verdict, "nothing keeps to the constraints")
+        texts.append(f"{text} ({conditions_of(recommendation)})" if len(recommendations) > 1 else text)
     return "; ".join(texts)
 
 
-def _reached(found: Recommendation) -> str:
+def _reached(recommendation: Recommendation) -> str:
     """What the shortest and the longest target come to."""
-    measured = [one for one in found.targets if one.end_to_end_ms is not None]
+    measured = [summary for summary in recommendation.targets if summary.end_to_end_ms is not None]
     ends = measured[:1] + measured[1:][-1:]
     if not ends:
         return "What a target brings: no checkpoint was completed"
-    texts = [f"{_end_to_end(one)} with a target of {one.target}" for one in ends]
+    texts = [f"{_end_to_end(summary)} with a target of {summary.target}" for summary in ends]
     return f"A checkpoint takes {', '.join(texts)}"
 
 
-def _end_to_end(one: TargetSummary) -> str:
-    return milliseconds(None if one.end_to_end_ms is None else one.end_to_end_ms.mean)
+def _end_to_end(summary: TargetSummary) -> str:
+    return milliseconds(None if summary.end_to_end_ms is None else summary.end_to_end_ms.mean)
 
 
-def conditions_of(found: Recommendation) -> str:
+def conditions_of(recommendation: Recommendation) -> str:
     """Return the values of the axes other than the target, as "service 2 ms, skew 1:4"; or nothing."""
-    return ", ".join(f"{name} {value}" for name, value in found.conditions.items())
+    return ", ".join(f"{name} {value}" for name, value in recommendation.conditions.items())

@@ -15,7 +15,7 @@ from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import OFF, TargetSummary
 from .charts import charts, to_png
-from .job_facts import Fact, how_obtained
+from .job_facts import Fact, how_obtained, versions_text
 from .output import PAGE, prepare_folder, write_outputs
 from .pages import drawing, pretty, render_page
 from .panels import Chart
@@ -87,25 +87,25 @@ def write_tuning_report(directory: Path, sweep: Sweep, results: Mapping[str, Res
     Raises:
         OutputError: a file cannot be written.
     """
-    own = tuning_charts(sweep.recommendations)
+    of_sweep = tuning_charts(sweep.recommendations)
     over_time = [chart for chart in charts(results) if chart.name in _OVER_TIME] if results else []
-    page = render_sweep(sweep, results, own, over_time)
-    files = {PAGE: page.encode()} | {f"{chart.name}.png": to_png(chart) for chart in [*own, *over_time]}
+    page = render_sweep(sweep, results, of_sweep, over_time)
+    files = {PAGE: page.encode()} | {f"{chart.name}.png": to_png(chart) for chart in [*of_sweep, *over_time]}
     prepare_folder(directory)
     return write_outputs({directory / name: content for name, content in files.items()})
 
 
 def render_sweep(
-    sweep: Sweep, results: Mapping[str, Result], own: Sequence[Chart], over_time: Sequence[Chart]
+    sweep: Sweep, results: Mapping[str, Result], of_sweep: Sequence[Chart], over_time: Sequence[Chart]
 ) -> str:
     """Return the page as HTML, with all that it needs inside; `own` and `over_time` are its pictures."""
     return render_page(
         "tuning.html.jinja",
         title=f"Which debloat target for {sweep.scenario['name']}?",
-        parts=[_part(found) for found in sweep.recommendations],
+        parts=[_part(recommendation) for recommendation in sweep.recommendations],
         columns=["Target", *(name for name, _, _ in _COLUMNS)],
         legend=LEGEND,
-        charts=own,
+        charts=of_sweep,
         pitfalls=[_pitfall(pitfall) for pitfall in sweep.pitfalls],
         runs=list(results),
         run_charts=over_time,
@@ -113,43 +113,48 @@ def render_sweep(
         runs_obtained={run: how_obtained(result, sweep.command) for run, result in results.items()},
         scenarios={run: pretty(result.scenario) for run, result in results.items()}
         or {"as it is": pretty(sweep.scenario)},
-        specs=[drawing(chart) for chart in [*own, *over_time]],
+        specs=[drawing(chart) for chart in [*of_sweep, *over_time]],
     )
 
 
-def _part(found: Recommendation) -> dict[str, Any]:
-    facts = [("Now", f"debloating {OFF}" if found.current == OFF else f"target {found.current}")]
-    facts += [("Knee", f"{found.knee or 'none'}: {found.knee_why}"), ("Rule", found.rule)]
+def _part(recommendation: Recommendation) -> dict[str, Any]:
+    facts = [
+        ("Now", f"debloating {OFF}" if recommendation.current == OFF else f"target {recommendation.current}")
+    ]
+    facts += [
+        ("Knee", f"{recommendation.knee or 'none'}: {recommendation.knee_why}"),
+        ("Rule", recommendation.rule),
+    ]
     return {
-        "conditions": conditions_of(found),
-        "words": found.words,
-        "configuration": found.configuration,
+        "conditions": conditions_of(recommendation),
+        "words": recommendation.words,
+        "configuration": recommendation.configuration,
         "facts": facts,
-        "remedies": [(remedy_text(remedy), remedy.configuration) for remedy in found.remedies],
-        "failures": failures_of(found),
-        "rows": [_row(found, one) for one in found.settings],
+        "remedies": [(remedy_text(remedy), remedy.configuration) for remedy in recommendation.remedies],
+        "failures": failures_of(recommendation),
+        "rows": [_row(recommendation, summary) for summary in recommendation.settings],
     }
 
 
-def _row(found: Recommendation, one: TargetSummary) -> dict[str, Any]:
+def _row(recommendation: Recommendation, summary: TargetSummary) -> dict[str, Any]:
     return {
-        "name": "no debloating" if one.target == OFF else one.target,
-        "said": mark_in_words(found, one),
-        "chosen": one.target == recommended(found),
-        "cells": [_throughput(one), *(_figure(one, field, text) for _, field, text in _COLUMNS[1:])],
+        "name": "no debloating" if summary.target == OFF else summary.target,
+        "said": mark_in_words(recommendation, summary),
+        "chosen": summary.target == recommended(recommendation),
+        "cells": [_throughput(summary), *(_figure(summary, field, text) for _, field, text in _COLUMNS[1:])],
     }
 
 
-def _figure(one: TargetSummary, field: str, text: Text) -> tuple[str, str]:
-    value: Estimate | None = getattr(one, field)
-    if field == "adaptation_ms" and value is None and one.step_runs:
-        return "never", f"in {one.step_runs} runs"
+def _figure(summary: TargetSummary, field: str, text: Text) -> tuple[str, str]:
+    value: Estimate | None = getattr(summary, field)
+    if field == "adaptation_ms" and value is None and summary.step_runs:
+        return "never", f"in {summary.step_runs} runs"
     return _cell(value, text)
 
 
-def _throughput(one: TargetSummary) -> tuple[str, str]:
+def _throughput(summary: TargetSummary) -> tuple[str, str]:
     """The share of the throughput without debloating, with the rate itself below."""
-    share, rate = one.throughput_share, one.throughput_per_s
+    share, rate = summary.throughput_share, summary.throughput_per_s
     return _percent(share.mean if share else None), per_second(rate.mean) if rate else ""
 
 
@@ -181,13 +186,12 @@ def _pitfall(pitfall: Pitfall) -> dict[str, Any]:
 
 def _obtained(sweep: Sweep) -> list[Fact]:
     first = sweep.recommendations[0]
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(first.versions.items()))
     facts = [
         ("Scenario", f"{sweep.scenario['name']}, preset {sweep.scenario['preset']}"),
         ("Seeds", ", ".join(map(str, first.seeds))),
         ("Clock", f"{first.clock} time"),
         ("Points", f"{sweep.points} emulations"),
-        ("Versions", versions),
+        ("Versions", versions_text(first.versions)),
         ("Command", sweep.command),
         *(("Note", note) for note in sweep.notes),
     ]

@@ -41,25 +41,25 @@ Cell = Callable[[TargetSummary], str]
 
 
 def _mean(name: str, scale: float = 1.0, text: Callable[[float], str] = "{:.0f}".format) -> Cell:
-    def cell(one: TargetSummary) -> str:
-        value: Estimate | None = getattr(one, name)
+    def cell(summary: TargetSummary) -> str:
+        value: Estimate | None = getattr(summary, name)
         return NOTHING if value is None else text(value.mean * scale)
 
     return cell
 
 
-def _adapts(one: TargetSummary) -> str:
+def _adapts(summary: TargetSummary) -> str:
     """The time, or in how many runs there was one: a time of some of them would be read as that of all."""
-    settled = one.adaptation_ms
-    if not one.step_runs:
+    settled = summary.adaptation_ms
+    if not summary.step_runs:
         return NOTHING
     if settled is None or settled.runs < settled.of:
-        return f"{settled.runs if settled else 0}/{one.step_runs}"
+        return f"{settled.runs if settled else 0}/{summary.step_runs}"
     return f"{settled.mean / 1e3:.0f}"
 
 
 _COLUMNS: Sequence[tuple[str, Cell]] = (
-    ("thr. %", lambda one: _percent(one.throughput_share)),
+    ("thr. %", lambda summary: _percent(summary.throughput_share)),
     ("delay", _mean("start_delay_ms")),
     ("align", _mean("alignment_ms")),
     ("end to\nend", _mean("end_to_end_ms")),
@@ -73,7 +73,7 @@ _COLUMNS: Sequence[tuple[str, Cell]] = (
 
 
 def print_recommendations(
-    found: Sequence[Recommendation],
+    recommendations: Sequence[Recommendation],
     pitfalls: Sequence[Pitfall],
     console: Console,
     *,
@@ -81,38 +81,38 @@ def print_recommendations(
     command: str = "",
 ) -> None:
     """Print a table, what to set and why for each combination of conditions, and the pitfalls of all."""
-    for one in found:
-        _print_one(one, preset, console)
+    for recommendation in recommendations:
+        _print_recommendation(recommendation, preset, console)
     _print_pitfalls(pitfalls, console)
     console.print(Text(LEGEND, style="dim"))
     if command:
         console.print(Text(command, style="dim"))
 
 
-def _print_one(found: Recommendation, preset: str, console: Console) -> None:
-    console.print(Text.assemble((found.scenario, "bold"), f"  {how_of(found, preset)}"))
-    if found.conditions:
-        console.print(Text(conditions_of(found), style="bold"))
-    console.print(target_table(found))
+def _print_recommendation(recommendation: Recommendation, preset: str, console: Console) -> None:
+    console.print(Text.assemble((recommendation.scenario, "bold"), f"  {how_of(recommendation, preset)}"))
+    if recommendation.conditions:
+        console.print(Text(conditions_of(recommendation), style="bold"))
+    console.print(target_table(recommendation))
     console.print()
-    for place, sentence in enumerate(found.words):
+    for place, sentence in enumerate(recommendation.words):
         console.print(Text(sentence, style="" if place else "bold"))
-    console.print(Text(f"Knee: {found.knee or 'none'}; {found.knee_why}."))
-    console.print(Text(f"Rule: {found.rule}", style="dim"))
-    _print_remedies(found, console)
-    for failure in failures_of(found):
+    console.print(Text(f"Knee: {recommendation.knee or 'none'}; {recommendation.knee_why}."))
+    console.print(Text(f"Rule: {recommendation.rule}", style="dim"))
+    _print_remedies(recommendation, console)
+    for failure in failures_of(recommendation):
         console.print(Text(f"failed: {failure}", style="red"))
-    if found.configuration:
+    if recommendation.configuration:
         console.print()
-        _print_lines(found.configuration, _INDENT, console)
+        _print_lines(recommendation.configuration, _INDENT, console)
     console.print()
 
 
-def _print_remedies(found: Recommendation, console: Console) -> None:
-    if not found.remedies:
+def _print_remedies(recommendation: Recommendation, console: Console) -> None:
+    if not recommendation.remedies:
         return
     console.print(Text("\nWhat would help instead", style="bold"))
-    for remedy in found.remedies:
+    for remedy in recommendation.remedies:
         console.print(_indented(f"- {remedy_text(remedy)}"))
         _print_lines(remedy.configuration, 2 * _INDENT, console)
 
@@ -127,7 +127,7 @@ def _indented(text: str) -> Padding:
     return Padding(Text(text), (0, 0, 0, _INDENT), expand=False)
 
 
-def target_table(found: Recommendation) -> Table:
+def target_table(recommendation: Recommendation) -> Table:
     """Return a row for no debloating and each target, with a mark beside what is recommended."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("\ntarget", no_wrap=True)
@@ -136,27 +136,40 @@ def target_table(found: Recommendation) -> Table:
             head if head.startswith("\n") or "\n" in head else f"\n{head}", justify="right", no_wrap=True
         )
     table.add_column("")  # the only one that may wrap, so that figures stay whole
-    for one in found.settings:
-        style = "bold green" if one.target == recommended(found) else "dim" if one.keeps == "no" else ""
-        table.add_row(one.target, *(cell(one) for _, cell in _COLUMNS), mark(found, one), style=style)
+    for summary in recommendation.settings:
+        style = (
+            "bold green"
+            if summary.target == recommended(recommendation)
+            else "dim"
+            if summary.keeps == "no"
+            else ""
+        )
+        table.add_row(
+            summary.target,
+            *(cell(summary) for _, cell in _COLUMNS),
+            mark(recommendation, summary),
+            style=style,
+        )
     return table
 
 
-def recommended(found: Recommendation) -> str | None:
+def recommended(recommendation: Recommendation) -> str | None:
     """Return the setting to have, "off" for no debloating; None where nothing will do."""
-    kept = {"set": found.chosen, "turn off": OFF, "keep": found.current}
-    return kept.get(found.verdict)
+    kept = {"set": recommendation.chosen, "turn off": OFF, "keep": recommendation.current}
+    return kept.get(recommendation.verdict)
 
 
-def mark(found: Recommendation, one: TargetSummary) -> str:
+def mark(recommendation: Recommendation, summary: TargetSummary) -> str:
     """Return what is said of a setting beside its row: recommended, present, knee, what it breaks."""
-    said = ["set"] if one.target == recommended(found) and found.verdict != "keep" else []
-    said += ["now"] if one.target == found.current else []
-    said += [f"{one.failed}/{len(one.seeds) + one.failed} failed"] if one.failed else []
+    said = (
+        ["set"] if summary.target == recommended(recommendation) and recommendation.verdict != "keep" else []
+    )
+    said += ["now"] if summary.target == recommendation.current else []
+    said += [f"{summary.failed}/{len(summary.seeds) + summary.failed} failed"] if summary.failed else []
     said += [
-        f"{_BROKEN[shortfall.constraint]}{_DOUBT.get(shortfall.kept, '')}" for shortfall in one.shortfalls
+        f"{_BROKEN[shortfall.constraint]}{_DOUBT.get(shortfall.kept, '')}" for shortfall in summary.shortfalls
     ]
-    if not said and one.target == found.knee:
+    if not said and summary.target == recommendation.knee:
         return "knee"
     return ", ".join(text for text in said if text)
 
@@ -166,12 +179,16 @@ _BROKEN = {MIN_THROUGHPUT: "thr.", MAX_CHECKPOINT: "slow", MAX_DELAY: "late", CH
 _DOUBT = {"undecided": "?"}
 
 
-def mark_in_words(found: Recommendation, one: TargetSummary) -> str:
+def mark_in_words(recommendation: Recommendation, summary: TargetSummary) -> str:
     """Return the same for a page, where there is room."""
-    said = ["recommended"] if one.target == recommended(found) and found.verdict != "keep" else []
-    said += ["now"] if one.target == found.current else []
-    said += ["knee"] if one.target == found.knee else []
-    for shortfall in one.shortfalls:
+    said = (
+        ["recommended"]
+        if summary.target == recommended(recommendation) and recommendation.verdict != "keep"
+        else []
+    )
+    said += ["now"] if summary.target == recommendation.current else []
+    said += ["knee"] if summary.target == recommendation.knee else []
+    for shortfall in summary.shortfalls:
         said.append(
             f"not decided: {shortfall.constraint}" if shortfall.kept == "undecided" else shortfall.text
         )
@@ -186,16 +203,17 @@ def remedy_text(remedy: Remedy) -> str:
     return f"{remedy.name}: {remedy.why} ({how})"
 
 
-def failures_of(found: Recommendation) -> list[str]:
+def failures_of(recommendation: Recommendation) -> list[str]:
     """Return the points that failed, the first ones of many."""
-    more = len(found.failures) - MOST_FAILURES
-    return found.failures[:MOST_FAILURES] + ([f"and {more} more points"] if more > 0 else [])
+    more = len(recommendation.failures) - MOST_FAILURES
+    return recommendation.failures[:MOST_FAILURES] + ([f"and {more} more points"] if more > 0 else [])
 
 
-def how_of(found: Recommendation, preset: str) -> str:
+def how_of(recommendation: Recommendation, preset: str) -> str:
     """Return by what it was found, and what is set now."""
-    version = f", netstack {found.versions['netstack']}" if "netstack" in found.versions else ""
-    return f"{preset}, seeds {_listed(found.seeds)}, {found.clock} clock{version}; now: {found.current}"
+    versions, seeds = recommendation.versions, _listed(recommendation.seeds)
+    version = f", netstack {versions['netstack']}" if "netstack" in versions else ""
+    return f"{preset}, seeds {seeds}, {recommendation.clock} clock{version}; now: {recommendation.current}"
 
 
 def _print_pitfalls(pitfalls: Sequence[Pitfall], console: Console) -> None:
@@ -203,12 +221,14 @@ def _print_pitfalls(pitfalls: Sequence[Pitfall], console: Console) -> None:
         console.print("No pitfall of debloating was found.\n", highlight=False)
         return
     console.print(Text("Pitfalls", style="bold"))
-    for one in pitfalls:
-        console.print(Text.assemble((f"{one.name}: ", "bold yellow"), f"{one.what} ({settings_of(one)})."))
+    for pitfall in pitfalls:
+        console.print(
+            Text.assemble((f"{pitfall.name}: ", "bold yellow"), f"{pitfall.what} ({settings_of(pitfall)}).")
+        )
         for line in (
-            f"At {one.point or 'this setting'}, {one.evidence}.",
-            one.remedy,
-            f"See {one.shown_by}.",
+            f"At {pitfall.point or 'this setting'}, {pitfall.evidence}.",
+            pitfall.remedy,
+            f"See {pitfall.shown_by}.",
         ):
             console.print(_indented(line))
     console.print()

@@ -15,8 +15,7 @@ from integration.report.checkpoint_charts import (
     checkpoint_history,
     checkpoint_time,
 )
-from integration.report.checkpoint_details import MAX_DETAILED, details
-from integration.report.checkpoint_rows import MAX_CHECKPOINTS
+from integration.report.checkpoint_rows import MAX_CHECKPOINTS, MAX_DETAILED, details
 from netstack import CheckpointResult, VertexCheckpoint
 from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
 

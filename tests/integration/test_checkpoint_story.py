@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from integration.report.trace_text import TracePrinter, print_trace
+from integration.report.run_text import TracePrinter
 from netstack import MemoryStorage, TraceEvent, TransactionLog, emulate
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -123,28 +123,29 @@ def console(path: Path) -> Console:
     return Console(file=path.open("w", encoding="utf-8"), width=40)
 
 
-def test_a_trace_is_printed_for_the_wanted_checkpoints(tmp_path: Path) -> None:
+def test_a_step_is_printed_on_one_line_and_as_it_is(tmp_path: Path) -> None:
     log = [
         TraceEvent(1.0, "coordinator", "triggers checkpoint 1: aligned", 1),
         TraceEvent(1.5, "job", "the job fails: [bold]why[/bold]"),
-        TraceEvent(2.0, "coordinator", "triggers checkpoint 2: aligned", 2),
     ]
-    every, second = console(tmp_path / "every"), console(tmp_path / "second")
-    print_trace(log, every)
-    print_trace(log, second, {2})
-    every.file.close()
-    second.file.close()
-    assert (tmp_path / "every").read_text("utf-8").splitlines() == [str(event) for event in log]
-    assert (tmp_path / "second").read_text("utf-8").splitlines() == [str(log[2])]
+    out = console(tmp_path / "trace")
+    with out.file:
+        for event in log:
+            TracePrinter(out)(*event)
+    assert (tmp_path / "trace").read_text("utf-8").splitlines() == [str(event) for event in log]
 
 
 def test_a_trace_is_printed_while_the_job_runs(tmp_path: Path) -> None:
-    out = console(tmp_path / "trace")
+    out, log = console(tmp_path / "trace"), list[TraceEvent]()
+    printer = TracePrinter(out)
+
+    def both(at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
+        log.append(TraceEvent(at, place, text, checkpoint_id))
+        printer(at, place, text, checkpoint_id)
+
     with out.file:
-        emulate(
-            STORY.scenario("aligned", TransactionLog()), storage=MemoryStorage(), trace=TracePrinter(out, {1})
-        )
+        emulate(STORY.scenario("aligned", TransactionLog()), storage=MemoryStorage(), trace=both)
     lines = (tmp_path / "trace").read_text("utf-8").splitlines()
-    assert lines[0] == "      15.0 ms  coordinator    triggers checkpoint 1: aligned"
+    assert lines == [str(event) for event in log]
+    assert "      15.0 ms  coordinator    triggers checkpoint 1: aligned" in lines
     assert "restarts from checkpoint 1" in "".join(lines)
-    assert not any("adds" in line for line in lines)

@@ -12,7 +12,7 @@ import pytest
 from integration.checkpoints.directory import DirectoryStorage
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.files.loading import load_result
+from integration.files.reading import load_result
 from integration.report.output import to_stdout
 from integration.report.run_text import MOST_INCIDENTS, print_incidents
 from netstack import from_json

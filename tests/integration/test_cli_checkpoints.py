@@ -9,8 +9,7 @@ import pytest
 
 from integration.checkpoints.directory import DirectoryStorage
 from integration.cli.app import main
-from integration.cli.checkpoints import WRONG
-from integration.cli.exit_status import MISTAKE
+from integration.cli.exit_status import FAILED, MISTAKE
 from netstack import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
 
 
@@ -76,7 +75,7 @@ def test_everything_wrong_is_named(storage: DirectoryStorage, capsys: pytest.Cap
     storage.write(11, "a", b"half of it")
     storage.write(11, "old", b"", shared=True)
     status, lines = run(capsys, storage.root, "--verify")
-    assert status == WRONG
+    assert status == FAILED
     assert lines[-6:] == [
         "missing: chk-9/a: it is not there",
         "corrupt: shared/table: has 0 bytes instead of 2000",
@@ -94,7 +93,7 @@ def test_broken_metadata(storage: DirectoryStorage, capsys: pytest.CaptureFixtur
     path.write_bytes(path.read_bytes()[:-5])
     assert re.fullmatch(r"10 broken - - - \d+ B 2", run(capsys, storage.root)[1][-1])
     status, lines = run(capsys, storage.root, "--verify")
-    assert status == WRONG
+    assert status == FAILED
     assert re.fullmatch(r"corrupt: chk-10/_metadata: it has \d+ bytes after its first .*", lines[-1])
     assert not any("left over" in line for line in lines)
 
@@ -119,7 +118,7 @@ def test_metadata_that_contradicts_itself(tmp_path: Path, capsys: pytest.Capture
         )
     )
     status, lines = run(capsys, storage.root, "--verify")
-    assert status == WRONG
+    assert status == FAILED
     assert lines[-2:] == [
         "corrupt: chk-1/_metadata: keyed state 'k' of count 3 has 1 bytes, not 2",
         "corrupt: chk-1/_metadata: operator state 'o' of count 3 has 2 bytes, not 1",
@@ -128,7 +127,7 @@ def test_metadata_that_contradicts_itself(tmp_path: Path, capsys: pytest.Capture
 
 def test_as_json(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
     Path(storage.root, "chk-9/a").unlink()
-    assert main(["checkpoints", storage.root, "--json", "--verify"]) == WRONG
+    assert main(["checkpoints", storage.root, "--json", "--verify"]) == FAILED
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "netstack.checkpoints/1"
     assert document["checkpoints"][0] == {
@@ -200,7 +199,7 @@ def test_odd_files_are_neither_waited_for_nor_read(
     status = main(["checkpoints", storage.root, "--verify"])
     captured = capsys.readouterr()
     if name == "a" and "enormous" in what:  # its size is another than it was written with
-        assert (status, captured.err) == (WRONG, "")
+        assert (status, captured.err) == (FAILED, "")
         assert f"corrupt: chk-10/a: has {1 << 40} bytes instead of 1" in captured.out
     else:
         assert (status, captured.out, captured.err.count("\n")) == (MISTAKE, "", 1)

@@ -23,7 +23,7 @@ from integration.analysis.diagnosis.diagnose import UNDECIDED
 from integration.analysis.trial import trials
 from integration.analysis.wording import milliseconds
 from integration.cli.app import main
-from integration.flink.rest.diagnosing import look_at
+from integration.flink.rest.diagnosing import diagnose_job
 from netstack import (
     Edge,
     GeneratorSpec,
@@ -222,7 +222,7 @@ def test_a_result_is_read_from_standard_input(
 @pytest.mark.parametrize(("version", "exclusive"), [("2.2.1", 100), ("1.20.5", 88)])
 def test_a_real_flink_job_is_judged_by_the_same_rules(version: str, exclusive: int) -> None:
     with replayed(f"flink-{version}_2x2_200KBs_on1s") as cluster:
-        diagnosis = look_at(cluster.url, watch_s=0.0)
+        diagnosis = diagnose_job(cluster.url, watch_s=0.0)
     (window,) = diagnosis.windows
     assert f"Flink {version}" in diagnosis.of
     assert window.verdict == "operator bound, at stage1"
@@ -236,9 +236,9 @@ def test_a_real_flink_job_is_judged_by_the_same_rules(version: str, exclusive: i
 def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
     with replayed("flink-2.2.1_2x2_200KBs_on1s") as cluster:
         take_away(cluster, lambda vertex, subtask, metric: metric.endswith("TimeMs"))
-        (window,) = look_at(cluster.url, watch_s=0.0).windows
+        (window,) = diagnose_job(cluster.url, watch_s=0.0).windows
         cluster.forget("/backpressure")
-        blind = look_at(cluster.url, watch_s=0.0)
+        blind = diagnose_job(cluster.url, watch_s=0.0)
     assert window.verdict == "operator bound, at stage1"
     bound = next(finding for finding in window.findings if finding.rule == "operator-bound")
     assert "upstream back-pressured: source 100 % (HIGH)" in bound.evidence[0]
@@ -256,7 +256,7 @@ def test_the_word_high_alone_is_evidence_too() -> None:
         take_away(cluster, lambda vertex, subtask, metric: metric == "accumulateBackPressuredTimeMs")
         path = f"/jobs/{cluster.job}/vertices/{cluster.vertex('source')}/backpressure"
         cluster.answers[path] = {"status": "ok", "backpressureLevel": "high"}
-        diagnosis = look_at(cluster.url, watch_s=0.0)
+        diagnosis = diagnose_job(cluster.url, watch_s=0.0)
     (window,) = diagnosis.windows
     assert window.verdict == "operator bound, at stage1"
     assert any("source, stage1: time by what /backpressure says" in note for note in diagnosis.notes)
@@ -288,7 +288,9 @@ PHASE_FIELDS = ("start_delay", "alignment", "checkpoint", "end_to_end_duration",
 @cache
 def fired_with_all(name: str) -> set[tuple[str, str]]:
     with replayed(name) as whole:
-        return {(found.rule, found.where) for found in look_at(whole.url, watch_s=0.0).windows[0].findings}
+        return {
+            (found.rule, found.where) for found in diagnose_job(whole.url, watch_s=0.0).windows[0].findings
+        }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -316,7 +318,7 @@ def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part:
             for field in dropped:
                 subtask.pop(field, None)
     with serving(cluster):
-        diagnosis = look_at(cluster.url, watch_s=0.0)
+        diagnosis = diagnose_job(cluster.url, watch_s=0.0)
     (window,) = diagnosis.windows
     assert {(found.rule, found.where) for found in window.findings} <= fired
     assert window.not_known or diagnosis.notes or not lost
@@ -331,7 +333,7 @@ def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:
                     [entry for entry in entries if "BuffersUsage" not in entry["id"]]
                     for entries in cluster.answers[path]
                 ]
-        (window,) = look_at(cluster.url, watch_s=0.0, latency_s=0.001).windows
+        (window,) = diagnose_job(cluster.url, watch_s=0.0, latency_s=0.001).windows
     assert window.verdict == "operator bound, at stage2"
     evidence = [line for finding in window.findings for line in finding.evidence]
     assert any(line.startswith("at least 100 % of the floating") for line in evidence)
@@ -339,4 +341,4 @@ def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:
 
 def test_an_unreachable_cluster_is_a_clear_error() -> None:
     with pytest.raises(ScenarioError, match=r"127\.0\.0\.1:9"):
-        look_at("http://127.0.0.1:9")
+        diagnose_job("http://127.0.0.1:9")

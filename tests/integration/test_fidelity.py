@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from integration.analysis.comparison import Row, compare
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.runs.seeds import run_seeds
 from netstack import emulate
 

@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
 from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving

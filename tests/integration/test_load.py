@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from integration.cli.preparation import opened
-from integration.files.loading import load_json, load_result, load_scenario
+from integration.files.reading import load_json, load_result, load_scenario
 from netstack import GeneratorSpec, PathSpec, Result, ScenarioError, scenario_document, to_json
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.cli.app import main
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from netstack import ScenarioError, read_scenario, scenario_document
 
 FILE = Path(__file__).parents[1] / "data" / "flink-reference" / "2x2_200KBs_on1s.toml"

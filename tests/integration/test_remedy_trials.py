@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from integration.analysis.wording import milliseconds
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.report.tuning_text import remedy_text
 from integration.tuning.measures import measure
 from integration.tuning.recommend import Recommendation, recommend

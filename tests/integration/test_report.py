@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from integration.report.output import OutputError
-from integration.report.report import PAGE, write_report
+from integration.report.run_report import PAGE, write_report
 from integration.report.tables import modes_table, summary_table
 from netstack import from_json
 from tests.integration.sample_results import sample_result, sample_results, unaligned_result

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from integration.report.shuffle_text import ShuffleDocument, print_shuffle
+from integration.cli.shuffle import ShuffleDocument, print_shuffle
 
 
 def table(rows: int, stalls: int, size: int, blocked_s: float) -> list[str]:

@@ -258,7 +258,7 @@ def test_a_combination_has_its_own_points_even_where_another_has_the_same_key() 
 KEY_OF = """
 import sys
 from integration.tuning.points import point_of
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 print(point_of(load_scenario(sys.argv[1])).key)
 """
 

@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from integration.cli.app import main
-from integration.report.output import say, to_stdout
-from integration.report.terminal import Terminal, shown, shown_json
+from integration.report.output import Terminal, say, shown, shown_json, to_stdout
 from netstack import Edge, GeneratorSpec, Scenario, Vertex, scenario_toml
 
 NASTY = "a\x1b[31mb\x9b2J\u202ec\x00"

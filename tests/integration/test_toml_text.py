@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from netstack import CostModel, GeneratorSpec, LinkConditions, Vertex, read_scenario, scenario_toml
 
 ROOT = Path(__file__).parents[2]

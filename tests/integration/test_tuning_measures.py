@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.tuning.measures import Measures, measure
 from integration.tuning.probes import baseline, bottleneck, probes_of, step_at_s, unaligned, with_step
 from netstack import (

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integration.analysis.wording import size
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.tuning.choice import END_TO_END, RECORD_DELAY, knee
 from integration.tuning.constraints import (
     CHECKPOINTS,

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from integration.cli.app import main
-from integration.files.documents import DEEPEST, toml_document
-from integration.files.loading import load_json, load_result, load_scenario
-from integration.files.user_files import read_user_file
+from integration.files.reading import (
+    DEEPEST,
+    load_json,
+    load_result,
+    load_scenario,
+    read_user_file,
+    toml_document,
+)
 from netstack import ScenarioError
 
 COMMANDS = (["run"], ["size"], ["tune"], ["lint"], ["diagnose"], ["compare"])

@@ -12,7 +12,7 @@ import pytest
 from integration import write_whole
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from integration.files.writing import written_whole
 from integration.report.output import OutputError, write_files
 from integration.tuning.axes import read_axes

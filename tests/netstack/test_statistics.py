@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from integration.files.loading import load_scenario
+from integration.files.reading import load_scenario
 from netstack import (
     Edge,
     GeneratorSpec,

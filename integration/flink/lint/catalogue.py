@@ -145,17 +145,17 @@ class Known(NamedTuple):
 def _catalogue() -> dict[str, Known]:
     names = [f"taskmanager.network.{end}" for end in _UNCHECKED]
     names += [f"execution.checkpointing.{end}" for end in _UNCHECKED_OF_CHECKPOINTS]
-    found = {name: Known(name, None) for name in (*names, *_OTHER_KINDS)}
+    catalogue = {name: Known(name, None) for name in (*names, *_OTHER_KINDS)}
     for end in _UNCHECKED_OF_FLINK_1:
         name = f"taskmanager.network.{end}"
-        found[name] = Known(name, None, only_1x=True)
+        catalogue[name] = Known(name, None, only_1x=True)
     for field, option in OPTIONS.items():
         now = RENAMED.get(option.name, option.name)
         for name in (now, option.name, *option.former):
-            found[name] = Known(now, field, option.only_1x)
+            catalogue[name] = Known(now, field, option.only_1x)
     for old, now in RENAMED.items():
-        found[old] = found.setdefault(now, Known(now, None))
-    return found
+        catalogue[old] = catalogue.setdefault(now, Known(now, None))
+    return catalogue
 
 
 CATALOGUE: Mapping[str, Known] = _catalogue()

@@ -11,8 +11,15 @@ from .config_file import ConfigPart, read_config_file
 from .debloating import about_debloating
 from .findings import Finding, LintReport
 from .memory import about_memory
-from .names import about_format, about_names, about_repeated, concerns
-from .values import about_ranges, about_usual, read_settings
+from .single_options import (
+    about_format,
+    about_names,
+    about_ranges,
+    about_repeated,
+    about_usual,
+    concerns,
+    read_settings,
+)
 from .versions import LATEST, Version, read_version
 
 _SEVERITIES = ("error", "warning", "note")

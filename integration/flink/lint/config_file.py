@@ -3,23 +3,28 @@
 Two formats of Flink's own. ``config.yaml`` is YAML, where dots and nesting mean the same; Flink 2 reads no
 other. The older ``flink-conf.yaml`` only looks like YAML: Flink takes each line by itself, cuts it at ``#``,
 divides it at the first colon that a space follows, and skips what it cannot divide. The name of the file
-decides, as it does in Flink. What Kubernetes is given holds them too (`kubernetes`): each place is a part.
+decides, as it does in Flink.
+
+What Kubernetes is given holds options too, and each place is a part. A ``FlinkDeployment`` of Flink's
+operator has them at ``spec.flinkConfiguration``, and says the version at ``spec.flinkVersion``; a
+``ConfigMap`` has whole files at ``data``, as texts; a ``List`` has more of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
+from yaml.composer import Composer
+from yaml.resolver import Resolver
 
 from netstack import ScenarioError
 
-from ...files.user_files import LARGEST_CONFIGURATION, read_user_text
-from .kubernetes import OLD_NAME, Place, is_manifest, places_in
-from .yaml_nodes import documents
+from ...files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
 
 MOST_OPTIONS = 2_000
 """A file with more is refused: aliases can make few lines stand for any number of options."""
@@ -29,6 +34,29 @@ _LONGEST_NAME = 1000
 
 _MOST_SHOWN = 20
 """Values of a list that are shown."""
+
+OLD_NAME = "flink-conf.yaml"
+"""Files of this name are read line by line."""
+
+NEW_NAME = "config.yaml"
+
+_OF_OPERATOR = ("FlinkDeployment", "FlinkSessionJob")
+
+_KINDS = (*_OF_OPERATOR, "ConfigMap", "List")
+
+_FILES: Mapping[str, bool] = {OLD_NAME: True, NEW_NAME: False}
+
+_DEEPEST_LIST = 8
+"""Lists within lists."""
+
+_DEEPEST = 100
+"""Mappings and lists within each other."""
+
+_MOST_EVENTS = 40_000
+"""Names, values, beginnings and ends; all of Flink's options come to a few thousand."""
+
+_FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The scanner in C where there is one: a tenth of the time."""
 
 
 class Entry(NamedTuple):
@@ -94,17 +122,17 @@ class _NotOptions(Exception):  # noqa: N818 - it names what is there
 
 
 def _parts(node: yaml.Node) -> Iterator[ConfigPart]:
-    if not is_manifest(node):
+    if not _is_manifest(node):
         yield _of_mapping(node)
         return
-    for place in places_in(node):
+    for place in _places_in(node):
         if place.text is not None:
             yield _of_text(place)
         elif place.node is not None:
             yield _of_mapping(place.node)._replace(version=place.version, line=place.line)
 
 
-def _of_text(place: Place) -> ConfigPart:
+def _of_text(place: _Place) -> ConfigPart:
     """The options of a file within a file; the lines are those of the outer one."""
     text = place.text or ""
     if place.is_old:
@@ -167,7 +195,8 @@ def _scalar(node: yaml.Node) -> str | None:
     """
     if isinstance(node, yaml.SequenceNode):
         shown = [
-            str(one.value) if isinstance(one, yaml.ScalarNode) else "..." for one in node.value[:_MOST_SHOWN]
+            str(item.value) if isinstance(item, yaml.ScalarNode) else "..."
+            for item in node.value[:_MOST_SHOWN]
         ]
         return f"[{', '.join([*shown, *(['...'] if len(node.value) > _MOST_SHOWN else [])])}]"
     if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
@@ -181,9 +210,9 @@ def _line(node: yaml.Node) -> int:
 
 def _documents(text: str) -> list[yaml.Node]:
     try:
-        return documents(text)
+        return _trees(text)
     except yaml.YAMLError as error:
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        problem = one_line(getattr(error, "problem", None) or error)
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else min(mark.line, text.rstrip().count("\n")) + 1
         raise _NotOptions(
@@ -193,14 +222,128 @@ def _documents(text: str) -> list[yaml.Node]:
 
 
 def _read_lines(text: str) -> ConfigPart:
-    found = ConfigPart([], [], [], is_old=True)
+    part = ConfigPart([], [], [], is_old=True)
     for number, line in enumerate(text.split("\n"), 1):
         content = line.split("#", 1)[0].strip()
         if not content:
             continue
         name, colon, value = content.partition(": ")
         if colon and name.strip() and value.strip():
-            found.entries.append(Entry(name.strip(), value.strip(), number))
+            part.entries.append(Entry(name.strip(), value.strip(), number))
         else:
-            found.skipped.append(Skipped(content, number))
-    return found
+            part.skipped.append(Skipped(content, number))
+    return part
+
+
+class _Place(NamedTuple):
+    """A mapping of options, or the text of a file."""
+
+    line: int
+    """Where it begins."""
+    node: yaml.Node | None = None
+    text: str | None = None
+    is_old: bool = False
+    version: str | None = None
+    keeps_lines: bool = False
+    """Whether each line of the text is one of the file, as after ``|``."""
+
+    def outer_line(self, line: int) -> int:
+        """Return the line of the file on which a line of the text stands, as near as YAML lets one know."""
+        return self.line + line if self.keeps_lines else self.line
+
+
+def _is_manifest(node: yaml.Node) -> bool:
+    """Return whether a document is something that Kubernetes is given."""
+    kind = _text_at(node, "kind")
+    return kind is not None and (kind in _KINDS or _text_at(node, "apiVersion") is not None)
+
+
+def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
+    """Yield the places of options in such a document."""
+    kind = _text_at(node, "kind")
+    if kind == "List" and depth < _DEEPEST_LIST:
+        items = _child(node, "items")
+        for item in items.value if isinstance(items, yaml.SequenceNode) else ():
+            yield from _places_in(item, depth + 1)
+    elif kind in _OF_OPERATOR:
+        options = _child(node, "spec", "flinkConfiguration")
+        if isinstance(options, yaml.MappingNode):
+            version = _version(_text_at(node, "spec", "flinkVersion"))
+            yield _Place(options.start_mark.line + 1, node=options, version=version)
+    elif kind == "ConfigMap":
+        for name, is_old in _FILES.items():
+            content = _child(node, "data", name)
+            if isinstance(content, yaml.ScalarNode):
+                line, keeps = content.start_mark.line + 1, content.style == "|"
+                yield _Place(line, text=str(content.value), is_old=is_old, keeps_lines=keeps)
+
+
+def _version(text: str | None) -> str | None:
+    """What the operator writes as ``v1_18``."""
+    match = re.fullmatch(r"v([0-9]+)_([0-9]+)", text or "")
+    return None if match is None else f"{match[1]}.{match[2]}"
+
+
+class _FromEvents(Composer, Resolver):  # type: ignore[misc]
+    """Composes trees of events that have been read; the C loader's own way goes to any depth."""
+
+    def __init__(self, events: list[yaml.Event]) -> None:
+        Composer.__init__(self)
+        Resolver.__init__(self)
+        self._events = events
+        self._at = 0
+
+    def check_event(self, *kinds: type[yaml.Event]) -> bool:
+        """Return whether there is one more, of one of these kinds if any are given."""
+        return self._at < len(self._events) and (not kinds or isinstance(self._events[self._at], kinds))
+
+    def peek_event(self) -> yaml.Event:
+        """Return the next one."""
+        return self._events[self._at]
+
+    def get_event(self) -> yaml.Event:
+        """Return the next one and go on."""
+        self._at += 1
+        return self._events[self._at - 1]
+
+
+def _trees(text: str) -> list[yaml.Node]:
+    """Return the tree of each document that is not empty.
+
+    Raises:
+        yaml.YAMLError: it is no YAML.
+        RecursionError: it goes too deep.
+    """
+    composer = _FromEvents(list(_events(text)))
+    trees = []
+    while composer.check_node():
+        trees.append(composer.get_node())
+    return trees
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """Yield what is read, as long as it is not too deep; deeper, the scanner takes the square of the time."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(text, Loader=_FAST)):
+        if number > _MOST_EVENTS:
+            raise yaml.YAMLError(f"it holds more than {_MOST_EVENTS:,} names and values")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise RecursionError
+        yield event
+
+
+def _child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
+    """Return the node at a path of keys; None where there is none."""
+    for name in path:
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        pairs = node.value
+        node = next((value for key, value in pairs if getattr(key, "value", None) == name), None)
+    return node
+
+
+def _text_at(node: yaml.Node | None, *path: str) -> str | None:
+    """Return the text at a path of keys; None where there is none."""
+    scalar = _child(node, *path)
+    return str(scalar.value) if isinstance(scalar, yaml.ScalarNode) else None

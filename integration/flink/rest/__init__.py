@@ -3,7 +3,7 @@
 from .client import FlinkRestError
 from .importing import Imported, import_scenario
 from .measured import Measured
-from .overrides import Overrides
+from .options import Overrides
 from .validation import Validation, validate
 
 __all__ = ["FlinkRestError", "Imported", "Measured", "Overrides", "Validation", "import_scenario", "validate"]

@@ -1,28 +1,43 @@
-"""A running Flink job, looked at through its cluster's REST API."""
+"""What is wrong with a running Flink job, by what its cluster's REST API tells.
+
+How a vertex spends its time is in its metrics; where these say nothing, ``/jobs/ID/vertices/V/backpressure``
+stands in: what Flink's web UI shows, of one moment only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 
-from netstack import Steady
+from netstack import Steady, VertexSteady
 
 from ...analysis.diagnosis.diagnose import Diagnosis, diagnose
 from ...analysis.diagnosis.observation import observation_of
 from ...analysis.known_values import complete
 from .client import RestClient
-from .cluster_job import read_job
+from .cluster_job import FlinkJob, FlinkVertex, read_job
 from .importing import import_scenario
-from .overrides import EVERYWHERE, Overrides
-from .pressure import LEVELS, Pressure, filled, read_pressure
+from .options import EVERYWHERE, Overrides
+from .sampling import number
 
 _NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
 """What a job emits and costs is for emulating it; a diagnosis, which does not, asks for neither."""
 
+_LEVELS = {"ok": False, "low": True, "high": True}
+"""Flink's words, and whether a vertex of that level waits for buffers to write to."""
 
-def look_at(
+_RATIOS = {
+    "backpressured_ms_per_s": "ratio",
+    "busy_ms_per_s": "busyRatio",
+    "idle_ms_per_s": "idleRatio",
+}
+"""Field of a vertex: what the answer calls it, as a share."""
+
+
+def diagnose_job(
     url: str,
     job: str | None = None,
     latency_s: float | None = None,
@@ -44,11 +59,11 @@ def look_at(
     seen = imported.measured
     said = _pressures(url, seen.job, seen.steady)
     vertices = [
-        vertex if vertex.name not in said else filled(vertex, said[vertex.name])
+        vertex if vertex.name not in said else _with_pressure(vertex, said[vertex.name])
         for vertex in seen.steady.vertices
     ]
     steady = msgspec.structs.replace(seen.steady, vertices=vertices)
-    levels = {name: LEVELS[pressure.level] for name, pressure in said.items() if pressure.level is not None}
+    levels = {name: _LEVELS[pressure.level] for name, pressure in said.items() if pressure.level is not None}
     view = observation_of(imported.scenario, steady, seen.checkpoints, levels)
     if latency_s is not None:
         view = replace(view, link=imported.scenario.link)
@@ -74,11 +89,11 @@ def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
         return {}
     client = RestClient(url)
     with client.reading():
-        found = read_job(client, job)
+        flink_job = read_job(client, job)
         names = [vertex.name for vertex in steady.vertices]
         asked = {
-            name: read_pressure(client, found, vertex)
-            for vertex, name in zip(found.vertices, names, strict=True)
+            name: _read_pressure(client, flink_job, vertex)
+            for vertex, name in zip(flink_job.vertices, names, strict=True)
             if name in silent
         }
     return {name: pressure for name, pressure in asked.items() if pressure is not None}
@@ -87,3 +102,39 @@ def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
 def _note(note: str) -> str:
     """A note on what was read, without the advice to give an option that a diagnosis has no use for."""
     return note if "--latency" in note else note.partition("; give --")[0]
+
+
+class Pressure(NamedTuple):
+    """What a vertex answered: shares of time by field and subtask in ms per second, and Flink's word."""
+
+    shares: dict[str, list[float | None]]
+    level: str | None
+
+
+def _read_pressure(client: RestClient, job: FlinkJob, vertex: FlinkVertex) -> Pressure | None:
+    """Return what the cluster says of a vertex; None where it does not."""
+    answer = client.find(f"/jobs/{job.id}/vertices/{vertex.id}/backpressure")
+    if not isinstance(answer, dict) or answer.get("status") == "deprecated":
+        return None
+    by_index = {entry["subtask"]: entry for entry in answer.get("subtasks") or ()}
+    subtasks = [by_index.get(subtask, {}) for subtask in range(vertex.parallelism)]
+    shares = {field: [_ms(entry.get(name)) for entry in subtasks] for field, name in _RATIOS.items()}
+    level = answer.get("backpressureLevel", answer.get("backpressure-level"))
+    return Pressure(shares, level if level in _LEVELS else None)
+
+
+def _with_pressure(vertex: VertexSteady, pressure: Pressure) -> VertexSteady:
+    """Return a vertex with what was said of its time where its metrics do not tell."""
+    changes: dict[str, Any] = {
+        field: _filled(getattr(vertex, field), shares) for field, shares in pressure.shares.items()
+    }
+    return msgspec.structs.replace(vertex, **changes)
+
+
+def _filled(measured: Sequence[float | None], said: Sequence[float | None]) -> list[float | None]:
+    return [there if there is not None else other for there, other in zip(measured, said, strict=True)]
+
+
+def _ms(ratio: object) -> float | None:
+    value = number(ratio)
+    return None if value is None or value < 0 else 1000 * value

@@ -10,13 +10,10 @@ from netstack import LinkConditions, NetworkConfig, Scenario, check_scenario
 
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob, check_still_runs, read_job
-from .history import read_checkpoints
-from .measured import Measured, measured
-from .naming import edges_of, job_name, vertex_names
-from .options import preset_of, read_config
-from .overrides import Overrides, check_names
-from .placement import managers
+from .measured import Measured, measured, read_checkpoints
+from .options import Overrides, check_names, preset_of, read_config
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
+from .topology import edges_of, job_name, managers, vertex_names
 from .vertices import VertexReader
 
 __all__ = ["Imported", "Overrides", "import_scenario"]
@@ -68,30 +65,42 @@ def import_scenario(
     given = overrides or Overrides()
     client = RestClient(url)
     with client.reading():
-        found = read_job(client, job)
-        names = vertex_names(found.vertices)
-        _check_shape(client, found)
-        check_names(given, found, names)
-        seconds = watch_time_s(found) if watch_s is None else watch_s
-        samples = take_samples(
-            client,
-            found,
-            seconds,
-            pause=pause,
-            clock=time.monotonic,
-            done=lambda done: watching(done, seconds),
-        )
-        check_still_runs(client, found)
-        check_no_restart(client, found, samples)
-        checkpoints = read_checkpoints(client, found, names)
-        notes = _notes_before(found, samples)
+        running = read_job(client, job)
+        names = vertex_names(running.vertices)
+        _check_shape(client, running)
+        check_names(given, running, names)
+        samples = _watched(client, running, watch_s, pause, watching)
+        checkpoints = read_checkpoints(client, running, names)
+        notes = _notes_before(running, samples)
         try:
-            scenario = _scenario(found, names, samples, given, notes)
+            scenario = _scenario(running, names, samples, given, notes)
         except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
             raise FlinkRestError(*error.problems, *_about_missing(client)) from None
-        shown = measured(client.url, found, names, samples, checkpoints)
+        shown = measured(client.url, running, names, samples, checkpoints)
         notes += _notes_after(client, scenario.config, given, shown)
     return Imported(scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown)
+
+
+def _watched(
+    client: RestClient,
+    job: FlinkJob,
+    watch_s: float | None,
+    pause: Callable[[float], None],
+    watching: Callable[[float, float], None],
+) -> Samples:
+    """What the tasks of a job answer while it is watched, which it has to outlast."""
+    seconds = watch_time_s(job) if watch_s is None else watch_s
+    samples = take_samples(
+        client,
+        job,
+        seconds,
+        pause=pause,
+        clock=time.monotonic,
+        done=lambda done: watching(done, seconds),
+    )
+    check_still_runs(client, job)
+    check_no_restart(client, job, samples)
+    return samples
 
 
 def _check_shape(client: RestClient, job: FlinkJob) -> None:
@@ -183,8 +192,8 @@ def _about_memory(client: RestClient) -> list[str]:
     short = []
     for entry in answer["taskmanagers"]:
         details = client.find(f"/taskmanagers/{entry['id']}") or {}
-        told = details.get("metrics", {})
-        total, free = (told.get(f"nettyShuffleMemorySegments{name}") for name in ("Total", "Available"))
+        metrics = details.get("metrics", {})
+        total, free = (metrics.get(f"nettyShuffleMemorySegments{name}") for name in ("Total", "Available"))
         if total and free is not None and free < _LEAST_FREE * total:
             short.append(
                 f"{entry['id']}: {free} of {total} network buffers are free; here memory is never short"

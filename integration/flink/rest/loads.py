@@ -1,17 +1,22 @@
-"""How much work a record is, how large it is, and how fast sources are: from what tasks have counted.
+"""What passes through each subtask: how many records, how large, how much work; from what tasks have counted.
 
 A task adds up the time in which it was busy, so busy time over records is what a record costs, back-pressured
 or not. Counts of the time watched are the load of now; where they are too few, those since the task started
 stand in. Bytes are counted by buffers, so a few buffers more or less make a count of few bytes wrong; over
 one exchange the producer's count errs one way and the consumer's the other.
+
+In a scenario every vertex hands on what it reads, and keys are spread evenly. A vertex of a real job may emit
+one record for ten, and one key may be had by half the records. The share (`shares`) says how many records of
+the job one record here stands for; service times are multiplied by it, so that each subtask is as busy as it
+is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from netstack import CostModel, NetworkConfig
+from netstack import CostModel, Edge, NetworkConfig
 
 from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples
@@ -33,6 +38,12 @@ IDLE = 0.05
 
 _LEAST_SERVICE_S = 1e-6
 _SLEEP_S = 1e-3
+
+ALIKE = 0.2
+"""A share this close to 1 is taken for 1: counts of a few seconds are not more exact."""
+
+Rates = Mapping[str, Sequence[float | None]]
+"""Records per second by the vertex's id, of each subtask; None: it is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,7 @@ def is_of_the_past(subtask: SubtaskSamples, field: str) -> bool:
     return few and (subtask.total(field) or 0.0) >= LEAST_RECORDS
 
 
-def own_cost_s(subtask: SubtaskSamples, service_s: float, costs: CostModel, config: NetworkConfig) -> float:
+def overhead_s(subtask: SubtaskSamples, service_s: float, costs: CostModel, config: NetworkConfig) -> float:
     """Return the seconds a record that the emulated task spends besides its service time."""
     buffers = sum(subtask.total(field) or 0.0 for field in ("buffers_in_remote", "buffers_in_local"))
     records, size = subtask.total("records_in") or 0.0, subtask.total("bytes_in") or 0.0
@@ -85,8 +96,8 @@ def service_s(subtask: SubtaskSamples, load: Load, costs: CostModel, config: Net
     if load.busy_s is None:
         return None
     a_record = load.busy_s / load.records
-    own = a_record - own_cost_s(subtask, a_record, costs, config)
-    return own if own >= _LEAST_SERVICE_S else 0.0
+    left = a_record - overhead_s(subtask, a_record, costs, config)
+    return left if left >= _LEAST_SERVICE_S else 0.0
 
 
 def source_rate(subtask: SubtaskSamples, load: Load) -> float:
@@ -135,8 +146,8 @@ def _size(subtasks: Sequence[SubtaskSamples], direction: str, segment_bytes: int
         (SubtaskSamples.increase, ENOUGH_BUFFERS * segment_bytes),
         (SubtaskSamples.total, 0),
     ):
-        size = sum(count(one, f"bytes_{direction}") or 0.0 for one in subtasks)
-        records = sum(count(one, f"records_{direction}") or 0.0 for one in subtasks)
+        size = sum(count(subtask, f"bytes_{direction}") or 0.0 for subtask in subtasks)
+        records = sum(count(subtask, f"records_{direction}") or 0.0 for subtask in subtasks)
         if records >= LEAST_RECORDS and size >= max(enough, 1):
             return size / records
     return None
@@ -144,3 +155,66 @@ def _size(subtasks: Sequence[SubtaskSamples], direction: str, segment_bytes: int
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1e3
+
+
+def shares(job: FlinkJob, edges: Sequence[Edge], names: Mapping[str, str], rates: Rates) -> Rates:
+    """Return for each vertex with input, by its id, the records of the job for each record here, by subtask.
+
+    `rates` are what the job's sources emit and its other vertices read. None where that is not known.
+    """
+    by_ends = {(edge.source, edge.target): edge.ship for edge in edges}
+    emitted: dict[str, list[float] | None] = {}
+    by_vertex: dict[str, list[float | None]] = {}
+    for vertex in job.vertices:
+        inputs = job.inputs(vertex)
+        if not inputs:
+            emitted[vertex.id] = _emitted(job, vertex, rates)
+            continue
+        arriving: list[float] | None = [0.0] * vertex.parallelism
+        for edge in inputs:
+            ship = by_ends[names[edge.source], names[edge.target]]
+            arriving = _add(arriving, emitted[edge.source], ship)
+        emitted[vertex.id] = arriving
+        by_vertex[vertex.id] = _shares(rates[vertex.id], arriving)
+    return by_vertex
+
+
+def _emitted(job: FlinkJob, source: FlinkVertex, rates: Rates) -> list[float] | None:
+    """What the subtasks of a source emit into each edge.
+
+    One that several vertices read may count a record for each of them, so one of these tells how many.
+    """
+    known = [rate for rate in rates[source.id] if rate is not None]
+    total = sum(known)
+    if len(known) < source.parallelism or not total:
+        return None
+    outputs = job.outputs(source)
+    for edge in outputs if len(outputs) > 1 else ():
+        reader = next(vertex for vertex in job.vertices if vertex.id == edge.target)
+        read = [rate for rate in rates[reader.id] if rate is not None]
+        if len(job.inputs(reader)) == 1 and edge.strategy != "BROADCAST" and len(read) == reader.parallelism:
+            return [rate * sum(read) / total for rate in known]
+    return known
+
+
+def _add(arriving: list[float] | None, emitted: list[float] | None, ship: str) -> list[float] | None:
+    if arriving is None or emitted is None:
+        return None
+    consumers = len(arriving)
+    if ship == "forward":
+        return [mine + theirs for mine, theirs in zip(arriving, emitted, strict=True)]
+    each = sum(emitted) if ship == "broadcast" else sum(emitted) / consumers
+    return [mine + each for mine in arriving]
+
+
+def _shares(read: Sequence[float | None], arriving: list[float] | None) -> list[float | None]:
+    if arriving is None:
+        return [None] * len(read)
+    return [
+        None if rate is None or not here else _rounded(rate / here)
+        for rate, here in zip(read, arriving, strict=True)
+    ]
+
+
+def _rounded(share: float) -> float:
+    return 1.0 if abs(share - 1) <= ALIKE else share

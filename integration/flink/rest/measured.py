@@ -1,15 +1,17 @@
-"""What a job shows now, in the fields of our own results, so that both are read alike."""
+"""What a job shows now, its metrics and checkpoints, in the fields of our own results, to be read alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median
+from typing import Any
 
 import msgspec
 
 from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady
 
-from .cluster_job import FlinkJob
+from .client import RestClient
+from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples
 
 _GAUGES = (
@@ -27,6 +29,14 @@ _GAUGES = (
 _RATES = ("records_in", "bytes_in", "records_out", "bytes_out", "buffers_out")
 _SHARES = ("busy", "backpressured", "idle")
 _DECIMALS = 2
+
+CHECKPOINTS = 10
+"""How many of the last ones are read; earlier ones may be of another load."""
+
+COMPLETED = "COMPLETED"
+
+NOT_TOLD = "UNKNOWN"
+"""Type of a checkpoint of which the cluster does not say it."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,9 +64,9 @@ def measured(
     checkpoints: Sequence[CheckpointResult],
 ) -> Measured:
     """Put together what was read of a job; `names` are the scenario's names of vertices by their ids."""
-    every = [one for subtasks in samples.values() for one in subtasks]
-    watched = max((one.seconds or 0.0 for one in every), default=0.0)
-    passed = _median(one.accounted_s for one in every if one.accounted_s)
+    every = [subtask for subtasks in samples.values() for subtask in subtasks]
+    watched = max((subtask.seconds or 0.0 for subtask in every), default=0.0)
+    passed = _median(subtask.accounted_s for subtask in every if subtask.accounted_s)
     first = min([checkpoint.t for checkpoint in checkpoints], default=job.age_s)
     durations = [checkpoint.duration_ms for checkpoint in checkpoints if checkpoint.duration_ms is not None]
     steady = Steady(
@@ -69,7 +79,7 @@ def measured(
         processed_bytes=_bytes(checkpoints, "alignment_processed_bytes"),
         persisted_bytes=_bytes(checkpoints, "alignment_persisted_bytes"),
         vertices=[
-            _vertex(names[vertex.id], samples[vertex.id], [one.vertices[at] for one in checkpoints], passed)
+            _vertex(names[vertex.id], samples[vertex.id], [each.vertices[at] for each in checkpoints], passed)
             for at, vertex in enumerate(job.vertices)
         ],
     )
@@ -87,10 +97,13 @@ def _vertex(
     name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint], passed: float | None
 ) -> VertexSteady:
     """One vertex; `passed` is the time by the account of most subtasks, for those that keep none."""
-    fields = {f"{field}_per_s": _each(_per_s(one, field, passed) for one in subtasks) for field in _RATES}
-    fields |= {gauge: _each(one.gauge(gauge) for one in subtasks) for gauge in _GAUGES}
+    fields = {
+        f"{field}_per_s": _each(_per_s(subtask, field, passed) for subtask in subtasks) for field in _RATES
+    }
+    fields |= {gauge: _each(subtask.gauge(gauge) for subtask in subtasks) for gauge in _GAUGES}
     fields |= {
-        f"{share}_ms_per_s": _each(_share(one, f"{share}_ms") for one in subtasks) for share in _SHARES
+        f"{share}_ms_per_s": _each(_share(subtask, f"{share}_ms") for subtask in subtasks)
+        for share in _SHARES
     }
     delays, alignments = (
         [_of_those_that_took_part(part, getattr(part, field)) for part in parts]
@@ -106,7 +119,7 @@ def _vertex(
         alignment_ms=_over_all(alignments),
         alignment_ms_max_subtask=_over(alignments, max),
         unaligned_share=fmean(unaligned) if unaligned else None,
-        buffers_in_per_s=_each(_buffers_per_s(one, passed) for one in subtasks),
+        buffers_in_per_s=_each(_buffers_per_s(subtask, passed) for subtask in subtasks),
         **fields,
     )
 
@@ -150,8 +163,12 @@ def _over_all(rows: Sequence[list[float | None]]) -> float | None:
 def _bytes(checkpoints: Sequence[CheckpointResult], field: str) -> float | None:
     """Median over checkpoints of the sum over subtasks; None if one does not tell."""
     rows = [
-        [value for part in found.vertices for value in _of_those_that_took_part(part, getattr(part, field))]
-        for found in checkpoints
+        [
+            value
+            for part in checkpoint.vertices
+            for value in _of_those_that_took_part(part, getattr(part, field))
+        ]
+        for checkpoint in checkpoints
     ]
     return None if any(None in row for row in rows) else _median(sum(_known(row)) for row in rows)
 
@@ -167,3 +184,74 @@ def _median(values: Iterable[float]) -> float | None:
 
 def _each(values: Iterable[float | None]) -> list[float | None]:
     return [None if value is None else round(value, _DECIMALS) for value in values]
+
+
+def read_checkpoints(client: RestClient, job: FlinkJob, names: Mapping[str, str]) -> list[CheckpointResult]:
+    """Return the last completed checkpoints in order of their ids, savepoints left out.
+
+    `names` are the names of vertices by their ids; vertices stand in the job's order. Times count from when
+    the job began to run. A checkpoint whose details are gone is left out.
+    """
+    answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
+    entries = [
+        entry
+        for entry in answer.get("history", ())
+        if entry["status"] == COMPLETED and not entry.get("is_savepoint")
+    ]
+    last = sorted(entries, key=lambda entry: int(entry["id"]))[-CHECKPOINTS:]
+    read = (_checkpoint(client, job, entry, names) for entry in last)
+    return [checkpoint for checkpoint in read if checkpoint is not None]
+
+
+def _checkpoint(
+    client: RestClient, job: FlinkJob, entry: Mapping[str, Any], names: Mapping[str, str]
+) -> CheckpointResult | None:
+    vertices = [
+        _vertex_checkpoint(client, job, entry["id"], vertex, names[vertex.id]) for vertex in job.vertices
+    ]
+    if not any(vertex.start_delay_ms for vertex in vertices):
+        return None
+    return CheckpointResult(
+        id=entry["id"],
+        t=(entry["trigger_timestamp"] - job.running_since_ms) / 1e3,
+        checkpoint_type=entry.get("checkpoint_type", NOT_TOLD),
+        duration_ms=float(entry["end_to_end_duration"]),
+        state_bytes=entry.get("state_size", 0),
+        processed_bytes=entry.get("processed_data", 0),
+        persisted_bytes=entry.get("persisted_data", 0),
+        vertices=vertices,
+    )
+
+
+def _vertex_checkpoint(
+    client: RestClient, job: FlinkJob, checkpoint: int, vertex: FlinkVertex, name: str
+) -> VertexCheckpoint:
+    path = f"/jobs/{job.id}/checkpoints/details/{checkpoint}/subtasks/{vertex.id}"
+    answer = client.find(path, may_be_gone=True) or {}
+    by_index = {
+        entry["index"]: entry for entry in answer.get("subtasks", ()) if entry.get("status") == "completed"
+    }
+    if not by_index:
+        return VertexCheckpoint(name=name)
+    subtasks = [by_index.get(subtask) for subtask in range(vertex.parallelism)]
+
+    def each(*path: str) -> list[Any]:
+        return [None if subtask is None else _within(subtask, path) for subtask in subtasks]
+
+    return VertexCheckpoint(
+        name=name,
+        end_to_end_ms=each("end_to_end_duration"),
+        start_delay_ms=each("start_delay"),
+        alignment_ms=each("alignment", "duration"),
+        sync_ms=each("checkpoint", "sync"),
+        async_ms=each("checkpoint", "async"),
+        alignment_processed_bytes=each("alignment", "processed"),
+        alignment_persisted_bytes=each("alignment", "persisted"),
+        unaligned=each("unaligned_checkpoint"),
+    )
+
+
+def _within(entry: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        entry = entry.get(key) if isinstance(entry, Mapping) else None
+    return entry

@@ -1,8 +1,10 @@
-"""From the options that a cluster and a job were given to ours."""
+"""Under which options a job is emulated: the cluster's, the job's own, and those a user gives instead."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import TypeVar
 
 from netstack import (
     OPTIONS,
@@ -15,7 +17,13 @@ from netstack import (
     with_options,
 )
 
+from .client import FlinkRestError
 from .cluster_job import FlinkJob
+
+EVERYWHERE = ""
+"""The key of an override that holds for all vertices of its kind."""
+
+T = TypeVar("T")
 
 _LEFT_OUT = frozenset(
     {
@@ -46,6 +54,50 @@ _NEVER_MS = 1 << 62
 """A longer interval than this is Flink's way to say that there is none."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Values in place of those read; by a vertex's name in the scenario, or `EVERYWHERE`."""
+
+    record_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Of sources: bytes of a record, without its length."""
+    service_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Of vertices with input: seconds a record, in all subtasks."""
+    rate: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Of sources: records per second of each subtask, 0 for as fast as possible."""
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Options of Flink by their names."""
+    latency_s: float = 0.0
+    """Of the network between task managers, which Flink does not measure."""
+
+
+def of_vertex(values: Mapping[str, T], name: str) -> T | None:
+    """Return the override for a vertex, or the one for all; None: there is none."""
+    return values.get(name, values.get(EVERYWHERE))
+
+
+def check_names(given: Overrides, job: FlinkJob, names: Mapping[str, str]) -> None:
+    """Refuse overrides for vertices that are not there, or of the other kind.
+
+    Raises:
+        FlinkRestError: with a line for each.
+    """
+    sources = [names[vertex.id] for vertex in job.vertices if not job.inputs(vertex)]
+    others = [name for name in names.values() if name not in sources]
+    kinds: tuple[tuple[str, Mapping[str, object], list[str], str], ...] = (
+        ("--record-bytes", given.record_bytes, sources, "source"),
+        ("--rate", given.rate, sources, "source"),
+        ("--service", given.service_s, others, "vertex with input"),
+    )
+    wrong = [
+        f"{option} {name}: no {kind} has that name; use one of {', '.join(known)}"
+        for option, values, known, kind in kinds
+        for name in values
+        if name not in (EVERYWHERE, *known)
+    ]
+    if wrong:
+        raise FlinkRestError(*wrong)
+
+
 def preset_of(version: str) -> str:
     """Return the preset whose defaults a version of Flink has, or comes nearest to."""
     return "flink-1.20" if version.startswith("1.") else "flink-2.2"
@@ -64,10 +116,10 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     if not job.version.startswith(preset.removeprefix("flink-")):
         notes.append(f"Flink {job.version} is taken to have the defaults of {preset}")
     values = _from_cluster(job, notes)
-    told = _from_job(job, notes)
+    of_job = _from_job(job, notes)
     values |= {
         field: value
-        for field, value in told.items()
+        for field, value in of_job.items()
         if field in values or value != getattr(PRESETS[preset], field)
     }
     if job.version.startswith("1."):
@@ -130,19 +182,19 @@ def _parsed(options: Mapping[str, object], wrong: dict[str, str]) -> dict[str, o
 
 
 def _from_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
-    told = job.checkpointing
-    if told is None:
+    settings = job.checkpointing
+    if settings is None:
         notes.append(
             "the job does not tell its checkpoint settings: it takes none, or they are the cluster's"
         )
         return {}
-    told = dict(told)
-    interval = told.get("interval")
+    settings = dict(settings)
+    interval = settings.get("interval")
     takes_none = not isinstance(interval, int) or not 0 < interval < _NEVER_MS
     if takes_none:
-        told.pop("interval", None)
+        settings.pop("interval", None)
         notes.append("the job takes no checkpoints by itself; give their interval by --set")
-    options = {OPTIONS[field].name: told[key] for key, field in _CHECKPOINTING.items() if key in told}
+    options = {OPTIONS[field].name: settings[key] for key, field in _CHECKPOINTING.items() if key in settings}
     wrong: dict[str, str] = {}
     values = _parsed(options, wrong)
     notes.extend(f"{name}: {why}; the preset's value is used" for name, why in wrong.items())

@@ -191,8 +191,8 @@ def check_no_restart(client: RestClient, job: FlinkJob, samples: Samples) -> Non
 
 def stands_still(samples: Samples) -> bool:
     """Return whether tasks answered several times, and none of them had gone on."""
-    asked = [one for subtasks in samples.values() for one in subtasks if len(one.samples) > 1]
-    return bool(asked) and all(one.seconds is None for one in asked)
+    asked = [subtask for subtasks in samples.values() for subtask in subtasks if len(subtask.samples) > 1]
+    return bool(asked) and all(subtask.seconds is None for subtask in asked)
 
 
 def _names(
@@ -206,14 +206,14 @@ def _names(
             break
         wait()
     listed = [str(entry["id"]) for entry in entries or ()]
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for field, patterns in METRICS.items():
         for pattern in patterns:
             matches = [name for name in listed if re.fullmatch(pattern, name)]
             if matches:
-                found.update(dict.fromkeys(matches, field))
+                fields.update(dict.fromkeys(matches, field))
                 break
-    return found
+    return fields
 
 
 def _round(
@@ -247,9 +247,9 @@ def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> 
 def _gathered(
     rounds: Sequence[Mapping[tuple[str, int], tuple[float, Sample]]], vertex: FlinkVertex, subtask: int
 ) -> SubtaskSamples:
-    found = [answers[vertex.id, subtask] for answers in rounds if (vertex.id, subtask) in answers]
-    if found:
-        return SubtaskSamples(tuple(sample for _, sample in found), tuple(time for time, _ in found))
+    answered = [answers[vertex.id, subtask] for answers in rounds if (vertex.id, subtask) in answers]
+    if answered:
+        return SubtaskSamples(tuple(sample for _, sample in answered), tuple(time for time, _ in answered))
     totals = vertex.totals[subtask] if subtask < len(vertex.totals) else {}
     values = {field: number(totals.get(name)) for field, name in _TOTALS.items()}
     sample = {field: value for field, value in values.items() if value is not None}

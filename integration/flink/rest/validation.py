@@ -42,16 +42,16 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
         FlinkRestError: the job shows nothing that could be compared.
         ScenarioError: there is no result, or the results are of another job.
     """
-    told = imported.measured
-    comparison = compare(results, _reference(told, imported.scenario.windows[0]))
+    measured = imported.measured
+    comparison = compare(results, _reference(measured, imported.scenario.windows[0]))
     if not comparison.rows:
         raise FlinkRestError(
-            f"{told.url}: job {told.job} shows neither rates nor checkpoints to compare with"
+            f"{measured.url}: job {measured.job} shows neither rates nor checkpoints to compare with"
         )
     return Validation(
-        url=told.url,
-        job=told.job,
-        flink=told.flink,
+        url=measured.url,
+        job=measured.job,
+        flink=measured.flink,
         ok=comparison.ok,
         comparison=comparison,
         scenario=results[0].scenario,
@@ -59,11 +59,11 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
     )
 
 
-def _reference(told: Measured, window: tuple[float, float]) -> dict[str, Any]:
+def _reference(measured: Measured, window: tuple[float, float]) -> dict[str, Any]:
     """What the job shows, as a document with the window of the emulation, at whose end it stands."""
     from_s, to_s = window
-    document: dict[str, Any] = msgspec.to_builtins(told)
-    last = max([checkpoint.t for checkpoint in told.checkpoints], default=0.0)
+    document: dict[str, Any] = msgspec.to_builtins(measured)
+    last = max([checkpoint.t for checkpoint in measured.checkpoints], default=0.0)
     for checkpoint in document["checkpoints"]:
         checkpoint["t"] = max(from_s, to_s - (last - checkpoint["t"]))
     return {

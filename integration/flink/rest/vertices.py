@@ -9,9 +9,18 @@ from netstack import CostModel, Edge, GeneratorSpec, NetworkConfig, Vertex
 
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
-from .flow import ALIKE, shares
-from .loads import LEAST_RECORDS, Load, is_of_the_past, load_of, record_bytes, service_s, source_rate
-from .overrides import Overrides, of_vertex
+from .loads import (
+    ALIKE,
+    LEAST_RECORDS,
+    Load,
+    is_of_the_past,
+    load_of,
+    record_bytes,
+    service_s,
+    shares,
+    source_rate,
+)
+from .options import Overrides, of_vertex
 from .sampling import Samples
 
 HEADER_BYTES = 4
@@ -48,7 +57,7 @@ class VertexReader:
         self._notes = notes
         self._problems: list[str] = []
         self._loads = {
-            vertex.id: [load_of(one, _counter(job, vertex)) for one in samples[vertex.id]]
+            vertex.id: [load_of(subtask, _counter(job, vertex)) for subtask in samples[vertex.id]]
             for vertex in job.vertices
         }
         rates = {
@@ -63,10 +72,10 @@ class VertexReader:
         Raises:
             FlinkRestError: some show too little to go by; a line for each thing that has to be given.
         """
-        found = [self._vertex(vertex) for vertex in self._job.vertices]
+        vertices = [self._vertex(vertex) for vertex in self._job.vertices]
         if self._problems:
             raise FlinkRestError(*self._problems)
-        return found
+        return vertices
 
     def _vertex(self, vertex: FlinkVertex) -> Vertex:
         name = self._names[vertex.id]
@@ -99,10 +108,10 @@ class VertexReader:
         if not any(loads):
             self._too_little(name, "emitted", "rate", f"--rate '{name}:100'")
         rates = [
-            _HARDLY if load is None else float(f"{source_rate(one, load):.4g}")
-            for one, load in zip(self._samples[vertex.id], loads, strict=True)
+            _HARDLY if load is None else float(f"{source_rate(subtask, load):.4g}")
+            for subtask, load in zip(self._samples[vertex.id], loads, strict=True)
         ]
-        silent = [str(subtask) for subtask, load in enumerate(loads) if load is None]
+        silent = [str(number) for number, load in enumerate(loads) if load is None]
         if silent:
             self._notes.append(
                 f"{name}: next to nothing comes from subtask {', '.join(silent)}; so it is here"
@@ -116,8 +125,8 @@ class VertexReader:
             return given, (1.0,)
         loads = self._loads[vertex.id]
         costs = [
-            None if load is None else service_s(one, load, CostModel(), self._config)
-            for one, load in zip(self._samples[vertex.id], loads, strict=True)
+            None if load is None else service_s(subtask, load, CostModel(), self._config)
+            for subtask, load in zip(self._samples[vertex.id], loads, strict=True)
         ]
         if not any(loads):
             self._too_little(name, "read", "cost", f"--service '{name}:5 ms'")
@@ -136,7 +145,7 @@ class VertexReader:
 
     def _note_past(self, vertex: FlinkVertex, name: str) -> None:
         counter, subtasks = _counter(self._job, vertex), enumerate(self._samples[vertex.id])
-        past = [str(number) for number, one in subtasks if is_of_the_past(one, counter)]
+        past = [str(number) for number, subtask in subtasks if is_of_the_past(subtask, counter)]
         if past:
             self._notes.append(
                 f"{name}: few records pass through subtask {', '.join(past)} now, so all that it has counted "
@@ -161,7 +170,7 @@ class VertexReader:
             )
 
     def _note_silent(self, name: str, loads: Sequence[Load | None]) -> None:
-        silent = [str(subtask) for subtask, load in enumerate(loads) if load is None]
+        silent = [str(number) for number, load in enumerate(loads) if load is None]
         if silent and any(loads):
             self._notes.append(
                 f"{name}: subtask {', '.join(silent)} has read next to nothing; it costs the mean"

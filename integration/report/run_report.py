@@ -13,7 +13,7 @@ from ..analysis.window_figures import figures_of_runs
 from ..analysis.wording import describe
 from .charts import charts, to_png
 from .checkpoint_charts import CHOSEN, DETAIL, checkpoint_detail
-from .checkpoint_details import details
+from .checkpoint_rows import details
 from .incidents import incidents, price, what_went_wrong
 from .job_facts import Fact, how_obtained, job_facts
 from .output import PAGE, prepare_folder, write_outputs
@@ -93,11 +93,11 @@ def render(
 
 
 def _described(results: Mapping[str, Result]) -> list[str]:
-    found = figures_of_runs(results)
+    findings = figures_of_runs(results)
     prices = {run: text for run, result in results.items() if (text := price(result)) is not None}
-    if len(found) == 1:
-        return [*(describe(each) for each in found.values()), *prices.values()]
-    described = [f"{label}: {describe(each)}" for label, each in found.items()]
+    if len(findings) == 1:
+        return [*(describe(window) for window in findings.values()), *prices.values()]
+    described = [f"{label}: {describe(window)}" for label, window in findings.items()]
     return described + [text if len(results) == 1 else f"{run}: {text}" for run, text in prices.items()]
 
 

@@ -1,0 +1,240 @@
+"""Files that a user names, read whole and within bounds: bytes, text, documents, scenarios, results.
+
+What never ends or never begins (a device, a pipe that nobody writes to) is refused before a byte is read, and
+so is what is larger than any file of its kind. A few hundred bytes of TOML or JSON can keep a reader busy for
+hours, or end it with a traceback: brackets within brackets, names of ten thousand parts, numbers of ten
+thousand digits. Each is refused with one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from netstack import PathSpec, Result, Scenario, ScenarioError, Vertex, from_json, read_scenario
+
+LARGEST_CONFIGURATION = 1 << 20
+"""Bytes of the largest file that a person writes: a scenario, options. Kubernetes takes no more either."""
+
+LARGEST_RESULT = 64 << 20
+"""Bytes of the largest file that a program writes; results of long runs have some megabytes."""
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+DEEPEST = 32
+"""Tables and lists within each other; a scenario has five."""
+
+_WHOLE = range(-(1 << 63), 1 << 63)
+"""TOML's whole numbers."""
+
+_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
+
+_END_OF_KEY = re.compile(r"[ \t]*[=\]]")
+
+
+def read_user_file(file: Path, largest: int) -> bytes:
+    """Return what a file holds, at most `largest` bytes.
+
+    Raises:
+        ScenarioError: it is missing, cannot be read, is no regular file or is larger; one line with its name.
+    """
+    try:
+        # Without waiting: to open a pipe takes until somebody writes to it.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _require_regular(file, os.fstat(descriptor).st_mode)
+            with os.fdopen(descriptor, "rb", closefd=False) as opened:
+                content = opened.read(largest + 1)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise ScenarioError([f"{file}: there is no such file"]) from None
+    except OSError as error:
+        raise ScenarioError([f"{file}: cannot be read: {error.strerror}"]) from None
+    except ValueError as error:  # a name with a character that no name has
+        if isinstance(error, ScenarioError):
+            raise
+        raise ScenarioError([f"{file}: is no name of a file"]) from None
+    if len(content) > largest:
+        raise ScenarioError([f"{file}: has more than {largest >> 20} MiB, the most that is read here"])
+    return content
+
+
+def read_user_text(file: Path, largest: int, right: str) -> str:
+    """Return the text of a file in UTF-8, with or without a byte order mark; `right` is what it should be.
+
+    Raises:
+        ScenarioError: as `read_user_file`, or it is no such text.
+    """
+    try:
+        return read_user_file(file, largest).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ScenarioError([f"{file}: is not text in UTF-8; {right}"]) from None
+
+
+def _require_regular(file: Path, mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+    raise ScenarioError([f"{file}: is {kind}; name a regular file"])
+
+
+def toml_document(file: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ScenarioError: it cannot be read, is no TOML, or goes too deep.
+    """
+    text = read_user_text(file, LARGEST_CONFIGURATION, "a scenario is a TOML file")
+    if _has_long_name(text):
+        raise _too_deep(file)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep(file) from None
+    except ValueError as error:  # a TOMLDecodeError, or a number with too many digits
+        raise ScenarioError([f"{file}: is not valid TOML: {one_line(error)}"]) from None
+
+
+def json_document(file: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Raises:
+        ScenarioError: it cannot be read, is no JSON, goes too deep, or is no object.
+    """
+    try:
+        document = json.loads(read_user_file(file, LARGEST_RESULT))
+    except RecursionError:
+        raise _too_deep(file) from None
+    except ValueError as error:
+        if isinstance(error, ScenarioError):
+            raise
+        raise ScenarioError([f"{file}: is not valid JSON: {one_line(error)}"]) from None
+    if not isinstance(document, dict):
+        raise ScenarioError([f"{file}: holds no object; it must begin with {{"])
+    return document
+
+
+def check_bounds(document: Mapping[str, object], file: Path) -> None:
+    """Refuse a document that goes too deep, or has numbers of more than 64 bits.
+
+    Raises:
+        ScenarioError: it does.
+    """
+    level: list[object] = [document]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if any(isinstance(value, int) and value not in _WHOLE for value in level):
+            raise ScenarioError([f"{file}: has a whole number of more than 64 bits"])
+    if level:
+        raise _too_deep(file)
+
+
+def one_line(text: object) -> str:
+    """Return a text, or what an error says, on one line."""
+    return " ".join(str(text).split())
+
+
+def _has_long_name(text: str) -> bool:
+    """Whether what may be a name has more parts than tables may be deep; `tomllib` takes their square."""
+    parts = end = 0
+    for part in _PART.finditer(text):
+        is_joined = parts and text[end : part.start()].strip(" \t") == "."
+        parts, end = parts + 1 if is_joined else 1, part.end()
+        if parts > DEEPEST and _END_OF_KEY.match(text, end):
+            return True
+    return False
+
+
+def _inside(value: object) -> list[object]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _too_deep(file: Path) -> ScenarioError:
+    return ScenarioError([f"{file}: is nested too deeply; tables and lists go {DEEPEST} deep at most"])
+
+
+def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bool = False) -> Scenario:
+    """Read a scenario from a TOML file, or from its JSON form, alone or within a result.
+
+    A relative path of a source is looked for beside the file first, then in the working directory. `policy`
+    takes the place of the file's. A file may have come from anywhere, so a policy that it names as
+    "package.module:Class" is imported, and so run, only with `allow_code`.
+
+    Raises:
+        ScenarioError: with a line for each mistake: file, key, what is wrong, what would be right.
+    """
+    file = Path(path)
+    document = json_document(file) if file.suffix == ".json" else toml_document(file)
+    if file.suffix == ".json" and isinstance(document.get("scenario"), Mapping):
+        document = document["scenario"]
+    check_bounds(document, file)
+    if policy is not None:
+        document = {**document, "policy": policy}
+    elif not allow_code:
+        _refuse_code(document, file)
+    try:
+        scenario = read_scenario(document, name=file.stem)
+    except ScenarioError as error:
+        raise ScenarioError([f"{file}: {problem}" for problem in error.problems]) from None
+    vertices = tuple(_with_path_beside(vertex, file.parent) for vertex in scenario.vertices)
+    return dataclasses.replace(scenario, vertices=vertices)
+
+
+def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
+    policy = document.get("policy")
+    if isinstance(policy, str) and ":" in policy:
+        raise ScenarioError(
+            [
+                f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by --policy, "
+                "or give --allow-code for a file that you trust"
+            ]
+        )
+
+
+def load_result(path: str | Path) -> Result:
+    """Read a result document.
+
+    Raises:
+        ScenarioError: the file is missing or holds no result.
+    """
+    file = Path(path)
+    try:
+        return from_json(read_user_file(file, LARGEST_RESULT))
+    except RecursionError:
+        raise ScenarioError([f"{file}: is no result: it is nested too deeply"]) from None
+    except ValueError as error:
+        if isinstance(error, ScenarioError):
+            raise
+        raise ScenarioError([f"{file}: is no result: {one_line(error)}"]) from None
+
+
+def load_json(path: str | Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Raises:
+        ScenarioError: it is missing, no JSON, or no object.
+    """
+    return json_document(Path(path))
+
+
+def _with_path_beside(vertex: Vertex, folder: Path) -> Vertex:
+    source = vertex.source
+    if not isinstance(source, PathSpec) or not (folder / source.path).exists():
+        return vertex
+    return dataclasses.replace(vertex, source=dataclasses.replace(source, path=str(folder / source.path)))
