@@ -31,7 +31,7 @@ Several = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 """An option that may be given several times."""
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)]
-"""Texts OPTION=VALUE, which `assignment` reads."""
+"""Texts OPTION=VALUE, which `netstack.assignment` reads."""
 
 AllowCode = Annotated[
     bool,
@@ -84,12 +84,6 @@ def require_some(command: str, option: str, number: int) -> None:
     """
     if number < 1:
         raise ScenarioError([f"netstack {command}: {option} is {number}; at least 1 is needed"])
-
-
-def assignment(text: str) -> tuple[str, str] | None:
-    """Return the name and the value of a text OPTION=VALUE, without blanks; None where it has no "="."""
-    name, equals, value = text.partition("=")
-    return (name.strip(), value.strip()) if equals else None
 
 
 def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]) -> T:

@@ -10,12 +10,12 @@ from typing import TypeVar
 from cyclopts import Parameter
 from rich.text import Text
 
-from netstack import QuantityError, ScenarioError, parse_duration
+from netstack import QuantityError, ScenarioError, assignment, parse_duration
 
 from ..flink.rest import Imported, Overrides, import_scenario
 from ..flink.rest.options import EVERYWHERE
 from ..report.output import say, to_stderr
-from .arguments import Settings, Several, assignment
+from .arguments import Settings, Several
 
 _SILENT_S = 10.0
 """For so long a command may say nothing."""

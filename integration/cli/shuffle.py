@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import ScenarioError, SourceError
+from netstack import ScenarioError, SourceError, assignment
 
 from ..analysis.wording import digits, milliseconds, size
 from ..report.output import require_place, say, to_stderr, to_stdout, write_json
@@ -33,7 +33,7 @@ from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.report import shuffle_statistics
 from ..spark.shuffling.settings import transport_config
 from ..spark.workers import send_packages
-from .arguments import Flag, Settings, Several, Whole, assignment, require_some
+from .arguments import Flag, Settings, Several, Whole, require_some
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
