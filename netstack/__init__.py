@@ -112,7 +112,7 @@ from .state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredF
 from .state.subtask_state import SubtaskState
 from .state.values import StateError
 from .statistics import Recorder, SubtaskCheckpoint, SubtaskSample
-from .summary import checkpoint_results, result_order, series_results, steady_results
+from .summary import barrier_figures, checkpoint_results, result_order, series_results, steady_results
 from .tasks.operators import (
     FlatMap,
     Forward,
@@ -294,6 +294,7 @@ __all__ = [
     "WriteFile",
     "ask_letterbox",
     "assign_to_operators",
+    "barrier_figures",
     "channel_counts",
     "check_scenario",
     "checkpoint_id_of",
