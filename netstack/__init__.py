@@ -26,7 +26,7 @@ from .faults.fired import FiredFault
 from .jobs.emulation import JobFailedError, emulate, run_job
 from .jobs.job import Job
 from .jobs.job_sources import source_of
-from .jobs.summary import checkpoint_results, result_order, series_results, steady_results
+from .jobs.summary import barrier_figures, checkpoint_results, result_order, series_results, steady_results
 from .results.result import (
     SCHEMA,
     CheckpointResult,
@@ -300,6 +300,7 @@ __all__ = [
     "ask_letterbox",
     "assign_to_operators",
     "assignment",
+    "barrier_figures",
     "channel_counts",
     "check_scenario",
     "checkpoint_id_of",

@@ -37,7 +37,7 @@ class WindowFigures:
     start_delay_ms: float | None
     """From a checkpoint's trigger to the first barrier, at the subtask that acknowledged last."""
     alignment_ms: float | None
-    """From the first barrier to the last, there."""
+    """From the first barrier to the last, at that subtask."""
     end_to_end_ms: float | None
     """From the trigger to completion."""
     in_flight_bytes: float | None
@@ -55,9 +55,9 @@ class WindowFigures:
     persisted_bytes: float | None = None
     """Of data in flight that a checkpoint stored."""
     snapshot_ms: float | None = None
-    """What sync and async took after the alignment, there."""
+    """What sync and async took after the alignment, at that subtask."""
     acknowledgement_ms: float | None = None
-    """From then to completion."""
+    """From the end of that subtask's snapshot to completion."""
 
     @property
     def after_barriers_ms(self) -> float | None:

@@ -98,7 +98,7 @@ def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]
     except ScenarioError as error:
         return list(error.problems)
     problems = [f"{key}: {message}" for key, message in scenario_problems(changed)]
-    return problems + surplus_factors(scenario, changed)
+    return problems + _surplus_factors(scenario, changed)
 
 
 def read_axes(
@@ -257,8 +257,8 @@ def _latency(text: str) -> AxisValue:
 
 def _of_vertices(name: str) -> Callable[[str], AxisValue]:
     def read(text: str) -> AxisValue:
-        value = read_vertex_value(name, text)
-        return AxisValue(value.text, lambda scenario: change_vertices(scenario, value))
+        value = _read_vertex_value(name, text)
+        return AxisValue(value.text, lambda scenario: _change_vertices(scenario, value))
 
     return read
 
@@ -274,7 +274,7 @@ def _setting(values: dict[str, object]) -> Change:
 
 
 @dataclass(frozen=True, slots=True)
-class VertexValue:
+class _VertexValue:
     """One value of such an axis."""
 
     axis: str
@@ -291,7 +291,7 @@ class VertexValue:
         return shown if self.vertex is None else f"{self.vertex}:{shown}"
 
 
-def read_vertex_value(axis: str, text: str) -> VertexValue:
+def _read_vertex_value(axis: str, text: str) -> _VertexValue:
     """Read ``VALUE`` or ``VERTEX:VALUE``.
 
     Raises:
@@ -301,13 +301,13 @@ def read_vertex_value(axis: str, text: str) -> VertexValue:
         match = _FACTORS.fullmatch(text)
         if match is None:
             raise QuantityError(f"{text!r} is no list of factors", _FACTORS_HINT)
-        return VertexValue(axis, match[1], _factors(match[2]))
+        return _VertexValue(axis, match[1], _factors(match[2]))
     vertex, colon, value = text.rpartition(":")
     number = parse_duration(value) if axis == SERVICE else _count(value)
-    return VertexValue(axis, vertex if colon else None, number)
+    return _VertexValue(axis, vertex if colon else None, number)
 
 
-def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
+def _change_vertices(scenario: Scenario, value: _VertexValue) -> Scenario:
     """Return the scenario with the vertices that a value is for changed.
 
     Raises:
@@ -320,7 +320,7 @@ def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
     return dataclasses.replace(scenario, vertices=vertices)
 
 
-def surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
+def _surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
     """Return a line for each vertex that was given more factors than it has subtasks: some change nothing.
 
     Fewer are no mistake: they begin anew.
@@ -333,7 +333,7 @@ def surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
     ]
 
 
-def _names(scenario: Scenario, value: VertexValue) -> set[str]:
+def _names(scenario: Scenario, value: _VertexValue) -> set[str]:
     if value.vertex is not None:
         return {_named(scenario, value.vertex, value.axis)}
     working = {vertex.name for vertex in scenario.vertices if vertex.source is None}
@@ -352,7 +352,7 @@ def _named(scenario: Scenario, name: str, axis: str) -> str:
     return name
 
 
-def _changed(vertex: Vertex, value: VertexValue) -> Vertex:
+def _changed(vertex: Vertex, value: _VertexValue) -> Vertex:
     number = value.number
     if isinstance(number, tuple):
         return dataclasses.replace(vertex, service_skew=number)

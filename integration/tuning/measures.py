@@ -33,6 +33,8 @@ from ..analysis.checkpoint_times import FAILED, completed_within, mean_times, tr
 from ..analysis.known_values import complete, highest, known, lowest, middle, total
 from ..analysis.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
 
+IN_PROGRESS = "IN_PROGRESS"
+
 EXPIRED = "CHECKPOINT_EXPIRED"
 """Flink's CheckpointFailureReason of a checkpoint that took longer than its timeout."""
 
@@ -59,13 +61,13 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     start_delay_max_ms: float | None = None
     """Median over checkpoints of the slowest subtask's; of the vertex where it is longest."""
     alignment_ms: float | None = None
-    """Likewise."""
+    """From the first barrier to the last, at that subtask; mean over checkpoints."""
     state_ms: float | None = None
-    """Likewise: of the snapshot, what outlasts the alignment."""
+    """What its snapshot took after the alignment; mean over checkpoints."""
     end_to_end_ms: float | None = None
-    """Likewise, from trigger to completion: the three above, and the acknowledgement."""
+    """From trigger to completion, the three above and the acknowledgement; mean over checkpoints."""
     end_to_end_p95_ms: float | None = None
-    """95th percentile of the same."""
+    """From trigger to completion; 95th percentile over checkpoints."""
     pending_ms: float | None = None
     """Age, at the end of the run, of the oldest checkpoint of the window that has not ended."""
     in_flight_bytes: float | None = None
@@ -131,9 +133,7 @@ def _throughput(readers: Sequence[VertexSteady]) -> float | None:
 
 def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float | None:
     ages = [
-        result.emulated_seconds - checkpoint.t
-        for checkpoint in triggered
-        if checkpoint.status == "IN_PROGRESS"
+        result.emulated_seconds - checkpoint.t for checkpoint in triggered if checkpoint.status == IN_PROGRESS
     ]
     return round(max(ages) * 1e3, 2) if ages else None
 

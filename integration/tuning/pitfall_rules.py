@@ -13,6 +13,7 @@ from typing import NamedTuple
 from netstack import Edge, Result, Scenario, Steady, Vertex, VertexSteady, channel_counts
 
 from ..analysis.diagnosis.debloat_rules import MISSED, at_minimum, is_larger, record_bytes
+from ..analysis.diagnosis.finding import BUSY
 from ..analysis.known_values import highest, known, lowest, total
 from ..analysis.wording import digits, milliseconds, size
 
@@ -24,9 +25,6 @@ UNEVEN = 4.0
 
 LEAST_ALIGNMENT = 0.2
 """Share of the way of a barrier into a vertex that alignment must make up for the inputs to be at fault."""
-
-SLOW = 0.9
-"""Share of its time for which a subtask is busy that holds up the others."""
 
 IDLE = 0.6
 """Quotient of the busy times of two subtasks below which the load is skewed."""
@@ -203,7 +201,7 @@ def skewed_consumers(run: DebloatedRun) -> Iterator[Symptom]:
     """Yield vertices of which some subtasks are busy all the time while others are not."""
     for vertex, steady in run.consumers():
         busy = [1e-3 * value for value in known(steady.busy_ms_per_s)]
-        if len(busy) < 2 or max(busy) < SLOW or min(busy) > IDLE * max(busy):
+        if len(busy) < 2 or max(busy) < BUSY or min(busy) > IDLE * max(busy):
             continue
         slowest, mean = steady.start_delay_ms_max_subtask, steady.start_delay_ms_mean_subtask
         sizes = known(steady.debloatedBufferSize)

@@ -77,7 +77,7 @@ def find_pitfalls(scenario: Scenario, rows: Sequence[PointRow]) -> list[Pitfall]
     Points with debloating are looked at; those that failed, that probe something else or that have no result
     are not.
     """
-    varying = varying_axes(rows)
+    varying = _varying_axes(rows)
     return pitfalls_of(known(_run_of(row, scenario, varying) for row in rows if row.probe == "main"))
 
 
@@ -108,7 +108,7 @@ def debloated_run(result: Result, *, label: str = "", scenario: Scenario | None 
         return DebloatedRun(label, scenario, result)
 
 
-def varying_axes(rows: Iterable[PointRow]) -> list[str]:
+def _varying_axes(rows: Iterable[PointRow]) -> list[str]:
     """Return the target and the axes that have several values, which tell the points of a sweep apart."""
     values: dict[str, set[str]] = {TARGET: set()}
     for row in rows:
@@ -117,7 +117,7 @@ def varying_axes(rows: Iterable[PointRow]) -> list[str]:
     return [name for name, texts in values.items() if name == TARGET or len(texts) > 1]
 
 
-def label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
+def _label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
     """Return some labels of a point in one text, such as "target 50 ms, samples 5"."""
     return ", ".join(f"{name.rpartition('.')[2]} {labels[name]}" for name in names if name in labels)
 
@@ -126,7 +126,7 @@ def _run_of(row: PointRow, scenario: Scenario, names: Sequence[str]) -> Debloate
     """The run of a point; None if it failed, measured no window, or was without debloating."""
     if row.result is None or row.status != "finished":
         return None
-    run = debloated_run(from_json(row.result), label=label_of(row.labels, names), scenario=scenario)
+    run = debloated_run(from_json(row.result), label=_label_of(row.labels, names), scenario=scenario)
     return run if run.result.steady and run.scenario.config.debloat_enabled else None
 
 

@@ -16,6 +16,7 @@ import msgspec
 from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
 
 from ..analysis.diagnosis.debloat_rules import at_minimum, is_larger
+from ..analysis.diagnosis.finding import BUSY
 from ..analysis.known_values import highest, known
 from ..analysis.sizing.flow import wire_bytes
 from ..analysis.window_figures import consumers
@@ -35,9 +36,6 @@ _OVERDRAFT = 20
 
 _OLD = "flink-1.20"
 
-
-BUSY = 0.9
-"""Share of its time from which on a subtask is what the job waits for."""
 
 BACK_TO_BACK = 0.9
 """Share of the interval from which on a checkpoint leaves no pause before the next."""
@@ -96,10 +94,10 @@ def line(field: str, text: str) -> str:
     return f"{OPTIONS[field].name}: {text}"
 
 
-def shorter_target(case: Case) -> Iterator[Remedy]:
+def _shorter_target(case: Case) -> Iterator[Remedy]:
     """A target below those of the sweep, where sizes still had room and throughput was kept."""
     shortest = case.shortest
-    if shortest is None or not case.too_slow or at_floor(case, shortest):
+    if shortest is None or not case.too_slow or _at_floor(case, shortest):
         return
     broken = {shortfall.constraint: shortfall for shortfall in shortest.shortfalls}
     slow = [shortfall for name, shortfall in broken.items() if name in (MAX_CHECKPOINT, MAX_DELAY)]
@@ -118,7 +116,7 @@ def shorter_target(case: Case) -> Iterator[Remedy]:
     )
 
 
-def longer_target(case: Case) -> Iterator[Remedy]:
+def _longer_target(case: Case) -> Iterator[Remedy]:
     """A longer target than any of those tried, where all of them cost too much throughput."""
     measured = [summary for summary in case.targets if summary.throughput_share is not None]
     if MIN_THROUGHPUT not in case.binding or not measured:
@@ -136,10 +134,10 @@ def longer_target(case: Case) -> Iterator[Remedy]:
     )
 
 
-def fewer_buffers(case: Case) -> Iterator[Remedy]:
+def _fewer_buffers(case: Case) -> Iterator[Remedy]:
     """Where buffers are as small as they may be, only their number is left."""
     shortest = case.shortest
-    if shortest is None or not case.too_slow or not at_floor(case, shortest):
+    if shortest is None or not case.too_slow or not _at_floor(case, shortest):
         return
     least = format_size(case.scenario.config.min_segment_bytes)
     held = (
@@ -163,7 +161,7 @@ def fewer_buffers(case: Case) -> Iterator[Remedy]:
     )
 
 
-def smaller_segments(case: Case) -> Iterator[Remedy]:
+def _smaller_segments(case: Case) -> Iterator[Remedy]:
     """Without debloating, where that alone breaks only what smaller segments mend."""
     slow = [
         shortfall
@@ -186,7 +184,7 @@ def smaller_segments(case: Case) -> Iterator[Remedy]:
     )
 
 
-def large_records(case: Case) -> Iterator[Remedy]:
+def _large_records(case: Case) -> Iterator[Remedy]:
     """Overdraft, or a larger minimum, where records do not fit into debloated buffers."""
     sources = [vertex for vertex in case.scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
     record = max(map(wire_bytes, sources), default=0)
@@ -220,7 +218,7 @@ def large_records(case: Case) -> Iterator[Remedy]:
         )
 
 
-def at_floor(case: Case, summary: TargetSummary) -> bool:
+def _at_floor(case: Case, summary: TargetSummary) -> bool:
     """Whether buffers of a target have become as small as they may be."""
     smallest = summary.debloated_buffer_min_bytes
     return smallest is not None and at_minimum(smallest.mean, case.scenario.config)
@@ -307,7 +305,7 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
 def _pauses(case: Case) -> Iterator[Remedy]:
     """A longer interval, where checkpoints follow one another without a pause."""
     interval = case.scenario.config.checkpoint_interval_s
-    growing = [summary for summary in case.targets if not at_floor(case, summary)]
+    growing = [summary for summary in case.targets if not _at_floor(case, summary)]
     times = [
         (summary.end_to_end_ms.mean, summary.target)
         for summary in growing
@@ -344,12 +342,12 @@ def _state(case: Case) -> Iterator[Remedy]:
 
 _RULES: tuple[Callable[[Case], Iterator[Remedy]], ...] = (
     _unaligned,
-    shorter_target,
-    longer_target,
-    fewer_buffers,
-    smaller_segments,
+    _shorter_target,
+    _longer_target,
+    _fewer_buffers,
+    _smaller_segments,
     _parallelism,
-    large_records,
+    _large_records,
     _pauses,
     _state,
 )

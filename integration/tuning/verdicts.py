@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..analysis.wording import milliseconds, size
 from .choice import END_TO_END, LEAST_GAIN, OBJECTIVES, RECORD_DELAY, Choice, breaks_constraint, value
-from .constraints import Constraints, Shortfall
+from .constraints import Shortfall
 from .durations import LEAST_CHECKPOINTS
 from .estimates import Estimate
 from .pitfalls import Pitfall
@@ -210,6 +210,3 @@ def _thin(*settings: TargetSummary) -> list[str]:
 
 def _with(target: str, word: str = "With") -> str:
     return f"{word}out debloating" if target == OFF else f"{word} a target of {target}"
-
-
-__all__ = ["Constraints", "binding_text", "share_text", "with_range", "words"]

@@ -218,7 +218,6 @@ def _vertex_steady(
 ) -> VertexSteady:
     vertex = scenario.vertices[number]
     samples = recorder.samples_of(number)
-    delays, alignments = parts["start_delay_s"] * 1e3, parts["alignment_s"] * 1e3
     unaligned = parts["unaligned"][~np.isnan(parts["unaligned"])]
     rates: dict[str, Any] = {
         field: _slopes(samples[counter] * factor, recorder.times, inside)
@@ -231,15 +230,25 @@ def _vertex_steady(
     return VertexSteady(
         name=vertex.name,
         parallelism=vertex.parallelism,
-        start_delay_ms=median_of(delays, MS_DECIMALS),
-        start_delay_ms_max_subtask=_median_over_checkpoints(delays, np.max),
-        start_delay_ms_mean_subtask=_median_over_checkpoints(delays, np.mean),
-        alignment_ms=median_of(alignments, MS_DECIMALS),
-        alignment_ms_max_subtask=_median_over_checkpoints(alignments, np.max),
+        **barrier_figures(parts["start_delay_s"] * 1e3, parts["alignment_s"] * 1e3),
         unaligned_share=rounded(unaligned.mean(), USAGE_DECIMALS) if unaligned.size else None,
         **rates,
         **gauges,
     )
+
+
+def barrier_figures(start_delays_ms: Figures, alignments_ms: Figures) -> dict[str, Any]:
+    """Return how long barriers took to a vertex, in the fields of `VertexSteady` that say so.
+
+    Of each, rows are checkpoints and columns are subtasks; NaN stands for a subtask that took no part.
+    """
+    return {
+        "start_delay_ms": median_of(start_delays_ms, MS_DECIMALS),
+        "start_delay_ms_max_subtask": _median_over_checkpoints(start_delays_ms, np.max),
+        "start_delay_ms_mean_subtask": _median_over_checkpoints(start_delays_ms, np.mean),
+        "alignment_ms": median_of(alignments_ms, MS_DECIMALS),
+        "alignment_ms_max_subtask": _median_over_checkpoints(alignments_ms, np.max),
+    }
 
 
 def _rows(tables: dict[str, Figures], chosen: list[int]) -> dict[str, Figures]:

@@ -48,12 +48,12 @@ def phases(view: Observation) -> CheckpointTimes | None:
     return mean_times(view.checkpoints)
 
 
-def longest_phase(times: CheckpointTimes) -> str:
+def _longest_phase(times: CheckpointTimes) -> str:
     """Return the phase that takes most time; `NOT_TOLD` where that may be one that was not measured."""
     return max(times.phases, key=lambda name: times.phases[name])
 
 
-def phases_text(times: CheckpointTimes) -> str:
+def _phases_text(times: CheckpointTimes) -> str:
     """Return all phases that can be told from 0."""
     return ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
 
@@ -87,7 +87,7 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
     times = phases(view)
     if times is None:
         return
-    evidence = [f"{milliseconds(times.end_to_end_ms)} from trigger to completion: {phases_text(times)}"]
+    evidence = [f"{milliseconds(times.end_to_end_ms)} from trigger to completion: {_phases_text(times)}"]
     if times.end_to_end_ms < SHORT_MS:
         yield Finding(
             rule="checkpoints-short",
@@ -97,7 +97,7 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
             evidence=evidence,
         )
         return
-    phase = longest_phase(times)
+    phase = _longest_phase(times)
     if phase not in _MEANING:
         return
     means, steps = _MEANING[phase]

@@ -85,7 +85,7 @@ def diagnose(view: Observation) -> WindowDiagnosis:
         checkpoints=view.steady.checkpoints,
         verdict=_verdict(findings),
         findings=findings,
-        not_known=gaps(view),
+        not_known=_gaps(view),
     )
 
 
@@ -142,7 +142,7 @@ _FIGURES = (
 )
 
 
-def gaps(view: Observation) -> list[str]:
+def _gaps(view: Observation) -> list[str]:
     """Return what is not known, a line for each figure: where, and what cannot be judged without it."""
     return [*_of_vertices(view), *_of_checkpoints(view)]
 

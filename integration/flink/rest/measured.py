@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady
+from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady, barrier_figures
 
+from ...analysis.known_values import known
 from .client import RestClient
 from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples
@@ -97,7 +100,7 @@ def _vertex(
     name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint], passed: float | None
 ) -> VertexSteady:
     """One vertex; `passed` is the time by the account of most subtasks, for those that keep none."""
-    fields = {
+    fields: dict[str, Any] = {
         f"{field}_per_s": _each(_per_s(subtask, field, passed) for subtask in subtasks) for field in _RATES
     }
     fields |= {gauge: _each(subtask.gauge(gauge) for subtask in subtasks) for gauge in _GAUGES}
@@ -105,19 +108,11 @@ def _vertex(
         f"{share}_ms_per_s": _each(_share(subtask, f"{share}_ms") for subtask in subtasks)
         for share in _SHARES
     }
-    delays, alignments = (
-        [_of_those_that_took_part(part, getattr(part, field)) for part in parts]
-        for field in ("start_delay_ms", "alignment_ms")
-    )
+    fields |= barrier_figures(_times(parts, "start_delay_ms"), _times(parts, "alignment_ms"))
     unaligned = [flag for part in parts for flag in part.unaligned if flag is not None]
     return VertexSteady(
         name=name,
         parallelism=len(subtasks),
-        start_delay_ms=_over_all(delays),
-        start_delay_ms_max_subtask=_over(delays, max),
-        start_delay_ms_mean_subtask=_over(delays, fmean),
-        alignment_ms=_over_all(alignments),
-        alignment_ms_max_subtask=_over(alignments, max),
         unaligned_share=fmean(unaligned) if unaligned else None,
         buffers_in_per_s=_each(_buffers_per_s(subtask, passed) for subtask in subtasks),
         **fields,
@@ -147,17 +142,18 @@ def _of_those_that_took_part(part: VertexCheckpoint, values: Sequence[float | No
     return [value for value, end in zip(values, part.end_to_end_ms, strict=False) if end is not None]
 
 
-def _over(rows: Sequence[list[float | None]], figure: Callable[[list[float]], float]) -> float | None:
-    """Median over checkpoints of a figure over the subtasks that took part; None if one does not tell."""
+def _times(parts: Sequence[VertexCheckpoint], field: str) -> NDArray[np.float64]:
+    """Times of a vertex, a row for each checkpoint; none at all if one that took part does not tell.
+
+    Rows are filled up with NaN for the subtasks that took no part.
+    """
+    rows = [_of_those_that_took_part(part, getattr(part, field)) for part in parts]
     if any(None in row for row in rows):
-        return None
-    return _median(figure(_known(row)) for row in rows if row)
-
-
-def _over_all(rows: Sequence[list[float | None]]) -> float | None:
-    """Median over all subtasks of all checkpoints; None if one does not tell."""
-    times = [time for row in rows for time in row]
-    return None if None in times else _median(_known(times))
+        return np.empty((0, 0))
+    times = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
+    for place, row in enumerate(rows):
+        times[place, : len(row)] = row
+    return times
 
 
 def _bytes(checkpoints: Sequence[CheckpointResult], field: str) -> float | None:
@@ -170,16 +166,12 @@ def _bytes(checkpoints: Sequence[CheckpointResult], field: str) -> float | None:
         ]
         for checkpoint in checkpoints
     ]
-    return None if any(None in row for row in rows) else _median(sum(_known(row)) for row in rows)
-
-
-def _known(row: Iterable[float | None]) -> list[float]:
-    return [value for value in row if value is not None]
+    return None if any(None in row for row in rows) else _median(sum(known(row)) for row in rows)
 
 
 def _median(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return round(median(known), _DECIMALS) if known else None
+    listed = list(values)
+    return round(median(listed), _DECIMALS) if listed else None
 
 
 def _each(values: Iterable[float | None]) -> list[float | None]:
