@@ -8,6 +8,7 @@ tolerance, or a job failed for good; 2 for a mistake, with one line for it on st
 from __future__ import annotations
 
 import os
+import statistics  # noqa: F401 - compiled in part, where a Ctrl-C is swallowed: before commands begin
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
