@@ -268,6 +268,7 @@ def test_the_cause_of_a_failed_barrier_stage_is_one_line(text, line):
 )
 def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, changes, message):
     monkeypatch.setattr("integration.cli.shuffle.spark_session", None)
+    monkeypatch.setattr("integration.cli.shuffle.is_running", lambda: False)  # for a test before this one
     given = {
         "--input": "{folder}/rows.csv",
         "--output": "{folder}/no-5",
