@@ -26,7 +26,8 @@ def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
         if getattr(scenario, key) == default:
             del document[key]
     head = "".join(f"{line}\n" for comment in comments for line in _comment(comment))
-    return (f"{head}\n" if head else "") + tomlkit.dumps(_with_tables(document))
+    text = tomlkit.dumps(_with_tables(document))
+    return (f"{head}\n" if head else "") + "".join(map(_seen, text))
 
 
 def _comment(text: str) -> Iterator[str]:
@@ -34,6 +35,13 @@ def _comment(text: str) -> Iterator[str]:
     readable = "".join(letter if letter.isprintable() else " " for letter in text)
     for number, line in enumerate(wrap(readable, _COLUMNS - 4) or [""]):
         yield f"# {'  ' if number else ''}{line}".rstrip()
+
+
+def _seen(letter: str) -> str:
+    """The letter; one that cannot be seen, which only texts in quotes can hold, as its escape."""
+    if letter.isprintable() or letter == "\n":
+        return letter
+    return f"\\u{ord(letter):04x}" if ord(letter) < 1 << 16 else f"\\U{ord(letter):08x}"
 
 
 def _with_tables(document: Mapping[str, Any]) -> dict[str, Any]:
