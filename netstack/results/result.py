@@ -1,4 +1,4 @@
-"""Results: what a run found, as typed values and as one JSON document (schema ``netstack.results.result/1``).
+"""Results: what a run found, as typed values and as one JSON document (schema ``netstack.result/1``).
 
 Field names, units and definitions are those in which a real Flink was measured, so that numbers can be
 compared without translation. Every list of vertices has all of them, sources first, otherwise in the
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-SCHEMA = "netstack.results.result/1"
+SCHEMA = "netstack.result/1"
 """Names the layout of the document; a reader refuses another."""
 
 

@@ -41,7 +41,7 @@ def test_equal_results_give_equal_bytes():
 
 def test_the_document_has_the_fields_that_were_agreed_on():
     document = msgspec.json.decode(to_json(RESULT))
-    assert document["schema"] == "netstack.results.result/1"
+    assert document["schema"] == "netstack.result/1"
     assert {
         "scenario",
         "preset",
@@ -120,6 +120,6 @@ def test_what_is_no_result_is_refused(document, message):
 
 
 def test_another_schema_is_refused():
-    other = msgspec.structs.replace(RESULT, schema="netstack.results.result/9")
+    other = msgspec.structs.replace(RESULT, schema="netstack.result/9")
     with pytest.raises(ValueError, match=r"netstack\.result/9.*this version reads 'netstack\.result/1'"):
         from_json(to_json(other))
