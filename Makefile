@@ -16,7 +16,7 @@ demo: env ## run the main job on real data through Spark; writes netstack-demo/r
 	@$(BIN)/netstack demo
 
 test: lint ## lint, then run all tests with warnings as errors, on up to four cores
-	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/ruff check .

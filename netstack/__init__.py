@@ -102,7 +102,7 @@ from .scenarios.scenario import (
     Vertex,
 )
 from .scenarios.scenario_document import cost_key, scenario_document
-from .scenarios.scenario_reader import assignment, read_options, read_scenario
+from .scenarios.scenario_reader import read_options, read_scenario, split_assignment
 from .scenarios.scenario_rules import (
     check_scenario,
     edge_key,
@@ -299,7 +299,6 @@ __all__ = [
     "WriteFile",
     "ask_letterbox",
     "assign_to_operators",
-    "assignment",
     "barrier_figures",
     "channel_counts",
     "check_scenario",
@@ -349,6 +348,7 @@ __all__ = [
     "sink",
     "skip",
     "source_of",
+    "split_assignment",
     "steady_results",
     "task_managers",
     "text_hash",

@@ -4,6 +4,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# A loaded machine makes any example slow; speed is measured in benches.
+settings.register_profile("netstack", deadline=None)
+settings.load_profile("netstack")
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ Several = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 """An option that may be given several times."""
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)]
-"""Texts OPTION=VALUE, which `netstack.assignment` reads."""
+"""Texts OPTION=VALUE, which `netstack.split_assignment` reads."""
 
 AllowCode = Annotated[
     bool,

@@ -10,7 +10,7 @@ from typing import TypeVar
 from cyclopts import Parameter
 from rich.text import Text
 
-from netstack import QuantityError, ScenarioError, assignment, parse_duration
+from netstack import QuantityError, ScenarioError, parse_duration, split_assignment
 
 from ..flink.rest import Imported, Overrides, import_scenario
 from ..flink.rest.options import EVERYWHERE
@@ -135,7 +135,7 @@ def _by_vertex(
 def _settings(texts: Sequence[str], problems: list[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for text in texts:
-        assigned = assignment(text)
+        assigned = split_assignment(text)
         if assigned is None:
             problems.append(f"--set {text}: has no value; write OPTION=VALUE")
         else:

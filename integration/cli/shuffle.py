@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import ScenarioError, SourceError, assignment
+from netstack import ScenarioError, SourceError, split_assignment
 
 from ..analysis.wording import digits, milliseconds, size
 from ..report.output import require_place, say, to_stderr, to_stdout, write_json
@@ -218,7 +218,7 @@ def read_assignments(texts: Sequence[str]) -> Options:
     Raises:
         ScenarioError: one is no such text.
     """
-    assigned = [assignment(text) for text in texts]
+    assigned = [split_assignment(text) for text in texts]
     wrong = [text for text, pair in zip(texts, assigned, strict=True) if pair is None or not pair[0]]
     if wrong:
         raise ScenarioError([f"netstack shuffle: --set {text}: must be OPTION=VALUE" for text in wrong])

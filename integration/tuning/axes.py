@@ -31,13 +31,13 @@ from netstack import (
     ScenarioError,
     Section,
     Vertex,
-    assignment,
     did_you_mean,
     format_duration,
     parse_duration,
     parse_flink_duration,
     read_options,
     scenario_problems,
+    split_assignment,
     with_options,
 )
 
@@ -208,7 +208,7 @@ def _values(
 
 
 def _option(text: str) -> _Given:
-    assigned = assignment(text)
+    assigned = split_assignment(text)
     if assigned is None or not assigned[0]:
         wrong = "sets no value" if assigned is None else "names no option"
         return _Given(text, "", lambda value: _no_option(wrong))

@@ -131,7 +131,7 @@ def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
     return with_options(preset, values)
 
 
-def assignment(text: str) -> tuple[str, str] | None:
+def split_assignment(text: str) -> tuple[str, str] | None:
     """Return the name and the value of a text OPTION=VALUE, without blanks; None where it has no "="."""
     name, equals, value = text.partition("=")
     return (name.strip(), value.strip()) if equals else None

@@ -26,7 +26,7 @@ def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
         if getattr(scenario, key) == default:
             del document[key]
     head = "".join(f"{line}\n" for comment in comments for line in _comment(comment))
-    text = tomlkit.dumps(_with_tables(document))
+    text = tomlkit.dumps({key: _as_table(value) for key, value in document.items()})
     return (f"{head}\n" if head else "") + "".join(map(_seen, text))
 
 
@@ -44,16 +44,13 @@ def _seen(letter: str) -> str:
     return f"\\u{ord(letter):04x}" if ord(letter) < 1 << 16 else f"\\U{ord(letter):08x}"
 
 
-def _with_tables(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with tables of its own, and what lies within those in one line each."""
-    return {
-        key: [_entries(table) for table in value]
-        if isinstance(value, list) and value and all(isinstance(table, Mapping) for table in value)
-        else _entries(value)
-        if isinstance(value, Mapping)
-        else value
-        for key, value in document.items()
-    }
+def _as_table(value: object) -> object:
+    """What the document has under a key: a table, or several, with what lies below them in one line each."""
+    if isinstance(value, Mapping):
+        return _entries(value)
+    if isinstance(value, list) and value and all(isinstance(table, Mapping) for table in value):
+        return [_entries(table) for table in value]
+    return value
 
 
 def _entries(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Interleaving(RuleBasedStateMachine):
 
 
 class TestInterleaving(Interleaving.TestCase):
-    settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=80, stateful_step_count=60)
 
 
 @pytest.mark.parametrize("exclusive", [0, 1, 2])

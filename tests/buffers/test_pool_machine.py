@@ -197,5 +197,5 @@ class Pools(RuleBasedStateMachine):
         assert (statistics.free, statistics.used, statistics.guaranteed) == (statistics.total, 0, 0)
 
 
-Pools.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Pools.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestPools = Pools.TestCase

@@ -294,7 +294,7 @@ def fired_with_all(name: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), part=st.sampled_from([0.05, 0.3, 0.7, 1.0]))
 def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part: float) -> None:
     document = recording(name)

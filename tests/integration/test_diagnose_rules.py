@@ -433,7 +433,7 @@ def partly_known(draw: st.DrawFn, name: str) -> VertexSteady:
     return VertexSteady(name=name, parallelism=2, **lists, **single)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(partly_known("source"), partly_known("middle"), partly_known("reader"), MAYBE, st.booleans())
 def test_missing_figures_never_stop_a_diagnosis(
     first: VertexSteady, second: VertexSteady, third: VertexSteady, end_to_end: float | None, debloat: bool
@@ -501,7 +501,7 @@ def states(line: str, words: tuple[str, ...]) -> bool:
     return any(re.search(rf"{re.escape(word)}[^;,]*?\d", line) for word in words)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.data(), st.booleans())
 def test_knowing_less_never_says_more(data: st.DataObject, debloat: bool) -> None:
     config = NetworkConfig(debloat_enabled=debloat, checkpoint_interval_s=1.0)
@@ -535,7 +535,7 @@ def fewer_is_less(whole: list[VertexSteady], fewer: list[VertexSteady], debloat:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.data(), st.sampled_from(sorted(NAMED)), st.booleans())
 def test_nothing_is_said_of_a_figure_that_is_gone(data: st.DataObject, gone: str, debloat: bool) -> None:
     config = NetworkConfig(debloat_enabled=debloat, checkpoint_interval_s=1.0)

@@ -56,7 +56,7 @@ SIZES = st.tuples(st.integers(1, 2000), st.integers(1, 1000))
 """Bytes gathered, and bytes of a piece."""
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(batches(), st.sampled_from([1, 2, 5, 300]), SIZES)
 def test_every_row_arrives_once_where_its_key_belongs_and_in_order(
     given: list[pa.RecordBatch], count: int, sizes: tuple[int, int]
@@ -79,7 +79,6 @@ def test_every_row_arrives_once_where_its_key_belongs_and_in_order(
     assert counted(received) == len(rows)
 
 
-@settings(deadline=None)
 @given(batches(), st.sampled_from([1, 3, 300]), st.integers(0, 2), SIZES)
 def test_rebalanced_rows_are_dealt_out_in_turns_however_they_are_cut(
     given: list[pa.RecordBatch], count: int, first: int, sizes: tuple[int, int]
@@ -94,7 +93,6 @@ def test_rebalanced_rows_are_dealt_out_in_turns_however_they_are_cut(
     assert counted(received) == len(rows)
 
 
-@settings(deadline=None)
 @given(batches(), SIZES)
 def test_broadcast_rows_are_encoded_once(given: list[pa.RecordBatch], sizes: tuple[int, int]) -> None:
     cutter = Cutter(schema_of(given), BroadcastPlacement(3), gather_bytes=sizes[0], piece_bytes=sizes[1])
@@ -104,7 +102,6 @@ def test_broadcast_rows_are_encoded_once(given: list[pa.RecordBatch], sizes: tup
     assert counted(received) == len(rows_of(given))
 
 
-@settings(deadline=None)
 @given(batches(), st.data(), SIZES)
 def test_a_column_of_targets_is_obeyed_and_dropped(
     given: list[pa.RecordBatch], data: st.DataObject, sizes: tuple[int, int]

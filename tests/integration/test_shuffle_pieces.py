@@ -29,7 +29,7 @@ def merged(merger: Merger, pieces: list[memoryview]) -> list[pa.RecordBatch]:
     return [batch for piece in pieces for batch in merger.add(piece)] + list(merger.flush())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(batches(), st.integers(0, 9), st.integers(0, 20))
 def test_what_is_encoded_is_decoded(given: list[pa.RecordBatch], start: int, length: int) -> None:
     for whole in given:
@@ -81,7 +81,6 @@ def test_a_piece_may_lie_at_an_odd_address() -> None:
     assert joined([decode_piece(data, batch.schema)] * 2).to_pylist() == batch.to_pylist() * 2
 
 
-@settings(deadline=None)
 @given(batches(max_count=1), st.integers(1, 300), st.none() | st.integers(1, 10))
 def test_splits_are_within_the_limits_and_lose_nothing(
     given: list[pa.RecordBatch], max_bytes: int, max_rows: int | None
@@ -163,7 +162,7 @@ def test_nothing_is_kept_of_what_lies_in_no_row() -> None:
     assert len(decoded.column(0).values) == 0
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_damage_is_an_error_or_makes_rows_that_can_be_handled(data: st.DataObject) -> None:
     batch = SAMPLE.select(
@@ -235,7 +234,6 @@ def test_a_batch_of_other_columns_is_refused() -> None:
         as_plain(numbers(1), pa.schema([("y", pa.int64())]))
 
 
-@settings(deadline=None)
 @given(batches(max_count=8), st.integers(1, 30), st.integers(1, 3000))
 def test_merging_keeps_all_rows_in_order(given: list[pa.RecordBatch], max_rows: int, max_bytes: int) -> None:
     schema = schema_of(given)

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from integration.spark.arrow_types import UnsupportedColumnError, key_hashes
@@ -41,7 +41,6 @@ def row_by_row(columns: list[pa.Array], count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", KEYS)
-@settings(deadline=None)
 @given(st.data(), COUNTS)
 def test_a_row_goes_where_its_key_group_is(name: str, data: st.DataObject, count: int) -> None:
     kind, values = KEYS[name]
@@ -54,7 +53,6 @@ def test_a_row_goes_where_its_key_group_is(name: str, data: st.DataObject, count
     assert targets_of(placement, batch.slice(1)) == targets[1:]
 
 
-@settings(deadline=None)
 @given(st.data(), COUNTS)
 def test_several_keys_combine_in_the_order_given(data: st.DataObject, count: int) -> None:
     rows = data.draw(st.integers(0, 20))
@@ -73,7 +71,6 @@ def test_known_key_groups() -> None:
     assert ranges == [0 if group < 4 else 1 if group < 7 else 2 for group in few]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "é", None]), min_size=1), COUNTS)
 def test_equal_keys_meet_whatever_batch_they_are_in(keys: list[str | None], count: int) -> None:
     schema = pa.schema([("key", pa.string())])

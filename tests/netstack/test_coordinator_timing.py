@@ -281,7 +281,7 @@ LONGER_THAN_THE_INTERVAL = Plan(1, 2.0, True, [2.9, 3.0, 2.5], [20.0, 20.0], 0.0
 ENDS_AND_DRAINS = Plan(2, 0.1, True, [0.004, 0.2, 0.01], [3.0, 5.0], 2.0, {3, 9})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(LONGER_THAN_THE_INTERVAL)
 @example(ENDS_AND_DRAINS)
 @given(plans)

@@ -133,5 +133,5 @@ def entries_of(table: CopyOnWriteMap[int, Any]) -> list[tuple[int, Any]]:
     return list(table._entries.items())
 
 
-Model.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+Model.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
 TestModel = Model.TestCase

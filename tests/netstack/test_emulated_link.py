@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowcontrol import AddCredit, Message
@@ -170,7 +170,6 @@ def test_jitter_delays_and_does_not_reorder(sigma: float) -> None:
 WRITES = st.lists(st.tuples(st.floats(0.0, 1e-3), st.integers(0, 100_000)), max_size=30)
 
 
-@settings(deadline=None)
 @given(WRITES, st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from([0.0, 1e-3]), st.none() | st.just(1e8))
 def test_the_contract_of_a_link(
     writes: list[tuple[float, int]], sigma: float, latency: float, bandwidth: float | None

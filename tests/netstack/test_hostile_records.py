@@ -92,6 +92,6 @@ items = st.tuples(
 @given(st.lists(items, max_size=12))
 @example([(DataType.DATA_BUFFER, NEGATIVE)])
 @example([(DataType.DATA_BUFFER, record(b"x")), (DataType.EVENT_BUFFER, b"?")])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_in_whichever_way_decoding_fails_all_memory_comes_back(items: list[Item]) -> None:
     trio.run(read_what_comes, items)

@@ -416,7 +416,7 @@ any_message = st.one_of(
 
 
 @given(st.lists(any_message, max_size=12), st.lists(st.integers(1, 80), max_size=8), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_a_peer_says_ends_in_an_error_of_the_protocol_or_in_none(
     messages: list[Message], portions: list[int], renumber: bool
 ) -> None:

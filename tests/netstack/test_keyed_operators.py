@@ -194,7 +194,7 @@ SHIPS_TO_STATE = [
 kinds = st.sampled_from([payload_hash, key_hash, None])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     records=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), min_size=5, max_size=20),
     ships=st.sampled_from(SHIPS_TO_STATE),
@@ -230,7 +230,7 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(values, min_size=1, max_size=12))
 def test_the_hash_of_a_key_depends_on_nothing_else(keys: list[object]) -> None:
     try:

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack import HandleReader, KeyedStateBackend, MemoryStorage, StateError, StateHandle, StoredFile
@@ -255,7 +255,6 @@ STEP = st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 3), st.integers(
 ACTION = STEP | st.just("snapshot") | st.just("write") | st.just("release")
 
 
-@settings(deadline=None)
 @given(st.lists(ACTION, max_size=60))
 def test_a_snapshot_that_is_written_later_is_the_state_of_its_moment(actions: list[Any]) -> None:
     keyed, waiting = backend(), list[tuple[Any, list[StateHandle]]]()

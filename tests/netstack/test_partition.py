@@ -405,7 +405,7 @@ class Journal:
             self.read[index] += self.exchange.payloads(index)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(step(), max_size=12), st.integers(4, 8), st.integers(0, 3))
 def test_records_come_back_equal_and_in_order(
     steps: list[tuple[str, list[int], list[int]]], segments: int, overdraft: int

@@ -92,7 +92,7 @@ def test_every_record_arrives_once_where_it_should_and_in_order(size: int) -> No
     assert [transport.leaked_segments for transport in transports] == [0] * size
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 3), st.data())
 def test_records_of_any_length_arrive(size: int, data: st.DataObject) -> None:
     lengths = st.integers(0, 20) | st.integers(0, 100_000)

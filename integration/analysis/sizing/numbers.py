@@ -19,12 +19,12 @@ from netstack import (
     ScenarioError,
     Section,
     Vertex,
-    assignment,
     did_you_mean,
     parse_duration,
     parse_rate,
     read_options,
     scenario_problems,
+    split_assignment,
 )
 
 from .flow import LENGTH_BYTES
@@ -112,7 +112,7 @@ def read_option_texts(texts: Sequence[str], base: NetworkConfig, problems: list[
     """Return settings with options that are given as OPTION=VALUE; mistakes are added to `problems`."""
     values: dict[str, object] = {}
     for text in texts:
-        assigned = assignment(text)
+        assigned = split_assignment(text)
         if assigned and assigned[0]:
             values[assigned[0]] = assigned[1]
         else:
