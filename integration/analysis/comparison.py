@@ -23,7 +23,7 @@ from netstack import Result, ScenarioError
 
 from .checkpoint_times import COMPLETED
 from .known_values import known, lowest, middle, total
-from .window_figures import segment_bytes
+from .window_figures import config_of
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -183,7 +183,7 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     names = sorted(vertices, key=lambda vertex: "source" not in vertex)
     operators = [place for place, vertex in enumerate(names) if "source" not in vertex]
     ours, flinks = ([measure(run, operators) for run in side] for side in (runs, theirs))
-    segment = segment_bytes(results[0])
+    segment = config_of(results[0]).segment_bytes
     rows = [
         _row(
             subject,

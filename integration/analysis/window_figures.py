@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from netstack import OPTIONS, PRESETS, Result, Series, Steady, VertexSteady
+from netstack import OPTIONS, PRESETS, NetworkConfig, Result, Series, Steady, VertexSteady, with_options
 
 from .checkpoint_times import window_times
 from .known_values import lowest, middle, quotient, total
@@ -134,11 +134,15 @@ def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
     return [vertex for vertex in consumers(result, steady) if vertex.name not in writers]
 
 
-def segment_bytes(result: Result) -> int:
-    """Return the size of a whole buffer, which is the scenario's, else its preset's."""
-    option = OPTIONS["segment_bytes"]
-    given = result.scenario.get("flink", {}).get(option.name)
-    return PRESETS[result.preset].segment_bytes if given is None else int(str(option.kind.parse(given)))
+def config_of(result: Result) -> NetworkConfig:
+    """Return the options that a run obeyed: the scenario's, else its preset's."""
+    given = result.scenario.get("flink", {})
+    values = {
+        field: option.kind.parse(given[option.name])
+        for field, option in OPTIONS.items()
+        if option.name in given
+    }
+    return with_options(PRESETS[result.preset], values)
 
 
 def is_debloated(series: Series) -> bool:
@@ -205,4 +209,4 @@ def _within(result: Result, steady: Steady, samples: list[int]) -> list[int]:
 
 def _buffer_bytes(result: Result, readers: list[VertexSteady]) -> float | None:
     smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
-    return segment_bytes(result) if smallest is None and readers else smallest
+    return config_of(result).segment_bytes if smallest is None and readers else smallest

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from netstack import Result, ScenarioError, from_json, parse_duration
 
-from ..analysis.diagnosis.diagnose import Diagnosis, WindowDiagnosis
-from ..analysis.diagnosis.diagnose import diagnose as diagnosed
-from ..analysis.diagnosis.finding import Finding
-from ..analysis.diagnosis.observation import observations
+from ..analysis.rules.diagnosis import Diagnosis, WindowDiagnosis
+from ..analysis.rules.diagnosis import diagnose as diagnosed
+from ..analysis.rules.finding import Finding
+from ..analysis.rules.observation import observations
 from ..analysis.trial import trials
 from ..files.reading import LARGEST_RESULT, load_result, one_line
 from ..report.output import to_stdout, write_json

@@ -12,7 +12,7 @@ from rich.text import Text
 from netstack import ScenarioError
 
 from ..flink.lint.check import lint as lint_file
-from ..flink.lint.findings import Finding, LintReport
+from ..flink.lint.settings import LintReport, Remark
 from ..report.output import indented, prepare_folder, to_stdout, write_files, write_json
 from .arguments import Flag
 from .exit_status import FAILED
@@ -76,7 +76,7 @@ def summary(report: LintReport) -> str:
     return f"{looked}, checked by Flink {report.flink}: {', '.join(counts) or 'nothing to say'}."
 
 
-def _print_finding(finding: Finding, console: Console) -> None:
+def _print_finding(finding: Remark, console: Console) -> None:
     where = "" if finding.line is None else f"line {finding.line}: "
     head = Text.assemble((where, "bold"), (finding.severity, _STYLES[finding.severity]), f" [{finding.rule}]")
     console.print(head, highlight=False)

@@ -1,61 +1,33 @@
 """The documented ways in which debloating fails, recognised in the points of a sweep.
 
-Each has a scenario in ``docs/examples/pitfalls/`` that shows it. What a rule says is read off the emulation
-of the very job, so it comes with figures; `pitfall_rules` has the rules. Most are named by Flink's page on
-network memory tuning ("Limitations"), the others by its users.
+What is said of them is read off the emulation of the very job, so it comes with figures; the rules are in
+`analysis.rules.pitfalls`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from netstack import Result, Scenario, ScenarioError, from_json, read_scenario
 
 from ..analysis.known_values import known
+from ..analysis.rules.diagnosis import PITFALLS
+from ..analysis.rules.finding import Finding
+from ..analysis.rules.observation import Observation, observation_of
 from .axes import TARGET
-from .pitfall_rules import RULES, DebloatedRun, Symptom
 from .rows import PointRow
 
 EXAMPLES = "docs/examples/pitfalls"
 """Where in the repository the scenarios are that show pitfalls."""
 
-WHATS = {
-    "slow-input": "a slow input holds up the others of its vertex",
-    "large-records": "records are larger than the debloated buffers",
-    "minimum-size": "buffers are as small as they may be, and still too many",
-    "high-parallelism": "a gate has more channels than debloating can serve",
-    "window-bursts": "a burst blocks the task, and no barrier is handled meanwhile",
-    "moving-load": "the load moves faster than debloating follows",
-    "skewed-consumers": "some consumers are slower than the others",
-}
-"""Each pitfall in a few words, by its name."""
-
-REMEDIES = {
-    "slow-input": "Speed up the slow input or give it more parallelism, or join it elsewhere; unaligned "
-    "checkpoints do not wait for its barriers.",
-    "large-records": "Take a longer target, or make records smaller; unaligned checkpoints overtake all but "
-    "the one in progress.",
-    "minimum-size": "Take a longer target, this one changes nothing; fewer channels or, with Flink 1.x, "
-    "fewer buffers hold less; unaligned checkpoints overtake what they hold.",
-    "high-parallelism": "Connect fewer subtasks (rescale in place of rebalance), or use unaligned "
-    "checkpoints; with Flink 1.x, as many floating buffers as channels help.",
-    "window-bursts": "Spread the firing of windows (offsets, smaller windows), or use more parallelism; "
-    "neither a target nor unaligned checkpoints pass a record in progress.",
-    "moving-load": "Lower buffer-debloat.period or .samples, which makes sizes noisier, or use unaligned "
-    "checkpoints with a timeout.",
-    "skewed-consumers": "Spread the load (other keys, more parallelism); the slowest consumer decides, "
-    "whatever the target.",
-}
-"""What to do instead, by name."""
-
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A way in which debloating fails for this job."""
+    """A way in which debloating fails for this job: a finding of a rule, over all points that show it."""
 
     name: str
-    """One of `WHATS`."""
     vertex: str
     """Where it shows."""
     what: str
@@ -71,6 +43,14 @@ class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario of this repository that shows it."""
 
 
+class ObservedPoint(NamedTuple):
+    """A point of a sweep as rules see it: the last window of its run."""
+
+    label: str
+    seed: int
+    view: Observation
+
+
 def find_pitfalls(scenario: Scenario, rows: Sequence[PointRow]) -> list[Pitfall]:
     """Return the pitfalls that the points of a sweep over a scenario show, each once for a vertex.
 
@@ -78,34 +58,33 @@ def find_pitfalls(scenario: Scenario, rows: Sequence[PointRow]) -> list[Pitfall]
     are not.
     """
     varying = _varying_axes(rows)
-    return pitfalls_of(known(_run_of(row, scenario, varying) for row in rows if row.probe == "main"))
+    return pitfalls_of(known(_point_of(row, scenario, varying) for row in rows if row.probe == "main"))
 
 
-def pitfalls_of(runs: Iterable[DebloatedRun]) -> list[Pitfall]:
-    """Return the pitfalls that runs show, in the order of `WHATS`, each once for a vertex."""
-    shown: dict[tuple[str, str], list[tuple[Symptom, DebloatedRun]]] = {}
-    for run in runs:
-        for name, rule in RULES.items():
-            for symptom in rule(run):
-                shown.setdefault((name, symptom.vertex), []).append((symptom, run))
-    order = list(WHATS)
-    return [
-        _pitfall(name, shown[name, vertex]) for name, vertex in sorted(shown, key=lambda x: order.index(x[0]))
-    ]
+def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
+    """Return the pitfalls that points show, in the order of the rules, each once for a vertex."""
+    seen = list(points)
+    shown: dict[tuple[str, str], list[tuple[Finding, ObservedPoint]]] = {}
+    for rule in PITFALLS:
+        for point in seen:
+            for finding in rule(point.view):
+                shown.setdefault((finding.rule, finding.where), []).append((finding, point))
+    return [_pitfall(each) for each in shown.values()]
 
 
-def debloated_run(result: Result, *, label: str = "", scenario: Scenario | None = None) -> DebloatedRun:
+def observed_point(result: Result, label: str = "", *, scenario: Scenario | None = None) -> ObservedPoint:
     """Return a result as the rules want it; `scenario` stands in for one that a document cannot hold.
 
     Raises:
         ScenarioError: the result's scenario does not load, and none was given.
     """
     try:
-        return DebloatedRun(label, read_scenario(result.scenario), result)
+        run = read_scenario(result.scenario)
     except ScenarioError:
         if scenario is None:
             raise
-        return DebloatedRun(label, scenario, result)
+        run = scenario
+    return ObservedPoint(label, result.seed, observation_of(run, result.steady[-1]))
 
 
 def _varying_axes(rows: Iterable[PointRow]) -> list[str]:
@@ -122,24 +101,25 @@ def _label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
     return ", ".join(f"{name.rpartition('.')[2]} {labels[name]}" for name in names if name in labels)
 
 
-def _run_of(row: PointRow, scenario: Scenario, names: Sequence[str]) -> DebloatedRun | None:
+def _point_of(row: PointRow, scenario: Scenario, names: Sequence[str]) -> ObservedPoint | None:
     """The run of a point; None if it failed, measured no window, or was without debloating."""
     if row.result is None or row.status != "finished":
         return None
-    run = debloated_run(from_json(row.result), label=_label_of(row.labels, names), scenario=scenario)
-    return run if run.result.steady and run.scenario.config.debloat_enabled else None
+    result = from_json(row.result)
+    point = observed_point(result, _label_of(row.labels, names), scenario=scenario) if result.steady else None
+    return point if point is not None and point.view.config.debloat_enabled else None
 
 
-def _pitfall(name: str, shown: Sequence[tuple[Symptom, DebloatedRun]]) -> Pitfall:
-    worst, run = max(shown, key=lambda pair: pair[0].severity)
+def _pitfall(shown: Sequence[tuple[Finding, ObservedPoint]]) -> Pitfall:
+    worst, point = max(shown, key=lambda pair: pair[0].weight or 0.0)
     return Pitfall(
-        name=name,
-        vertex=worst.vertex,
-        what=WHATS[name],
-        evidence=worst.evidence,
+        name=worst.rule,
+        vertex=worst.where,
+        what=worst.says,
+        evidence="; ".join(worst.evidence),
         settings=list(dict.fromkeys(each.label for _, each in shown)),
-        point=run.label,
-        seed=run.result.seed,
-        remedy=REMEDIES[name],
-        shown_by=f"{EXAMPLES}/{name.replace('-', '_')}.toml",
+        point=point.label,
+        seed=point.seed,
+        remedy=" ".join(worst.next),
+        shown_by=f"{EXAMPLES}/{worst.rule.replace('-', '_')}.toml",
     )

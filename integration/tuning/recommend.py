@@ -18,7 +18,7 @@ from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, 
 from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
 from .pitfalls import find_pitfalls
-from .remedies import Remedy, remedies
+from .remedies import Case, Remedy, remedies
 from .summaries import OFF, Setting, TargetSummary, settings_of, summarise
 from .verdicts import binding_text, words
 
@@ -225,7 +225,7 @@ def _present(summaries: Sequence[TargetSummary], scenario: Scenario) -> TargetSu
 def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Remedy]:
     if choice.kind in ("set", "turn off") or sweep.baseline is None:
         return []
-    return remedies(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds)
+    return remedies(Case(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds))
 
 
 def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:

@@ -15,9 +15,8 @@ import msgspec
 
 from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
 
-from ..analysis.diagnosis.debloat_rules import at_minimum, is_larger
-from ..analysis.diagnosis.finding import BUSY
-from ..analysis.known_values import highest, known
+from ..analysis.known_values import known
+from ..analysis.rules.finding import BUSY, at_minimum, follows_at_once, is_larger, share
 from ..analysis.sizing.flow import wire_bytes
 from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
@@ -37,9 +36,6 @@ _OVERDRAFT = 20
 _OLD = "flink-1.20"
 
 
-BACK_TO_BACK = 0.9
-"""Share of the interval from which on a checkpoint leaves no pause before the next."""
-
 _LEAST_TIMEOUT_MS = 50.0
 
 _PAUSE_FACTOR = 5
@@ -50,7 +46,7 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     why: str
-    measured: bool
+    measured: bool = False
     """Whether the sweep has run it; else it is reckoned, or emulated for the purpose."""
     configuration: list[str] = []
     """Lines for Flink's configuration file."""
@@ -65,11 +61,14 @@ class Case:
     """What the rules look at: the figures of a sweep, and the constraints that rule out all of it."""
 
     scenario: Scenario
+    """With the values of all axes but the target."""
     rows: Sequence[PointRow]
     baseline: TargetSummary
     targets: Sequence[TargetSummary]
+    """The shortest one first."""
     constraints: Constraints
     binding: Sequence[str]
+    """The constraints that rule out all targets; none where they are kept."""
 
     @property
     def too_slow(self) -> bool:
@@ -99,9 +98,8 @@ def _shorter_target(case: Case) -> Iterator[Remedy]:
     shortest = case.shortest
     if shortest is None or not case.too_slow or _at_floor(case, shortest):
         return
-    broken = {shortfall.constraint: shortfall for shortfall in shortest.shortfalls}
-    slow = [shortfall for name, shortfall in broken.items() if name in (MAX_CHECKPOINT, MAX_DELAY)]
-    if MIN_THROUGHPUT in broken or not slow:
+    slow = _slow(shortest)
+    if not slow or MIN_THROUGHPUT in [shortfall.constraint for shortfall in shortest.shortfalls]:
         return
     target_ms = target_s(shortest.target) * 1e3 / max(shortfall.excess for shortfall in slow)
     if target_ms < _LEAST_TARGET_MS:
@@ -111,7 +109,6 @@ def _shorter_target(case: Case) -> Iterator[Remedy]:
         name="a shorter target",
         why=f"{shortest.target} is the shortest that was tried and kept the throughput; by proportion "
         f"{text} might do: try it in a sweep",
-        measured=False,
         configuration=[line("debloat_target_s", text)],
     )
 
@@ -129,7 +126,6 @@ def _longer_target(case: Case) -> Iterator[Remedy]:
         why=f"every buffer costs its reader the same, however small; at {longest.target}, the longest target "
         f"tried, throughput is {longest.throughput_share.mean:.3f} of what it is now: try "
         "longer ones",
-        measured=False,
         configuration=[line("debloat_target_s", text)],
     )
 
@@ -155,7 +151,6 @@ def _fewer_buffers(case: Case) -> Iterator[Remedy]:
     yield Remedy(
         name="fewer buffers" if old else "fewer channels",
         why=f"with a target of {shortest.target} buffers are at their minimum of {least}{held}; {how}",
-        measured=False,
         configuration=lines,
         target=shortest.target,
     )
@@ -163,11 +158,7 @@ def _fewer_buffers(case: Case) -> Iterator[Remedy]:
 
 def _smaller_segments(case: Case) -> Iterator[Remedy]:
     """Without debloating, where that alone breaks only what smaller segments mend."""
-    slow = [
-        shortfall
-        for shortfall in case.baseline.shortfalls
-        if shortfall.constraint in (MAX_CHECKPOINT, MAX_DELAY)
-    ]
+    slow = _slow(case.baseline)
     if not case.too_slow or not slow or len(slow) < len(case.baseline.shortfalls):
         return
     excess = max(shortfall.excess for shortfall in slow)
@@ -179,7 +170,6 @@ def _smaller_segments(case: Case) -> Iterator[Remedy]:
         name="smaller buffers",
         why=f"without debloating the limit is missed by a factor of {digits(excess)}, and what is in flight "
         f"goes with the size of segments, {format_size(segment)}",
-        measured=False,
         configuration=[line("debloat_enabled", "false"), line("segment_bytes", format_size(wanted))],
     )
 
@@ -203,7 +193,6 @@ def _large_records(case: Case) -> Iterator[Remedy]:
         yield Remedy(
             name="overdraft buffers",
             why=f"{why}; overdraft lets a record be finished at once",
-            measured=False,
             configuration=[line("max_overdraft_buffers_per_gate", str(_OVERDRAFT))],
             target=target,
         )
@@ -212,32 +201,20 @@ def _large_records(case: Case) -> Iterator[Remedy]:
         yield Remedy(
             name="a larger minimum size",
             why=f"{why}; with a minimum of {least} one is enough",
-            measured=False,
             configuration=[line("min_segment_bytes", least)],
             target=target,
         )
+
+
+def _slow(summary: TargetSummary) -> list[Shortfall]:
+    """The times that a setting does not keep to."""
+    return [each for each in summary.shortfalls if each.constraint in (MAX_CHECKPOINT, MAX_DELAY)]
 
 
 def _at_floor(case: Case, summary: TargetSummary) -> bool:
     """Whether buffers of a target have become as small as they may be."""
     smallest = summary.debloated_buffer_min_bytes
     return smallest is not None and at_minimum(smallest.mean, case.scenario.config)
-
-
-def remedies(
-    scenario: Scenario,
-    rows: Sequence[PointRow],
-    baseline: TargetSummary,
-    targets: Sequence[TargetSummary],
-    constraints: Constraints,
-    binding: Sequence[str],
-) -> list[Remedy]:
-    """Return what would help, where `binding` constraints rule out all targets (none: where they are kept).
-
-    `scenario` has the values of all axes but the target; `targets` begin with the shortest.
-    """
-    case = Case(scenario, rows, baseline, targets, constraints, binding)
-    return [remedy for rule in _RULES for remedy in rule(case)]
 
 
 def _unaligned(case: Case) -> Iterator[Remedy]:
@@ -279,7 +256,6 @@ def _aligned_with_timeout(target: str, left_ms: float, overtaking_ms: float) -> 
         name="aligned checkpoints with a timeout",
         why=f"they stay aligned and store nothing while queues are short; those not through after "
         f"{timeout} overtake, which takes another {milliseconds(overtaking_ms)}",
-        measured=False,
         configuration=[line("unaligned_enabled", "true"), line("aligned_checkpoint_timeout_s", timeout)],
         target=target,
     )
@@ -298,7 +274,6 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
     yield Remedy(
         name="more parallelism",
         why=f"{name} is busy for {percent(busy)} of the time, and what is in flight drains at its rate{need}",
-        measured=False,
     )
 
 
@@ -314,14 +289,13 @@ def _pauses(case: Case) -> Iterator[Remedy]:
     if interval is None or not times or MAX_CHECKPOINT not in case.binding:
         return
     shortest, target = min(times)
-    if shortest < BACK_TO_BACK * interval * 1e3:
+    if not follows_at_once(shortest, interval):
         return
     yield Remedy(
         name="a longer checkpoint interval",
         why=f"checkpoints take {milliseconds(shortest)} at an interval of {milliseconds(interval * 1e3)}, so "
         "one follows the other; while channels are blocked for alignment, debloating sees no backlog and "
         "sizes grow",
-        measured=False,
         configuration=[line("checkpoint_interval_s", f"{math.ceil(interval * _PAUSE_FACTOR)} s")],
         target=target,
     )
@@ -353,6 +327,11 @@ _RULES: tuple[Callable[[Case], Iterator[Remedy]], ...] = (
 )
 
 
+def remedies(case: Case) -> list[Remedy]:
+    """Return what would help, where constraints rule out all targets."""
+    return [remedy for rule in _RULES for remedy in rule(case)]
+
+
 def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
     """The vertex with input whose subtasks are busiest, and the share of their time, by the first result."""
     ended = [row for row in rows if row.probe in ("main", "baseline") and row.status == "finished"]
@@ -361,9 +340,9 @@ def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
         return "", 0.0
     result = from_json(texts[0])
     shares = [
-        (busy / 1e3, vertex.name)
+        (busy, vertex.name)
         for vertex in consumers(result, result.steady[-1])
-        if (busy := highest(vertex.busy_ms_per_s)) is not None
+        if (busy := share(vertex.busy_ms_per_s)) is not None
     ]
-    share, name = max(shares, default=(0.0, ""))
-    return name, share
+    most, name = max(shares, default=(0.0, ""))
+    return name, most

@@ -32,8 +32,8 @@ from integration.analysis.checkpoint_times import (
     subtask_parts,
     window_times,
 )
-from integration.analysis.diagnosis.checkpoint_rules import phases
-from integration.analysis.diagnosis.observation import observations
+from integration.analysis.rules.checkpoints import phases
+from integration.analysis.rules.observation import observations
 from integration.analysis.window_figures import figures_of
 from integration.report.run_text import print_result
 from integration.tuning.measures import measure

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.analysis.checkpoint_times import window_times
-from integration.analysis.diagnosis.diagnose import UNDECIDED
+from integration.analysis.rules.diagnosis import UNDECIDED
 from integration.analysis.trial import trials
 from integration.analysis.wording import milliseconds
 from integration.cli.app import main

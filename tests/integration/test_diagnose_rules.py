@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.analysis.diagnosis.checkpoint_rules import (
+from integration.analysis.rules.checkpoints import (
     back_to_back,
     data_in_flight,
     failed,
@@ -22,23 +22,29 @@ from integration.analysis.diagnosis.checkpoint_rules import (
     stores_data_in_flight,
     uneven,
 )
-from integration.analysis.diagnosis.debloat_rules import (
+from integration.analysis.rules.debloating import (
     at_the_maximum,
     at_the_minimum,
     off_target,
     smaller_than_a_record,
 )
-from integration.analysis.diagnosis.diagnose import UNDECIDED, Rule, diagnose
-from integration.analysis.diagnosis.finding import Finding
-from integration.analysis.diagnosis.observation import Exchange, Observation
-from integration.analysis.diagnosis.pool_rules import (
+from integration.analysis.rules.diagnosis import UNDECIDED, Rule, diagnose
+from integration.analysis.rules.finding import Finding
+from integration.analysis.rules.observation import Exchange, Observation
+from integration.analysis.rules.pools import (
     input_full,
     network_bound,
     output_full_input_free,
     some_readers_full,
 )
-from integration.analysis.diagnosis.pressure_rules import alternating, not_bound, operator_bound
-from integration.analysis.diagnosis.skew_rules import skewed_cost, skewed_records, unequal_writers
+from integration.analysis.rules.pressure import (
+    alternating,
+    not_bound,
+    operator_bound,
+    skewed_cost,
+    skewed_records,
+    unequal_writers,
+)
 from netstack import (
     CheckpointResult,
     LinkConditions,

@@ -5,7 +5,7 @@ from integration.cli.app import main
 from integration.flink.lint.catalogue import CATALOGUE, RENAMED, nearest
 from integration.flink.lint.check import lint
 from integration.flink.lint.config_file import MOST_OPTIONS, Entry, read_config_file
-from integration.flink.lint.findings import Finding, LintReport
+from integration.flink.lint.settings import LintReport, Remark
 from integration.flink.lint.versions import LATEST, SINCE, Version, read_version
 from netstack import OPTIONS, PRESETS, ScenarioError
 
@@ -17,7 +17,7 @@ CHECKPOINTS = "execution.checkpointing"
 def check(tmp_path):
     """Checks a text as a configuration file; gives (line, rule, option) of what is found."""
 
-    def check_text(text: str, version: str = "2.2", name: str = "config.yaml") -> list[Finding]:
+    def check_text(text: str, version: str = "2.2", name: str = "config.yaml") -> list[Remark]:
         path = tmp_path / name
         path.write_text(text)
         return lint(path, version).findings
@@ -25,7 +25,7 @@ def check(tmp_path):
     return check_text
 
 
-def places(findings: list[Finding]) -> list[tuple[int | None, str, str, str]]:
+def places(findings: list[Remark]) -> list[tuple[int | None, str, str, str]]:
     return [(each.line, each.severity, each.rule, each.option) for each in findings]
 
 

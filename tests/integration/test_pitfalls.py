@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from integration import load_scenario
-from integration.tuning.pitfall_rules import DebloatedRun
+from integration.analysis.rules.diagnosis import PITFALLS
+from integration.analysis.rules.observation import observation_of
 from integration.tuning.pitfalls import (
     EXAMPLES,
-    REMEDIES,
-    WHATS,
+    ObservedPoint,
     Pitfall,
-    debloated_run,
     find_pitfalls,
+    observed_point,
     pitfalls_of,
 )
 from integration.tuning.points import point_of
@@ -45,13 +45,12 @@ def shown(name: str) -> Result:
 
 
 def found_in(result: Result) -> dict[str, Pitfall]:
-    return {pitfall.name: pitfall for pitfall in pitfalls_of([debloated_run(result, label="target 500 ms")])}
+    return {pitfall.name: pitfall for pitfall in pitfalls_of([observed_point(result, "target 500 ms")])}
 
 
 def test_each_pitfall_has_its_scenario() -> None:
     files = {path.stem for path in (ROOT / EXAMPLES).glob("*.toml")}
-    assert {name.replace("-", "_") for name in WHATS} == files == set(MISSED)
-    assert WHATS.keys() == REMEDIES.keys()
+    assert {rule.__name__ for rule in PITFALLS} == files == set(MISSED)
 
 
 @pytest.mark.parametrize("name", MISSED)
@@ -107,10 +106,11 @@ def changed(scenario: Scenario, name: str, **fields: object) -> Scenario:
     return dataclasses.replace(scenario, vertices=tuple(vertices))
 
 
-def at_target(scenario: Scenario, target_s: float) -> DebloatedRun:
+def at_target(scenario: Scenario, target_s: float) -> ObservedPoint:
     config = dataclasses.replace(scenario.config, debloat_target_s=target_s)
     run = dataclasses.replace(scenario, config=config)
-    return DebloatedRun(f"target {target_s:g}", run, emulate(run))
+    view = observation_of(run, emulate(run).steady[-1])
+    return ObservedPoint(f"target {target_s:g}", run.seed, view)
 
 
 def test_a_job_without_checkpoints_is_not_said_to_complete_none() -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from integration.analysis.known_values import quotient
-from integration.analysis.window_figures import WindowFigures, figures_of, segment_bytes
+from integration.analysis.window_figures import WindowFigures, config_of, figures_of
 from integration.analysis.wording import compare, describe, milliseconds, per_second, ratio, size
 from integration.report.job_facts import how_obtained, is_exactly_once, job_facts
 from integration.report.tables import (
@@ -87,8 +87,8 @@ def test_without_debloating_a_buffer_is_a_segment():
         result, scenario=result.scenario | {"flink": {"taskmanager.memory.segment-size": "8 kb"}}
     )
 
-    assert figures_of(result).buffer_bytes == segment_bytes(result) == 32768
-    assert figures_of(given).buffer_bytes == segment_bytes(given) == 8192
+    assert figures_of(result).buffer_bytes == config_of(result).segment_bytes == 32768
+    assert figures_of(given).buffer_bytes == config_of(given).segment_bytes == 8192
 
 
 def test_what_was_not_measured_is_none():

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from netstack import PRESETS
 
-from .checkpoints import about_checkpoints
+from .combinations import about_combinations
 from .config_file import ConfigPart, read_config_file
-from .debloating import about_debloating
-from .findings import Finding, LintReport
-from .memory import about_memory
+from .settings import LintReport, Remark
 from .single_options import (
     about_format,
     about_names,
@@ -23,7 +21,6 @@ from .single_options import (
 from .versions import LATEST, Version, read_version
 
 _SEVERITIES = ("error", "warning", "note")
-_COMBINATIONS = (about_debloating, about_checkpoints, about_memory)
 
 
 def lint(path: Path, flink: str | None = None) -> LintReport:
@@ -54,7 +51,7 @@ def _version_of(part: ConfigPart, path: Path) -> Version:
     return LATEST if part.version is None else read_version(part.version, f"{path}: flinkVersion")
 
 
-def _findings(part: ConfigPart, version: Version, name: str) -> list[Finding]:
+def _findings(part: ConfigPart, version: Version, name: str) -> list[Remark]:
     """Look at combinations once each value is in its range: what is made of a wrong one says nothing."""
     settings, wrong = read_settings(part.entries, PRESETS[version.preset], version)
     ranges = list(about_ranges(settings))
@@ -67,9 +64,9 @@ def _findings(part: ConfigPart, version: Version, name: str) -> list[Finding]:
     ]
     if not ranges:
         findings += about_usual(part.entries, settings)
-        findings += [finding for rule in _COMBINATIONS for finding in rule(settings)]
+        findings += about_combinations(settings)
     return findings
 
 
-def _place(finding: Finding) -> tuple[int, int]:
+def _place(finding: Remark) -> tuple[int, int]:
     return finding.line or 0, _SEVERITIES.index(finding.severity)

@@ -18,7 +18,7 @@ from netstack import (
 
 from .catalogue import CATALOGUE, PARALLELISM, REMOVED, RENAMED, SLOTS, Known, is_of_family, nearest, parse
 from .config_file import NEW_NAME, OLD_NAME, ConfigPart, Entry
-from .findings import Finding, Place, Settings, Severity, name_of
+from .settings import Place, Remark, Settings, name_of
 from .versions import FIRST_OF_2, SINCE, STANDARD_YAML, Version, is_read
 
 _INSTEAD = {
@@ -43,7 +43,7 @@ _FEW = 1000
 """A number below this without a unit is hardly meant in milliseconds, or in bytes."""
 
 
-def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Finding]:
+def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Remark]:
     """Yield what is wrong with the file itself, whatever its options are, and the lines that Flink skips.
 
     `name` is the file's, of a file that is all configuration.
@@ -51,21 +51,21 @@ def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Find
     if file.is_old and version >= FIRST_OF_2:
         message = f"Flink 2 does not read {OLD_NAME}"
         advice = "move its options to config.yaml, which is YAML"
-        yield _finding(file.line, "error", "old-file", OLD_NAME, message, advice)
+        yield Remark(file.line, "error", "old-file", OLD_NAME, message, advice)
     if name == NEW_NAME and file.entries and version < STANDARD_YAML:
         message = f"Flink {version} does not read {NEW_NAME}, which came with {STANDARD_YAML}"
         advice = f"write {OLD_NAME}, a line `name: value` for each option"
-        yield _finding(file.line, "note", "new-file", NEW_NAME, message, advice)
+        yield Remark(file.line, "note", "new-file", NEW_NAME, message, advice)
     for skipped in file.skipped:
         shown = skipped.text if len(skipped.text) <= 40 else f"{skipped.text[:37]}..."
         message = "Flink skips this line: it is not `name: value`, with a space after the colon"
-        yield _finding(skipped.line, "warning", "skipped-line", shown, message)
+        yield Remark(skipped.line, "warning", "skipped-line", shown, message)
     for name, line, first in file.repeated:
         message = f"stands on line {first} too; YAML allows a name once, so Flink does not read the file"
-        yield _finding(line, "error", "given-twice", name, message, "put both together")
+        yield Remark(line, "error", "given-twice", name, message, "put both together")
 
 
-def about_names(entries: list[Entry], version: Version) -> Iterator[Finding]:
+def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
     """Yield options whose names are wrong, old, or of another version, and those that the version ignores."""
     for entry in entries:
         known = CATALOGUE.get(entry.name)
@@ -78,7 +78,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Finding]:
             yield _ignored(entry, known)
         elif entry.name != now and entry.name in RENAMED:
             advice = f"write {now}"
-            yield _finding(
+            yield Remark(
                 entry.line,
                 "note",
                 "old-name",
@@ -88,7 +88,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Finding]:
             )
 
 
-def about_repeated(file: ConfigPart, version: Version) -> Iterator[Finding]:
+def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
     """Yield options that are given more than once, by different names or in different forms."""
     first: dict[str, Entry] = {}
     said = {repeated.line for repeated in file.repeated}
@@ -104,57 +104,49 @@ def about_repeated(file: ConfigPart, version: Version) -> Iterator[Finding]:
             yield _repeated(before, entry, file.is_old, version)
 
 
-def _repeated(before: Entry, entry: Entry, is_old: bool, version: Version) -> Finding:
+def _repeated(before: Entry, entry: Entry, is_old: bool, version: Version) -> Remark:
     if before.name != entry.name:
         old = before if entry.name == CATALOGUE[entry.name].name_in(version) else entry
         message = f"is another name of {before.name} of line {before.line}; Flink reads the new name only"
-        return _finding(entry.line, "warning", "given-twice", entry.name, message, f"drop {old.name}")
+        return Remark(entry.line, "warning", "given-twice", entry.name, message, f"drop {old.name}")
     if is_old:
         message = f"is given on line {before.line} too; Flink takes the last one"
-        return _finding(entry.line, "warning", "given-twice", entry.name, message, "drop one")
+        return Remark(entry.line, "warning", "given-twice", entry.name, message, "drop one")
     message = f"is given on line {before.line} too, written otherwise; only one of them counts"
-    return _finding(entry.line, "warning", "given-twice", entry.name, message, "drop one")
+    return Remark(entry.line, "warning", "given-twice", entry.name, message, "drop one")
 
 
-def _too_new(entry: Entry, now: str | None, version: Version) -> Finding:
+def _too_new(entry: Entry, now: str | None, version: Version) -> Remark:
     message = f"came with Flink {SINCE[entry.name]}; {version} ignores it without a word"
     advice = "drop it" if now is None else f"write {now}"
-    return _finding(entry.line, "warning", "later-option", entry.name, message, advice)
+    return Remark(entry.line, "warning", "later-option", entry.name, message, advice)
 
 
-def _unknown(entry: Entry, version: Version) -> Iterator[Finding]:
+def _unknown(entry: Entry, version: Version) -> Iterator[Remark]:
     family = is_of_family(entry.name)
     if entry.name in REMOVED:
         message = f"is no option any more; {REMOVED[entry.name]}"
-        yield _finding(entry.line, "warning", "removed-option", entry.name, message)
+        yield Remark(entry.line, "warning", "removed-option", entry.name, message)
     elif close := nearest(entry.name, not family, version):
         meant = " or ".join(close)
         message = "is no option of Flink's, so it is ignored without a word"
-        yield _finding(entry.line, "warning", "unknown-option", entry.name, message, f"did you mean {meant}?")
+        yield Remark(entry.line, "warning", "unknown-option", entry.name, message, f"did you mean {meant}?")
     elif family:
         message = "is no option that is known here; Flink ignores a wrong name without a word"
         advice = "compare it with Flink's documentation"
-        yield _finding(entry.line, "warning", "unknown-option", entry.name, message, advice)
+        yield Remark(entry.line, "warning", "unknown-option", entry.name, message, advice)
 
 
-def _ignored(entry: Entry, known: Known) -> Finding:
+def _ignored(entry: Entry, known: Known) -> Remark:
     field = known.field
     if field is None:
         message = "Flink 2 has no such option, and ignores it without a word"
-        return _finding(entry.line, "warning", "ignored-option", entry.name, message, "drop it")
+        return Remark(entry.line, "warning", "ignored-option", entry.name, message, "drop it")
     constant = getattr(PRESETS["flink-2.2"], field)
     message = f"Flink 2 ignores it without a word: in its place is the constant {constant}"
     if entry.value != str(constant):
         message += f", not {entry.value}"
-    return _finding(
-        entry.line, "warning", "ignored-option", entry.name, message, f"drop it; {_INSTEAD[field]}"
-    )
-
-
-def _finding(
-    line: int | None, severity: Severity, rule: str, option: str, message: str, advice: str = ""
-) -> Finding:
-    return Finding(line=line, severity=severity, rule=rule, option=option, message=message, advice=advice)
+    return Remark(entry.line, "warning", "ignored-option", entry.name, message, f"drop it; {_INSTEAD[field]}")
 
 
 def concerns(name: str) -> bool:
@@ -188,7 +180,7 @@ _USUAL: Mapping[str, Usual] = {
 
 def read_settings(
     entries: list[Entry], preset: NetworkConfig, version: Version
-) -> tuple[Settings, list[Finding]]:
+) -> tuple[Settings, list[Remark]]:
     """Return what the entries come to under the rules of a version, and the values that Flink cannot read.
 
     Options that the version ignores are left out, and so are wrong values: the preset's stand in.
@@ -196,7 +188,7 @@ def read_settings(
     fields: dict[str, object] = {}
     others: dict[str, int | float | bool | str] = {}
     places: dict[str, Place] = {}
-    findings = []
+    findings: list[Remark] = []
     for entry, known in _by_age(entries):
         if known.name_in(version) is None or not is_read(entry.name, version):
             continue
@@ -213,24 +205,24 @@ def read_settings(
     return Settings(with_options(preset, fields), others, places, version), findings
 
 
-def about_ranges(settings: Settings) -> Iterator[Finding]:
+def about_ranges(settings: Settings) -> Iterator[Remark]:
     """Yield values outside of their range, or outside of what another option leaves of it."""
     keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
     for key, message in option_problems(settings.config):
         if keys[key] != "segment_bytes":  # of which a real Flink wants more, as below
-            yield settings.finding("error", "out-of-range", keys[key], message)
+            yield settings.remark("error", "out-of-range", keys[key], message)
     page = settings.config.segment_bytes
     if not SMALLEST_PAGE <= page <= LARGEST_PAGE or page & (page - 1):
         bounds = f"{format_size(SMALLEST_PAGE)} to {format_size(LARGEST_PAGE)}"
         message = f"is {format_size(page)}; it must be a power of two from {bounds}"
-        yield settings.finding("error", "out-of-range", "segment_bytes", message)
+        yield settings.remark("error", "out-of-range", "segment_bytes", message)
     inline = settings.config.state_memory_threshold_bytes
     if inline > MOST_INLINE:
         message = f"is {format_size(inline)}; it must be at most {format_size(MOST_INLINE)}"
-        yield settings.finding("error", "out-of-range", "state_memory_threshold_bytes", message)
+        yield settings.remark("error", "out-of-range", "state_memory_threshold_bytes", message)
 
 
-def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Finding]:
+def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Remark]:
     """Yield values that Flink takes and that hardly anybody means; one for each option at most."""
     texts = {(entry.name, entry.line): entry.value or "" for entry in entries}
     for field in OPTIONS:
@@ -240,11 +232,11 @@ def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Finding]:
         value, text = getattr(settings.config, field), texts[place.name, place.line].strip()
         if field in _USUAL and not _USUAL[field].least <= value <= _USUAL[field].most:
             message = f"is {text}; {_USUAL[field].why}"
-            yield settings.finding("warning", "unusual-value", field, message)
+            yield settings.remark("warning", "unusual-value", field, message)
         elif text.isdecimal() and 0 < int(text) < _FEW and OPTIONS[field].kind in (_DURATION, _SIZE):
             as_read = format_size(value) if OPTIONS[field].kind is _SIZE else format_duration(value)
             message = f"is {text} without a unit, which Flink reads as {as_read}"
-            yield settings.finding("note", "no-unit", field, message, "write the unit")
+            yield settings.remark("note", "no-unit", field, message, "write the unit")
 
 
 def _by_age(entries: list[Entry]) -> Iterator[tuple[Entry, Known]]:
@@ -259,9 +251,9 @@ def _required(entry: Entry) -> str:
     return entry.value
 
 
-def _unreadable(entry: Entry, error: QuantityError) -> Finding:
+def _unreadable(entry: Entry, error: QuantityError) -> Remark:
     message = "has no value" if error.wrong == "has no value" else f"{error.wrong}; it must be {error.right}"
-    return Finding(line=entry.line, severity="error", rule="bad-value", option=entry.name, message=message)
+    return Remark(entry.line, "error", "bad-value", entry.name, message)
 
 
 def _is_plain_millis(known: Known) -> bool:

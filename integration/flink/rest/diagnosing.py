@@ -14,9 +14,9 @@ import msgspec
 
 from netstack import Steady, VertexSteady
 
-from ...analysis.diagnosis.diagnose import Diagnosis, diagnose
-from ...analysis.diagnosis.observation import observation_of
 from ...analysis.known_values import complete
+from ...analysis.rules.diagnosis import Diagnosis, diagnose
+from ...analysis.rules.observation import observation_of
 from .client import RestClient
 from .cluster_job import FlinkJob, FlinkVertex, read_job
 from .importing import import_scenario

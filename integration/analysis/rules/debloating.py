@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netstack import NetworkConfig, VertexSteady
+from netstack import VertexSteady
 
 from ..known_values import complete, highest, known
 from ..wording import milliseconds, percent, size
-from .checkpoint_rules import phases
-from .finding import Finding, any_of, span
+from .checkpoints import phases
+from .finding import MISSED, Finding, at_minimum, is_larger, record_bytes, span
 from .observation import Observation
 
-MISSED = 1.1
-"""Quotient of the time to consume what waits to the target, from which the target is missed at all."""
-
 _OFF_TARGET = 1.5
-"""The same, from which debloating is to blame where it could still make buffers smaller."""
-
-_AT_MINIMUM = 1.05
-"""Quotient to the minimum up to which a buffer is as small as it may be; a median or mean may be above."""
-
+"""Quotient as `MISSED`, from which debloating is to blame where it could still make buffers smaller."""
 
 _MUCH = 0.3
 """Share of the time from which checkpoints matter to debloating."""
@@ -28,17 +21,13 @@ _MUCH = 0.3
 
 def at_the_minimum(view: Observation) -> Iterator[Finding]:
     """Buffers that cannot get smaller, while more waits than the target allows."""
-    target_ms = 1000 * view.config.debloat_target_s
-    for vertex, sizes in _debloated(view):
-        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
-        if estimated is None or estimated < MISSED * target_ms or not at_minimum(min(sizes), view.config):
-            continue
+    for vertex, _ in stuck_at_the_minimum(view):
         yield Finding(
             rule="debloating-at-its-floor",
             severity="problem",
             where=vertex.name,
             says="Buffers are as small as they may be, and still too much waits.",
-            evidence=[_sizes(vertex), _estimate(vertex, target_ms)],
+            evidence=[_sizes(vertex), _estimate(vertex, view)],
             next=[
                 "fewer buffers, where the version has options for them; a smaller "
                 "taskmanager.memory.min-segment-size; more parallelism; or unaligned checkpoints",
@@ -48,10 +37,9 @@ def at_the_minimum(view: Observation) -> Iterator[Finding]:
 
 def off_target(view: Observation) -> Iterator[Finding]:
     """More waits than the target allows, though buffers could be smaller."""
-    target_ms = 1000 * view.config.debloat_target_s
     for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
-        if estimated is None or estimated < _OFF_TARGET * target_ms:
+        if estimated is None or estimated < _OFF_TARGET * view.target_ms:
             continue
         if complete(vertex.debloatedBufferSize) is None or at_minimum(min(sizes), view.config):
             continue
@@ -60,7 +48,7 @@ def off_target(view: Observation) -> Iterator[Finding]:
             severity="notice",
             where=vertex.name,
             says="Data in flight lasts longer than the target.",
-            evidence=[_sizes(vertex), _estimate(vertex, target_ms), *_drained(view)],
+            evidence=[_sizes(vertex), _estimate(vertex, view), *_drained(view)],
             next=[
                 "where checkpoints drain the buffers: a longer execution.checkpointing.interval, or another "
                 "policy (`netstack tune --policy`)",
@@ -70,24 +58,10 @@ def off_target(view: Observation) -> Iterator[Finding]:
         )
 
 
-def _drained(view: Observation) -> list[str]:
-    """That aligned checkpoints take much of the time, in which fewer buffers count as in use."""
-    interval, times = view.config.checkpoint_interval_s, phases(view)
-    if not interval or times is None or view.config.takes_unaligned_checkpoints:
-        return []
-    under_way = min(1.0, times.end_to_end_ms / 1000 / interval)
-    if under_way < _MUCH:
-        return []
-    return [
-        f"aligned checkpoints are under way {percent(under_way)} of the time: they drain the buffers, few "
-        "are in use then, and each may become larger"
-    ]
-
-
 def at_the_maximum(view: Observation) -> Iterator[Finding]:
     """Buffers that stay whole: debloating is on and changes nothing."""
     for vertex, sizes in _debloated(view):
-        pressed = any_of(view.is_back_pressured(writer) for _, writer in view.inputs(vertex))
+        pressed = view.holds_up(vertex)
         if complete(vertex.debloatedBufferSize) is None or min(sizes) < view.config.segment_bytes:
             continue
         if complete(vertex.estimatedTimeToConsumeBuffersMs) is None or pressed is None:
@@ -97,17 +71,14 @@ def at_the_maximum(view: Observation) -> Iterator[Finding]:
             severity="notice" if pressed else "fine",
             where=vertex.name,
             says="Debloating leaves buffers whole: what waits is consumed within the target anyway.",
-            evidence=[_sizes(vertex), _estimate(vertex, 1000 * view.config.debloat_target_s)],
+            evidence=[_sizes(vertex), _estimate(vertex, view)],
             next=["only a smaller target would change anything"] if pressed else [],
         )
 
 
 def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
     """Buffers that hold less than one record."""
-    for vertex, sizes in _debloated(view):
-        record = record_bytes(vertex)
-        if record is None or not is_larger(record, min(sizes)):
-            continue
+    for vertex, record, _ in smaller_than_records(view):
         yield Finding(
             rule="records-larger-than-buffers",
             severity="problem",
@@ -127,31 +98,41 @@ def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
             yield vertex, sizes
 
 
-def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
-    """Return whether buffers are as small as debloating may make them."""
-    return buffer_bytes <= _AT_MINIMUM * config.min_segment_bytes
+def stuck_at_the_minimum(view: Observation) -> Iterator[tuple[VertexSteady, float]]:
+    """Yield vertices whose buffers cannot shrink though the target is missed, and the ms that data waits."""
+    for vertex, sizes in _debloated(view):
+        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
+        missed = estimated is not None and estimated >= MISSED * view.target_ms
+        if estimated is not None and missed and at_minimum(min(sizes), view.config):
+            yield vertex, estimated
 
 
-def is_larger(record: float, buffer_bytes: float) -> bool:
-    """Return whether a record needs several buffers, so that smaller ones do not let less of it wait."""
-    return record > buffer_bytes
+def smaller_than_records(view: Observation) -> Iterator[tuple[VertexSteady, float, float]]:
+    """Yield vertices into which a record needs several buffers, with the bytes of both."""
+    for vertex, sizes in _debloated(view):
+        record = record_bytes(vertex)
+        if record is not None and is_larger(record, min(sizes)):
+            yield vertex, record, min(sizes)
 
 
-def record_bytes(vertex: VertexSteady) -> float | None:
-    """Return the mean size of the records that a vertex reads; None if a rate of a subtask is not known."""
-    records, taken = complete(vertex.records_in_per_s), complete(vertex.bytes_in_per_s)
-    if records is None or taken is None or not sum(records) or not sum(taken):
-        return None
-    return sum(taken) / sum(records)
+def _drained(view: Observation) -> list[str]:
+    """That aligned checkpoints take much of the time, in which fewer buffers count as in use."""
+    interval, times = view.config.checkpoint_interval_s, phases(view)
+    if not interval or times is None or view.config.takes_unaligned_checkpoints:
+        return []
+    under_way = min(1.0, times.end_to_end_ms / 1000 / interval)
+    if under_way < _MUCH:
+        return []
+    return [
+        f"aligned checkpoints are under way {percent(under_way)} of the time: they drain the buffers, few "
+        "are in use then, and each may become larger"
+    ]
 
 
 def _sizes(vertex: VertexSteady) -> str:
     return f"debloatedBufferSize {span(vertex.debloatedBufferSize, ',.0f')} bytes"
 
 
-def _estimate(vertex: VertexSteady, target_ms: float) -> str:
+def _estimate(vertex: VertexSteady, view: Observation) -> str:
     estimated = span(vertex.estimatedTimeToConsumeBuffersMs, ",.0f")
-    return f"estimatedTimeToConsumeBuffersMs {estimated}, target {milliseconds(target_ms)}"
-
-
-DEBLOAT_RULES = (at_the_minimum, off_target, smaller_than_a_record, at_the_maximum)
+    return f"estimatedTimeToConsumeBuffersMs {estimated}, target {milliseconds(view.target_ms)}"

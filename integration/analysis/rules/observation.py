@@ -6,12 +6,10 @@ it, how the vertices are connected, and the options they run under.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netstack import (
-    OPTIONS,
-    PRESETS,
     CheckpointResult,
     LinkConditions,
     NetworkConfig,
@@ -24,11 +22,11 @@ from netstack import (
     channel_counts,
     parse_duration,
     parse_rate,
-    with_options,
 )
 
 from ..checkpoint_times import triggered_within
-from .finding import BACK_PRESSURED, reaches
+from ..window_figures import config_of
+from .finding import BACK_PRESSURED, any_of, negation, reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,46 +60,71 @@ class Observation:
     """None: not known."""
     levels: Mapping[str, bool] = field(default_factory=dict)
     """Whether Flink calls a vertex back-pressured, where its own metrics do not tell."""
+    scenario: Scenario | None = None
+    """What was run, with its load over time; None: there is no more of it than what is here."""
+    tried: Callable[[Mapping[str, object]], str | None] = lambda changes: None
+    """Says what other options would come to, by emulating them; None where that is not done."""
 
     @property
     def vertices(self) -> list[VertexSteady]:
         """All vertices, sources first."""
         return self.steady.vertices
 
-    tried: Callable[[Mapping[str, object]], str | None] = lambda changes: None
-    """Says what other options would come to, by emulating them; None where that is not done."""
+    @property
+    def consumers(self) -> list[VertexSteady]:
+        """The vertices that read from others."""
+        return [vertex for vertex in self.vertices if self.inputs(vertex)]
+
+    @property
+    def target_ms(self) -> float:
+        """What debloating aims at."""
+        return 1000 * self.config.debloat_target_s
+
+    def inputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
+        """The exchanges that a vertex reads, each with the vertex that writes it."""
+        return [
+            (exchange, writer)
+            for exchange in self.exchanges
+            for writer in self.vertices
+            if (exchange.source, exchange.target) == (writer.name, vertex.name)
+        ]
+
+    def outputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
+        """The exchanges that a vertex writes, each with the vertex that reads it."""
+        return [
+            (exchange, reader)
+            for exchange in self.exchanges
+            for reader in self.vertices
+            if (exchange.source, exchange.target) == (vertex.name, reader.name)
+        ]
 
     def is_back_pressured(self, vertex: VertexSteady) -> bool | None:
         """Whether a subtask of a vertex waits for buffers to write to; None: not known."""
         waits = reaches(vertex.backpressured_ms_per_s, 1000 * BACK_PRESSURED)
         return self.levels.get(vertex.name) if waits is None else waits
 
-    def inputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
-        """The exchanges that a vertex reads, each with the vertex that writes it."""
-        return [pair for pair in self._ends("source") if pair[0].target == vertex.name]
+    @property
+    def nobody_waits(self) -> bool | None:
+        """Whether no vertex is back-pressured; None: not known."""
+        return negation(any_of(self.is_back_pressured(vertex) for vertex in self.vertices))
 
-    def outputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
-        """The exchanges that a vertex writes, each with the vertex that reads it."""
-        return [pair for pair in self._ends("target") if pair[0].source == vertex.name]
+    def holds_up(self, vertex: VertexSteady) -> bool | None:
+        """Whether one of those who write to a vertex is back-pressured; None: not known."""
+        return any_of(self.is_back_pressured(writer) for _, writer in self.inputs(vertex))
 
-    def channels(self, vertex: VertexSteady) -> int:
-        """Remote input channels of a subtask of a vertex that has the most."""
-        return sum(
+    def channels_by_gate(self, vertex: VertexSteady, *, remote: bool = False) -> list[int]:
+        """Input channels of each gate, in the subtask that has the most; `remote`: gates that have credit."""
+        return [
             max(channel_counts(exchange.ship, writer.parallelism, vertex.parallelism))
             for exchange, writer in self.inputs(vertex)
-            if exchange.remote
-        )
+            if exchange.remote or not remote
+        ]
 
-    def gates(self, vertex: VertexSteady) -> int:
-        """Remote input gates of each subtask of a vertex."""
-        return sum(exchange.remote for exchange, _ in self.inputs(vertex))
-
-    def _ends(self, end: str) -> Iterator[tuple[Exchange, VertexSteady]]:
-        by_name = {vertex.name: vertex for vertex in self.vertices}
-        for exchange in self.exchanges:
-            vertex = by_name.get(getattr(exchange, end))
-            if vertex is not None:
-                yield exchange, vertex
+    def credit_buffers(self, vertex: VertexSteady) -> tuple[int, int]:
+        """Exclusive and floating buffers of the subtask that has the most."""
+        gates = self.channels_by_gate(vertex, remote=True)
+        floating = len(gates) * self.config.floating_buffers_per_gate
+        return sum(gates) * self.config.exclusive_buffers_per_channel, floating
 
 
 def observations(result: Result) -> list[Observation]:
@@ -112,7 +135,7 @@ def observations(result: Result) -> list[Observation]:
     """
     document = result.scenario
     try:
-        config = _config(result)
+        config = config_of(result)
         exchanges = _exchanges(document)
         link = _link(document.get("link", {}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -137,7 +160,7 @@ def observation_of(
     checkpoints: Sequence[CheckpointResult] = (),
     levels: Mapping[str, bool] | None = None,
 ) -> Observation:
-    """Return the view of a job that was measured elsewhere, as a real Flink's; `scenario` says what it is."""
+    """Return the view of one window of a job, emulated or a real Flink's; `scenario` says what the job is."""
     managers = {vertex.name: vertex.manager for vertex in scenario.vertices}
     return Observation(
         name=scenario.name,
@@ -149,17 +172,8 @@ def observation_of(
         config=scenario.config,
         checkpoints=checkpoints,
         levels=levels or {},
+        scenario=scenario,
     )
-
-
-def _config(result: Result) -> NetworkConfig:
-    given = result.scenario.get("flink", {})
-    values = {
-        name: option.kind.parse(given[option.name])
-        for name, option in OPTIONS.items()
-        if option.name in given
-    }
-    return with_options(PRESETS[result.preset], values)
 
 
 def _link(document: Mapping[str, object]) -> LinkConditions:

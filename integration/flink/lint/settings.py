@@ -1,4 +1,4 @@
-"""What is found in a configuration file, and the settings in which rules look for it."""
+"""The settings that a configuration file comes to, and what is found in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Severity = Literal["error", "warning", "note"]
 """error: Flink refuses it, or no job runs. warning: it does not do what it says. note: good to know."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Remark(msgspec.Struct, frozen=True):
     """One thing that is wrong in a file, or good to know."""
 
     line: int | None
@@ -43,7 +43,7 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
     """How many of its options are of the network layer or of checkpoints."""
     ok: bool
     """Whether there is neither an error nor a warning."""
-    findings: list[Finding]
+    findings: list[Remark]
 
 
 class Place(NamedTuple):
@@ -78,18 +78,12 @@ class Settings(NamedTuple):
         value = self.others.get(name)
         return value if isinstance(value, int) else None
 
-    def finding(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Finding:
-        """Return a finding about an option, named by its field or by its name."""
+    def remark(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Remark:
+        """Return a remark on an option, named by its field or by its name."""
         name = name_of(option) if option in OPTIONS else option
         place = self.places.get(name)
-        return Finding(
-            line=None if place is None else place.line,
-            severity=severity,
-            rule=rule,
-            option=self.spelt(option) if place is None else place.name,
-            message=message,
-            advice=advice,
-        )
+        line, named = (None, self.spelt(option)) if place is None else (place.line, place.name)
+        return Remark(line, severity, rule, named, message, advice)
 
     def spelt(self, option: str) -> str:
         """Return the name that the version has for an option, given by its field or by its name of today."""

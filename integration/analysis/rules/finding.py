@@ -1,4 +1,4 @@
-"""What a rule says, and the limits that rules share."""
+"""What a rule says, and what several rules ask: each question has one answer, by one limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from netstack import VertexSteady
+from netstack import NetworkConfig, VertexSteady
 
 from ..known_values import Values, complete, highest, known
 
@@ -31,6 +31,15 @@ BUSY = 0.9
 SKEW = 1.3
 """Quotient of the greatest to the mean from which subtasks are called unequal."""
 
+MISSED = 1.1
+"""Quotient of the time to consume what waits to the target, from which the target is missed at all."""
+
+AT_MINIMUM = 1.05
+"""Quotient to the minimum up to which a buffer is as small as it may be; a median or mean may be above."""
+
+MOST_CHANNELS = 200
+"""Channels into a gate beyond which Flink's documentation expects debloating to fail with its defaults."""
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """That a rule fired: its name, where, what that means, by which figures, and what to do next."""
@@ -42,6 +51,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     evidence: list[str]
     next: list[str] = []
+    weight: float | msgspec.UnsetType = msgspec.UNSET
+    """How bad it is among findings of its rule, where several runs are compared; else it is not told."""
 
 
 def reaches(values: Values, limit: float) -> bool | None:
@@ -90,6 +101,29 @@ def costs_ms(vertex: VertexSteady) -> list[float] | None:
     if busy is None or rates is None:
         return None
     return [time / rate for time, rate in zip(busy, rates, strict=True) if rate]
+
+
+def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
+    """Return whether buffers are as small as debloating may make them."""
+    return buffer_bytes <= AT_MINIMUM * config.min_segment_bytes
+
+
+def is_larger(record: float, buffer_bytes: float) -> bool:
+    """Return whether a record needs several buffers, so that smaller ones do not let less of it wait."""
+    return record > buffer_bytes
+
+
+def follows_at_once(checkpoint_ms: float, interval_s: float) -> bool:
+    """Return whether a checkpoint outlasts the interval: only then Flink begins the next one upon its end."""
+    return checkpoint_ms > 1000 * interval_s
+
+
+def record_bytes(vertex: VertexSteady) -> float | None:
+    """Return the mean size of the records that a vertex reads; None if a rate of a subtask is not known."""
+    records, taken = complete(vertex.records_in_per_s), complete(vertex.bytes_in_per_s)
+    if records is None or taken is None or not sum(records) or not sum(taken):
+        return None
+    return sum(taken) / sum(records)
 
 
 def span(values: Values, form: str = ".2f", scale: float = 1.0) -> str:

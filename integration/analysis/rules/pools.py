@@ -72,13 +72,12 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
 
 def input_full(view: Observation) -> Iterator[Finding]:
     """Readers full: they make back-pressure, hand it on, or are about to."""
-    for vertex in view.vertices:
-        writers = [writer for _, writer in view.inputs(vertex)]
-        if not writers or not is_full(vertex.inPoolUsage):
+    for vertex in view.consumers:
+        if not is_full(vertex.inPoolUsage):
             continue
         evidence = [_both_pools(vertex), out_pools_upstream(view, vertex)]
         output_full = is_full(vertex.outPoolUsage) if view.outputs(vertex) else False
-        held = any_of(view.is_back_pressured(writer) for writer in writers)
+        held = view.holds_up(vertex)
         if output_full:
             yield Finding(
                 rule="both-pools-full",
@@ -111,13 +110,10 @@ def input_full(view: Observation) -> Iterator[Finding]:
 
 def output_full_input_free(view: Observation) -> Iterator[Finding]:
     """A vertex in the middle that waits for its output while little waits for it."""
-    for vertex in view.vertices:
-        readers = [reader for _, reader in view.outputs(vertex)]
-        if not view.inputs(vertex) or not is_empty(vertex.inPoolUsage):
+    for vertex in view.consumers:
+        if not is_empty(vertex.inPoolUsage) or not view.is_back_pressured(vertex):
             continue
-        if not view.is_back_pressured(vertex):
-            continue
-        if any_of(is_full(reader.inPoolUsage) for reader in readers):
+        if any_of(is_full(reader.inPoolUsage) for _, reader in view.outputs(vertex)):
             yield Finding(
                 rule="output-full-input-free",
                 severity="notice",
@@ -166,8 +162,7 @@ def _usages(view: Observation, vertex: VertexSteady) -> tuple[float | None, floa
     if measured is not None:
         return measured
     usage = highest(vertex.inPoolUsage)
-    exclusive = view.channels(vertex) * view.config.exclusive_buffers_per_channel
-    floating = view.gates(vertex) * view.config.floating_buffers_per_gate
+    exclusive, floating = view.credit_buffers(vertex)
     if usage is None or not exclusive or not floating:
         return None, None
     used = usage * (exclusive + floating)
@@ -251,11 +246,9 @@ def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, floa
     rates, link = complete(reader.bytes_in_per_s), view.link
     if link is None or rates is None:
         return
-    config, channels = view.config, view.channels(reader)
+    config, buffers = view.config, sum(view.credit_buffers(reader))
     buffer_bytes = mean(reader.debloatedBufferSize) if config.debloat_enabled else config.segment_bytes
-    if link.latency_s > 0 and channels and buffer_bytes is not None:
-        buffers = channels * config.exclusive_buffers_per_channel
-        buffers += view.gates(reader) * config.floating_buffers_per_gate
+    if link.latency_s > 0 and buffers and buffer_bytes is not None:
         limit = buffers * buffer_bytes / (2 * link.latency_s)
         nearness = max(rates) / limit
         yield (
@@ -267,6 +260,3 @@ def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, floa
     if link.bandwidth_bytes_per_s is not None:
         nearness = sum(rates) / link.bandwidth_bytes_per_s
         yield f"{percent(nearness)} of a bandwidth of {size(link.bandwidth_bytes_per_s)}/s is used", nearness
-
-
-POOL_RULES = (network_bound, some_readers_full, input_full, output_full_input_free)

@@ -24,10 +24,9 @@ from ..checkpoint_times import (
 )
 from ..known_values import complete
 from ..wording import milliseconds, percent, size
-from .finding import Finding, Severity
+from .finding import Finding, Severity, follows_at_once
 from .observation import Observation
-from .pool_rules import full_readers, subtasks_text
-from .pressure_rules import nobody_waits
+from .pools import full_readers, subtasks_text
 
 _WORTH_MS = 0.5
 """A phase that takes less cannot be told from 0."""
@@ -46,11 +45,6 @@ UNEVEN = 4.0
 def phases(view: Observation) -> CheckpointTimes | None:
     """Return what the window's completed checkpoints took; None if there is none."""
     return mean_times(view.checkpoints)
-
-
-def _longest_phase(times: CheckpointTimes) -> str:
-    """Return the phase that takes most time; `NOT_TOLD` where that may be one that was not measured."""
-    return max(times.phases, key=lambda name: times.phases[name])
 
 
 def _phases_text(times: CheckpointTimes) -> str:
@@ -97,8 +91,8 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
             evidence=evidence,
         )
         return
-    phase = _longest_phase(times)
-    if phase not in _MEANING:
+    phase = max(times.phases, key=lambda name: times.phases[name])
+    if phase not in _MEANING:  # `NOT_TOLD`, which may be one that was not measured
         return
     means, steps = _MEANING[phase]
     yield Finding(
@@ -147,7 +141,7 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
             "barriers overtake data already, so a task is late to look at its mail: one long record, a "
             "window that fires, or a source that does not yield",
         ]
-    calm = nobody_waits(view)
+    calm = view.nobody_waits
     if calm:
         return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
     if calm is None:
@@ -218,7 +212,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
 def back_to_back(view: Observation) -> Iterator[Finding]:
     """Checkpoints longer than their interval, so that one follows the other at once."""
     interval, times = view.config.checkpoint_interval_s, phases(view)
-    if not interval or times is None or times.end_to_end_ms <= 1000 * interval:
+    if not interval or times is None or not follows_at_once(times.end_to_end_ms, interval):
         return
     yield Finding(
         rule="back-to-back",
@@ -264,6 +258,3 @@ def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
         evidence=[f"{size(stored)} of data in flight in each"],
         next=["debloating lets less wait, and so less is stored; recovery reads all of it"],
     )
-
-
-CHECKPOINT_RULES = (slow_phase, uneven, late_source, back_to_back, failed, stores_data_in_flight)
