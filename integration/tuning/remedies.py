@@ -16,7 +16,7 @@ import msgspec
 from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
 
 from ..analysis.known_values import known
-from ..analysis.rules.finding import BUSY, at_minimum, follows_at_once, is_larger, share
+from ..analysis.rules.finding import BUSY, at_minimum, is_larger, share, share_of_interval
 from ..analysis.sizing.flow import wire_bytes
 from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
@@ -26,17 +26,14 @@ from .summaries import TargetSummary, target_s
 if TYPE_CHECKING:
     from .rows import PointRow
 
-
 _LEAST_TARGET_MS = 5.0
-
+_LEAST_TIMEOUT_MS = 50.0
 _LEAST_SEGMENT = 4096
-
 _OVERDRAFT = 20
-
 _OLD = "flink-1.20"
 
-
-_LEAST_TIMEOUT_MS = 50.0
+NO_PAUSE = 0.9
+"""Share of the interval from which on a checkpoint leaves hardly a pause before the next."""
 
 _PAUSE_FACTOR = 5
 
@@ -289,7 +286,7 @@ def _pauses(case: Case) -> Iterator[Remedy]:
     if interval is None or not times or MAX_CHECKPOINT not in case.binding:
         return
     shortest, target = min(times)
-    if not follows_at_once(shortest, interval):
+    if share_of_interval(shortest, interval) < NO_PAUSE:
         return
     yield Remedy(
         name="a longer checkpoint interval",

@@ -86,6 +86,8 @@ def test_a_slow_operator_and_the_data_before_it(diagnosed: Diagnosed) -> None:
     window = diagnosed(reference("2x2_200KBs_off", 40.0))
     assert window["verdict"] == "operator bound, at stage1"
     assert {"operator-bound", "long-start-delay", "back-to-back", "input-full-output-free"} == rules(window)
+    for finding in window["findings"]:
+        assert list(finding) == ["rule", "severity", "where", "says", "evidence", "next"]
 
 
 def test_the_last_of_two_stages_is_found(diagnosed: Diagnosed) -> None:

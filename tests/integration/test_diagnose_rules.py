@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from integration.analysis.rules import checkpoints, debloating, pitfalls, pools, pressure
 from integration.analysis.rules.checkpoints import (
     back_to_back,
     data_in_flight,
@@ -28,7 +29,7 @@ from integration.analysis.rules.debloating import (
     off_target,
     smaller_than_a_record,
 )
-from integration.analysis.rules.diagnosis import UNDECIDED, Rule, diagnose
+from integration.analysis.rules.diagnosis import PITFALLS, RULES, UNDECIDED, Rule, diagnose
 from integration.analysis.rules.finding import Finding
 from integration.analysis.rules.observation import Exchange, Observation
 from integration.analysis.rules.pools import (
@@ -160,6 +161,13 @@ def test_full_writers_and_idle_empty_readers_mean_the_network() -> None:
         "it reads 93 % of that"
     )
     assert "not an operator" in finding.says
+
+
+def test_without_a_buffer_for_its_credit_a_channel_has_no_limit_to_tell() -> None:
+    slow = reader(EMPTY, busy=(50.0, 50.0))
+    config = NetworkConfig(exclusive_buffers_per_channel=0, floating_buffers_per_gate=0)
+    view = seen(source(), slow, link=LinkConditions(latency_s=0.05), config=config)
+    assert only(network_bound, view).evidence[-1].startswith("what credit and bandwidth would allow cannot")
 
 
 def test_a_full_bandwidth_is_told() -> None:
@@ -382,6 +390,32 @@ def test_buffers_near_their_minimum_are_at_it_and_a_target_nearly_kept_is_kept(
     )
     view = seen(source(), debloated, config=DEBLOATED)
     assert [name for rule in (at_the_minimum, off_target) for name, _ in rules(rule, view)] == names
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_diagnosis_and_pitfalls_give_one_answer_to_one_question(data: st.DataObject) -> None:
+    figures = ("debloatedBufferSize", "estimatedTimeToConsumeBuffersMs", "bytes_in_per_s", "records_in_per_s")
+    around = st.sampled_from([None, 255.0, 256.0, 268.0, 269.0, 1000.0, 1099.0, 1100.0, 5000.0])
+    lists = {field: data.draw(st.lists(around, min_size=2, max_size=2)) for field in figures}
+    view = seen(source(**lists), reader(**lists), config=DEBLOATED)
+    for diagnosed, pitfall in (
+        (at_the_minimum, pitfalls.minimum_size),
+        (smaller_than_a_record, pitfalls.large_records),
+    ):
+        assert [where for _, where in rules(diagnosed, view)] == [where for _, where in rules(pitfall, view)]
+
+
+def test_every_rule_has_its_row() -> None:
+    listed = [*RULES, *PITFALLS]
+    written = {
+        function
+        for module in (checkpoints, debloating, pitfalls, pools, pressure)
+        for function in vars(module).values()
+        if getattr(function, "__annotations__", {}) == {"view": "Observation", "return": "Iterator[Finding]"}
+    }
+    assert set(listed) == written
+    assert len(listed) == len(written)
 
 
 def test_a_diagnosis_puts_problems_first_and_has_a_verdict() -> None:

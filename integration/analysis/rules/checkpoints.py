@@ -24,7 +24,7 @@ from ..checkpoint_times import (
 )
 from ..known_values import complete
 from ..wording import milliseconds, percent, size
-from .finding import Finding, Severity, follows_at_once
+from .finding import Finding, Severity, share_of_interval
 from .observation import Observation
 from .pools import full_readers, subtasks_text
 
@@ -37,6 +37,9 @@ SHORT_MS = 200.0
 
 LONG_SHARE = 0.5
 """Share of the checkpoint interval from which a duration is called a problem."""
+
+LONG_MS = 10_000.0
+"""The same where there is no interval."""
 
 UNEVEN = 4.0
 """Quotient of the longest duration to the median from which durations are called uneven."""
@@ -172,8 +175,8 @@ def _overtake(view: Observation) -> str:
 
 def _severity(view: Observation, duration_ms: float) -> Severity:
     interval = view.config.checkpoint_interval_s
-    long_ms = 1000 * LONG_SHARE * interval if interval else 10_000.0
-    return "problem" if duration_ms >= long_ms else "notice"
+    long = share_of_interval(duration_ms, interval) >= LONG_SHARE if interval else duration_ms >= LONG_MS
+    return "problem" if long else "notice"
 
 
 def late_source(view: Observation) -> Iterator[Finding]:
@@ -212,7 +215,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
 def back_to_back(view: Observation) -> Iterator[Finding]:
     """Checkpoints longer than their interval, so that one follows the other at once."""
     interval, times = view.config.checkpoint_interval_s, phases(view)
-    if not interval or times is None or not follows_at_once(times.end_to_end_ms, interval):
+    if not interval or times is None or share_of_interval(times.end_to_end_ms, interval) <= 1:
         return
     yield Finding(
         rule="back-to-back",

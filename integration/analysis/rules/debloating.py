@@ -9,7 +9,7 @@ from netstack import VertexSteady
 from ..known_values import complete, highest, known
 from ..wording import milliseconds, percent, size
 from .checkpoints import phases
-from .finding import MISSED, Finding, at_minimum, is_larger, record_bytes, span
+from .finding import MISSED, Finding, at_minimum, is_larger, record_bytes, share_of_interval, span
 from .observation import Observation
 
 _OFF_TARGET = 1.5
@@ -92,7 +92,7 @@ def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
 
 def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
     """The vertices whose input is debloated, with the sizes over subtasks."""
-    for vertex in view.vertices:
+    for vertex in view.consumers:
         sizes = known(vertex.debloatedBufferSize)
         if sizes and view.config.debloat_enabled:
             yield vertex, sizes
@@ -120,12 +120,12 @@ def _drained(view: Observation) -> list[str]:
     interval, times = view.config.checkpoint_interval_s, phases(view)
     if not interval or times is None or view.config.takes_unaligned_checkpoints:
         return []
-    under_way = min(1.0, times.end_to_end_ms / 1000 / interval)
+    under_way = share_of_interval(times.end_to_end_ms, interval)
     if under_way < _MUCH:
         return []
     return [
-        f"aligned checkpoints are under way {percent(under_way)} of the time: they drain the buffers, few "
-        "are in use then, and each may become larger"
+        f"aligned checkpoints are under way {percent(min(1.0, under_way))} of the time: they drain the "
+        "buffers, few are in use then, and each may become larger"
     ]
 
 

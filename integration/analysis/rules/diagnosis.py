@@ -6,7 +6,7 @@ beside the findings, so that its silence is not read as "all is well".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -97,15 +97,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     windows: list[WindowDiagnosis]
 
 
-def apply(rules: Iterable[Rule], view: Observation) -> Iterator[Finding]:
-    """Yield what some rules find in a view."""
-    for rule in rules:
-        yield from rule(view)
-
-
 def diagnose(view: Observation) -> WindowDiagnosis:
     """Return what all rules find in one view, problems first."""
-    findings = sorted(apply(RULES, view), key=lambda each: _ORDER.index(each.severity))
+    findings = [finding for rule in RULES for finding in rule(view)]
+    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     return WindowDiagnosis(
         from_s=view.steady.from_s,
         to_s=view.steady.to_s,

@@ -113,9 +113,9 @@ def is_larger(record: float, buffer_bytes: float) -> bool:
     return record > buffer_bytes
 
 
-def follows_at_once(checkpoint_ms: float, interval_s: float) -> bool:
-    """Return whether a checkpoint outlasts the interval: only then Flink begins the next one upon its end."""
-    return checkpoint_ms > 1000 * interval_s
+def share_of_interval(checkpoint_ms: float, interval_s: float) -> float:
+    """Return how much of its interval a checkpoint takes; above 1, Flink begins the next one upon its end."""
+    return checkpoint_ms / 1000 / interval_s
 
 
 def record_bytes(vertex: VertexSteady) -> float | None:
