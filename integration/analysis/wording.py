@@ -28,6 +28,11 @@ SEEN = 0.02
 _SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things, as "1 channel" or "2 channels"."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def milliseconds(value: float | None) -> str:
     """Return a time given in milliseconds as "47 ms" or, from a second on, "3.52 s"."""
     if value is None:

@@ -22,6 +22,7 @@ from netstack import (
     to_json,
 )
 
+from ..analysis.wording import counted
 from ..emulating import emulate
 from ..files.reading import one_line
 from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
@@ -144,7 +145,7 @@ def _on_spark(
     for key, message in distribution_notices(scenario):
         say(f"{file}: {key}: {message}")
     tasks = len(task_managers(scenario))
-    doing = f"{scenario.name}: {tasks} task{'' if tasks == 1 else 's'} on Spark, {scenario.duration_s:g} s"
+    doing = f"{scenario.name}: {counted(tasks, 'task')} on Spark, {scenario.duration_s:g} s"
     console = to_stderr()
     if not console.is_terminal:
         say(doing)

@@ -9,6 +9,8 @@ from typing import Any
 
 from netstack import Result, parse_flink_duration
 
+from ..analysis.wording import counted
+
 Fact = tuple[str, str]
 """What it is about, and what there is to say; a line of a report."""
 
@@ -92,8 +94,7 @@ def _origin(source: dict[str, Any]) -> str:
 
 
 def _pace(rate: float, count: int) -> str:
-    who = f"{count} subtask{'' if count == 1 else 's'}"
-    return f"{who} {f'at {rate:,.4g} records/s' if rate else 'as fast as possible'}"
+    return f"{counted(count, 'subtask')} {f'at {rate:,.4g} records/s' if rate else 'as fast as possible'}"
 
 
 def _service(vertex: dict[str, Any]) -> str:

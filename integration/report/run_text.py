@@ -21,6 +21,7 @@ from ..analysis.checkpoint_times import (
     completed_within,
     mean_times,
 )
+from ..analysis.wording import counted
 from .comparison_text import figure
 from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
 
@@ -58,7 +59,8 @@ def print_head(result: Result, console: Console) -> None:
     policy = f", policy {result.scenario['policy']}" if "policy" in result.scenario else ""
     how = f"  {result.preset}{policy}, seed {result.seed}, {result.clock} clock{over}"
     console.print(Text.assemble((name, "bold"), how))
-    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {_checkpoints(len(result.checkpoints))}"
+    done = len(result.checkpoints)
+    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {counted(done, 'checkpoint')}"
     moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
     console.print(ran, highlight=False)
     console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
@@ -104,7 +106,7 @@ def _checkpoints_line(completed: Sequence[CheckpointResult]) -> str:
         return "no checkpoint"
     took = [checkpoint.duration_ms for checkpoint in completed if checkpoint.duration_ms is not None]
     return (
-        f"{_checkpoints(len(completed))}, end to end {figure(times.end_to_end_ms)} ms "
+        f"{counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "
         f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}"
     )
 
@@ -162,10 +164,6 @@ def _mean(values: Sequence[float | None]) -> str:
 def _share(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{fmean(known) / 10:.0f} %" if known else "-"
-
-
-def _checkpoints(count: int) -> str:
-    return f"{count} checkpoint{'' if count == 1 else 's'}"
 
 
 class TracePrinter:

@@ -132,22 +132,16 @@ def _fewer_buffers(case: Case) -> Iterator[Remedy]:
     shortest = case.shortest
     if shortest is None or not case.too_slow or not _at_floor(case, shortest):
         return
-    least = format_size(case.scenario.config.min_segment_bytes)
-    held = (
-        "" if shortest.in_flight_bytes is None else f", and still hold {size(shortest.in_flight_bytes.mean)}"
-    )
-    old = case.scenario.preset == _OLD
-    how = (
-        "fewer of them hold less"
-        if old
-        else "Flink 2 fixes their number for a channel, so fewer channels hold less"
-    )
-    lines = (
-        [line("exclusive_buffers_per_channel", "1"), line("floating_buffers_per_gate", "4")] if old else []
-    )
+    least, held = format_size(case.scenario.config.min_segment_bytes), shortest.in_flight_bytes
+    holding = "" if held is None else f", and still hold {size(held.mean)}"
+    name, lines = "fewer channels", list[str]()
+    how = "Flink 2 fixes their number for a channel, so fewer channels hold less"
+    if case.scenario.preset == _OLD:
+        name, how = "fewer buffers", "fewer of them hold less"
+        lines = [line("exclusive_buffers_per_channel", "1"), line("floating_buffers_per_gate", "4")]
     yield Remedy(
-        name="fewer buffers" if old else "fewer channels",
-        why=f"with a target of {shortest.target} buffers are at their minimum of {least}{held}; {how}",
+        name=name,
+        why=f"with a target of {shortest.target} buffers are at their minimum of {least}{holding}; {how}",
         configuration=lines,
         target=shortest.target,
     )
@@ -228,12 +222,9 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
     if not quick:
         return
     target, time = max(quick, key=lambda pair: target_s(pair[0].target))
-    stored = "" if target.persisted_bytes is None else f" and store {size(target.persisted_bytes.mean)} each"
-    delay = (
-        ""
-        if target.record_delay_ms is None
-        else f"; records wait {milliseconds(target.record_delay_ms.mean)}"
-    )
+    persisted, delayed = target.persisted_bytes, target.record_delay_ms
+    stored = "" if persisted is None else f" and store {size(persisted.mean)} each"
+    delay = "" if delayed is None else f"; records wait {milliseconds(delayed.mean)}"
     nothing = f", so this does nothing for {MAX_DELAY}" if MAX_DELAY in case.binding else ""
     yield Remedy(
         name="unaligned checkpoints",
@@ -277,11 +268,10 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
 def _pauses(case: Case) -> Iterator[Remedy]:
     """A longer interval, where checkpoints follow one another without a pause."""
     interval = case.scenario.config.checkpoint_interval_s
-    growing = [summary for summary in case.targets if not _at_floor(case, summary)]
     times = [
         (summary.end_to_end_ms.mean, summary.target)
-        for summary in growing
-        if summary.end_to_end_ms is not None
+        for summary in case.targets
+        if summary.end_to_end_ms is not None and not _at_floor(case, summary)
     ]
     if interval is None or not times or MAX_CHECKPOINT not in case.binding:
         return

@@ -6,7 +6,7 @@ it, how the vertices are connected, and the options they run under.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netstack import (
@@ -136,7 +136,11 @@ def observations(result: Result) -> list[Observation]:
     document = result.scenario
     try:
         config = config_of(result)
-        exchanges = _exchanges(document)
+        managers = {each["name"]: each.get("task_manager", each["name"]) for each in document["vertices"]}
+        edges = [
+            (each["from"], each["to"], each.get("ship", "rebalance")) for each in document.get("edges", [])
+        ]
+        exchanges = _exchanges(edges, managers)
         link = _link(document.get("link", {}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ScenarioError([f"the scenario in the result makes no sense: {error}"]) from None
@@ -165,10 +169,7 @@ def observation_of(
     return Observation(
         name=scenario.name,
         steady=steady,
-        exchanges=tuple(
-            Exchange(edge.source, edge.target, edge.ship, managers[edge.source] != managers[edge.target])
-            for edge in scenario.edges
-        ),
+        exchanges=_exchanges([(edge.source, edge.target, edge.ship) for edge in scenario.edges], managers),
         config=scenario.config,
         checkpoints=checkpoints,
         levels=levels or {},
@@ -184,16 +185,8 @@ def _link(document: Mapping[str, object]) -> LinkConditions:
     )
 
 
-def _exchanges(document: Mapping[str, object]) -> tuple[Exchange, ...]:
-    vertices: list[dict[str, str]] = document["vertices"]  # type: ignore[assignment]
-    edges: list[dict[str, str]] = document.get("edges", [])  # type: ignore[assignment]
-    managers = {vertex["name"]: vertex.get("task_manager", vertex["name"]) for vertex in vertices}
+def _exchanges(edges: Iterable[tuple[str, str, str]], managers: Mapping[str, str]) -> tuple[Exchange, ...]:
+    """The exchanges of edges (from, to, ship) between vertices, each in its task manager."""
     return tuple(
-        Exchange(
-            edge["from"],
-            edge["to"],
-            edge.get("ship", "rebalance"),
-            managers[edge["from"]] != managers[edge["to"]],
-        )
-        for edge in edges
+        Exchange(source, target, ship, managers[source] != managers[target]) for source, target, ship in edges
     )

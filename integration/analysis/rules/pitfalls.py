@@ -12,7 +12,7 @@ from typing import NamedTuple
 from netstack import VertexSteady
 
 from ..known_values import highest, known, lowest, total
-from ..wording import digits, milliseconds, size
+from ..wording import counted, digits, milliseconds, size
 from .debloating import smaller_than_records, stuck_at_the_minimum
 from .finding import BUSY, MOST_CHANNELS, Finding
 from .observation import Observation
@@ -126,7 +126,7 @@ def window_bursts(view: Observation) -> Iterator[Finding]:
             max(costs),
             "a burst blocks the task, and no barrier is handled meanwhile",
             f"a record at {vertex.name} takes up to {milliseconds(1e3 * max(costs))} in "
-            f"{_times(len(costs), 'burst')}; {_worst(view)}",
+            f"{counted(len(costs), 'burst')}; {_worst(view)}",
             "Spread the firing of windows (offsets, smaller windows), or use more parallelism; "
             "neither a target nor unaligned checkpoints pass a record in progress.",
         )
@@ -145,7 +145,7 @@ def moving_load(view: Observation) -> Iterator[Finding]:
             "the load moves faster than debloating follows",
             f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}, and "
             f"again within {_reaction_s(view):.3g} s (period times samples), "
-            f"{_times(len(moves), 'time')}; {_worst(view)}",
+            f"{counted(len(moves), 'time')}; {_worst(view)}",
             "Lower buffer-debloat.period or .samples, which makes sizes noisier, or use unaligned "
             "checkpoints with a timeout.",
         )
@@ -245,7 +245,3 @@ def _slowest(vertex: VertexSteady) -> str:
     if slowest is None:
         return ""
     return f"; the barrier takes {milliseconds(slowest)} to the slowest, {milliseconds(mean)} on average"
-
-
-def _times(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

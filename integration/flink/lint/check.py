@@ -6,6 +6,7 @@ from pathlib import Path
 
 from netstack import PRESETS
 
+from .catalogue import LATEST, Version, read_version
 from .combinations import about_combinations
 from .config_file import ConfigPart, read_config_file
 from .settings import LintReport, Remark
@@ -18,7 +19,6 @@ from .single_options import (
     concerns,
     read_settings,
 )
-from .versions import LATEST, Version, read_version
 
 _SEVERITIES = ("error", "warning", "note")
 

@@ -9,8 +9,7 @@ import msgspec
 
 from netstack import OPTIONS, NetworkConfig
 
-from .catalogue import CATALOGUE
-from .versions import FIRST_OF_2, Version
+from .catalogue import CATALOGUE, FIRST_OF_2, Version
 
 Severity = Literal["error", "warning", "note"]
 """error: Flink refuses it, or no job runs. warning: it does not do what it says. note: good to know."""

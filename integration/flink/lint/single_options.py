@@ -16,10 +16,24 @@ from netstack import (
     with_options,
 )
 
-from .catalogue import CATALOGUE, PARALLELISM, REMOVED, RENAMED, SLOTS, Known, is_of_family, nearest, parse
+from .catalogue import (
+    CATALOGUE,
+    FIRST_OF_2,
+    PARALLELISM,
+    REMOVED,
+    RENAMED,
+    SINCE,
+    SLOTS,
+    STANDARD_YAML,
+    Known,
+    Version,
+    is_of_family,
+    is_read,
+    nearest,
+    parse,
+)
 from .config_file import NEW_NAME, OLD_NAME, ConfigPart, Entry
 from .settings import Place, Remark, Settings, name_of
-from .versions import FIRST_OF_2, SINCE, STANDARD_YAML, Version, is_read
 
 _INSTEAD = {
     "exclusive_buffers_per_channel": "debloating, the options buffer-debloat, gives fewer bytes in flight",
