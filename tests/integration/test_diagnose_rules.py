@@ -163,13 +163,6 @@ def test_full_writers_and_idle_empty_readers_mean_the_network() -> None:
     assert "not an operator" in finding.says
 
 
-def test_without_a_buffer_for_its_credit_a_channel_has_no_limit_to_tell() -> None:
-    slow = reader(EMPTY, busy=(50.0, 50.0))
-    config = NetworkConfig(exclusive_buffers_per_channel=0, floating_buffers_per_gate=0)
-    view = seen(source(), slow, link=LinkConditions(latency_s=0.05), config=config)
-    assert only(network_bound, view).evidence[-1].startswith("what credit and bandwidth would allow cannot")
-
-
 def test_a_full_bandwidth_is_told() -> None:
     slow = reader(EMPTY, busy=(50.0, 50.0), bytes_in_per_s=[KIB * KIB / 2] * 2)
     link = LinkConditions(bandwidth_bytes_per_s=float(KIB * KIB))

@@ -6,7 +6,7 @@ stands in: what Flink's web UI shows, of one moment only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -126,13 +126,13 @@ def _read_pressure(client: RestClient, job: FlinkJob, vertex: FlinkVertex) -> Pr
 def _with_pressure(vertex: VertexSteady, pressure: Pressure) -> VertexSteady:
     """Return a vertex with what was said of its time where its metrics do not tell."""
     changes: dict[str, Any] = {
-        field: _filled(getattr(vertex, field), shares) for field, shares in pressure.shares.items()
+        field: [
+            said if measured is None else measured
+            for measured, said in zip(getattr(vertex, field), shares, strict=True)
+        ]
+        for field, shares in pressure.shares.items()
     }
     return msgspec.structs.replace(vertex, **changes)
-
-
-def _filled(measured: Sequence[float | None], said: Sequence[float | None]) -> list[float | None]:
-    return [there if there is not None else other for there, other in zip(measured, said, strict=True)]
 
 
 def _ms(ratio: object) -> float | None:
