@@ -56,7 +56,7 @@ from .scenarios.config import (
     RestartStrategy,
     with_options,
 )
-from .scenarios.config_rules import did_you_mean, option_problems
+from .scenarios.config_rules import did_you_mean, option_problems, policy_problems
 from .scenarios.fault import (
     FAULTS,
     MESSAGES,
@@ -112,7 +112,7 @@ from .scenarios.scenario_rules import (
 )
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section
-from .scenarios.user_code import Source, SourceReader
+from .scenarios.user_code import Source, SourceReader, object_name
 from .scenarios.wiring import channel_counts
 from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
@@ -328,6 +328,7 @@ __all__ = [
     "map_blocks",
     "map_records",
     "metadata_path",
+    "object_name",
     "option_notices",
     "option_problems",
     "parse_duration",
@@ -335,6 +336,7 @@ __all__ = [
     "parse_flink_size",
     "parse_rate",
     "payload_hash",
+    "policy_problems",
     "read_options",
     "read_scenario",
     "result_order",

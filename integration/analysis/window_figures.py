@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from netstack import OPTIONS, PRESETS, Result, Series, Steady, VertexSteady
+from netstack import Result, Series, Steady, VertexSteady
 
 from .checkpoint_times import window_times
 from .known_values import lowest, middle, quotient, total
@@ -118,8 +118,8 @@ def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
 
 def edge_ends(result: Result) -> tuple[set[str], set[str]]:
     """Return the names of the vertices that read from others, and of those that others read from."""
-    edges = result.scenario.get("edges", [])
-    return {edge["to"] for edge in edges}, {edge["from"] for edge in edges}
+    edges = result.scenario.edges
+    return {edge.target for edge in edges}, {edge.source for edge in edges}
 
 
 def consumers(result: Result, steady: Steady) -> list[VertexSteady]:
@@ -132,13 +132,6 @@ def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
     """Return the vertices that read from others and that nobody reads from: the ends of the job."""
     _, writers = edge_ends(result)
     return [vertex for vertex in consumers(result, steady) if vertex.name not in writers]
-
-
-def segment_bytes(result: Result) -> int:
-    """Return the size of a whole buffer, which is the scenario's, else its preset's."""
-    option = OPTIONS["segment_bytes"]
-    given = result.scenario.get("flink", {}).get(option.name)
-    return PRESETS[result.preset].segment_bytes if given is None else int(str(option.kind.parse(given)))
 
 
 def is_debloated(series: Series) -> bool:
@@ -205,4 +198,4 @@ def _within(result: Result, steady: Steady, samples: list[int]) -> list[int]:
 
 def _buffer_bytes(result: Result, readers: list[VertexSteady]) -> float | None:
     smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
-    return segment_bytes(result) if smallest is None and readers else smallest
+    return result.scenario.config.segment_bytes if smallest is None and readers else smallest

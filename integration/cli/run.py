@@ -161,5 +161,5 @@ def _write_report(folder: Path, result: Result) -> None:
     # Here, since what draws takes a while to import.
     from ..report.run_report import write_report
 
-    page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command_line())
+    page, *_ = write_report(folder, {result.scenario.name: result}, command=command_line())
     say(f"wrote {page}")

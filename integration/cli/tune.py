@@ -206,7 +206,7 @@ def _document(advice: Advice, notes: list[str]) -> TuneDocument:
         scenario=scenario_document(scenario),
         notes=notes,
         recommendations=[with_trials(each, rows, scenario) for each in advice.recommendations],
-        pitfalls=find_pitfalls(scenario, rows),
+        pitfalls=find_pitfalls(rows),
         points=[msgspec.structs.replace(row, result=None) for row in rows],
     )
 

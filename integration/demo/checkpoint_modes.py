@@ -59,7 +59,8 @@ class ModesDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = MODES_SCHEMA
     finding: str
-    modes: dict[str, Result]
+    modes: dict[str, msgspec.Raw]
+    """Each as ``netstack run --json`` writes it."""
 
 
 def mode_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import CheckpointResult, Result, Steady, TraceEvent, VertexSteady
+from netstack import PRESETS, CheckpointResult, Result, Steady, TraceEvent, VertexSteady
 
 from ..analysis.checkpoint_times import (
     ACKNOWLEDGEMENT,
@@ -53,9 +53,9 @@ def print_result(result: Result, console: Console) -> None:
 def print_head(result: Result, console: Console) -> None:
     """Print what was run, how, what it cost, and what became of its checkpoints where that is not plain."""
     work, wall = result.work, max(result.wall_seconds, 1e-9)
-    name = str(result.scenario.get("name", ""))
+    name, named = result.scenario.name, result.scenario.config.debloat_policy
     over = ", over TCP" if result.link == "tcp" else ""
-    policy = f", policy {result.scenario['policy']}" if "policy" in result.scenario else ""
+    policy = "" if named == PRESETS[result.preset].debloat_policy else f", policy {named}"
     how = f"  {result.preset}{policy}, seed {result.seed}, {result.clock} clock{over}"
     console.print(Text.assemble((name, "bold"), how))
     ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {_checkpoints(len(result.checkpoints))}"

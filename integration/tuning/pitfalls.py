@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from netstack import Result, Scenario, ScenarioError, from_json, read_scenario
+from netstack import Result, from_json
 
 from ..analysis.known_values import known
 from .axes import TARGET
@@ -71,14 +71,14 @@ class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario of this repository that shows it."""
 
 
-def find_pitfalls(scenario: Scenario, rows: Sequence[PointRow]) -> list[Pitfall]:
-    """Return the pitfalls that the points of a sweep over a scenario show, each once for a vertex.
+def find_pitfalls(rows: Sequence[PointRow]) -> list[Pitfall]:
+    """Return the pitfalls that the points of a sweep show, each once for a vertex.
 
     Points with debloating are looked at; those that failed, that probe something else or that have no result
     are not.
     """
     varying = _varying_axes(rows)
-    return pitfalls_of(known(_run_of(row, scenario, varying) for row in rows if row.probe == "main"))
+    return pitfalls_of(known(_run_of(row, varying) for row in rows if row.probe == "main"))
 
 
 def pitfalls_of(runs: Iterable[DebloatedRun]) -> list[Pitfall]:
@@ -94,18 +94,9 @@ def pitfalls_of(runs: Iterable[DebloatedRun]) -> list[Pitfall]:
     ]
 
 
-def debloated_run(result: Result, *, label: str = "", scenario: Scenario | None = None) -> DebloatedRun:
-    """Return a result as the rules want it; `scenario` stands in for one that a document cannot hold.
-
-    Raises:
-        ScenarioError: the result's scenario does not load, and none was given.
-    """
-    try:
-        return DebloatedRun(label, read_scenario(result.scenario), result)
-    except ScenarioError:
-        if scenario is None:
-            raise
-        return DebloatedRun(label, scenario, result)
+def debloated_run(result: Result, *, label: str = "") -> DebloatedRun:
+    """Return a result as the rules want it."""
+    return DebloatedRun(label, result.scenario, result)
 
 
 def _varying_axes(rows: Iterable[PointRow]) -> list[str]:
@@ -122,11 +113,11 @@ def _label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
     return ", ".join(f"{name.rpartition('.')[2]} {labels[name]}" for name in names if name in labels)
 
 
-def _run_of(row: PointRow, scenario: Scenario, names: Sequence[str]) -> DebloatedRun | None:
+def _run_of(row: PointRow, names: Sequence[str]) -> DebloatedRun | None:
     """The run of a point; None if it failed, measured no window, or was without debloating."""
     if row.result is None or row.status != "finished":
         return None
-    run = debloated_run(from_json(row.result), label=_label_of(row.labels, names), scenario=scenario)
+    run = debloated_run(from_json(row.result), label=_label_of(row.labels, names))
     return run if run.result.steady and run.scenario.config.debloat_enabled else None
 
 

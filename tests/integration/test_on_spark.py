@@ -138,8 +138,9 @@ def test_sources_are_spark_partitions_and_the_job_restarts(
     assert result.emulated_seconds < 300
     assert [series.vertex for series in result.series] == ["rows", "more", "work"]
     partitions = len(result.series[0].numRecordsOut)
-    assert result.scenario["vertices"][0]["parallelism"] == partitions
-    assert result.scenario["vertices"][0]["source"]["path"] == str(folder)
+    assert result.scenario.vertices[0].parallelism == partitions
+    assert isinstance(result.scenario.vertices[0].source, PathSpec)
+    assert result.scenario.vertices[0].source.path == str(folder)
     (restart,) = result.restarts
     assert restart.cause == "subtask work[1] is killed"
     assert restart.checkpoint_id is not None

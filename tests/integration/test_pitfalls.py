@@ -125,5 +125,5 @@ def test_points_that_failed_are_not_looked_at() -> None:
     without = failed_row(point_of(scenario), "the job failed for good")
     failed = msgspec.structs.replace(without, result=to_json(shown("large_records")).decode())
     ended = msgspec.structs.replace(failed, status="finished", error=None)
-    assert find_pitfalls(scenario, [failed]) == []
-    assert [one.name for one in find_pitfalls(scenario, [ended])][:1] == ["large-records"]
+    assert find_pitfalls([failed]) == []
+    assert [one.name for one in find_pitfalls([ended])][:1] == ["large-records"]

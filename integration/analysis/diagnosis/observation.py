@@ -7,24 +7,18 @@ it, how the vertices are connected, and the options they run under.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from netstack import (
-    OPTIONS,
-    PRESETS,
     CheckpointResult,
     LinkConditions,
     NetworkConfig,
     Result,
     Scenario,
-    ScenarioError,
     Series,
     Steady,
     VertexSteady,
     channel_counts,
-    parse_duration,
-    parse_rate,
-    with_options,
 )
 
 from ..checkpoint_times import triggered_within
@@ -105,27 +99,13 @@ class Observation:
 
 
 def observations(result: Result) -> list[Observation]:
-    """Return the views of a result, one for each of its windows.
-
-    Raises:
-        ScenarioError: the scenario in it makes no sense.
-    """
-    document = result.scenario
-    try:
-        config = _config(result)
-        exchanges = _exchanges(document)
-        link = _link(document.get("link", {}))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ScenarioError([f"the scenario in the result makes no sense: {error}"]) from None
+    """Return the views of a result, one for each of its windows."""
+    scenario = result.scenario
     return [
-        Observation(
-            name=str(document.get("name", "")),
-            steady=steady,
-            exchanges=exchanges,
-            config=config,
-            checkpoints=triggered_within(result.checkpoints, steady),
+        replace(
+            observation_of(scenario, steady, triggered_within(result.checkpoints, steady)),
             series=result.series,
-            link=link,
+            link=scenario.link,
         )
         for steady in result.steady
     ]
@@ -137,7 +117,7 @@ def observation_of(
     checkpoints: Sequence[CheckpointResult] = (),
     levels: Mapping[str, bool] | None = None,
 ) -> Observation:
-    """Return the view of a job that was measured elsewhere, as a real Flink's; `scenario` says what it is."""
+    """Return the view of a job that was measured, a real Flink's or ours; `scenario` says what it is."""
     managers = {vertex.name: vertex.manager for vertex in scenario.vertices}
     return Observation(
         name=scenario.name,
@@ -149,37 +129,4 @@ def observation_of(
         config=scenario.config,
         checkpoints=checkpoints,
         levels=levels or {},
-    )
-
-
-def _config(result: Result) -> NetworkConfig:
-    given = result.scenario.get("flink", {})
-    values = {
-        name: option.kind.parse(given[option.name])
-        for name, option in OPTIONS.items()
-        if option.name in given
-    }
-    return with_options(PRESETS[result.preset], values)
-
-
-def _link(document: Mapping[str, object]) -> LinkConditions:
-    bandwidth = document.get("bandwidth")
-    return LinkConditions(
-        latency_s=parse_duration(document.get("latency", "0 s")),
-        bandwidth_bytes_per_s=None if bandwidth is None else parse_rate(bandwidth),
-    )
-
-
-def _exchanges(document: Mapping[str, object]) -> tuple[Exchange, ...]:
-    vertices: list[dict[str, str]] = document["vertices"]  # type: ignore[assignment]
-    edges: list[dict[str, str]] = document.get("edges", [])  # type: ignore[assignment]
-    managers = {vertex["name"]: vertex.get("task_manager", vertex["name"]) for vertex in vertices}
-    return tuple(
-        Exchange(
-            edge["from"],
-            edge["to"],
-            edge.get("ship", "rebalance"),
-            managers[edge["from"]] != managers[edge["to"]],
-        )
-        for edge in edges
     )
