@@ -11,8 +11,8 @@ from .checkpoints.storage import (
     MissingFileError,
     StorageError,
 )
-from .cluster.report import Report, decode_report, encode_report
-from .cluster.run import Launch, LaunchError, run_distributed
+from .cluster.attempt_report import Report, decode_report, encode_report
+from .cluster.distributed_run import Launch, LaunchError, run_distributed
 from .cluster.task_manager import run_task_manager
 from .cluster.terms import Assignment, distribution_notices, distribution_problems, task_managers
 from .engine.agenda import Agenda
@@ -149,7 +149,11 @@ from .tasks.source import (
     text_hash,
 )
 from .tasks.transactions import Transaction, TransactionalSink, TransactionLog, transactional_sink
-from .tcp.errors import (
+from .tcp.handshaking import TlsContexts, fresh_secret
+from .tcp.letterbox import Letterbox, ask_letterbox
+from .tcp.limits import ConnectionLimits
+from .tcp.mesh import Mesh
+from .tcp.transport_errors import (
     ConnectionLostError,
     HandshakeError,
     LinkClosedError,
@@ -157,14 +161,10 @@ from .tcp.errors import (
     PeerSilentError,
     TransportError,
 )
-from .tcp.handshaking import TlsContexts, fresh_secret
-from .tcp.letterbox import Letterbox, ask_letterbox
-from .tcp.limits import ConnectionLimits
-from .tcp.mesh import Mesh
-from .transport.config import TransportConfig
 from .transport.endpoint import ALL_TARGETS
-from .transport.statistics import TransportStatistics
 from .transport.transport import Transport
+from .transport.transport_config import TransportConfig
+from .transport.transport_statistics import TransportStatistics
 
 __all__ = [
     "ACKNOWLEDGEMENT",

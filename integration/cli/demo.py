@@ -42,7 +42,7 @@ from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, wri
 from ..report.tables import summary_table
 from ..spark.files import require_columns, require_path
 from ..spark.session import spark_session
-from ..spark.source import SparkSource
+from ..spark.spark_source import SparkSource
 from .arguments import Flag, command_line
 from .progress import progress
 

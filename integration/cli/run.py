@@ -136,7 +136,7 @@ def _on_spark(
         ScenarioError: it is not possible there, a source cannot be read, or Spark has no room for it.
     """
     # Here, since few runs need what it takes a while to import.
-    from ..spark.distributed.run import run_on_spark
+    from ..spark.distributed.spark_run import run_on_spark
 
     problems = list(distribution_problems(scenario))
     if problems:

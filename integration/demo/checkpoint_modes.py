@@ -19,7 +19,7 @@ from ..analysis.wording import SAME_THROUGHPUT, milliseconds, per_second, ratio,
 from ..report.incidents import restore_ms
 from ..report.job_facts import Fact
 from ..report.tables import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, modes_table
-from ..spark.source import SparkSource
+from ..spark.spark_source import SparkSource
 from .main_job import CHECKPOINT_INTERVAL_S, OFF, Data, DemoSettings, demo_facts, demo_scenarios
 
 MODES_SCHEMA = "netstack.demo-modes/1"

@@ -19,7 +19,7 @@ from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
 
 from ..analysis.comparison import Spread
 from ..analysis.sizing.flow import share_of_slowest
-from ..analysis.sizing.size import JobSize
+from ..analysis.sizing.job_size import JobSize
 from ..emulating import emulate
 from .seeds import run_seeds
 from .sources import reads_paths

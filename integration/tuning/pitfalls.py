@@ -16,7 +16,7 @@ from netstack import Result, from_json
 from ..analysis.known_values import known
 from .axes import TARGET
 from .pitfall_rules import RULES, DebloatedRun, Symptom
-from .rows import PointRow
+from .point_rows import PointRow
 
 EXAMPLES = "docs/examples/pitfalls"
 """Where in the repository the scenarios are that show pitfalls."""

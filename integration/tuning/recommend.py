@@ -23,8 +23,8 @@ from .summaries import OFF, Setting, TargetSummary, settings_of, summarise
 from .verdicts import binding_text, words
 
 if TYPE_CHECKING:
+    from .point_rows import PointRow
     from .points import Point
-    from .rows import PointRow
 
 SCHEMA = "netstack.tuning/2"
 """Names the layout of the document."""

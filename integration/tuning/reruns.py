@@ -20,9 +20,9 @@ from ..analysis.wording import milliseconds
 from ..emulating import emulate
 from ..runs.sources import open_sources
 from .measures import Measures, measure
+from .point_rows import PointRow
 from .recommend import Recommendation, conditions_of, scenario_of, scenario_run
 from .remedies import Remedy
-from .rows import PointRow
 from .summaries import OFF, setting_of
 
 _FIELDS = {option.name: field for field, option in OPTIONS.items()}

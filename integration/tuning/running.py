@@ -20,9 +20,9 @@ from ..emulating import emulate
 from ..runs.sources import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
+from .point_rows import PointRow, failed_row, points_of, to_table
 from .points import Point
 from .probes import step_at_s
-from .rows import PointRow, failed_row, points_of, to_table
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

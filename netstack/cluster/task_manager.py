@@ -33,11 +33,11 @@ from ..results.trace import TraceLog
 from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
-from ..tcp.errors import PeerFailedError, TransportError
 from ..tcp.limits import ConnectionLimits
 from ..tcp.pipe import Stream
+from ..tcp.transport_errors import PeerFailedError, TransportError
+from .attempt_report import Blame, Failure, Report
 from .clock import RunClock
-from .connections import TcpConnections
 from .killings import Killings
 from .leader import LEADER, Leader
 from .messages import (
@@ -54,8 +54,8 @@ from .messages import (
     encode_control,
 )
 from .proxies import DistantCoordinator, deliver
-from .report import Blame, Failure, Report
-from .samples import Sampler
+from .sampler import Sampler
+from .tcp_connections import TcpConnections
 from .terms import Assignment, task_managers, with_real_costs
 
 _log = logging.getLogger("netstack.cluster")

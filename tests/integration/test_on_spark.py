@@ -15,10 +15,10 @@ from integration.checkpoints import DirectoryStorage
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
 from integration.spark.distributed.feeding import FedSource, fed_source, in_pieces, keep_pieces
-from integration.spark.distributed.run import run_on_spark
+from integration.spark.distributed.spark_run import run_on_spark
 from integration.spark.distributed.stage import require_slots
-from integration.spark.errors import first_cause
 from integration.spark.rows import RowCodec
+from integration.spark.spark_errors import first_cause
 from netstack import (
     Edge,
     GeneratorSpec,

@@ -20,8 +20,8 @@ from integration.tuning.pitfalls import (
     find_pitfalls,
     pitfalls_of,
 )
+from integration.tuning.point_rows import failed_row
 from integration.tuning.points import point_of
-from integration.tuning.rows import failed_row
 from netstack import Result, Scenario, Vertex, emulate, to_json
 
 ROOT = Path(__file__).parents[2]

@@ -9,6 +9,7 @@ from netstack import CostModel, Edge, GeneratorSpec, NetworkConfig, Vertex
 
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
+from .job_options import Overrides, of_vertex
 from .loads import (
     ALIKE,
     LEAST_RECORDS,
@@ -20,7 +21,6 @@ from .loads import (
     shares,
     source_rate,
 )
-from .options import Overrides, of_vertex
 from .sampling import Samples
 
 HEADER_BYTES = 4

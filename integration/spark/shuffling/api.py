@@ -19,8 +19,8 @@ import pyarrow as pa
 from netstack import SourceError, TransportConfig, fresh_secret
 
 from ..arrow_types import UnsupportedColumnError, arrow_schema
-from ..errors import ShuffleError, ShuffleWarning, one_line, spark_errors
 from ..masters import allows_barriers, count_slots, is_local
+from ..spark_errors import ShuffleError, ShuffleWarning, one_line, spark_errors
 from .columns import (
     Bound,
     Columns,
@@ -33,9 +33,9 @@ from .columns import (
 from .partitions import StageInput, inspect_input
 from .pieces import Cutter
 from .placement import PlacementSpec
-from .report import NAME, reports_of, shuffle_statistics
 from .settings import Config, early_bytes, transport_config
 from .task import StageSpec, stage_function
+from .task_reports import NAME, reports_of, shuffle_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
