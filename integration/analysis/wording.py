@@ -60,6 +60,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def counted(count: int, what: str) -> str:
+    """Return how many there are of what, as "1 subtask" or "3 subtasks"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A number of some `WindowFigures`: its name, what exactly it is, and how it is written."""

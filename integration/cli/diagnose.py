@@ -20,6 +20,7 @@ from ..analysis.diagnosis.diagnose import diagnose as diagnosed
 from ..analysis.diagnosis.finding import Finding
 from ..analysis.diagnosis.observation import observations
 from ..analysis.trial import trials
+from ..analysis.wording import counted
 from ..files.reading import LARGEST_RESULT, load_result, one_line
 from ..report.output import to_stdout, write_json
 from .arguments import Flag, read_quantity
@@ -118,7 +119,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 def _print_window(window: WindowDiagnosis, console: Console) -> None:
     console.print()
-    checkpoints = f"{window.checkpoints} checkpoint{'' if window.checkpoints == 1 else 's'}"
+    checkpoints = counted(window.checkpoints, "checkpoint")
     head = (f"{window.from_s:g}-{window.to_s:g} s", "bold")
     console.print(Text.assemble(head, f", {checkpoints}: ", (window.verdict, "bold")))
     if not window.findings:

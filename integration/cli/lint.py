@@ -11,6 +11,7 @@ from rich.text import Text
 
 from netstack import ScenarioError
 
+from ..analysis.wording import counted
 from ..flink.lint.check import lint as lint_file
 from ..flink.lint.findings import Finding, LintReport
 from ..report.output import indented, prepare_folder, to_stdout, write_files, write_json
@@ -67,9 +68,9 @@ def summary(report: LintReport) -> str:
     """Return the one sentence that says how it went."""
     if not report.options and not report.findings:
         return f"{report.file}: nothing of Flink's network layer or checkpoints here, so nothing was checked."
-    looked = f"{report.file}: {_count(report.options, 'option')} of the network layer and checkpoints"
+    looked = f"{report.file}: {counted(report.options, 'option')} of the network layer and checkpoints"
     counts = [
-        _count(number, severity)
+        counted(number, severity)
         for severity in _STYLES
         if (number := sum(each.severity == severity for each in report.findings))
     ]
@@ -82,7 +83,3 @@ def _print_finding(finding: Finding, console: Console) -> None:
     console.print(head, highlight=False)
     sentence = f"{finding.option}: {finding.message}" + (f"; {finding.advice}" if finding.advice else "")
     console.print(Padding(Text(sentence), (0, 0, 0, 2)), highlight=False)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

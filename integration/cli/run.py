@@ -22,6 +22,7 @@ from netstack import (
     to_json,
 )
 
+from ..analysis.wording import counted
 from ..emulating import emulate
 from ..files.reading import one_line
 from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
@@ -143,8 +144,8 @@ def _on_spark(
         raise ScenarioError([f"{file}: {key}: {message}" for key, message in problems])
     for key, message in distribution_notices(scenario):
         say(f"{file}: {key}: {message}")
-    tasks = len(task_managers(scenario))
-    doing = f"{scenario.name}: {tasks} task{'' if tasks == 1 else 's'} on Spark, {scenario.duration_s:g} s"
+    tasks = counted(len(task_managers(scenario)), "task")
+    doing = f"{scenario.name}: {tasks} on Spark, {scenario.duration_s:g} s"
     console = to_stderr()
     if not console.is_terminal:
         say(doing)

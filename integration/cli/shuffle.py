@@ -243,8 +243,7 @@ def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iter
     with to_stderr().status(Text("Spark starts")) as status:
         session = spark_session(master or f"local[{max(slots, os.cpu_count() or 1)}]", options)
         try:
-            if not str(session.sparkContext.master).startswith("local["):
-                run_cancellable(session, lambda: send_packages(session))
+            run_cancellable(session, lambda: send_packages(session))
             status.update(Text("rows are shuffled"))
             yield session
         finally:

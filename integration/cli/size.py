@@ -26,7 +26,7 @@ from ..analysis.sizing.numbers import (
     unreached,
     with_round_trip,
 )
-from ..analysis.wording import digits, milliseconds
+from ..analysis.wording import counted, digits, milliseconds
 from ..analysis.wording import size as bytes_text
 from ..files.reading import one_line
 from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
@@ -232,12 +232,12 @@ def _exchanges(job: JobSize) -> Table:
 def _ends(exchange: ExchangeSize) -> Iterator[tuple[str, int | None, int]]:
     parts, channels = exchange.subpartitions, exchange.channels
     start, most = exchange.partition_required, exchange.partition_most
-    yield f"producer, {_count(parts, 'subpartition')}", start, most
+    yield f"producer, {counted(parts, 'subpartition')}", start, most
     yield "  overdraft, to finish a record", None, exchange.overdraft
     if exchange.is_local:
         yield "consumer, in the same task manager", 0, 0
         return
-    yield f"consumer, exclusive, {_count(channels, 'channel')}", exchange.exclusive, exchange.exclusive
+    yield f"consumer, exclusive, {counted(channels, 'channel')}", exchange.exclusive, exchange.exclusive
     yield "  floating", exchange.floating_required, exchange.floating_most
 
 
@@ -279,7 +279,7 @@ def _verdict(memory: MemorySize) -> str:
 
 
 def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console: Console) -> None:
-    head = Text.assemble((consumer.name, "bold"), f", {_count(consumer.parallelism, 'subtask')}")
+    head = Text.assemble((consumer.name, "bold"), f", {counted(consumer.parallelism, 'subtask')}")
     head.append(f" of {digits(consumer.records_per_s)} records/s, {_rate(consumer.bytes_per_s)} each")
     if check is not None and check.bytes_per_s is not None:
         head.append(f" (emulated {_rate(check.bytes_per_s.median)})")
@@ -340,7 +340,7 @@ def _with_range(drain: Spread) -> str:
 
 
 def _link(consumer: ConsumerSize, link: LinkSize, most_bytes_per_s: float) -> str:
-    needed, trip = _count(link.needed_buffers, "buffer"), _short(link.round_trip_ms)
+    needed, trip = counted(link.needed_buffers, "buffer"), _short(link.round_trip_ms)
     need = f"Link: a round trip of {trip} needs {needed} in the receiver, which has {link.credit_buffers}"
     if most_bytes_per_s < consumer.bytes_per_s:
         return f"{need}: too few, only {_rate(most_bytes_per_s)} come through, and the vertex is never full."
@@ -368,7 +368,3 @@ def _rate(bytes_per_s: float) -> str:
         if bytes_per_s >= scale:
             return f"{digits(bytes_per_s / scale)} {unit}"
     return f"{digits(bytes_per_s)} B/s"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -20,6 +20,8 @@ from netstack import (
     object_name,
 )
 
+from ..analysis.wording import counted
+
 Fact = tuple[str, str]
 """What it is about, and what there is to say; a line of a report."""
 
@@ -99,8 +101,7 @@ def _origin(source: SourceSpec) -> str:
 
 
 def _pace(rate: float, count: int) -> str:
-    who = f"{count} subtask{'' if count == 1 else 's'}"
-    return f"{who} {f'at {rate:,.4g} records/s' if rate else 'as fast as possible'}"
+    return f"{counted(count, 'subtask')} {f'at {rate:,.4g} records/s' if rate else 'as fast as possible'}"
 
 
 def _service(vertex: Vertex) -> str:
