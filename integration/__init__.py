@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .spark.rows import RowCodec, key_hash
     from .spark.shuffling.pieces import Cutter, Merger, decode_piece, encode_piece
     from .spark.shuffling.placement import HashPlacement
-    from .spark.source import SparkSource
+    from .spark.spark_source import SparkSource
 
 __all__ = [
     "Comparison",
@@ -44,7 +44,7 @@ _MODULES = {
     "HashPlacement": ".spark.shuffling.placement",
     "Merger": ".spark.shuffling.pieces",
     "RowCodec": ".spark.rows",
-    "SparkSource": ".spark.source",
+    "SparkSource": ".spark.spark_source",
     "compare": ".analysis.comparison",
     "decode_piece": ".spark.shuffling.pieces",
     "encode_piece": ".spark.shuffling.pieces",

@@ -11,8 +11,8 @@ from .checkpoints.storage import (
     MissingFileError,
     StorageError,
 )
-from .cluster.report import Report, decode_report, encode_report
-from .cluster.run import Launch, LaunchError, run_distributed
+from .cluster.attempt_report import Report, decode_report, encode_report
+from .cluster.distributed_run import Launch, LaunchError, run_distributed
 from .cluster.task_manager import run_task_manager
 from .cluster.terms import Assignment, distribution_notices, distribution_problems, task_managers
 from .engine.agenda import Agenda
@@ -56,7 +56,7 @@ from .scenarios.config import (
     RestartStrategy,
     with_options,
 )
-from .scenarios.config_rules import did_you_mean, option_problems
+from .scenarios.config_rules import did_you_mean, option_problems, policy_problems
 from .scenarios.fault import (
     FAULTS,
     MESSAGES,
@@ -112,7 +112,7 @@ from .scenarios.scenario_rules import (
 )
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section
-from .scenarios.user_code import Source, SourceReader
+from .scenarios.user_code import Source, SourceReader, object_name
 from .scenarios.wiring import channel_counts
 from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
@@ -149,7 +149,11 @@ from .tasks.source import (
     text_hash,
 )
 from .tasks.transactions import Transaction, TransactionalSink, TransactionLog, transactional_sink
-from .tcp.errors import (
+from .tcp.handshaking import TlsContexts, fresh_secret
+from .tcp.letterbox import Letterbox, ask_letterbox
+from .tcp.limits import ConnectionLimits
+from .tcp.mesh import Mesh
+from .tcp.transport_errors import (
     ConnectionLostError,
     HandshakeError,
     LinkClosedError,
@@ -157,14 +161,10 @@ from .tcp.errors import (
     PeerSilentError,
     TransportError,
 )
-from .tcp.handshaking import TlsContexts, fresh_secret
-from .tcp.letterbox import Letterbox, ask_letterbox
-from .tcp.limits import ConnectionLimits
-from .tcp.mesh import Mesh
-from .transport.config import TransportConfig
 from .transport.endpoint import ALL_TARGETS
-from .transport.statistics import TransportStatistics
 from .transport.transport import Transport
+from .transport.transport_config import TransportConfig
+from .transport.transport_statistics import TransportStatistics
 
 __all__ = [
     "ACKNOWLEDGEMENT",
@@ -328,6 +328,7 @@ __all__ = [
     "map_blocks",
     "map_records",
     "metadata_path",
+    "object_name",
     "option_notices",
     "option_problems",
     "parse_duration",
@@ -335,6 +336,7 @@ __all__ = [
     "parse_flink_size",
     "parse_rate",
     "payload_hash",
+    "policy_problems",
     "read_options",
     "read_scenario",
     "result_order",

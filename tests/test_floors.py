@@ -5,6 +5,7 @@ own floor and from those below. Imports inside functions and for types count as 
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
@@ -142,6 +143,13 @@ def test_no_two_folders_import_each_other(package: str) -> None:
 def test_files_import_in_circles_only_where_there_is_a_reason(package: str) -> None:
     known = {circle for circle in CIRCLES if any(name.startswith(f"{package}.") for name in circle)}
     assert set(circles(graph_of(package))) == known
+
+
+def test_a_module_has_a_name_of_its_own() -> None:
+    """Those of commands apart, which are called as their commands are."""
+    modules = [path for package in FLOORS for path in modules_of(package)]
+    counted = Counter(path.name for path in modules if path.parent.name != "cli")
+    assert {name for name, count in counted.items() if count > 1} == {"__init__.py"}
 
 
 def planted(*imports: tuple[str, str]) -> Graph:

@@ -255,7 +255,7 @@ def _colour(field: str, palette: tuple[str, ...], names: tuple[str, ...]) -> alt
 
 
 def _title(text: str, result: Result) -> alt.TitleParams:
-    made = f"Scenario “{result.scenario['name']}”, {result.preset}, seed {result.seed}, {result.clock} clock."
+    made = f"Scenario “{result.scenario.name}”, {result.preset}, seed {result.seed}, {result.clock} clock."
     return _heading(text, f"{made} {_made_by()}")
 
 

@@ -23,7 +23,6 @@ from netstack import Result, ScenarioError
 
 from .checkpoint_times import COMPLETED
 from .known_values import known, lowest, middle, total
-from .window_figures import config_of
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -45,6 +44,9 @@ UNITS = {
     PERSISTED: "bytes",
 }
 
+
+_PARTS = ("steady", "checkpoints")
+"""What is compared of a run."""
 
 THROUGHPUT_SHARE = 0.03
 
@@ -176,27 +178,28 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     """
     if not results:
         raise ScenarioError(["there is no result to compare"])
-    runs = [msgspec.to_builtins(result) for result in results]
+    runs = [_run(result) for result in results]
     theirs = reference_runs(reference)
     _check_alike(runs[0], theirs[0])
-    vertices = results[0].scenario["vertices"]
-    names = sorted(vertices, key=lambda vertex: "source" not in vertex)
-    operators = [place for place, vertex in enumerate(names) if "source" not in vertex]
+    scenario = results[0].scenario
+    vertices = sorted(scenario.vertices, key=lambda vertex: vertex.source is None)
+    operators = [place for place, vertex in enumerate(vertices) if vertex.source is None]
     ours, flinks = ([measure(run, operators) for run in side] for side in (runs, theirs))
-    segment = config_of(results[0]).segment_bytes
     rows = [
         _row(
             subject,
-            "" if subject.vertex is None else names[subject.vertex]["name"],
+            "" if subject.vertex is None else vertices[subject.vertex].name,
             _spread(flinks, subject),
             _spread(ours, subject) if any(subject in run for run in ours) else None,
-            _buffer_time(theirs[0], subject, operators, segment),
+            _buffer_time(theirs[0], subject, operators, scenario.config.segment_bytes),
         )
         for subject in flinks[0]
     ]
-    return Comparison(
-        scenario=str(results[0].scenario["name"]), seeds=[result.seed for result in results], rows=rows
-    )
+    return Comparison(scenario=scenario.name, seeds=[result.seed for result in results], rows=rows)
+
+
+def _run(result: Result) -> Run:
+    return {key: msgspec.to_builtins(getattr(result, key)) for key in _PARTS}
 
 
 def reference_runs(reference: dict[str, Any]) -> list[Run]:
@@ -205,7 +208,7 @@ def reference_runs(reference: dict[str, Any]) -> list[Run]:
     Raises:
         ScenarioError: the document is no reference.
     """
-    missing = [key for key in ("steady", "checkpoints") if not isinstance(reference.get(key), list)]
+    missing = [key for key in _PARTS if not isinstance(reference.get(key), list)]
     if missing:
         raise ScenarioError([f"the reference has no {' and no '.join(missing)}; it is no measurement"])
     return [reference, *reference.get("repetitions", ())]

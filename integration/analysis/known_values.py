@@ -28,6 +28,12 @@ def mean(values: Values) -> float | None:
     return None if all_values is None else fmean(all_values)
 
 
+def mean_of_known(values: Values) -> float | None:
+    """Return the mean of the values that there are; None if there is none."""
+    values_known = known(values)
+    return sum(values_known) / len(values_known) if values_known else None
+
+
 def total(values: Values) -> float | None:
     """Return the sum of the values that there are; None if there is none."""
     values_known = known(values)

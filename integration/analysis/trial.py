@@ -18,7 +18,6 @@ from netstack import (
     Scenario,
     ScenarioError,
     check_scenario,
-    read_scenario,
     with_options,
 )
 
@@ -48,7 +47,9 @@ def may_be_tried(scenario: Scenario, took_s: float) -> bool:
     """Whether a job can be emulated again as it was: soon, and from nothing but what the scenario says."""
     sources = [vertex.source for vertex in scenario.vertices if vertex.source is not None]
     generated = all(isinstance(source, GeneratorSpec) for source in sources)
-    return generated and took_s <= LONGEST_S
+    plain = all(vertex.operator is None for vertex in scenario.vertices)
+    hashed = all(edge.key_hash is None for edge in scenario.edges)
+    return generated and plain and hashed and took_s <= LONGEST_S
 
 
 def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None = None) -> Trial | None:
@@ -72,13 +73,9 @@ def trials(result: Result) -> list[Tried]:
     policy that would have to be imported.
     """
     windows = range(len(result.steady))
-    policy = str(result.scenario.get("policy", ""))
-    plain = result.clock == "virtual" and result.failure is None and ":" not in policy
-    try:
-        scenario = read_scenario(result.scenario) if plain else None
-    except ScenarioError:
-        scenario = None
-    if scenario is None or not may_be_tried(scenario, result.wall_seconds):
+    scenario = result.scenario
+    plain = result.clock == "virtual" and result.failure is None
+    if not plain or ":" in scenario.config.debloat_policy or not may_be_tried(scenario, result.wall_seconds):
         return [_untried for _ in windows]
     runs: dict[tuple[tuple[str, object], ...], Trial | None] = {}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from netstack import OPTIONS, PRESETS, NetworkConfig, Result, Series, Steady, VertexSteady, with_options
+from netstack import Result, Series, Steady, VertexSteady
 
 from .checkpoint_times import window_times
 from .known_values import lowest, middle, quotient, total
@@ -118,8 +118,8 @@ def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
 
 def edge_ends(result: Result) -> tuple[set[str], set[str]]:
     """Return the names of the vertices that read from others, and of those that others read from."""
-    edges = result.scenario.get("edges", [])
-    return {edge["to"] for edge in edges}, {edge["from"] for edge in edges}
+    edges = result.scenario.edges
+    return {edge.target for edge in edges}, {edge.source for edge in edges}
 
 
 def consumers(result: Result, steady: Steady) -> list[VertexSteady]:
@@ -132,17 +132,6 @@ def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
     """Return the vertices that read from others and that nobody reads from: the ends of the job."""
     _, writers = edge_ends(result)
     return [vertex for vertex in consumers(result, steady) if vertex.name not in writers]
-
-
-def config_of(result: Result) -> NetworkConfig:
-    """Return the options that a run obeyed: the scenario's, else its preset's."""
-    given = result.scenario.get("flink", {})
-    values = {
-        field: option.kind.parse(given[option.name])
-        for field, option in OPTIONS.items()
-        if option.name in given
-    }
-    return with_options(PRESETS[result.preset], values)
 
 
 def is_debloated(series: Series) -> bool:
@@ -209,4 +198,4 @@ def _within(result: Result, steady: Steady, samples: list[int]) -> list[int]:
 
 def _buffer_bytes(result: Result, readers: list[VertexSteady]) -> float | None:
     smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
-    return config_of(result).segment_bytes if smallest is None and readers else smallest
+    return result.scenario.config.segment_bytes if smallest is None and readers else smallest

@@ -28,11 +28,6 @@ SEEN = 0.02
 _SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number of things, as "1 channel" or "2 channels"."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def milliseconds(value: float | None) -> str:
     """Return a time given in milliseconds as "47 ms" or, from a second on, "3.52 s"."""
     if value is None:
@@ -63,6 +58,11 @@ def ratio(value: float | None) -> str:
 def percent(share: float) -> str:
     """Return a share from 0 to 1 as "43 %"."""
     return f"{100 * share:.0f} %"
+
+
+def counted(count: int, what: str) -> str:
+    """Return how many there are of what, as "1 subtask" or "3 subtasks"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)

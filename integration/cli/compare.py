@@ -42,11 +42,6 @@ class Subject(NamedTuple):
     ours: Scenario | Result
     reference: dict[str, Any]
 
-    @property
-    def name(self) -> str:
-        """The scenario's name."""
-        return str(self.ours.name if isinstance(self.ours, Scenario) else self.ours.scenario["name"])
-
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What ``--json`` prints."""
@@ -107,10 +102,8 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
     ours = _ours(file, allow_code)
-    path = reference
-    if reference.is_dir():
-        name = ours.name if isinstance(ours, Scenario) else ours.scenario["name"]
-        path = reference / f"{name}.json"
+    name = (ours if isinstance(ours, Scenario) else ours.scenario).name
+    path = reference / f"{name}.json" if reference.is_dir() else reference
     document = load_json(path)
     try:
         reference_runs(document)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import QuantityError, Result, Scenario, ScenarioError, format_duration, parse_duration
+from netstack import QuantityError, Result, Scenario, ScenarioError, format_duration, parse_duration, to_json
 
 from ..analysis.window_figures import figures_of
 from ..analysis.wording import compare
@@ -42,7 +42,7 @@ from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, wri
 from ..report.tables import summary_table
 from ..spark.files import require_columns, require_path
 from ..spark.session import spark_session
-from ..spark.source import SparkSource
+from ..spark.spark_source import SparkSource
 from .arguments import Flag, command_line
 from .progress import progress
 
@@ -58,12 +58,12 @@ MIN_DURATION_S = 10.0
 
 
 class DemoDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Both runs of the demo and what they showed."""
+    """Both runs of the demo, each as ``netstack run --json`` writes it, and what they showed."""
 
     schema: str = SCHEMA
     finding: str
-    off: Result
-    on: Result
+    off: msgspec.Raw
+    on: msgspec.Raw
 
 
 def demo(
@@ -140,10 +140,11 @@ def _print_runs(results: Mapping[str, Result], console: Console) -> None:
 
 
 def _document(modes: bool, results: dict[str, Result]) -> DemoDocument | ModesDocument:
+    written = {run: msgspec.Raw(to_json(result)) for run, result in results.items()}
     if modes:
-        return ModesDocument(finding=compare_modes(results), modes=results)
+        return ModesDocument(finding=compare_modes(results), modes=written)
     finding = compare(figures_of(results[OFF]), figures_of(results[ON]))
-    return DemoDocument(finding=finding, off=results[OFF], on=results[ON])
+    return DemoDocument(finding=finding, off=written[OFF], on=written[ON])
 
 
 def _facts(settings: DemoSettings, data: Data, results: Mapping[str, Result]) -> list[Fact]:

@@ -72,10 +72,7 @@ def _of_file(file: Path | None) -> Diagnosis:
     given = str(file) == _STDIN
     name = "standard input" if given else str(file)
     result = _from_stdin() if given else load_result(file)
-    try:
-        views = observations(result)
-    except ScenarioError as error:
-        raise ScenarioError([f"{name}: {problem}" for problem in error.problems]) from None
+    views = observations(result)
     if not views:
         raise ScenarioError([f"{name}: has no window that was measured; the run was shorter than its warmup"])
     seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]

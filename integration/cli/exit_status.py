@@ -17,5 +17,5 @@ BROKEN_PIPE = 1
 
 def failure_text(result: Result) -> str:
     """Return why a job failed for good, in one line."""
-    name, cause = result.scenario["name"], one_line(result.failure)
+    name, cause = result.scenario.name, one_line(result.failure)
     return f"netstack: {name}: the job failed for good after {result.emulated_seconds:.1f} s: {cause}"

@@ -13,7 +13,7 @@ from rich.text import Text
 from netstack import QuantityError, ScenarioError, parse_duration, split_assignment
 
 from ..flink.rest import Imported, Overrides, import_scenario
-from ..flink.rest.options import EVERYWHERE
+from ..flink.rest.job_options import EVERYWHERE
 from ..report.output import say, to_stderr
 from .arguments import Settings, Several
 

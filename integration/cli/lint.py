@@ -13,7 +13,7 @@ from netstack import ScenarioError
 
 from ..analysis.wording import counted
 from ..flink.lint.check import lint as lint_file
-from ..flink.lint.settings import LintReport, Remark
+from ..flink.lint.file_settings import LintReport, Remark
 from ..report.output import indented, prepare_folder, to_stdout, write_files, write_json
 from .arguments import Flag
 from .exit_status import FAILED

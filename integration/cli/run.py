@@ -137,15 +137,15 @@ def _on_spark(
         ScenarioError: it is not possible there, a source cannot be read, or Spark has no room for it.
     """
     # Here, since few runs need what it takes a while to import.
-    from ..spark.distributed.run import run_on_spark
+    from ..spark.distributed.spark_run import run_on_spark
 
     problems = list(distribution_problems(scenario))
     if problems:
         raise ScenarioError([f"{file}: {key}: {message}" for key, message in problems])
     for key, message in distribution_notices(scenario):
         say(f"{file}: {key}: {message}")
-    tasks = len(task_managers(scenario))
-    doing = f"{scenario.name}: {counted(tasks, 'task')} on Spark, {scenario.duration_s:g} s"
+    tasks = counted(len(task_managers(scenario)), "task")
+    doing = f"{scenario.name}: {tasks} on Spark, {scenario.duration_s:g} s"
     console = to_stderr()
     if not console.is_terminal:
         say(doing)
@@ -162,5 +162,5 @@ def _write_report(folder: Path, result: Result) -> None:
     # Here, since what draws takes a while to import.
     from ..report.run_report import write_report
 
-    page, *_ = write_report(folder, {str(result.scenario["name"]): result}, command=command_line())
+    page, *_ = write_report(folder, {result.scenario.name: result}, command=command_line())
     say(f"wrote {page}")

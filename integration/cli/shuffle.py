@@ -22,7 +22,6 @@ from netstack import ScenarioError, SourceError, split_assignment
 
 from ..analysis.wording import digits, milliseconds, size
 from ..report.output import require_place, say, to_stderr, to_stdout, write_json
-from ..spark.errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
 from ..spark.files import has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
@@ -30,8 +29,9 @@ from ..spark.session import is_running, spark_session
 from ..spark.shuffling.api import Partitioner, Ship, check_arguments, check_slots, require_slots
 from ..spark.shuffling.api import shuffle as shuffle_frame
 from ..spark.shuffling.partitions import read_in_partitions
-from ..spark.shuffling.report import shuffle_statistics
 from ..spark.shuffling.settings import transport_config
+from ..spark.shuffling.task_reports import shuffle_statistics
+from ..spark.spark_errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
 from ..spark.workers import send_packages
 from .arguments import Flag, Settings, Several, Whole, require_some
 
@@ -243,8 +243,7 @@ def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iter
     with to_stderr().status(Text("Spark starts")) as status:
         session = spark_session(master or f"local[{max(slots, os.cpu_count() or 1)}]", options)
         try:
-            if not str(session.sparkContext.master).startswith("local["):
-                run_cancellable(session, lambda: send_packages(session))
+            run_cancellable(session, lambda: send_packages(session))
             status.update(Text("rows are shuffled"))
             yield session
         finally:

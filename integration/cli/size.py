@@ -18,6 +18,7 @@ from buffers import InsufficientBuffers
 from netstack import DEFAULT_PRESET, PRESETS, Scenario, ScenarioError, format_size, scenario_problems
 
 from ..analysis.comparison import Spread
+from ..analysis.sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize, size_job
 from ..analysis.sizing.numbers import (
     Numbers,
     read_option_texts,
@@ -25,7 +26,6 @@ from ..analysis.sizing.numbers import (
     unreached,
     with_round_trip,
 )
-from ..analysis.sizing.size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize, size_job
 from ..analysis.wording import counted, digits, milliseconds
 from ..analysis.wording import size as bytes_text
 from ..files.reading import one_line

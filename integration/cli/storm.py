@@ -13,7 +13,7 @@ from netstack import ScenarioError
 from ..report.output import to_stderr, to_stdout
 from ..spark.session import spark_session
 from ..storm.draw import draw_case
-from ..storm.storm import Outcome, run_on_spark, run_storm, run_storms
+from ..storm.storm_runs import Outcome, run_on_spark, run_storm, run_storms
 from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
 from .progress import progress

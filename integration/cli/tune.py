@@ -20,10 +20,10 @@ from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
 from ..tuning.constraints import Constraints
 from ..tuning.durations import seconds_for
 from ..tuning.pitfalls import Pitfall, find_pitfalls
+from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
 from ..tuning.recommend import Recommendation
 from ..tuning.reruns import with_trials
-from ..tuning.rows import FOLDER, PointRow
 from ..tuning.sweep import run_points
 from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity
 from .exit_status import FAILED
@@ -206,7 +206,7 @@ def _document(advice: Advice, notes: list[str]) -> TuneDocument:
         scenario=scenario_document(scenario),
         notes=notes,
         recommendations=[with_trials(each, rows, scenario) for each in advice.recommendations],
-        pitfalls=find_pitfalls(scenario, rows),
+        pitfalls=find_pitfalls(rows),
         points=[msgspec.structs.replace(row, result=None) for row in rows],
     )
 

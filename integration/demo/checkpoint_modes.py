@@ -19,7 +19,7 @@ from ..analysis.wording import SAME_THROUGHPUT, milliseconds, per_second, ratio,
 from ..report.incidents import restore_ms
 from ..report.job_facts import Fact
 from ..report.tables import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, modes_table
-from ..spark.source import SparkSource
+from ..spark.spark_source import SparkSource
 from .main_job import CHECKPOINT_INTERVAL_S, OFF, Data, DemoSettings, demo_facts, demo_scenarios
 
 MODES_SCHEMA = "netstack.demo-modes/1"
@@ -59,7 +59,8 @@ class ModesDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = MODES_SCHEMA
     finding: str
-    modes: dict[str, Result]
+    modes: dict[str, msgspec.Raw]
+    """Each as ``netstack run --json`` writes it."""
 
 
 def mode_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:

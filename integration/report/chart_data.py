@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from netstack import Result, Series
 
-from ..analysis.window_figures import bytes_per_s, config_of, edge_ends, is_debloated, queued_bytes
+from ..analysis.window_figures import bytes_per_s, edge_ends, is_debloated, queued_bytes
 from .incidents import down_times
 
 Row = dict[str, Any]
@@ -136,7 +136,7 @@ def _consumers(result: Result) -> list[Series]:
 def _sizes(result: Result, series: Series) -> Iterator[tuple[str, Sequence[float | None]]]:
     sizes = series.debloatedBufferSize
     if sizes is UNSET:
-        yield FIXED, [config_of(result).segment_bytes] * len(series.t)
+        yield FIXED, [result.scenario.config.segment_bytes] * len(series.t)
         return
     for subtask, values in enumerate(sizes[:MAX_SUBTASKS]):
         yield subtask_name(subtask), values

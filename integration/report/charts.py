@@ -11,7 +11,7 @@ from textwrap import wrap
 import altair as alt
 import vl_convert
 
-from ..analysis.window_figures import WindowFigures, config_of
+from ..analysis.window_figures import WindowFigures
 from ..analysis.wording import NOTHING, milliseconds, percent, size
 from . import chart_data
 from .chart_data import Results
@@ -58,7 +58,7 @@ def buffer_size(results: Results) -> Chart | None:
     if not rows or not chart_data.any_debloated(results):
         return None
     subtasks = present(rows, "subtask", [*subtask_names(), chart_data.FIXED])
-    whole = max(config_of(result).segment_bytes for result in results.values()) / 1024
+    whole = max(result.scenario.config.segment_bytes for result in results.values()) / 1024
     lines = (
         alt.Chart()
         .mark_line(interpolate="step-after", strokeWidth=1.8)

@@ -10,12 +10,10 @@ from msgspec import UNSET
 
 from netstack import (
     CheckpointResult,
-    CostModel,
     FaultResult,
     RestartResult,
     Result,
     StartResult,
-    parse_rate,
 )
 
 from ..analysis.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, of_status
@@ -67,7 +65,7 @@ def down_times(result: Result) -> list[tuple[float, float]]:
 
 def never_fired(result: Result) -> str | None:
     """Return how many faults of the scenario did not come to fire, and of which kinds; None if all did."""
-    given = Counter(str(fault["kind"]) for fault in result.scenario.get("faults", ()))
+    given = Counter(fault.kind for fault in result.scenario.faults)
     left = given - Counter(fault.kind for fault in result.faults)
     return f"{left.total()} of {given.total()} faults never fired: {_list(left)}" if left else None
 
@@ -137,13 +135,8 @@ def restore_ms(result: Result) -> tuple[float, bool]:
     ]
     if measured:
         return max(measured), True
-    return 1000 * (result.steady[-1].persisted_bytes or 0.0) / download_rate(result), False
-
-
-def download_rate(result: Result) -> float:
-    """Return the bytes per second at which state comes back from the checkpoint storage."""
-    given = result.scenario.get("costs", {}).get("download_rate")
-    return CostModel().download_rate_bytes_per_s if given is None else parse_rate(given)
+    rate = result.scenario.costs.download_rate_bytes_per_s
+    return 1000 * (result.steady[-1].persisted_bytes or 0.0) / rate, False
 
 
 def _restoring(result: Result) -> str:

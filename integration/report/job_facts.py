@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sized
 from pathlib import PurePath
-from typing import Any
 
-from netstack import Result, parse_flink_duration
+from netstack import (
+    FROM_SOURCE,
+    CheckpointMode,
+    GeneratorSpec,
+    NetworkConfig,
+    Result,
+    Scenario,
+    SourceObject,
+    SourceSpec,
+    Vertex,
+    format_duration,
+    object_name,
+)
 
 from ..analysis.wording import counted
 
 Fact = tuple[str, str]
 """What it is about, and what there is to say; a line of a report."""
-
-_INTERVAL = "execution.checkpointing.interval"
-_MODE = "execution.checkpointing.mode"
-_UNALIGNED = "execution.checkpointing.unaligned.enabled"
-_TIMEOUT = "execution.checkpointing.aligned-checkpoint-timeout"
 
 
 def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
@@ -26,20 +32,22 @@ def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
     `origins` is whether to say what the sources read, beside how fast they are.
     """
     scenario = result.scenario
-    vertices = scenario["vertices"]
-    sources = [vertex for vertex in vertices if "source" in vertex]
     facts = [("Job", _topology(scenario))]
-    facts += [("Sources", f"{_prefix(source, sources)}{_source(source, origins)}") for source in sources]
-    served = [vertex for vertex in vertices if "service" in vertex]
+    sources = [(vertex, vertex.source) for vertex in scenario.vertices if vertex.source is not None]
+    facts += [
+        ("Sources", f"{_prefix(vertex, sources)}{_source(vertex, source, origins)}")
+        for vertex, source in sources
+    ]
+    served = [vertex for vertex in scenario.vertices if vertex.service]
     facts += [("Service", f"{_prefix(vertex, served)}{_service(vertex)}") for vertex in served]
-    facts.append(("Checkpoints", _checkpoints(scenario.get("flink", {}))))
+    facts.append(("Checkpoints", _checkpoints(scenario.config)))
     facts.append(("Measured", _measured(result)))
     return facts
 
 
 def is_exactly_once(result: Result) -> bool:
     """Whether the state after a restart is as if each record had been processed once."""
-    return not _at_least_once(result.scenario.get("flink", {}))
+    return result.scenario.config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
 
 
 def how_obtained(result: Result, command: str) -> list[Fact]:
@@ -59,70 +67,66 @@ def versions_text(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
-def _topology(scenario: dict[str, Any]) -> str:
-    subtasks = {vertex["name"]: vertex.get("parallelism", 1) for vertex in scenario["vertices"]}
-    edges = scenario.get("edges", [])
-    if not edges:
+def _topology(scenario: Scenario) -> str:
+    subtasks = {vertex.name: _subtasks(vertex) for vertex in scenario.vertices}
+    if not scenario.edges:
         return ", ".join(f"{name} ×{count}" for name, count in subtasks.items())
     return "; ".join(
-        f"{edge['from']} ×{subtasks[edge['from']]} → {edge.get('ship', 'rebalance')} → "
-        f"{edge['to']} ×{subtasks[edge['to']]}"
-        for edge in edges
+        f"{edge.source} ×{subtasks[edge.source]} → {edge.ship} → {edge.target} ×{subtasks[edge.target]}"
+        for edge in scenario.edges
     )
 
 
-def _prefix(vertex: dict[str, Any], all_of_them: Sequence[dict[str, Any]]) -> str:
-    return f"{vertex['name']}: " if len(all_of_them) > 1 else ""
+def _subtasks(vertex: Vertex) -> int:
+    return 1 if vertex.parallelism == FROM_SOURCE else vertex.parallelism
 
 
-def _source(vertex: dict[str, Any], origins: bool) -> str:
-    source = vertex["source"]
-    rates = source.get("rate") or [0]
-    paces = Counter(rates[subtask % len(rates)] for subtask in range(vertex.get("parallelism", 1)))
+def _prefix(vertex: Vertex, all_of_them: Sized) -> str:
+    return f"{vertex.name}: " if len(all_of_them) > 1 else ""
+
+
+def _source(vertex: Vertex, source: SourceSpec, origins: bool) -> str:
+    paces = Counter(vertex.rate(subtask) for subtask in range(_subtasks(vertex)))
     pace = ", ".join(_pace(rate, count) for rate, count in paces.items())
     return f"{_origin(source)}; {pace}" if origins else pace
 
 
-def _origin(source: dict[str, Any]) -> str:
-    if "record_bytes" in source:
-        return f"generated records of {source['record_bytes']:,} bytes"
-    if "path" not in source:
-        return str(source.get("object", "records of the caller"))
-    key = source.get("key")
-    keyed = f", keyed by {', '.join([key] if isinstance(key, str) else key)}" if key else ""
-    return f"{PurePath(source['path']).name}{keyed}{', over and over' if source.get('repeat') else ''}"
+def _origin(source: SourceSpec) -> str:
+    if isinstance(source, GeneratorSpec):
+        return f"generated records of {source.record_bytes:,} bytes"
+    if isinstance(source, SourceObject):
+        return object_name(source.source) if source.spec is None else _origin(source.spec)
+    keyed = f", keyed by {', '.join(source.key)}" if source.key else ""
+    return f"{PurePath(source.path).name}{keyed}{', over and over' if source.repeat else ''}"
 
 
 def _pace(rate: float, count: int) -> str:
     return f"{counted(count, 'subtask')} {f'at {rate:,.4g} records/s' if rate else 'as fast as possible'}"
 
 
-def _service(vertex: dict[str, Any]) -> str:
-    service = vertex["service"]
-    if isinstance(service, str):
-        text = f"{service} a record"
+def _service(vertex: Vertex) -> str:
+    costs = [(format_duration(at), format_duration(cost)) for at, cost in vertex.service]
+    if len(costs) == 1:
+        text = f"{costs[0][1]} a record"
     else:
-        text = ", ".join(f"{step['cost']} a record from {step['at']} on" for step in service)
-    skew = vertex.get("service_skew")
-    return f"{text}, times {', '.join(f'{factor:g}' for factor in skew)} by subtask" if skew else text
+        text = ", ".join(f"{cost} a record from {at} on" for at, cost in costs)
+    skew = vertex.service_skew
+    skewed = f"{text}, times {', '.join(f'{factor:g}' for factor in skew)} by subtask"
+    return text if skew == (1.0,) else skewed
 
 
-def _checkpoints(options: dict[str, Any]) -> str:
-    if _INTERVAL not in options:
+def _checkpoints(config: NetworkConfig) -> str:
+    if config.checkpoint_interval_s is None:
         return "none"
-    every = f"every {options[_INTERVAL]}"
-    if _at_least_once(options):
+    every = f"every {format_duration(config.checkpoint_interval_s)}"
+    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
         return f"{every}, at least once, without alignment"
-    if not options.get(_UNALIGNED):
+    if not config.unaligned_enabled:
         return f"{every}, exactly once, aligned"
-    timeout = options.get(_TIMEOUT)
-    if timeout is None or not parse_flink_duration(timeout):
+    if not config.aligned_checkpoint_timeout_s:
         return f"{every}, exactly once, unaligned"
+    timeout = format_duration(config.aligned_checkpoint_timeout_s)
     return f"{every}, exactly once, aligned for {timeout} and then unaligned"
-
-
-def _at_least_once(options: dict[str, Any]) -> bool:
-    return str(options.get(_MODE, "")).upper() == "AT_LEAST_ONCE"
 
 
 def _measured(result: Result) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from netstack import Result, to_json
+from netstack import Result, scenario_document, to_json
 
 from ..analysis.window_figures import figures_of_runs
 from ..analysis.wording import describe
@@ -70,7 +70,7 @@ def render(
 ) -> str:
     """Return the page as HTML, with all that it needs inside; arguments as for `write_report`."""
     runs, few, checkpoints = list(results.values()), len(results) <= MOST_COLUMNS, details(results)
-    names = dict.fromkeys(str(result.scenario["name"]) for result in results.values())
+    names = dict.fromkeys(result.scenario.name for result in results.values())
     return render_page(
         "report.html.jinja",
         title=title or ", ".join(names),
@@ -86,7 +86,7 @@ def render(
         subtask_columns=SUBTASK_COLUMNS,
         several_windows=any(len(result.steady) > 1 for result in runs),
         obtained={run: how_obtained(result, command) for run, result in results.items()},
-        scenarios={run: pretty(result.scenario) for run, result in results.items()},
+        scenarios={run: pretty(scenario_document(result.scenario)) for run, result in results.items()},
         specs=[drawing(chart) for chart in pictures],
         detail={"name": DETAIL, "signal": CHOSEN, "spec": checkpoint_detail(results), "runs": checkpoints},
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import CheckpointResult, Result, Steady, TraceEvent, VertexSteady
+from netstack import PRESETS, CheckpointResult, Result, Steady, TraceEvent, VertexSteady
 
 from ..analysis.checkpoint_times import (
     ACKNOWLEDGEMENT,
@@ -21,6 +20,7 @@ from ..analysis.checkpoint_times import (
     completed_within,
     mean_times,
 )
+from ..analysis.known_values import known, lowest, mean_of_known
 from ..analysis.wording import counted
 from .comparison_text import figure
 from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
@@ -54,13 +54,13 @@ def print_result(result: Result, console: Console) -> None:
 def print_head(result: Result, console: Console) -> None:
     """Print what was run, how, what it cost, and what became of its checkpoints where that is not plain."""
     work, wall = result.work, max(result.wall_seconds, 1e-9)
-    name = str(result.scenario.get("name", ""))
+    name, named = result.scenario.name, result.scenario.config.debloat_policy
     over = ", over TCP" if result.link == "tcp" else ""
-    policy = f", policy {result.scenario['policy']}" if "policy" in result.scenario else ""
+    policy = "" if named == PRESETS[result.preset].debloat_policy else f", policy {named}"
     how = f"  {result.preset}{policy}, seed {result.seed}, {result.clock} clock{over}"
     console.print(Text.assemble((name, "bold"), how))
-    done = len(result.checkpoints)
-    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {counted(done, 'checkpoint')}"
+    checkpoints = counted(len(result.checkpoints), "checkpoint")
+    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {checkpoints}"
     moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
     console.print(ran, highlight=False)
     console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
@@ -104,7 +104,7 @@ def _checkpoints_line(completed: Sequence[CheckpointResult]) -> str:
     times = mean_times(completed)
     if times is None:
         return "no checkpoint"
-    took = [checkpoint.duration_ms for checkpoint in completed if checkpoint.duration_ms is not None]
+    took = known(checkpoint.duration_ms for checkpoint in completed)
     return (
         f"{counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "
         f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}"
@@ -137,14 +137,13 @@ def _table(steady: Steady, completed: Sequence[CheckpointResult]) -> Table:
 
 def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str | Text]:
     reads = any(vertex.records_in_per_s)
-    sizes = [size for size in vertex.debloatedBufferSize if size is not None]
     return (
         Text(vertex.name),
         _known(times.start_delay_ms if times else None),
         _known(times.alignment_ms if times else None),
         _known(times.end_to_end_ms if times else None),
         figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
-        figure(min(sizes)) if sizes else "-",
+        _known(lowest(vertex.debloatedBufferSize)),
         _mean(vertex.inputQueueLength),
         _mean(vertex.outputQueueLength),
         _share(vertex.busy_ms_per_s),
@@ -157,13 +156,12 @@ def _known(value: float | None) -> str:
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return figure(fmean(known)) if known else "-"
+    return _known(mean_of_known(values))
 
 
 def _share(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{fmean(known) / 10:.0f} %" if known else "-"
+    mean = mean_of_known(values)
+    return "-" if mean is None else f"{mean / 10:.0f} %"
 
 
 class TracePrinter:

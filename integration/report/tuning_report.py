@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netstack import Result
+from netstack import Result, scenario_document
 
 from ..analysis.wording import NOTHING, milliseconds, per_second, size
 from ..tuning.estimates import Estimate
@@ -111,7 +111,7 @@ def render_sweep(
         run_charts=over_time,
         obtained=_obtained(sweep),
         runs_obtained={run: how_obtained(result, sweep.command) for run, result in results.items()},
-        scenarios={run: pretty(result.scenario) for run, result in results.items()}
+        scenarios={run: pretty(scenario_document(result.scenario)) for run, result in results.items()}
         or {"as it is": pretty(sweep.scenario)},
         specs=[drawing(chart) for chart in [*of_sweep, *over_time]],
     )

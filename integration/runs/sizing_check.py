@@ -18,8 +18,9 @@ from buffers import InsufficientBuffers
 from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
 
 from ..analysis.comparison import Spread
+from ..analysis.known_values import known, lowest, mean_of_known
 from ..analysis.sizing.flow import share_of_slowest
-from ..analysis.sizing.size import JobSize
+from ..analysis.sizing.job_size import JobSize
 from ..emulating import emulate
 from .seeds import run_seeds
 from .sources import reads_paths
@@ -137,14 +138,13 @@ def _consumer(
     scenario: Scenario, name: str, as_it_is: Sequence[Result], smallest: Sequence[Result]
 ) -> ConsumerCheck:
     steady = [result.steady[-1] for result in as_it_is]
-    sizes = [_known(_vertex(each, name).debloatedBufferSize) for each in steady]
     return ConsumerCheck(
         name=name,
-        bytes_per_s=_spread([_mean(_vertex(each, name).bytes_in_per_s) for each in steady]),
+        bytes_per_s=_spread([mean_of_known(_vertex(each, name).bytes_in_per_s) for each in steady]),
         queued_buffers=_spread([_most_queued(result, name) for result in as_it_is]),
         in_flight_bytes=_spread([_in_flight(scenario, each, name) for each in steady]),
         drain_ms=_spread([_drain_ms(scenario, each, name) for each in steady]),
-        debloated_bytes=_spread([min(each, default=None) for each in sizes]),
+        debloated_bytes=_spread([lowest(_vertex(each, name).debloatedBufferSize) for each in steady]),
         least_drain_ms=_spread([_drain_ms(scenario, each.steady[-1], name) for each in smallest]),
     )
 
@@ -167,9 +167,9 @@ def _in_flight(scenario: Scenario, steady: Steady, name: str) -> float | None:
     if shared or share_of_slowest(vertex) < 1:
         return None
     waiting = [_vertex(steady, sender).outputQueueSize for sender in senders]
-    total = sum(sum(_known(sizes)) for sizes in (*waiting, _vertex(steady, name).inputQueueSize))
+    total = sum(sum(known(sizes)) for sizes in (*waiting, _vertex(steady, name).inputQueueSize))
     here = _vertex(steady, name)
-    on_the_wire = sum(_known(here.bytes_in_per_s)) * scenario.link.latency_s
+    on_the_wire = sum(known(here.bytes_in_per_s)) * scenario.link.latency_s
     return (total + on_the_wire) / vertex.parallelism
 
 
@@ -205,15 +205,6 @@ def _vertex(steady: Steady, name: str) -> VertexSteady:
     return next(vertex for vertex in steady.vertices if vertex.name == name)
 
 
-def _known(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = _known(values)
-    return sum(known) / len(known) if known else None
-
-
 def _spread(values: Sequence[float | None]) -> Spread | None:
-    known = _known(values)
-    return Spread(median(known), min(known), max(known)) if known else None
+    there = known(values)
+    return Spread(median(there), min(there), max(there)) if there else None

@@ -46,7 +46,7 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
     if not isinstance(spec, PathSpec):
         return vertex
     # Here, so that only those who read paths need Spark.
-    from ..spark.source import SparkSource
+    from ..spark.spark_source import SparkSource
 
     wanted = None if vertex.parallelism == FROM_SOURCE else vertex.parallelism
     key = list(spec.key) if spec.key else None

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from ..tuning.advise import Advice, advise
     from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
     from ..tuning.constraints import Constraints
+    from ..tuning.point_rows import PointRow
     from ..tuning.points import Grid, Point
     from ..tuning.probes import probes_of
     from ..tuning.recommend import Recommendation, recommend
-    from ..tuning.rows import PointRow
     from ..tuning.sweep import run_points, sweep
-    from .errors import ShuffleError, ShuffleWarning
     from .shuffling.api import shuffle
-    from .shuffling.report import shuffle_statistics
+    from .shuffling.task_reports import shuffle_statistics
+    from .spark_errors import ShuffleError, ShuffleWarning
 
 from .session import spark_session
 
@@ -49,17 +49,17 @@ _HOMES = {
     "Constraints": "tuning.constraints",
     "Grid": "tuning.points",
     "Point": "tuning.points",
-    "PointRow": "tuning.rows",
+    "PointRow": "tuning.point_rows",
     "Recommendation": "tuning.recommend",
-    "ShuffleError": "spark.errors",
-    "ShuffleWarning": "spark.errors",
+    "ShuffleError": "spark.spark_errors",
+    "ShuffleWarning": "spark.spark_errors",
     "advise": "tuning.advise",
     "probes_of": "tuning.probes",
     "read_axes": "tuning.axes",
     "recommend": "tuning.recommend",
     "run_points": "tuning.sweep",
     "shuffle": "spark.shuffling.api",
-    "shuffle_statistics": "spark.shuffling.report",
+    "shuffle_statistics": "spark.shuffling.task_reports",
     "sweep": "tuning.sweep",
 }
 """The module of each name; imported when the name is first used, since what has it builds on this package."""

@@ -29,9 +29,9 @@ from typing import IO, TYPE_CHECKING
 
 from netstack import SourceError
 
-from .errors import one_line
 from .interrupts import held_interrupts
 from .masters import LOOPBACK, is_on_this_machine, require_master
+from .spark_errors import one_line
 
 if TYPE_CHECKING:
     from pyspark import SparkConf

@@ -21,9 +21,9 @@ import pyarrow as pa
 from buffers import RecordBlock
 from netstack import SourceError
 
-from .errors import one_line
 from .interrupts import held_interrupts
 from .rows import RowCodec
+from .spark_errors import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

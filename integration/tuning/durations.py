@@ -19,8 +19,8 @@ from typing import NamedTuple
 from netstack import Scenario
 
 from .measures import Measures
+from .point_rows import PointRow
 from .points import Point
-from .rows import PointRow
 from .summaries import setting_of, target_s
 
 LEAST_CHECKPOINTS = 10

@@ -21,13 +21,12 @@ sense of Little's law: one slow channel among many is seen in the alignment, not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from netstack import CheckpointResult, Result, VertexSteady, parse_duration
+from netstack import CheckpointResult, Result, VertexSteady
 
 from ..analysis.checkpoint_times import FAILED, completed_within, mean_times, triggered_within
 from ..analysis.known_values import complete, highest, known, lowest, middle, total
@@ -185,21 +184,21 @@ class _Flow:
     """The curves of a run: how many records each vertex had read, and been sent, at each sample."""
 
     def __init__(self, result: Result) -> None:
-        edges = result.scenario["edges"]
+        edges = result.scenario.edges
         parallelism = {vertex.name: vertex.parallelism for vertex in result.steady[-1].vertices}
         series = {each.vertex: each for each in result.series}
-        outputs = {name: sum(edge["from"] == name for edge in edges) for name in parallelism}
+        outputs = {name: sum(edge.source == name for edge in edges) for name in parallelism}
         self.times: Figures = np.array(result.series[0].t, dtype=np.float64)
         self.producers = {
-            name: sorted({edge["from"] for edge in edges if edge["to"] == name}) for name in parallelism
+            name: sorted({edge.source for edge in edges if edge.target == name}) for name in parallelism
         }
         self.read = {name: _summed(series[name].numRecordsIn) for name in parallelism}
         self.sent: dict[str, Figures] = {}
         for edge in edges:
             # A record that goes out on several edges is counted on each; one that is broadcast, only once.
-            copies = parallelism[edge["to"]] if edge.get("ship") == "broadcast" else 1
-            curve = _summed(series[edge["from"]].numRecordsOut) / outputs[edge["from"]] * copies
-            self.sent[edge["to"]] = self.sent.get(edge["to"], 0.0) + curve
+            copies = parallelism[edge.target] if edge.ship == "broadcast" else 1
+            curve = _summed(series[edge.source].numRecordsOut) / outputs[edge.source] * copies
+            self.sent[edge.target] = self.sent.get(edge.target, 0.0) + curve
 
     def emitted_at(self, vertex: str, times: Figures) -> Figures:
         """When a source emitted what a vertex reads at `times`; of several ways to it the longest."""
@@ -213,7 +212,7 @@ class _Flow:
 
 
 def _flow(result: Result) -> _Flow | None:
-    if not result.series or len(result.series[0].t) < 2 or result.restarts or not result.scenario["edges"]:
+    if not result.series or len(result.series[0].t) < 2 or result.restarts or not result.scenario.edges:
         return None
     return _Flow(result)
 
@@ -236,14 +235,10 @@ def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
 def _stepping(result: Result, step_at_s: float) -> list[str]:
     """The vertices whose service time has a step at that time."""
     return [
-        vertex["name"]
-        for vertex in result.scenario["vertices"]
-        if any(abs(at - step_at_s) < 1e-6 for at in _steps(vertex.get("service")))
+        vertex.name
+        for vertex in result.scenario.vertices
+        if any(abs(at - step_at_s) < 1e-6 for at, _ in vertex.service)
     ]
-
-
-def _steps(service: Any) -> list[float]:
-    return [parse_duration(step["at"]) for step in service] if isinstance(service, list) else []
 
 
 def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> float | None:

@@ -1,7 +1,7 @@
 """The documented ways in which debloating fails, recognised in the points of a sweep.
 
 What is said of them is read off the emulation of the very job, so it comes with figures; the rules are in
-`analysis.rules.pitfalls`.
+`analysis.rules.debloat_pitfalls`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from netstack import Result, Scenario, ScenarioError, from_json, read_scenario
+from netstack import Result, from_json
 
 from ..analysis.known_values import known
 from ..analysis.rules.diagnosis import PITFALLS
 from ..analysis.rules.finding import Finding
 from ..analysis.rules.observation import Observation, observation_of
 from .axes import TARGET
-from .rows import PointRow
+from .point_rows import PointRow
 
 EXAMPLES = "docs/examples/pitfalls"
 """Where in the repository the scenarios are that show pitfalls."""
@@ -51,14 +51,14 @@ class ObservedPoint(NamedTuple):
     view: Observation
 
 
-def find_pitfalls(scenario: Scenario, rows: Sequence[PointRow]) -> list[Pitfall]:
-    """Return the pitfalls that the points of a sweep over a scenario show, each once for a vertex.
+def find_pitfalls(rows: Sequence[PointRow]) -> list[Pitfall]:
+    """Return the pitfalls that the points of a sweep show, each once for a vertex.
 
     Points with debloating are looked at; those that failed, that probe something else or that have no result
     are not.
     """
     varying = _varying_axes(rows)
-    return pitfalls_of(known(_point_of(row, scenario, varying) for row in rows if row.probe == "main"))
+    return pitfalls_of(known(_point_of(row, varying) for row in rows if row.probe == "main"))
 
 
 def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
@@ -72,19 +72,9 @@ def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
     return [_pitfall(each) for each in shown.values()]
 
 
-def observed_point(result: Result, label: str = "", *, scenario: Scenario | None = None) -> ObservedPoint:
-    """Return a result as the rules want it; `scenario` stands in for one that a document cannot hold.
-
-    Raises:
-        ScenarioError: the result's scenario does not load, and none was given.
-    """
-    try:
-        run = read_scenario(result.scenario)
-    except ScenarioError:
-        if scenario is None:
-            raise
-        run = scenario
-    return ObservedPoint(label, result.seed, observation_of(run, result.steady[-1]))
+def observed_point(result: Result, label: str = "") -> ObservedPoint:
+    """Return a result as the rules want it."""
+    return ObservedPoint(label, result.seed, observation_of(result.scenario, result.steady[-1]))
 
 
 def _varying_axes(rows: Iterable[PointRow]) -> list[str]:
@@ -101,13 +91,14 @@ def _label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
     return ", ".join(f"{name.rpartition('.')[2]} {labels[name]}" for name in names if name in labels)
 
 
-def _point_of(row: PointRow, scenario: Scenario, names: Sequence[str]) -> ObservedPoint | None:
+def _point_of(row: PointRow, names: Sequence[str]) -> ObservedPoint | None:
     """The run of a point; None if it failed, measured no window, or was without debloating."""
     if row.result is None or row.status != "finished":
         return None
     result = from_json(row.result)
-    point = observed_point(result, _label_of(row.labels, names), scenario=scenario) if result.steady else None
-    return point if point is not None and point.view.config.debloat_enabled else None
+    if not result.steady or not result.scenario.config.debloat_enabled:
+        return None
+    return observed_point(result, _label_of(row.labels, names))
 
 
 def _pitfall(shown: Sequence[tuple[Finding, ObservedPoint]]) -> Pitfall:

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from netstack import OPTIONS, Scenario, ScenarioError, format_duration, from_json, read_scenario
+from netstack import OPTIONS, Scenario, ScenarioError, format_duration, from_json
 
-from .axes import TARGET
+from .axes import POLICY, TARGET
 from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
 from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
@@ -23,8 +23,8 @@ from .summaries import OFF, Setting, TargetSummary, settings_of, summarise
 from .verdicts import binding_text, words
 
 if TYPE_CHECKING:
+    from .point_rows import PointRow
     from .points import Point
-    from .rows import PointRow
 
 SCHEMA = "netstack.tuning/2"
 """Names the layout of the document."""
@@ -239,7 +239,7 @@ def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]
 
 def _sentences(sweep: _Compared, choice: Choice, binds: Sequence[str], closest: str | None) -> list[str]:
     at_choice = [row for row in sweep.rows if row.labels.get(TARGET) == choice.setting.target]
-    pitfalls = find_pitfalls(sweep.scenario, at_choice)  # what is to be warned of there
+    pitfalls = find_pitfalls(at_choice)  # what is to be warned of there
     sentences = words(choice, sweep.now, sweep.others, sweep.objective, pitfalls)
     return sentences if closest is None else [*sentences, binding_text(binds, sweep.others, closest)]
 
@@ -257,11 +257,18 @@ def scenario_of(rows: Iterable[PointRow], scenario: Scenario) -> Scenario:
     """Return a scenario with the values of all axes but the target; the given one where that is not known."""
     for row in rows:
         if row.probe == "main" and row.result is not None:
-            try:
-                return read_scenario(from_json(row.result).scenario)
-            except ScenarioError:
-                return scenario
+            return scenario_run(row.result, row.labels, scenario)
     return scenario
+
+
+def scenario_run(result: str, labels: Mapping[str, str], scenario: Scenario) -> Scenario:
+    """Return the scenario of a point's result, as JSON, in a sweep of a scenario.
+
+    Its policy, which may be code, is the one that was asked for, whatever a folder's file may name.
+    """
+    ran = from_json(result).scenario
+    config = replace(ran.config, debloat_policy=labels.get(POLICY, scenario.config.debloat_policy))
+    return replace(ran, config=config)
 
 
 def current_target(scenario: Scenario) -> str:

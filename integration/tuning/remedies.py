@@ -24,7 +24,7 @@ from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT,
 from .summaries import TargetSummary, target_s
 
 if TYPE_CHECKING:
-    from .rows import PointRow
+    from .point_rows import PointRow
 
 _LEAST_TARGET_MS = 5.0
 _LEAST_TIMEOUT_MS = 50.0

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration, read_scenario
+from netstack import OPTIONS, JobFailedError, Result, Scenario, parse_flink_duration
 
 from ..analysis.known_values import quotient
 from ..analysis.trial import may_be_tried, try_out
@@ -20,9 +20,9 @@ from ..analysis.wording import milliseconds
 from ..emulating import emulate
 from ..runs.sources import open_sources
 from .measures import Measures, measure
-from .recommend import Recommendation, conditions_of, scenario_of
+from .point_rows import PointRow
+from .recommend import Recommendation, conditions_of, scenario_of, scenario_run
 from .remedies import Remedy
-from .rows import PointRow
 from .summaries import OFF, setting_of
 
 _FIELDS = {option.name: field for field, option in OPTIONS.items()}
@@ -125,7 +125,7 @@ def _scenario_at(
             and row.probe in ("main", "baseline")
             and (setting_of(row), conditions_of(row)) == (target, recommendation.conditions)
         ):
-            return read_scenario(from_json(row.result).scenario)
+            return scenario_run(row.result, row.labels, scenario)
     if target != recommendation.current:
         return None
     return dataclasses.replace(scenario, seed=recommendation.seeds[0]) if recommendation.seeds else scenario

@@ -20,9 +20,9 @@ from ..emulating import emulate
 from ..runs.sources import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
+from .point_rows import PointRow, failed_row, points_of, to_table
 from .points import Point
 from .probes import step_at_s
-from .rows import PointRow, failed_row, points_of, to_table
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -55,7 +55,7 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
         scenario = read_scenario(point.document)
         result = emulate(prepare(scenario))
         step = step_at_s(scenario) if point.probe == "step" else None
-        return _row(point, result, step)
+        return _finished(point, result, step)
     except JobFailedError as error:
         return _failed_for_good(point, error.result)
     except Exception as error:  # whatever it is, the other points have nothing to do with it
@@ -63,34 +63,24 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
         return failed_row(point, text or type(error).__name__, perf_counter() - started)
 
 
-def _row(point: Point, result: Result, step: float | None) -> PointRow:
-    return PointRow(
-        key=point.key,
-        name=point.name,
-        labels=point.labels,
-        seed=point.seed,
-        probe=point.probe,
-        status="finished",
-        wall_seconds=result.wall_seconds,
-        versions=result.versions,
-        measures=measure(result, step_at_s=step),
-        result=_without_series(result),
-    )
-
-
 def _failed_for_good(point: Point, result: Result) -> PointRow:
     cause = " ".join(str(result.failure).split())
     row = failed_row(point, f"the job failed for good after {result.emulated_seconds:.1f} s: {cause}")
+    return _with_result(row, result)
+
+
+def _finished(point: Point, result: Result, step: float | None) -> PointRow:
+    row = _with_result(failed_row(point, ""), result)
     return msgspec.structs.replace(
-        row,
-        wall_seconds=result.wall_seconds,
-        versions=result.versions,
-        result=_without_series(result),
+        row, status="finished", error=None, measures=measure(result, step_at_s=step)
     )
 
 
-def _without_series(result: Result) -> str:
-    return to_json(msgspec.structs.replace(result, series=[])).decode()
+def _with_result(row: PointRow, result: Result) -> PointRow:
+    without_series = to_json(msgspec.structs.replace(result, series=[])).decode()
+    return msgspec.structs.replace(
+        row, wall_seconds=result.wall_seconds, versions=result.versions, result=without_series
+    )
 
 
 def reads_files(point: Point) -> bool:

@@ -17,8 +17,8 @@ from .estimates import Answer, Estimate, estimate
 from .measures import Measures
 
 if TYPE_CHECKING:
+    from .point_rows import PointRow
     from .points import Point
-    from .rows import PointRow
 
 OFF = "off"
 """The target where there is no debloating."""

@@ -21,13 +21,12 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..spark.errors import first_cause, is_from_spark, one_line
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import is_local
 from ..spark.session import spark_session
+from ..spark.spark_errors import first_cause, is_from_spark, one_line
 from ..spark.workers import driver_accumulator, send_packages
-from .points import Grid, Point
-from .rows import (
+from .point_rows import (
     ROW_SCHEMA,
     PointRow,
     PointStore,
@@ -37,6 +36,7 @@ from .rows import (
     spark_schema,
     to_table,
 )
+from .points import Grid, Point
 from .running import reads_files, run_reading, sweep_function
 
 if TYPE_CHECKING:

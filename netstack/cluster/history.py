@@ -15,7 +15,7 @@ from ..results.result import Result, Work
 from ..results.statistics import Figures, Recorder, SubtaskSample
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
-from .report import Failure, Report
+from .attempt_report import Failure, Report
 from .terms import task_managers
 
 

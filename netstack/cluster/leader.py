@@ -17,6 +17,7 @@ from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..results.statistics import Recorder
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment
+from .attempt_report import CheckpointRecord, checkpoint_records
 from .clock import RunClock
 from .messages import (
     Acknowledge,
@@ -31,7 +32,6 @@ from .messages import (
     ToTask,
 )
 from .proxies import DistantTask, distant_tasks
-from .report import CheckpointRecord, checkpoint_records
 from .terms import Assignment, task_managers
 
 LEADER = 0

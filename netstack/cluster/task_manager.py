@@ -33,11 +33,11 @@ from ..results.trace import TraceLog
 from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
-from ..tcp.errors import PeerFailedError, TransportError
 from ..tcp.limits import ConnectionLimits
 from ..tcp.pipe import Stream
+from ..tcp.transport_errors import PeerFailedError, TransportError
+from .attempt_report import Blame, Failure, Report
 from .clock import RunClock
-from .connections import TcpConnections
 from .killings import Killings
 from .leader import LEADER, Leader
 from .messages import (
@@ -54,8 +54,8 @@ from .messages import (
     encode_control,
 )
 from .proxies import DistantCoordinator, deliver
-from .report import Blame, Failure, Report
-from .samples import Sampler
+from .sampler import Sampler
+from .tcp_connections import TcpConnections
 from .terms import Assignment, task_managers, with_real_costs
 
 _log = logging.getLogger("netstack.cluster")
@@ -104,15 +104,7 @@ class _Process:
         self._clock = RunClock(assignment.origin)
         self._agenda = Agenda(clock=self._clock)
         self._trace = TraceLog()
-        self._environment = Environment(
-            self._agenda,
-            scenario.costs,
-            scenario.config,
-            Randomness(_own_seed(scenario, index), scenario.costs.jitter_sigma),
-            DistantCoordinator(partial(self._send, LEADER)),
-            storage,
-            self._trace if assignment.traced else None,
-        )
+        self._environment = self._environment_with(storage)
         self._name = task_managers(scenario)[index]
         self._attempt = Attempt(
             scenario,
@@ -131,6 +123,18 @@ class _Process:
         self._over = False
         self._failure: Failure | None = None
         self._begins_at: float | None = None
+
+    def _environment_with(self, storage: CheckpointStorage) -> Environment:
+        scenario = self._scenario
+        return Environment(
+            self._agenda,
+            scenario.costs,
+            scenario.config,
+            Randomness(_own_seed(scenario, self._index), scenario.costs.jitter_sigma),
+            DistantCoordinator(partial(self._send, LEADER)),
+            storage,
+            self._trace if self._assignment.traced else None,
+        )
 
     def _connect(self, find: Find) -> TcpConnections:
         names = task_managers(self._scenario)

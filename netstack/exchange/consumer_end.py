@@ -21,7 +21,7 @@ from flowcontrol import (
     wire_size,
 )
 
-from ..tcp.errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
+from ..tcp.transport_errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
 from .link import ConsumingEnd
 from .notifier import Notify
 from .remote_channel import RemoteInputChannel

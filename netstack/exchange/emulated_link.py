@@ -10,7 +10,7 @@ from flowcontrol import BufferResponse, Message
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel, LinkConditions
-from ..tcp.errors import LinkClosedError
+from ..tcp.transport_errors import LinkClosedError
 from .link import Receiver
 
 _NEVER = math.inf

@@ -8,8 +8,8 @@ import trio
 
 from flowcontrol import KeepAlive, Message
 
-from ..tcp.errors import PeerSilentError
 from ..tcp.outgoing import Outgoing
+from ..tcp.transport_errors import PeerSilentError
 
 _LOOKS = 4  # at whether something was said and heard, during the time after which a peer counts as dead
 

@@ -21,7 +21,7 @@ from flowcontrol import (
     readable,
 )
 
-from ..tcp.errors import LinkClosedError, PeerFailedError
+from ..tcp.transport_errors import LinkClosedError, PeerFailedError
 from .link import Receiver
 
 

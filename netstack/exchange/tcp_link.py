@@ -33,10 +33,10 @@ from flowcontrol import (
     readable,
 )
 
-from ..tcp.errors import ConnectionLostError, LinkClosedError, TransportError
 from ..tcp.limits import ConnectionLimits
 from ..tcp.outgoing import Outgoing
 from ..tcp.pipe import Stream, describe, pipe_over
+from ..tcp.transport_errors import ConnectionLostError, LinkClosedError, TransportError
 from .keep_alive import keep_alive
 from .tcp_ends import Incoming, TcpConsumingEnd, TcpEnd
 

@@ -20,8 +20,7 @@ from ..faults.fired import FiredFault
 from ..results.result import Result, Work
 from ..results.statistics import Recorder
 from ..results.trace import Trace
-from ..scenarios.scenario import Scenario
-from ..scenarios.scenario_document import scenario_document
+from ..scenarios.scenario import Scenario, SourceObject
 from ..scenarios.scenario_rules import check_scenario
 from .job import Job, Progress
 from .restarts import Restart, Start
@@ -161,7 +160,7 @@ def result_of(
 ) -> Result:
     """Return the result of a run from what was recorded of it."""
     return Result(
-        scenario=scenario_document(scenario),
+        scenario=_with_paths(scenario),
         preset=scenario.preset,
         clock=clock,
         link=link,
@@ -178,6 +177,17 @@ def result_of(
         steady=steady_results(scenario, recorder),
         series=series_results(scenario, recorder),
     )
+
+
+def _with_paths(scenario: Scenario) -> Scenario:
+    """A scenario without what was opened to run it, which is not to stay for as long as a result does."""
+    vertices = tuple(
+        replace(vertex, source=replace(vertex.source.spec, rates=vertex.source.rates))
+        if isinstance(vertex.source, SourceObject) and vertex.source.spec is not None
+        else vertex
+        for vertex in scenario.vertices
+    )
+    return replace(scenario, vertices=vertices)
 
 
 def _versions() -> dict[str, str]:

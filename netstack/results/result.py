@@ -7,10 +7,16 @@ scenario's order; every list over subtasks is indexed by subtask.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.scenario_document import Document, scenario_document
+from ..scenarios.scenario_reader import read_scenario
+
+S = TypeVar("S")
 
 SCHEMA = "netstack.result/1"
 """Names the layout of the document; a reader refuses another."""
@@ -194,12 +200,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     inputFloatingBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run found and how."""
-
+class _Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     schema: str = SCHEMA
-    scenario: dict[str, Any]
-    """The scenario as a document, which loads back."""
+    scenario: S
+    """What was run; of what was read, Python objects and policies are named only."""
     preset: str
     clock: str
     """Which of "virtual" and "real"."""
@@ -222,18 +226,33 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     series: list[Series] = []
 
 
+class Result(_Run[Scenario], frozen=True, kw_only=True):
+    """What a run found and how."""
+
+
+class _Document(_Run[Document], frozen=True, kw_only=True):
+    """A result as JSON has it: with the document of its scenario."""
+
+
 def to_json(result: Result) -> bytes:
     """Encode a result; equal results give equal bytes."""
-    return msgspec.json.encode(result)
+    values: dict[str, Any] = msgspec.structs.asdict(result)
+    return msgspec.json.encode(_Document(**values | {"scenario": scenario_document(result.scenario)}))
 
 
 def from_json(document: bytes | str) -> Result:
-    """Decode a result.
+    """Decode a result; nothing that its scenario names is imported, so it may be anybody's.
 
     Raises:
-        ValueError: it is not JSON, or not a result of this schema; the message says where.
+        ValueError: it is not JSON, not a result of this schema, or its scenario makes no sense; the message
+            says where.
     """
-    result = msgspec.json.decode(document, type=Result)
-    if result.schema != SCHEMA:
-        raise ValueError(f"the document has the schema {result.schema!r}; this version reads {SCHEMA!r}")
-    return result
+    decoded = msgspec.json.decode(document, type=_Document)
+    if decoded.schema != SCHEMA:
+        raise ValueError(f"the document has the schema {decoded.schema!r}; this version reads {SCHEMA!r}")
+    try:
+        scenario = read_scenario(decoded.scenario, to_run=False)
+    except ScenarioError as error:
+        problems = "; ".join(error.problems)
+        raise ValueError(f"the scenario in the result makes no sense: {problems}") from None
+    return Result(**msgspec.structs.asdict(decoded) | {"scenario": scenario})

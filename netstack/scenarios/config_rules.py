@@ -39,10 +39,10 @@ def option_key(field: str) -> str:
 
 
 def option_problems(config: NetworkConfig) -> Iterator[Problem]:
-    """Yield what Flink would not accept of its options, and why there is no such policy."""
-    problems = [*_about_values(config), *_about_checkpoints(config), *_about_restarts(config)]
-    yield from problems
-    yield from _about_policy(config, makes_sense=not problems)
+    """Yield what Flink would not accept of its options."""
+    yield from _about_values(config)
+    yield from _about_checkpoints(config)
+    yield from _about_restarts(config)
 
 
 def _about_values(config: NetworkConfig) -> Iterator[Problem]:
@@ -61,9 +61,10 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
             yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
 
 
-def _about_policy(config: NetworkConfig, *, makes_sense: bool) -> Iterator[Problem]:
+def policy_problems(config: NetworkConfig) -> Iterator[Problem]:
+    """Yield why there is no such policy, or why it cannot be made; one that is code is imported, and runs."""
     try:
-        if config.debloat_enabled and makes_sense:
+        if config.debloat_enabled and not any(True for _ in option_problems(config)):
             policy_of(config)  # each gate makes one; what goes wrong with that is to be known before
         else:
             policy_class(config.debloat_policy)

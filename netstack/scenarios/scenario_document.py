@@ -18,6 +18,7 @@ from .scenario import (
     SourceSpec,
     Vertex,
 )
+from .user_code import object_name
 
 Document = dict[str, Any]
 
@@ -100,18 +101,20 @@ def _vertex(vertex: Vertex) -> Document:
     if vertex.service_mode != "throttle":
         document["service_mode"] = vertex.service_mode
     if vertex.operator is not None:
-        document["operator"] = getattr(vertex.operator, "__qualname__", type(vertex.operator).__name__)
+        document["operator"] = object_name(vertex.operator)
     return document
 
 
 def _source(source: SourceSpec) -> Document:
-    rate = [_number(rate) for rate in source.rates]
+    return _origin(source) | {"rate": [_number(rate) for rate in source.rates]}
+
+
+def _origin(source: SourceSpec) -> Document:
     if isinstance(source, GeneratorSpec):
-        return {"record_bytes": source.record_bytes, "rate": rate}
-    spec = source.spec if isinstance(source, SourceObject) else source
-    if spec is None:
-        return {"object": type(getattr(source, "source", source)).__name__, "rate": rate}
-    return _path(spec) | {"rate": rate}
+        return {"record_bytes": source.record_bytes}
+    if isinstance(source, SourceObject):
+        return {"object": object_name(source.source)} if source.spec is None else _path(source.spec)
+    return _path(source)
 
 
 def _path(spec: PathSpec) -> Document:
@@ -132,7 +135,7 @@ def _service(steps: tuple[tuple[float, float], ...]) -> Any:
 def _edge(edge: Edge) -> Document:
     document: Document = {"from": edge.source, "to": edge.target, "ship": edge.ship}
     if edge.key_hash is not None:
-        document["key_hash"] = getattr(edge.key_hash, "__qualname__", type(edge.key_hash).__name__)
+        document["key_hash"] = object_name(edge.key_hash)
     return document
 
 

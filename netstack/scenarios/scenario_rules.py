@@ -20,6 +20,7 @@ from .config_rules import (
     link_problems,
     option_key,
     option_problems,
+    policy_problems,
     restart_notices,
     setting_notices,
     time_text,
@@ -38,9 +39,12 @@ from .scenario import (
     SourceObject,
     Vertex,
 )
+from .user_code import NamedObject
 
 MAX_PARALLELISM = 32768
 """Flink's upper bound (KeyGroupRangeAssignment)."""
+
+_NAME_ONLY = "is a Python object, which a file cannot hold; build the scenario in Python"
 
 
 def check_scenario(scenario: Scenario) -> None:
@@ -54,15 +58,20 @@ def check_scenario(scenario: Scenario) -> None:
         raise ScenarioError(found)
 
 
-def scenario_problems(scenario: Scenario) -> list[Problem]:
-    """Return the mistakes of a scenario, in the order of a scenario file."""
+def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Problem]:
+    """Return the mistakes of a scenario, in the order of a scenario file.
+
+    Whether it can be run is looked at with `to_run` only, since that imports the policy that it names.
+    """
     rules: tuple[Callable[[Scenario], Iterable[Problem]], ...] = (
         _about_time,
         lambda scenario: option_problems(scenario.config),
+        lambda scenario: policy_problems(scenario.config) if to_run else (),
         lambda scenario: cost_problems(scenario.costs),
         lambda scenario: link_problems(scenario.link),
         _about_vertices,
         _about_edges,
+        lambda scenario: _about_names(scenario) if to_run else (),
         _about_cycles,
         _about_keys,
         _about_faults,
@@ -186,6 +195,18 @@ def _about_edges(scenario: Scenario) -> Iterator[Problem]:
             yield edge_key(edge, "ship"), f"{text}; make them equal, or use rescale or rebalance"
 
 
+def _about_names(scenario: Scenario) -> Iterator[Problem]:
+    """Where there is the name of a Python object in place of one."""
+    for vertex in scenario.vertices:
+        if isinstance(vertex.source, SourceObject) and isinstance(vertex.source.source, NamedObject):
+            yield vertex_key(vertex.name, "source.object"), _NAME_ONLY
+        if isinstance(vertex.operator, NamedObject):
+            yield vertex_key(vertex.name, "operator"), _NAME_ONLY
+    for edge in scenario.edges:
+        if isinstance(edge.key_hash, NamedObject):
+            yield edge_key(edge, "key_hash"), _NAME_ONLY
+
+
 def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
     names = {vertex.name for vertex in scenario.vertices}
     if len(names) < len(scenario.vertices) or any(edge.source not in names for edge in scenario.edges):
@@ -199,8 +220,11 @@ def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_keys(scenario: Scenario) -> Iterator[Problem]:
-    """Hash exchanges need a key that every record before them has, in one encoding."""
-    if any(True for rule in (_about_edges, _about_cycles) for _ in rule(scenario)):
+    """Hash exchanges need a key that every record before them has, in one encoding.
+
+    What a Python object takes for the key its name does not tell.
+    """
+    if any(True for rule in (_about_edges, _about_names, _about_cycles) for _ in rule(scenario)):
         return
     for edge in scenario.edges:
         if edge.ship == "hash" and edge.key_hash is None:

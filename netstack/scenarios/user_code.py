@@ -7,6 +7,7 @@ ends. Readers are synchronous and never wait: what is slow to prepare is prepare
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -84,3 +85,17 @@ class OperatorOfRecords(Protocol):
     def key_of(self, record: bytes) -> object:
         """The key of a record; also asked of one that is never opened."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class NamedObject:
+    """The name of a Python object in its place: all that a document tells of it, and nothing to run."""
+
+    name: str
+
+
+def object_name(user_object: object) -> str:
+    """Return what a document calls a Python object: a function by its name, any other by its class's."""
+    if isinstance(user_object, NamedObject):
+        return user_object.name
+    return str(getattr(user_object, "__qualname__", type(user_object).__name__))

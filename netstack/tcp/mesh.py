@@ -17,10 +17,10 @@ import trio
 from flowcontrol import Identity, Secret, ServerHandshake
 
 from .door import Door
-from .errors import HandshakeError
 from .handshaking import TlsContexts, UnprovenError, answer, converse, dial, fresh_nonce, refuse, say
 from .limits import ConnectionLimits
 from .pipe import Stream
+from .transport_errors import HandshakeError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 

@@ -27,10 +27,10 @@ from ..exchange.partition import ALL
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.stalls import CreditStalls
 from ..exchange.tcp_link import TcpLink
-from ..tcp.errors import LinkClosedError
-from .config import TransportConfig
+from ..tcp.transport_errors import LinkClosedError
 from .exchange_buffers import ExchangeBuffers
-from .statistics import TransportStatistics
+from .transport_config import TransportConfig
+from .transport_statistics import TransportStatistics
 
 READ_BYTES = 1 << 20
 """About how many bytes of records one `read` returns at most."""

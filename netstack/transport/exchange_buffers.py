@@ -15,7 +15,7 @@ from buffers import (
 from ..exchange.gate import InputGate
 from ..exchange.partition import ResultPartition
 from ..scenarios.debloat_policies import debloater_of
-from .config import TransportConfig
+from .transport_config import TransportConfig
 
 
 class ExchangeBuffers:

@@ -28,13 +28,13 @@ import trio
 from flowcontrol import RemoteProtocolError, Secret
 
 from ..exchange.tcp_link import TcpLink
-from ..tcp.errors import ConnectionLostError, LinkClosedError, TransportError
 from ..tcp.handshaking import TlsContexts
 from ..tcp.mesh import Mesh
 from ..tcp.pipe import Stream
-from .config import TransportConfig
+from ..tcp.transport_errors import ConnectionLostError, LinkClosedError, TransportError
 from .endpoint import Endpoint
-from .statistics import TransportStatistics
+from .transport_config import TransportConfig
+from .transport_statistics import TransportStatistics
 
 T = TypeVar("T")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET
@@ -16,6 +17,8 @@ from netstack import (
     Steady,
     VertexCheckpoint,
     VertexSteady,
+    read_scenario,
+    scenario_document,
 )
 
 SOURCE, CONSUMER = "flights", "consumer"
@@ -30,7 +33,7 @@ def sample_result(*, debloated: bool, checkpoints: bool = True, rate: float = 10
     slow = 1.0 if debloated else 5.0
     found = [_checkpoint(number, slow) for number in range(SECONDS // 2)] if checkpoints else []
     return Result(
-        scenario=_scenario(debloated),
+        scenario=read_scenario(_scenario(debloated)),
         preset="flink-2.2",
         clock="virtual",
         seed=3,
@@ -74,6 +77,17 @@ def sample_results() -> dict[str, Result]:
 MIB = 1 << 20
 
 
+def with_flink(result: Result, options: Mapping[str, object]) -> Result:
+    """The result with further options of Flink's in its scenario."""
+    return with_document(result, {"flink": scenario_document(result.scenario)["flink"] | options})
+
+
+def with_document(result: Result, changes: Mapping[str, object]) -> Result:
+    """The result with other parts of the document of its scenario."""
+    document = scenario_document(result.scenario) | changes
+    return replace(result, scenario=read_scenario(document, to_run=False))
+
+
 def unaligned_result(*, restarted: bool = True) -> Result:
     """A run with unaligned checkpoints of 2 MiB in flight; one failed, and one was going on at the end.
 
@@ -83,10 +97,8 @@ def unaligned_result(*, restarted: bool = True) -> Result:
     found = [_unaligned(checkpoint) for checkpoint in result.checkpoints]
     found[6] = replace(found[6], status="FAILED", failure="IO_EXCEPTION", duration_ms=None)
     found[9] = replace(found[9], status="IN_PROGRESS", duration_ms=None, checkpoint_type="CHECKPOINT")
-    options = result.scenario["flink"] | {"execution.checkpointing.unaligned.enabled": True}
     result = replace(
-        result,
-        scenario=result.scenario | {"flink": options},
+        with_flink(result, {"execution.checkpointing.unaligned.enabled": True}),
         checkpoints=found,
         steady=[replace(result.steady[0], persisted_bytes=2.0 * MIB)],
         faults=[

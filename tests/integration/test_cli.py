@@ -96,7 +96,7 @@ def test_json_prints_the_document_alone(scenario):
     )
     result = from_json(process.stdout)
     assert process.stdout.count(b"\n") == 1
-    assert (result.scenario["name"], result.seed, result.clock) == ("short", 1, "virtual")
+    assert (result.scenario.name, result.seed, result.clock) == ("short", 1, "virtual")
     assert result.work.buffers > 0
     assert result.steady[0].end_to_end_ms is not None
 

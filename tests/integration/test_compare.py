@@ -1,4 +1,5 @@
 import copy
+import json
 from typing import Any
 
 import msgspec
@@ -21,7 +22,19 @@ from integration.analysis.comparison import (
     tolerance,
 )
 from integration.report.comparison_text import comparison_markdown, figure, print_comparisons, verdict
-from netstack import CheckpointResult, Result, ScenarioError, Steady, VertexCheckpoint, VertexSteady
+from netstack import (
+    CheckpointResult,
+    Edge,
+    GeneratorSpec,
+    Result,
+    Scenario,
+    ScenarioError,
+    Steady,
+    Vertex,
+    VertexCheckpoint,
+    VertexSteady,
+    to_json,
+)
 
 FLINK = {END_TO_END: 800.0, THROUGHPUT: 2000.0, START_DELAY: 700.0, ALIGNMENT: 400.0, BUFFER_SIZE: 5000.0}
 """What Flink showed; a buffer takes 5 ms of the consumer's time, so 10 % decides for times."""
@@ -59,11 +72,15 @@ def run(seed: int = 1, **changes: float) -> Result:
         vertices=[VertexSteady(name="source", parallelism=1), stage],
     )
     return Result(
-        scenario={
-            "name": "job",
-            "vertices": [{"name": "source", "source": {}}, {"name": "stage1"}],
-            "flink": {},
-        },
+        scenario=Scenario(
+            name="job",
+            duration_s=46.0,
+            vertices=(
+                Vertex(name="source", source=GeneratorSpec(record_bytes=100)),
+                Vertex(name="stage1", parallelism=2),
+            ),
+            edges=(Edge(source="source", target="stage1"),),
+        ),
         preset="flink-2.2",
         clock="virtual",
         seed=seed,
@@ -76,8 +93,8 @@ def run(seed: int = 1, **changes: float) -> Result:
 
 def reference(*repetitions: Result, **changes: float) -> dict[str, Any]:
     """What a real Flink would have written down."""
-    document: dict[str, Any] = msgspec.to_builtins(run(**changes))
-    document["repetitions"] = [msgspec.to_builtins(repetition) for repetition in repetitions]
+    document: dict[str, Any] = json.loads(to_json(run(**changes)))
+    document["repetitions"] = [json.loads(to_json(repetition)) for repetition in repetitions]
     return document
 
 
@@ -181,7 +198,7 @@ def test_a_buffers_time_is_its_debloated_size_or_its_segment_over_the_rate():
 
 
 def test_vertices_are_told_by_their_place_since_flink_renames_them():
-    renamed = msgspec.to_builtins(run())
+    renamed = json.loads(to_json(run()))
     renamed["steady"][0]["vertices"][0]["name"] = "Source: source"
     document = reference() | {"repetitions": [renamed]}
     assert compare([run()], document).ok

@@ -1,4 +1,5 @@
 import io
+import json
 import os
 import signal
 import subprocess
@@ -37,7 +38,7 @@ from integration.demo.main_job import (
 from integration.report.job_facts import job_facts
 from integration.report.output import to_stdout
 from integration.report.tables import summary_table
-from netstack import from_json, scenario_problems
+from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +138,7 @@ def test_demo_writes_the_report(ran):
 
 @pytest.mark.spark
 def test_debloating_is_all_that_the_runs_differ_in(results):
-    off, on = results[OFF].scenario, results[ON].scenario
+    off, on = (scenario_document(results[run].scenario) for run in (OFF, ON))
 
     assert {key: off[key] for key in off if key != "flink"} == {key: on[key] for key in on if key != "flink"}
     assert off["flink"]["taskmanager.network.memory.buffer-debloat.enabled"] is False
@@ -181,9 +182,10 @@ def test_json_is_one_document_with_both_results(spark, rows, tmp_path, capsys):
 
     document = msgspec.json.decode(capsys.readouterr().out, type=DemoDocument)
     assert document.schema == "netstack.demo/1"
-    assert document.finding == compare(figures_of(document.off), figures_of(document.on))
-    assert document.off.seed == document.on.seed == 7
-    assert document.on.scenario["flink"]["taskmanager.network.memory.buffer-debloat.target"] == "200 ms"
+    off, on = (from_json(bytes(written)) for written in (document.off, document.on))
+    assert document.finding == compare(figures_of(off), figures_of(on))
+    assert off.seed == on.seed == 7
+    assert on.scenario.config.debloat_target_s == 0.2
 
 
 @pytest.fixture(scope="module")
@@ -215,14 +217,16 @@ def test_modes_are_one_document_with_what_they_showed(modes):
 
     assert document.schema == "netstack.demo-modes/1"
     assert list(document.modes) == list(MODES)
-    assert document.finding == compare_modes(document.modes)
+    assert document.finding == compare_modes(
+        {mode: from_json(bytes(run)) for mode, run in document.modes.items()}
+    )
     stages = [line.split(": ")[0] for line in err.splitlines()]
     assert stages == ["starting Spark", "reading rows.csv", *MODES, "writing the report"]
 
 
 @pytest.mark.spark
 def test_the_mode_is_all_that_the_runs_differ_in(modes):
-    scenarios = {mode: result.scenario for mode, result in modes[1].modes.items()}
+    scenarios = {mode: json.loads(bytes(run))["scenario"] for mode, run in modes[1].modes.items()}
     plain = scenarios[ALIGNED]
 
     for scenario in scenarios.values():
@@ -248,15 +252,16 @@ def test_the_mode_is_all_that_the_runs_differ_in(modes):
 
 @pytest.mark.spark
 def test_the_modes_do_what_they_say(modes):
+    results = {mode: from_json(bytes(run)) for mode, run in modes[1].modes.items()}
     types = {
         mode: {checkpoint.checkpoint_type for checkpoint in result.checkpoints if checkpoint.duration_ms}
-        for mode, result in modes[1].modes.items()
+        for mode, result in results.items()
     }
 
     assert types[ALIGNED] == types[DEBLOATED] == {"CHECKPOINT"}
     assert types[UNALIGNED] == {"UNALIGNED_CHECKPOINT"}
     assert types[AT_LEAST_ONCE] == {"AT_LEAST_ONCE_CHECKPOINT"}
-    took = {mode: figures_of(result).end_to_end_ms for mode, result in modes[1].modes.items()}
+    took = {mode: figures_of(result).end_to_end_ms for mode, result in results.items()}
     assert took[UNALIGNED] < took[TIMED_OUT] < took[ALIGNED]
 
 

@@ -197,13 +197,14 @@ def test_advice_is_tried_out_where_a_run_takes_little(diagnosed: Diagnosed) -> N
         {"wall_seconds": 5.0},
         {"clock": "real"},
         {"failure": "it failed"},
-        {"scenario": {"policy": "os:system"}},
+        {"debloat_policy": "os:system"},
     ],
 )
 def test_advice_on_a_job_that_is_not_to_be_run_again_is_not_tried(change: dict[str, Any]) -> None:
     result = emulate(reference("2x2_200KBs_off", 30.0))
-    if "scenario" in change:
-        change = {"scenario": result.scenario | change["scenario"]}
+    if "debloat_policy" in change:
+        config = dataclasses.replace(result.scenario.config, **change)
+        change = {"scenario": dataclasses.replace(result.scenario, config=config)}
     (tried,) = trials(msgspec.structs.replace(result, **change))
     assert tried({"debloat_enabled": True}) is None
 

@@ -12,7 +12,7 @@ from integration.report.incidents import (
     what_went_wrong,
 )
 from netstack import FaultResult, RestartResult
-from tests.integration.sample_results import MIB, sample_result, unaligned_result
+from tests.integration.sample_results import MIB, sample_result, unaligned_result, with_document
 
 
 def changed(result, **fields):
@@ -77,8 +77,9 @@ def test_the_kill_that_ends_a_job_has_its_effect():
 
 def test_faults_that_never_fired_are_counted():
     result = unaligned_result()
-    given = [{"kind": "kill_subtask"}, {"kind": "fill_storage"}, {"kind": "kill_subtask"}]
-    some = changed(result, scenario=result.scenario | {"faults": given})
+    kill = {"kind": "kill_subtask", "at": "9 s", "vertex": "consumer", "subtask": 1}
+    given = [kill, {"kind": "fill_storage", "at": "13 s"}, kill]
+    some = with_document(result, {"faults": given})
 
     assert never_fired(result) is None
     assert never_fired(some) == "1 of 3 faults never fired: kill_subtask"
@@ -161,7 +162,7 @@ def test_the_price_of_overtaking_is_what_a_restart_took():
 )
 def test_without_a_restart_the_price_is_an_estimate_and_said_to_be(costs, ms):
     result = unaligned_result(restarted=False)
-    result = changed(result, scenario=result.scenario | costs)
+    result = with_document(result, costs)
 
     assert restore_ms(result) == (pytest.approx(ms), False)
     assert "(an estimate: bytes by the download rate)" in price(result)

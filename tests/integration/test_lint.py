@@ -5,7 +5,7 @@ from integration.cli.app import main
 from integration.flink.lint.catalogue import CATALOGUE, LATEST, RENAMED, SINCE, Version, nearest, read_version
 from integration.flink.lint.check import lint
 from integration.flink.lint.config_file import MOST_OPTIONS, Entry, read_config_file
-from integration.flink.lint.settings import LintReport, Remark
+from integration.flink.lint.file_settings import LintReport, Remark
 from netstack import OPTIONS, PRESETS, ScenarioError
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"

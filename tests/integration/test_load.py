@@ -258,7 +258,7 @@ def result(file) -> Result:
     file.write_text(GOOD)
     scenario = load_scenario(file)
     return Result(
-        scenario=scenario_document(scenario),
+        scenario=scenario,
         preset=scenario.preset,
         clock="virtual",
         seed=1,

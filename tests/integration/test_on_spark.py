@@ -15,10 +15,10 @@ from integration.checkpoints import DirectoryStorage
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
 from integration.spark.distributed.feeding import FedSource, fed_source, in_pieces, keep_pieces
-from integration.spark.distributed.run import run_on_spark
+from integration.spark.distributed.spark_run import run_on_spark
 from integration.spark.distributed.stage import require_slots
-from integration.spark.errors import first_cause
 from integration.spark.rows import RowCodec
+from integration.spark.spark_errors import first_cause
 from netstack import (
     Edge,
     GeneratorSpec,
@@ -138,8 +138,9 @@ def test_sources_are_spark_partitions_and_the_job_restarts(
     assert result.emulated_seconds < 300
     assert [series.vertex for series in result.series] == ["rows", "more", "work"]
     partitions = len(result.series[0].numRecordsOut)
-    assert result.scenario["vertices"][0]["parallelism"] == partitions
-    assert result.scenario["vertices"][0]["source"]["path"] == str(folder)
+    assert result.scenario.vertices[0].parallelism == partitions
+    assert isinstance(result.scenario.vertices[0].source, PathSpec)
+    assert result.scenario.vertices[0].source.path == str(folder)
     (restart,) = result.restarts
     assert restart.cause == "subtask work[1] is killed"
     assert restart.checkpoint_id is not None

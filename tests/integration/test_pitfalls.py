@@ -20,8 +20,8 @@ from integration.tuning.pitfalls import (
     observed_point,
     pitfalls_of,
 )
+from integration.tuning.point_rows import failed_row
 from integration.tuning.points import point_of
-from integration.tuning.rows import failed_row
 from netstack import Result, Scenario, Vertex, emulate, to_json
 
 ROOT = Path(__file__).parents[2]
@@ -125,5 +125,5 @@ def test_points_that_failed_are_not_looked_at() -> None:
     without = failed_row(point_of(scenario), "the job failed for good")
     failed = msgspec.structs.replace(without, result=to_json(shown("large_records")).decode())
     ended = msgspec.structs.replace(failed, status="finished", error=None)
-    assert find_pitfalls(scenario, [failed]) == []
-    assert [one.name for one in find_pitfalls(scenario, [ended])][:1] == ["large-records"]
+    assert find_pitfalls([failed]) == []
+    assert [one.name for one in find_pitfalls([ended])][:1] == ["large-records"]

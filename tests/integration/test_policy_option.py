@@ -6,11 +6,24 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from integration.cli.app import main
-from integration.files.reading import load_scenario
-from netstack import ScenarioError, read_scenario, scenario_document
+from integration.files.reading import load_result, load_scenario
+from integration.report.run_report import write_report
+from integration.tuning.pitfalls import find_pitfalls
+from integration.tuning.point_rows import failed_row
+from integration.tuning.points import point_of
+from integration.tuning.recommend import scenario_of
+from netstack import (
+    ScenarioError,
+    check_scenario,
+    emulate,
+    read_scenario,
+    scenario_document,
+    to_json,
+)
 
 FILE = Path(__file__).parents[1] / "data" / "flink-reference" / "2x2_200KBs_on1s.toml"
 
@@ -120,3 +133,39 @@ def test_a_policy_on_the_command_line_keeps_that_of_the_file_from_being_imported
     assert not code.exists()
     assert load_scenario(FILE, policy=CODE).config.debloat_policy == CODE
     assert code.exists()
+
+
+@pytest.fixture
+def stored(code: Path) -> Path:
+    """A result of a stranger's, with that policy in its scenario."""
+    scenario = load_scenario(FILE)
+    named = dataclasses.replace(scenario, config=dataclasses.replace(scenario.config, debloat_policy=CODE))
+    file = code.with_name("result.json")
+    file.write_bytes(to_json(msgspec.structs.replace(emulate(scenario), scenario=named)))
+    return file
+
+
+def test_a_result_of_a_strangers_is_read_without_running_its_code(code, stored, capsys) -> None:
+    result = load_result(stored)
+    assert result.scenario.config.debloat_policy == CODE
+    assert to_json(result) == stored.read_bytes()
+    assert main(["diagnose", str(stored)]) == 0
+    assert main(["compare", str(stored), str(FILE.with_suffix(".json"))]) in (0, 1, 2)
+    write_report(code.with_name("report"), {"run": result}, command="")
+    assert not code.exists()
+    with pytest.raises(ScenarioError, match="policy: 'policy_of_a_file:Policy'"):
+        load_scenario(stored)
+    check_scenario(result.scenario)
+    assert code.exists()
+
+
+def test_a_folder_of_points_names_no_code_to_run(code, stored) -> None:
+    scenario = load_scenario(FILE)
+    point = point_of(scenario, {"target": "1 s"})
+    row = msgspec.structs.replace(failed_row(point, ""), status="finished", result=stored.read_text())
+    assert scenario_of([row], scenario).config.debloat_policy == "flink"
+    find_pitfalls([row])
+    check_scenario(scenario_of([row], scenario))
+    assert not code.exists()
+    asked = msgspec.structs.replace(row, labels={"policy": "burst"})
+    assert scenario_of([asked], scenario).config.debloat_policy == "burst"

@@ -11,10 +11,10 @@ from integration.analysis.wording import milliseconds
 from integration.files.reading import load_scenario
 from integration.report.tuning_text import remedy_text
 from integration.tuning.measures import measure
+from integration.tuning.point_rows import PointRow
 from integration.tuning.recommend import Recommendation, recommend
 from integration.tuning.remedies import Remedy
 from integration.tuning.reruns import changes_of, with_trials
-from integration.tuning.rows import PointRow
 from netstack import Scenario, emulate, with_options
 from tests.integration.test_tuning_recommend import Constraints, replace, sweep
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from integration.spark import shuffle, shuffle_statistics
-from integration.spark.errors import one_line
+from integration.spark.spark_errors import one_line
 from netstack import ConnectionLimits, TransportConfig
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.spark import ShuffleError, shuffle, shuffle_statistics
-from integration.spark.shuffling import report
+from integration.spark.shuffling import task_reports as report
 from netstack import TransportStatistics
 
 if TYPE_CHECKING:

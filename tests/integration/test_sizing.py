@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.analysis.sizing.flow import flows, held_back
+from integration.analysis.sizing.job_size import ConsumerSize, size_job
 from integration.analysis.sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_round_trip
-from integration.analysis.sizing.size import ConsumerSize, size_job
 from integration.cli.app import main
 from integration.cli.size import SizeReport
 from netstack import (

@@ -7,7 +7,13 @@ from pyspark.sql import SparkSession
 from integration import load_scenario, open_sources
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
-from netstack import ScenarioError, SourceError, emulate
+from netstack import (
+    ScenarioError,
+    SourceError,
+    emulate,
+    from_json,
+    to_json,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +50,8 @@ def test_a_path_runs_with_a_subtask_for_each_partition(scenario: Path) -> None:
         assert ready.vertices[0].parallelism == 1
         result = emulate(ready)
     assert result.steady[0].vertices[0].records_out_per_s == [pytest.approx(100, rel=0.05)]
-    assert result.scenario["vertices"][0]["source"]["path"] == str(scenario.parent / "rows.csv")
+    assert result.scenario.vertices[0].source == loaded.vertices[0].source  # and nothing that was opened
+    assert from_json(to_json(result)).scenario == result.scenario
 
 
 def test_a_path_may_be_repartitioned(scenario: Path) -> None:

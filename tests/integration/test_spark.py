@@ -18,7 +18,7 @@ import pytest
 from integration.spark import spark_session
 from integration.spark.arrow_types import UnsupportedColumnError
 from integration.spark.rows import RowCodec, key_hash
-from integration.spark.source import SparkSource
+from integration.spark.spark_source import SparkSource
 from netstack import Source, SourceError, SourceReader, java_hash
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from integration.cli.app import main
 from integration.storm.case import Guarantee, StormCase, StormVertex, Work, estimate_s
 from integration.storm.checks import CommitLog, check_output
 from integration.storm.draw import DURATION_S, LONGEST_S, draw_case
-from integration.storm.storm import LITERAL_EVERY, Outcome, run_case, run_on_spark, run_storm, run_storms
+from integration.storm.storm_runs import LITERAL_EVERY, Outcome, run_case, run_on_spark, run_storm, run_storms
 from integration.storm.work import expected_output, is_sum, parse_sum, records_of, value_of
 from netstack import (
     CheckpointMode,
@@ -86,7 +86,7 @@ def test_some_storms_are_compared_with_themselves_and_with_fair_weather(
         seen.append(case)
         return replace(run_case(case), digest=next(digests))
 
-    monkeypatch.setattr("integration.storm.storm.run_case", run)
+    monkeypatch.setattr("integration.storm.storm_runs.run_case", run)
     outcome = run_storm(LITERAL_EVERY)
     assert outcome.problems == ("a second run gives another result",)
     assert [case.faults for case in seen] == [

@@ -16,9 +16,7 @@ import pytest
 from integration.spark.workers import PACKAGES
 from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures, measure
-from integration.tuning.points import Grid, Point, point_of
-from integration.tuning.probes import probes_of, step_at_s, with_step
-from integration.tuning.rows import (
+from integration.tuning.point_rows import (
     ROW_SCHEMA,
     PointRow,
     PointStore,
@@ -28,6 +26,8 @@ from integration.tuning.rows import (
     points_table,
     to_table,
 )
+from integration.tuning.points import Grid, Point, point_of
+from integration.tuning.probes import probes_of, step_at_s, with_step
 from integration.tuning.running import run_point
 from netstack import (
     Edge,

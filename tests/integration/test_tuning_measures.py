@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,10 +17,13 @@ from integration.tuning.probes import baseline, bottleneck, probes_of, step_at_s
 from netstack import (
     CheckpointMode,
     CheckpointResult,
+    Edge,
     RestartResult,
     Result,
+    Scenario,
     Series,
     Steady,
+    Vertex,
     VertexCheckpoint,
     VertexSteady,
     emulate,
@@ -49,7 +51,7 @@ def result_of(
     flows: dict[str, Flow],
     edges: list[tuple[str, str, str]],
     checkpoints: list[CheckpointResult] | None = None,
-    service: Any = "10 ms",
+    service: tuple[tuple[float, float], ...] = ((0.0, 0.01),),
     debloated: bool = False,
 ) -> Result:
     """A run of which the second half is measured; each edge is (from, to, ship)."""
@@ -59,11 +61,15 @@ def result_of(
         for name, (read, _) in flows.items()
     ]
     return Result(
-        scenario={
-            "name": "by hand",
-            "vertices": [{"name": name, "service": "0 s" if name == "source" else service} for name in flows],
-            "edges": [{"from": source, "to": target, "ship": ship} for source, target, ship in edges],
-        },
+        scenario=Scenario(
+            name="by hand",
+            duration_s=float(SECONDS),
+            vertices=tuple(
+                Vertex(name=name, parallelism=len(read), service=() if name == "source" else service)
+                for name, (read, _) in flows.items()
+            ),
+            edges=tuple(Edge(source=source, target=target, ship=ship) for source, target, ship in edges),
+        ),
         preset="flink-2.2",
         clock="virtual",
         seed=1,
@@ -187,7 +193,7 @@ def test_checkpoints_of_the_window_are_counted_by_how_they_ended() -> None:
 
 
 STEP_S = 10.0
-STEPPING = [{"at": "0 s", "cost": "5 ms"}, {"at": "10 s", "cost": "10 ms"}]
+STEPPING = ((0.0, 0.005), (10.0, 0.010))
 
 
 def after_step(settles_at: int) -> dict[str, Flow]:

@@ -18,10 +18,10 @@ from integration.report.tuning_charts import times_by_target, trade_off, tuning_
 from integration.report.tuning_text import mark, mark_in_words, print_recommendations, target_table
 from integration.tuning.constraints import Constraints
 from integration.tuning.measures import Measures
+from integration.tuning.point_rows import PointRow, failed_row
 from integration.tuning.points import point_of
 from integration.tuning.probes import Probe
 from integration.tuning.recommend import Recommendation, recommendations
-from integration.tuning.rows import PointRow, failed_row
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 
 SCENARIO = Scenario(

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from integration.analysis.known_values import quotient
-from integration.analysis.window_figures import WindowFigures, config_of, figures_of
+from integration.analysis.window_figures import WindowFigures, figures_of
 from integration.analysis.wording import compare, describe, milliseconds, per_second, ratio, size
 from integration.report.job_facts import how_obtained, is_exactly_once, job_facts
 from integration.report.tables import (
@@ -14,7 +14,13 @@ from integration.report.tables import (
     subtask_rows,
     summary_table,
 )
-from tests.integration.sample_results import sample_result, sample_results, unaligned_result
+from tests.integration.sample_results import (
+    sample_result,
+    sample_results,
+    unaligned_result,
+    with_document,
+    with_flink,
+)
 
 OFF = WindowFigures(
     from_s=20,
@@ -83,12 +89,10 @@ def test_bytes_in_flight_are_the_median_of_the_windows_samples():
 
 def test_without_debloating_a_buffer_is_a_segment():
     result = sample_result(debloated=False)
-    given = msgspec.structs.replace(
-        result, scenario=result.scenario | {"flink": {"taskmanager.memory.segment-size": "8 kb"}}
-    )
+    given = with_flink(result, {"taskmanager.memory.segment-size": "8 kb"})
 
-    assert figures_of(result).buffer_bytes == config_of(result).segment_bytes == 32768
-    assert figures_of(given).buffer_bytes == config_of(given).segment_bytes == 8192
+    assert figures_of(result).buffer_bytes == 32768
+    assert figures_of(given).buffer_bytes == 8192
 
 
 def test_what_was_not_measured_is_none():
@@ -271,7 +275,7 @@ def test_facts_say_what_the_job_is():
 
 def test_facts_of_other_jobs():
     result = sample_result(debloated=True)
-    scenario = result.scenario | {
+    document = {
         "flink": {
             "execution.checkpointing.mode": "AT_LEAST_ONCE",
             "execution.checkpointing.interval": "10 s",
@@ -289,7 +293,8 @@ def test_facts_of_other_jobs():
         ],
     }
 
-    facts = job_facts(msgspec.structs.replace(result, scenario=scenario))
+    other = with_document(result, document)
+    facts = job_facts(other)
 
     assert facts[:-1] == [
         ("Job", "a ×2 → hash → c ×2; b ×1 → rebalance → c ×2; c ×2 → rebalance → d ×1"),
@@ -299,7 +304,7 @@ def test_facts_of_other_jobs():
         ("Service", "d: 1 ms a record from 0 s on, 2 ms a record from 9 s on"),
         ("Checkpoints", "every 10 s, at least once, without alignment"),
     ]
-    assert not is_exactly_once(msgspec.structs.replace(result, scenario=scenario))
+    assert not is_exactly_once(other)
 
 
 @pytest.mark.parametrize(
@@ -318,8 +323,7 @@ def test_facts_of_other_jobs():
 def test_facts_name_the_mode_of_checkpoints(options, text):
     result = sample_result(debloated=True)
     given = {f"execution.checkpointing.{name}": value for name, value in options.items()}
-    flink = result.scenario["flink"] | given
-    result = msgspec.structs.replace(result, scenario=result.scenario | {"flink": flink})
+    result = with_flink(result, given)
 
     assert dict(job_facts(result))["Checkpoints"] == f"every 2 s, exactly once, {text}"
     assert is_exactly_once(result)

@@ -16,8 +16,8 @@ from integration.files.reading import load_scenario
 from integration.files.writing import written_whole
 from integration.report.output import OutputError, write_files
 from integration.tuning.axes import read_axes
+from integration.tuning.point_rows import FOLDER, PointStore
 from integration.tuning.points import Grid
-from integration.tuning.rows import FOLDER, PointStore
 from integration.tuning.running import run_point
 from tests.integration.test_cli import SHORT
 

@@ -37,7 +37,7 @@ from netstack.exchange.gate import InputGate
 from netstack.exchange.notifier import Notifier
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.scenarios.config import CostModel, LinkConditions
-from netstack.tcp.errors import PartitionNotFoundError
+from netstack.tcp.transport_errors import PartitionNotFoundError
 
 SEGMENT_SIZE = 32
 REQUEST, CANCEL = PartitionRequest(0, 2), CancelPartitionRequest(0)

@@ -51,11 +51,16 @@ from netstack.exchange.connection import ConsumerEnd, ProducerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
-from netstack.tcp.errors import ConnectionLostError, PartitionNotFoundError, PeerFailedError, TransportError
 from netstack.tcp.handshaking import dial
 from netstack.tcp.limits import ConnectionLimits
 from netstack.tcp.mesh import Mesh
 from netstack.tcp.pipe import Stream
+from netstack.tcp.transport_errors import (
+    ConnectionLostError,
+    PartitionNotFoundError,
+    PeerFailedError,
+    TransportError,
+)
 from tests.netstack.meshes import SECRET, Streams, connect, no_socket_left
 
 SEGMENT_BYTES = 64

@@ -161,7 +161,7 @@ def test_a_policy_of_the_users_own_is_imported_by_its_path(
     monkeypatch.syspath_prepend(tmp_path)
     result = emulate(job("own_policies_of_a_test:Constant"))
     assert result.steady[-1].vertices[-1].debloatedBufferSize == [2048, 2048]
-    assert result.scenario["policy"] == "own_policies_of_a_test:Constant"
+    assert result.scenario.config.debloat_policy == "own_policies_of_a_test:Constant"
     for wrong in (
         "own_policies_of_a_test:NOTHING",
         "own_policies_of_a_test:Missing",

@@ -3,18 +3,32 @@ import pytest
 
 from netstack import (
     CheckpointResult,
+    CollectionSource,
+    Edge,
+    GeneratorSpec,
     Result,
+    Scenario,
     Series,
+    SourceObject,
     Steady,
+    Vertex,
     VertexCheckpoint,
     VertexSteady,
     Work,
     from_json,
+    map_records,
+    payload_hash,
+    scenario_problems,
     to_json,
 )
+from netstack.scenarios.user_code import NamedObject
 
 RESULT = Result(
-    scenario={"name": "x", "vertices": []},
+    scenario=Scenario(
+        name="x",
+        duration_s=60.0,
+        vertices=(Vertex(name="s", parallelism=2, source=GeneratorSpec(record_bytes=100)),),
+    ),
     preset="flink-2.2",
     clock="virtual",
     seed=1,
@@ -123,3 +137,40 @@ def test_another_schema_is_refused():
     other = msgspec.structs.replace(RESULT, schema="netstack.result/9")
     with pytest.raises(ValueError, match=r"netstack\.result/9.*this version reads 'netstack\.result/1'"):
         from_json(to_json(other))
+
+
+def test_a_result_with_python_objects_names_them_and_cannot_be_run():
+    vertices = (
+        Vertex(name="s", source=SourceObject(source=CollectionSource([[b"a"]]), rates=(5.0,))),
+        Vertex(name="x", operator=map_records(bytes.upper)),
+    )
+    edges = (Edge(source="s", target="x", ship="hash", key_hash=payload_hash),)
+    scenario = Scenario(name="objects", duration_s=60.0, vertices=vertices, edges=edges)
+    written = to_json(msgspec.structs.replace(RESULT, scenario=scenario))
+
+    read = from_json(written)
+
+    assert read.scenario.vertices[0].source == SourceObject(
+        source=NamedObject("CollectionSource"), rates=(5.0,)
+    )
+    assert to_json(read) == written
+    assert [key for key, _ in scenario_problems(read.scenario)] == [
+        "vertices.s.source.object",
+        "vertices.x.operator",
+        "edges.s->x.key_hash",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("duration", "soon", "duration: 'soon' is not a number with a unit"),
+        ("edges", [{"from": "s", "to": "nobody"}], "edges.s->nobody.to: no vertex is named 'nobody'"),
+        ("colour", "red", "colour: is no key of this table"),
+    ],
+)
+def test_a_result_whose_scenario_makes_no_sense_is_refused(key, value, problem):
+    document = msgspec.json.decode(to_json(RESULT))
+    document["scenario"][key] = value
+    with pytest.raises(ValueError, match=f"the scenario in the result makes no sense: {problem}"):
+        from_json(msgspec.json.encode(document))

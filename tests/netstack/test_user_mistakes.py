@@ -40,6 +40,6 @@ def test_emulate_within_trio_names_what_to_await() -> None:
     async def emulated() -> None:
         with pytest.raises(RuntimeError, match=r"within one, write `await run_job\(scenario\)`"):
             emulate(scenario)
-        assert (await run_job(scenario)).scenario["name"] == "x"
+        assert (await run_job(scenario)).scenario.name == "x"
 
     trio.run(emulated)

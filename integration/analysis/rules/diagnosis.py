@@ -15,7 +15,7 @@ from netstack import VertexSteady
 
 from ..checkpoint_times import NOT_TOLD, PHASES
 from ..known_values import complete
-from . import checkpoints, debloating, pitfalls, pools, pressure
+from . import checkpoints, debloat_pitfalls, debloating, pools, pressure
 from .finding import Finding
 from .observation import Observation
 
@@ -46,13 +46,13 @@ RULES: tuple[Rule, ...] = (
 """What `netstack diagnose` asks; of findings of one severity, those of an earlier rule come first."""
 
 PITFALLS: tuple[Rule, ...] = (
-    pitfalls.slow_input,
-    pitfalls.large_records,
-    pitfalls.minimum_size,
-    pitfalls.high_parallelism,
-    pitfalls.window_bursts,
-    pitfalls.moving_load,
-    pitfalls.skewed_consumers,
+    debloat_pitfalls.slow_input,
+    debloat_pitfalls.large_records,
+    debloat_pitfalls.minimum_size,
+    debloat_pitfalls.high_parallelism,
+    debloat_pitfalls.window_bursts,
+    debloat_pitfalls.moving_load,
+    debloat_pitfalls.skewed_consumers,
 )
 """What `netstack tune` asks of each point with debloating: the documented ways in which it fails."""
 

@@ -6,8 +6,8 @@ it, how the vertices are connected, and the options they run under.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from netstack import (
     CheckpointResult,
@@ -15,17 +15,13 @@ from netstack import (
     NetworkConfig,
     Result,
     Scenario,
-    ScenarioError,
     Series,
     Steady,
     VertexSteady,
     channel_counts,
-    parse_duration,
-    parse_rate,
 )
 
 from ..checkpoint_times import triggered_within
-from ..window_figures import config_of
 from .finding import BACK_PRESSURED, any_of, negation, reaches
 
 
@@ -128,31 +124,13 @@ class Observation:
 
 
 def observations(result: Result) -> list[Observation]:
-    """Return the views of a result, one for each of its windows.
-
-    Raises:
-        ScenarioError: the scenario in it makes no sense.
-    """
-    document = result.scenario
-    try:
-        config = config_of(result)
-        managers = {each["name"]: each.get("task_manager", each["name"]) for each in document["vertices"]}
-        edges = [
-            (each["from"], each["to"], each.get("ship", "rebalance")) for each in document.get("edges", [])
-        ]
-        exchanges = _exchanges(edges, managers)
-        link = _link(document.get("link", {}))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ScenarioError([f"the scenario in the result makes no sense: {error}"]) from None
+    """Return the views of a result, one for each of its windows."""
+    scenario = result.scenario
     return [
-        Observation(
-            name=str(document.get("name", "")),
-            steady=steady,
-            exchanges=exchanges,
-            config=config,
-            checkpoints=triggered_within(result.checkpoints, steady),
+        replace(
+            observation_of(scenario, steady, triggered_within(result.checkpoints, steady)),
             series=result.series,
-            link=link,
+            link=scenario.link,
         )
         for steady in result.steady
     ]
@@ -169,24 +147,12 @@ def observation_of(
     return Observation(
         name=scenario.name,
         steady=steady,
-        exchanges=_exchanges([(edge.source, edge.target, edge.ship) for edge in scenario.edges], managers),
+        exchanges=tuple(
+            Exchange(edge.source, edge.target, edge.ship, managers[edge.source] != managers[edge.target])
+            for edge in scenario.edges
+        ),
         config=scenario.config,
         checkpoints=checkpoints,
         levels=levels or {},
         scenario=scenario,
-    )
-
-
-def _link(document: Mapping[str, object]) -> LinkConditions:
-    bandwidth = document.get("bandwidth")
-    return LinkConditions(
-        latency_s=parse_duration(document.get("latency", "0 s")),
-        bandwidth_bytes_per_s=None if bandwidth is None else parse_rate(bandwidth),
-    )
-
-
-def _exchanges(edges: Iterable[tuple[str, str, str]], managers: Mapping[str, str]) -> tuple[Exchange, ...]:
-    """The exchanges of edges (from, to, ship) between vertices, each in its task manager."""
-    return tuple(
-        Exchange(source, target, ship, managers[source] != managers[target]) for source, target, ship in edges
     )

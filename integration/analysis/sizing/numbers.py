@@ -28,7 +28,7 @@ from netstack import (
 )
 
 from .flow import LENGTH_BYTES
-from .size import JobSize
+from .job_size import JobSize
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from netstack import PRESETS
 from .catalogue import LATEST, Version, read_version
 from .combinations import about_combinations
 from .config_file import ConfigPart, read_config_file
-from .settings import LintReport, Remark
+from .file_settings import LintReport, Remark
 from .single_options import (
     about_format,
     about_names,

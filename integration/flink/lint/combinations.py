@@ -9,7 +9,7 @@ from netstack import CheckpointStorageType, NetworkConfig, format_duration, form
 
 from ...analysis.rules.finding import MOST_CHANNELS
 from .catalogue import PARALLELISM, SLOTS
-from .settings import Remark, Settings
+from .file_settings import Remark, Settings
 
 SLOW_S = 30.0
 """A size that takes longer than this to follow a change of load is worth a word."""

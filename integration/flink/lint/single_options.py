@@ -33,7 +33,7 @@ from .catalogue import (
     parse,
 )
 from .config_file import NEW_NAME, OLD_NAME, ConfigPart, Entry
-from .settings import Place, Remark, Settings, name_of
+from .file_settings import Place, Remark, Settings, name_of
 
 _INSTEAD = {
     "exclusive_buffers_per_channel": "debloating, the options buffer-debloat, gives fewer bytes in flight",

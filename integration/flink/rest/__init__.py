@@ -2,8 +2,8 @@
 
 from .client import FlinkRestError
 from .importing import Imported, import_scenario
+from .job_options import Overrides
 from .measured import Measured
-from .options import Overrides
 from .validation import Validation, validate
 
 __all__ = ["FlinkRestError", "Imported", "Measured", "Overrides", "Validation", "import_scenario", "validate"]

@@ -20,7 +20,7 @@ from ...analysis.rules.observation import observation_of
 from .client import RestClient
 from .cluster_job import FlinkJob, FlinkVertex, read_job
 from .importing import import_scenario
-from .options import EVERYWHERE, Overrides
+from .job_options import EVERYWHERE, Overrides
 from .sampling import number
 
 _NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})

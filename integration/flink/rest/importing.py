@@ -10,8 +10,8 @@ from netstack import LinkConditions, NetworkConfig, Scenario, check_scenario
 
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob, check_still_runs, read_job
+from .job_options import Overrides, check_names, preset_of, read_config
 from .measured import Measured, measured, read_checkpoints
-from .options import Overrides, check_names, preset_of, read_config
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
 from .topology import edges_of, job_name, managers, vertex_names
 from .vertices import VertexReader

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from netstack import CostModel, Edge, NetworkConfig
 
+from ...analysis.known_values import complete, known, mean_of_known
 from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples
 
@@ -70,8 +71,8 @@ def load_of(subtask: SubtaskSamples, field: str) -> Load | None:
     if total is None or total < LEAST_RECORDS:
         return None
     parts = [subtask.total(part) for part in ("busy_ms", "idle_ms", "backpressured_ms")]
-    known = [part for part in parts if part is not None]
-    return Load(total, _seconds(parts[0]), _seconds(sum(known)) if len(known) == len(parts) else None)
+    told = complete(parts)
+    return Load(total, _seconds(parts[0]), None if told is None else _seconds(sum(told)))
 
 
 def is_of_the_past(subtask: SubtaskSamples, field: str) -> bool:
@@ -136,8 +137,7 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
         for other in consumers
         if all(edge.source == vertex.id for edge in job.inputs(other))
     ]
-    known = [size for size in sizes if size is not None]
-    return sum(known) / len(known) if known else None
+    return mean_of_known(sizes)
 
 
 def _size(subtasks: Sequence[SubtaskSamples], direction: str, segment_bytes: int) -> float | None:
@@ -184,17 +184,17 @@ def _emitted(job: FlinkJob, source: FlinkVertex, rates: Rates) -> list[float] | 
 
     One that several vertices read may count a record for each of them, so one of these tells how many.
     """
-    known = [rate for rate in rates[source.id] if rate is not None]
-    total = sum(known)
-    if len(known) < source.parallelism or not total:
+    emitted = known(rates[source.id])
+    total = sum(emitted)
+    if len(emitted) < source.parallelism or not total:
         return None
     outputs = job.outputs(source)
     for edge in outputs if len(outputs) > 1 else ():
         reader = next(vertex for vertex in job.vertices if vertex.id == edge.target)
-        read = [rate for rate in rates[reader.id] if rate is not None]
+        read = known(rates[reader.id])
         if len(job.inputs(reader)) == 1 and edge.strategy != "BROADCAST" and len(read) == reader.parallelism:
-            return [rate * sum(read) / total for rate in known]
-    return known
+            return [rate * sum(read) / total for rate in emitted]
+    return emitted
 
 
 def _add(arriving: list[float] | None, emitted: list[float] | None, ship: str) -> list[float] | None:

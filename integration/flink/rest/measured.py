@@ -71,7 +71,7 @@ def measured(
     watched = max((subtask.seconds or 0.0 for subtask in every), default=0.0)
     passed = _median(subtask.accounted_s for subtask in every if subtask.accounted_s)
     first = min([checkpoint.t for checkpoint in checkpoints], default=job.age_s)
-    durations = [checkpoint.duration_ms for checkpoint in checkpoints if checkpoint.duration_ms is not None]
+    durations = known(checkpoint.duration_ms for checkpoint in checkpoints)
     steady = Steady(
         from_s=round(max(0.0, min(first, job.age_s)), _DECIMALS),
         to_s=round(job.age_s + watched, _DECIMALS),
@@ -109,7 +109,7 @@ def _vertex(
         for share in _SHARES
     }
     fields |= barrier_figures(_times(parts, "start_delay_ms"), _times(parts, "alignment_ms"))
-    unaligned = [flag for part in parts for flag in part.unaligned if flag is not None]
+    unaligned = known(flag for part in parts for flag in part.unaligned)
     return VertexSteady(
         name=name,
         parallelism=len(subtasks),

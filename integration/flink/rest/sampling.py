@@ -19,6 +19,7 @@ from typing import Any
 
 from netstack import QuantityError, parse_flink_duration
 
+from ...analysis.known_values import complete
 from .client import RestClient
 from .cluster_job import FlinkJob, FlinkVertex, restarted
 
@@ -114,9 +115,8 @@ class SubtaskSamples:
     @property
     def accounted_s(self) -> float | None:
         """Time between the first and the last answer by the task's own account; None: it keeps none."""
-        parts = [self.increase(field) for field in ("busy_ms", "idle_ms", "backpressured_ms")]
-        known = [part for part in parts if part is not None]
-        return sum(known) / 1e3 if len(known) == len(parts) else None
+        parts = complete(self.increase(field) for field in ("busy_ms", "idle_ms", "backpressured_ms"))
+        return None if parts is None else sum(parts) / 1e3
 
     @property
     def seconds(self) -> float | None:

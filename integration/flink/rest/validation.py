@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from netstack import Result
+from netstack import Result, scenario_document
 
 from ...analysis.comparison import Comparison, compare
 from .client import FlinkRestError
@@ -54,7 +54,7 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
         flink=measured.flink,
         ok=comparison.ok,
         comparison=comparison,
-        scenario=results[0].scenario,
+        scenario=scenario_document(results[0].scenario),
         notes=imported.notes,
     )
 

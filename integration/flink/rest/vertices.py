@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, median
+from statistics import fmean
 
 from netstack import CostModel, Edge, GeneratorSpec, NetworkConfig, Vertex
 
+from ...analysis.known_values import known, middle
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
+from .job_options import Overrides, of_vertex
 from .loads import (
     ALIKE,
     LEAST_RECORDS,
@@ -20,7 +22,6 @@ from .loads import (
     shares,
     source_rate,
 )
-from .options import Overrides, of_vertex
 from .sampling import Samples
 
 HEADER_BYTES = 4
@@ -153,17 +154,17 @@ class VertexReader:
             )
 
     def _note_shares(self, name: str, for_each: Sequence[float | None]) -> None:
-        known = [share for share in for_each if share is not None]
-        if all(share == 1 for share in known):
+        told = known(for_each)
+        if all(share == 1 for share in told):
             return
-        mean = fmean(known)
+        mean = fmean(told)
         if abs(mean - 1) > ALIKE:
             self._notes.append(
                 f"{name} reads {mean:.2g} records of the job for each that reaches it here, where every "
                 "vertex hands on what it reads; its service time makes up for it, its bytes in flight do not"
             )
-        if max(known) - min(known) > ALIKE * mean:
-            shown = ", ".join(f"{share / mean:.2g}" for share in known)
+        if max(told) - min(told) > ALIKE * mean:
+            shown = ", ".join(f"{share / mean:.2g}" for share in told)
             self._notes.append(
                 f"{name}: its subtasks read unevenly, {shown} of the mean, as with frequent keys; here "
                 "they read evenly, and service_skew makes up for it; delays at the busiest come out too long"
@@ -193,16 +194,14 @@ def base_and_skew(costs: Iterable[float | None]) -> tuple[float, tuple[float, ..
     Subtasks of unknown cost have the factor 1; so have all where none differs from the median by 5 %.
     """
     listed = list(costs)
-    known = [cost for cost in listed if cost is not None]
-    middle = median(known) if known else 0.0
-    if not middle and any(known):
-        middle = max(known)
-    if not middle:
+    told = known(listed)
+    base = middle(told) or max(told, default=0.0)
+    if not base:
         return 0.0, (1.0,)
-    factors = [1.0 if cost is None else cost / middle for cost in listed]
+    factors = [1.0 if cost is None else cost / base for cost in listed]
     if all(abs(factor - 1) < _SAME for factor in factors):
-        return _rounded(fmean(known)), (1.0,)
-    return _rounded(middle), tuple(round(factor, 2) for factor in factors)
+        return _rounded(fmean(told)), (1.0,)
+    return _rounded(base), tuple(round(factor, 2) for factor in factors)
 
 
 def _rounded(seconds: float) -> float:

@@ -31,10 +31,10 @@ from netstack import (
 )
 
 from ...checkpoints.directory import DirectoryStorage
-from ..errors import first_cause, is_from_spark, was_raised_in_task
 from ..interrupts import run_cancellable
 from ..masters import allows_barriers, count_slots, is_local
 from ..rendezvous import Rendezvous
+from ..spark_errors import first_cause, is_from_spark, was_raised_in_task
 from ..workers import worker_function
 from .feeding import FedSource, in_pieces, keep_pieces, with_pieces_from
 

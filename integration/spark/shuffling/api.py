@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from netstack import SourceError, TransportConfig, fresh_secret
 
+from ...analysis.wording import counted
 from ..arrow_types import UnsupportedColumnError, arrow_schema
-from ..errors import ShuffleError, ShuffleWarning, one_line, spark_errors
 from ..masters import allows_barriers, count_slots, is_local
+from ..spark_errors import ShuffleError, ShuffleWarning, one_line, spark_errors
 from .columns import (
     Bound,
     Columns,
@@ -33,9 +34,9 @@ from .columns import (
 from .partitions import StageInput, inspect_input
 from .pieces import Cutter
 from .placement import PlacementSpec
-from .report import NAME, reports_of, shuffle_statistics
 from .settings import Config, early_bytes, transport_config
 from .task import StageSpec, stage_function
+from .task_reports import NAME, reports_of, shuffle_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -94,21 +95,16 @@ def shuffle(
     _check_frame(df)
     check_arguments(keys, ship, partitioner, bounds, num_partitions)
     _require_barriers(df.sparkSession)
-    if bounds is not None:
-        num_partitions = _count_of(bounds, num_partitions)
     rows = df if df.columns else with_a_column(df)
     source = inspect_input(rows)
-    count = num_partitions or _default_count(df, source)
+    count = _count_of(bounds, num_partitions) or _default_count(df, source)
     require_slots(df.sparkSession, count)
     settings = transport_config(config, count)
     fits = source.partitions == count
     columns = _placed(rows if fits else rows.repartition(count), keys, ship, partitioner, bounds, count)
-    frame = _named_apart(columns.frame)
-    schema = _arrow_schema(frame, columns.frame.columns, columns.placement, count)
+    shuffled = _with_stage(columns, rows.schema, settings, count)
     if not fits and source.partitions != 0:
         _warn_of_repartition(source, count)
-    spec = _stage_spec(df.sparkSession, schema, columns.placement, settings, count)
-    shuffled = _with_stage(frame, rows.schema, spec)
     return shuffled if df.columns else shuffled.select()
 
 
@@ -191,7 +187,9 @@ def _require_barriers(session: SparkSession) -> None:
         )
 
 
-def _count_of(bounds: Sequence[Bound], num_partitions: int | None) -> int:
+def _count_of(bounds: Sequence[Bound] | None, num_partitions: int | None) -> int | None:
+    if bounds is None:
+        return num_partitions
     count = len(bounds) + 1
     if num_partitions not in (None, count):
         raise ShuffleError(
@@ -251,8 +249,7 @@ def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSp
 def _warn_of_repartition(source: StageInput, count: int) -> None:
     why = f"cannot be read as it is: {source.reason}"
     if source.partitions is not None:
-        plural = "" if source.partitions == 1 else "s"
-        why = f"has {source.partitions} partition{plural} where {count} are wanted"
+        why = f"has {counted(source.partitions, 'partition')} where {count} are wanted"
     warnings.warn(
         f"the input of the shuffle {why}. So its rows go through Spark's repartition({count}) first, which"
         f" is a whole shuffle more, sorted and through files. To avoid it, give the input {count} partitions"
@@ -277,7 +274,10 @@ def _stage_spec(
     )
 
 
-def _with_stage(frame: DataFrame, schema: StructType, spec: StageSpec) -> DataFrame:
+def _with_stage(columns: Columns, schema: StructType, config: TransportConfig, count: int) -> DataFrame:
+    frame = _named_apart(columns.frame)
+    sent = _arrow_schema(frame, columns.frame.columns, columns.placement, count)
+    spec = _stage_spec(frame.sparkSession, sent, columns.placement, config, count)
     task = stage_function(spec, reports_of(frame.sparkSession.sparkContext))
     with spark_errors("the rows cannot be sent"):
         return frame.mapInArrow(task, schema, barrier=True)

@@ -23,7 +23,7 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ShuffleError, spark_errors
+from ..spark_errors import ShuffleError, spark_errors
 from .placement import Kind, PlacementSpec
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from netstack import (
     TransportConfig,
     format_size,
     option_problems,
+    policy_problems,
     read_options,
 )
 
-from ..errors import ShuffleError, ShuffleWarning
+from ..spark_errors import ShuffleError, ShuffleWarning
 
 Config = Mapping[str, object] | NetworkConfig | TransportConfig | None
 """Options of Flink by name, such as ``{"heartbeat.timeout": "10 s"}``, or settings made of them."""
@@ -75,7 +76,8 @@ def transport_config(config: Config, count: int) -> TransportConfig:
         network = config if isinstance(config, NetworkConfig) else _parsed(config, count)
         limits = ConnectionLimits(keep_alive_s=network.heartbeat_timeout_s)
         settings = TransportConfig(network=network, limits=limits)
-    _refuse([f"{key.removeprefix('flink.')}: {text}" for key, text in option_problems(settings.network)])
+    problems = [*option_problems(settings.network), *policy_problems(settings.network)]
+    _refuse([f"{key.removeprefix('flink.')}: {text}" for key, text in problems])
     _require_memory(settings, count)
     _warn_of_idle(settings.network)
     return settings

@@ -27,12 +27,12 @@ import trio
 from flowcontrol import Secret
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
 
-from ..errors import ShuffleTaskError
 from ..rendezvous import Meeting, Rendezvous
+from ..spark_errors import ShuffleTaskError
 from ..workers import MapFunction, worker_function
 from .pieces import Cutter, Merger, Pieces
 from .placement import PlacementSpec
-from .report import TaskReport
+from .task_reports import TaskReport
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, BarrierTaskContext

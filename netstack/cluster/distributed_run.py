@@ -23,8 +23,8 @@ from ..results.trace import Trace
 from ..scenarios.scenario import Scenario, ScenarioError
 from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
+from .attempt_report import Failure, Report
 from .history import RunHistory
-from .report import Failure, Report
 from .terms import Assignment, distribution_problems
 
 

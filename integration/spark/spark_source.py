@@ -20,11 +20,11 @@ from buffers import RecordBlock
 from netstack import FILE_FORMATS, SourceError
 
 from .arrow_types import arrow_schema
-from .errors import is_from_spark, one_line
 from .files import read_files, require_columns, require_path
 from .interrupts import run_cancellable
 from .rows import RowCodec, key_hash
 from .session import spark_session
+from .spark_errors import is_from_spark, one_line
 from .spool import SparkReader, Spool, codec_of
 
 if TYPE_CHECKING:

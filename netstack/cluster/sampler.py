@@ -10,7 +10,7 @@ from ..engine.agenda import Agenda
 from ..jobs.attempt import Attempt
 from ..jobs.job import SAMPLE_INTERVAL_S
 from ..results.statistics import Table
-from .report import COLUMNS
+from .attempt_report import COLUMNS
 
 MOST_SAMPLES = 1 << 15
 """Rows that a process keeps; from then on every other one (see `statistics.Table`).

@@ -17,6 +17,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from netstack import from_json
+
 from ..files.writing import written_whole
 from .measures import Measures
 from .points import Point
@@ -193,6 +195,8 @@ class PointStore:
             return None
         try:
             (row,) = from_table(pq.ParquetFile(path).read())
+            if row.result is not None:
+                from_json(row.result)
         except (ValueError, OSError, pa.ArrowException):  # not ours, or damaged: it is run again
             return None
         return row

@@ -23,8 +23,8 @@ from netstack import Agenda, Job, MemoryStorage, check_scenario
 
 from ..emulating import heard_by_trio
 from ..runs.seeds import WorkerDied, ctrl_c_held, worker_pool
-from ..spark.errors import one_line
 from ..spark.interrupts import run_cancellable
+from ..spark.spark_errors import one_line
 from .case import StormCase
 from .checks import CommitLog, check_credit, check_end, check_memory, check_output, check_storage
 from .draw import draw_case

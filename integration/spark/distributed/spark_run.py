@@ -25,11 +25,11 @@ from netstack import (
 )
 
 from ...checkpoints.directory import DirectoryStorage
-from ..errors import is_from_spark, one_line
 from ..files import has_scheme, read_files
 from ..interrupts import run_cancellable
 from ..masters import is_local
 from ..session import spark_session
+from ..spark_errors import is_from_spark, one_line
 from ..workers import send_packages
 from .feeding import fed_source
 from .stage import BarrierStage, require_slots
