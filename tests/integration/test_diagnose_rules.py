@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.analysis.rules import checkpoints, debloating, pitfalls, pools, pressure
+from integration.analysis.rules import checkpoints, debloat_pitfalls, debloating, pools, pressure
 from integration.analysis.rules.checkpoints import (
     back_to_back,
     data_in_flight,
@@ -393,8 +393,8 @@ def test_diagnosis_and_pitfalls_give_one_answer_to_one_question(data: st.DataObj
     lists = {field: data.draw(st.lists(around, min_size=2, max_size=2)) for field in figures}
     view = seen(source(**lists), reader(**lists), config=DEBLOATED)
     for diagnosed, pitfall in (
-        (at_the_minimum, pitfalls.minimum_size),
-        (smaller_than_a_record, pitfalls.large_records),
+        (at_the_minimum, debloat_pitfalls.minimum_size),
+        (smaller_than_a_record, debloat_pitfalls.large_records),
     ):
         assert [where for _, where in rules(diagnosed, view)] == [where for _, where in rules(pitfall, view)]
 
@@ -403,7 +403,7 @@ def test_every_rule_has_its_row() -> None:
     listed = [*RULES, *PITFALLS]
     written = {
         function
-        for module in (checkpoints, debloating, pitfalls, pools, pressure)
+        for module in (checkpoints, debloating, debloat_pitfalls, pools, pressure)
         for function in vars(module).values()
         if getattr(function, "__annotations__", {}) == {"view": "Observation", "return": "Iterator[Finding]"}
     }
