@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from .analysis.comparison import Comparison, compare
     from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
-    from .runs.seeds import run_seeds
-    from .runs.sources import open_sources
+    from .runs.scenario_runs import open_sources, run_seeds
     from .spark.rows import RowCodec, key_hash
     from .spark.shuffling.pieces import Cutter, Merger, decode_piece, encode_piece
     from .spark.shuffling.placement import HashPlacement
@@ -51,8 +50,8 @@ _MODULES = {
     "key_hash": ".spark.rows",
     "load_result": ".files.reading",
     "load_scenario": ".files.reading",
-    "open_sources": ".runs.sources",
-    "run_seeds": ".runs.seeds",
+    "open_sources": ".runs.scenario_runs",
+    "run_seeds": ".runs.scenario_runs",
     "write_whole": ".files.writing",
 }
 

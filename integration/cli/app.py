@@ -20,7 +20,7 @@ from netstack import JobFailedError, ScenarioError, SourceError
 
 from ..files.reading import one_line
 from ..report.output import OutputError, say
-from ..runs.seeds import WorkerDied
+from ..runs.scenario_runs import WorkerDied
 from ..stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
 from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
@@ -116,7 +116,7 @@ app.command(
     help="Run small random jobs under random faults, and check that each kept what Flink promises.",
 )
 app.command(
-    "integration.cli.package:package",
+    "integration.cli.shuffle:package",
     name="package",
     help="Write the file from which Spark's executors get what a shuffle needs.",
 )

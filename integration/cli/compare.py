@@ -18,16 +18,16 @@ from ..report.output import (
     indented,
     prepare_file,
     prepare_folder,
+    progress,
     to_stderr,
     to_stdout,
     write_files,
     write_json,
 )
-from ..runs.seeds import run_seeds
+from ..runs.scenario_runs import run_seeds
 from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
 from .preparation import load_runnable
-from .progress import progress
 
 SEEDS = 5
 

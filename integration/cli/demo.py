@@ -37,14 +37,12 @@ from ..demo.main_job import (
     spark_source,
 )
 from ..emulating import emulate
-from ..report.job_facts import Fact
-from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
-from ..report.tables import summary_table
+from ..report.output import PAGE, prepare_folder, progress, say, to_stderr, to_stdout, write_json
+from ..report.tables import Fact, summary_table
 from ..spark.files import require_columns, require_path
 from ..spark.session import spark_session
 from ..spark.spark_source import SparkSource
 from .arguments import Flag, command_line
-from .progress import progress
 
 SCHEMA = "netstack.demo/1"
 """Names the layout of what ``--json`` prints."""

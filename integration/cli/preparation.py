@@ -26,7 +26,7 @@ from netstack import (
 
 from ..files.reading import load_scenario, one_line
 from ..report.output import say, to_stderr
-from ..runs.sources import open_sources, reads_paths
+from ..runs.scenario_runs import open_sources, reads_paths
 
 if TYPE_CHECKING:
     from ..checkpoints.directory import DirectoryStorage

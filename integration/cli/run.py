@@ -25,12 +25,11 @@ from netstack import (
 from ..analysis.wording import counted
 from ..emulating import emulate
 from ..files.reading import one_line
-from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
+from ..report.output import PAGE, prepare_folder, progress, say, to_stderr, to_stdout, write_json
 from ..report.run_text import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
 from .preparation import checkpoints_of, load_runnable, opened
-from .progress import progress
 
 if TYPE_CHECKING:
     from ..checkpoints.directory import DirectoryStorage

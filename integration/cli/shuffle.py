@@ -1,4 +1,8 @@
-"""The command ``netstack shuffle``: a file in, a shuffled one out, and what the shuffle cost each task."""
+"""The commands ``netstack shuffle`` and ``netstack package``.
+
+The one: a file in, a shuffled one out, and what the shuffle cost each task. The other: what Spark's executors
+need for it, in a file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from rich.text import Text
 from netstack import ScenarioError, SourceError, split_assignment
 
 from ..analysis.wording import digits, milliseconds, size
-from ..report.output import require_place, say, to_stderr, to_stdout, write_json
+from ..report.output import OutputError, require_place, say, to_stderr, to_stdout, write_json
 from ..spark.files import has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
@@ -32,7 +36,7 @@ from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.settings import transport_config
 from ..spark.shuffling.task_reports import shuffle_statistics
 from ..spark.spark_errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
-from ..spark.workers import send_packages
+from ..spark.workers import send_packages, write_package
 from .arguments import Flag, Settings, Several, Whole, require_some
 
 if TYPE_CHECKING:
@@ -334,3 +338,22 @@ def _table(tasks: Sequence[dict[str, Any]]) -> Table:
         totals = [written(total([task[name] for task in tasks])) for _, name, written, total in _COLUMNS]
         table.add_row("all", *totals)
     return table
+
+
+def package(file: Path, /, *, libraries: Flag = False) -> int:
+    """Write the file from which Spark's executors get what a shuffle needs.
+
+    Args:
+        file: Where to write; the name ends in .zip, and nothing is there yet.
+        libraries: For --archives, with all that is needed beside NumPy, pandas, PyArrow; without: --py-files.
+    """
+    if file.suffix != ".zip":
+        raise OutputError(f"{file}: the name has to end in .zip, by which Spark knows what it is")
+    if file.exists():
+        raise OutputError(f"{file}: is there already; delete it, or name another file")
+    try:
+        written = write_package(file, libraries=libraries)
+    except OSError as error:
+        raise OutputError(f"{file}: cannot be written: {error.strerror}") from None
+    say(f"wrote {file}: {written} files, {size(file.stat().st_size)}")
+    return 0

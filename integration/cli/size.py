@@ -29,11 +29,19 @@ from ..analysis.sizing.numbers import (
 from ..analysis.wording import counted, digits, milliseconds
 from ..analysis.wording import size as bytes_text
 from ..files.reading import one_line
-from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
+from ..report.output import (
+    indented,
+    prepare_folder,
+    progress,
+    say,
+    to_stderr,
+    to_stdout,
+    write_files,
+    write_json,
+)
 from ..runs.sizing_check import RUNS, ConsumerCheck, JobCheck, check_job
 from .arguments import AllowCode, Flag, Settings, Whole, require_some
 from .preparation import load_runnable
-from .progress import progress
 
 SEEDS = 3
 RECORD_BYTES = 1000

@@ -10,13 +10,12 @@ from rich.text import Text
 
 from netstack import ScenarioError
 
-from ..report.output import to_stderr, to_stdout
+from ..report.output import progress, to_stderr, to_stdout
 from ..spark.session import spark_session
 from ..storm.draw import draw_case
 from ..storm.storm_runs import Outcome, run_on_spark, run_storm, run_storms
 from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
-from .progress import progress
 
 SEEDS = 100
 

@@ -13,7 +13,18 @@ from cyclopts import Parameter
 
 from netstack import OPTIONS, Scenario, ScenarioError, parse_flink_duration, scenario_document
 
-from ..report.output import PAGE, indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
+from ..report.output import (
+    PAGE,
+    duration_text,
+    indented,
+    prepare_folder,
+    progress,
+    say,
+    to_stderr,
+    to_stdout,
+    write_files,
+    write_json,
+)
 from ..report.tuning_text import print_recommendations
 from ..tuning.advise import MOST_GROWTH, SEEDS, Advice, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
@@ -29,7 +40,6 @@ from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, 
 from .exit_status import FAILED
 from .flink_options import overrides_of, read_flink
 from .preparation import load_runnable
-from .progress import duration_text, progress
 
 SCHEMA = "netstack.tune/2"
 """Names the layout of what ``--json`` prints."""

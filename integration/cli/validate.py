@@ -11,12 +11,11 @@ from rich.text import Text
 from ..flink.rest import Imported, Validation
 from ..flink.rest import validate as judge
 from ..report.comparison_text import comparison_table, verdict
-from ..report.output import prepare_folder, to_stderr, to_stdout, write_files, write_json
-from ..runs.seeds import run_seeds
+from ..report.output import prepare_folder, progress, to_stderr, to_stdout, write_files, write_json
+from ..runs.scenario_runs import run_seeds
 from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
 from .flink_options import AS_READ, ReadingOptions, read_flink
-from .progress import progress
 
 SEEDS = 5
 

@@ -17,8 +17,7 @@ from netstack import CheckpointMode, Result, Scenario, format_duration, with_opt
 from ..analysis.window_figures import figures_of
 from ..analysis.wording import SAME_THROUGHPUT, milliseconds, per_second, ratio, size
 from ..report.incidents import restore_ms
-from ..report.job_facts import Fact
-from ..report.tables import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, modes_table
+from ..report.tables import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, Fact, modes_table
 from ..spark.spark_source import SparkSource
 from .main_job import CHECKPOINT_INTERVAL_S, OFF, Data, DemoSettings, demo_facts, demo_scenarios
 

@@ -36,7 +36,7 @@ from netstack import (
 )
 
 from ..analysis.wording import percent
-from ..report.job_facts import Fact, job_facts
+from ..report.tables import Fact, job_facts
 from ..spark.spark_source import SparkSource
 from ..spark.spool import open_spooled
 

@@ -15,11 +15,19 @@ from .charts import charts, to_png
 from .checkpoint_charts import CHOSEN, DETAIL, checkpoint_detail
 from .checkpoint_rows import details
 from .incidents import incidents, price, what_went_wrong
-from .job_facts import Fact, how_obtained, job_facts
 from .output import PAGE, prepare_folder, write_outputs
 from .pages import drawing, pretty, render_page
 from .panels import MOST_COLUMNS, Chart
-from .tables import MODES_LEGEND, SUBTASK_COLUMNS, modes_table, subtask_rows, summary_table
+from .tables import (
+    MODES_LEGEND,
+    SUBTASK_COLUMNS,
+    Fact,
+    how_obtained,
+    job_facts,
+    modes_table,
+    subtask_rows,
+    summary_table,
+)
 
 __all__ = ["PAGE", "render", "write_report"]
 

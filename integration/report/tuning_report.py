@@ -15,10 +15,10 @@ from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import OFF, TargetSummary
 from .charts import charts, to_png
-from .job_facts import Fact, how_obtained, versions_text
 from .output import PAGE, prepare_folder, write_outputs
 from .pages import drawing, pretty, render_page
 from .panels import Chart
+from .tables import Fact, how_obtained, versions_text
 from .tuning_charts import conditions_of, tuning_charts
 from .tuning_text import (
     failures_of,

@@ -22,8 +22,7 @@ from ..analysis.known_values import known, lowest, mean_of_known
 from ..analysis.sizing.flow import share_of_slowest
 from ..analysis.sizing.job_size import JobSize
 from ..emulating import emulate
-from .seeds import run_seeds
-from .sources import reads_paths
+from .scenario_runs import reads_paths, run_seeds
 
 CHECKPOINTS = 8
 """Checkpoints of each run; the median of their times counts."""

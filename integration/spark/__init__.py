@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
     from ..tuning.constraints import Constraints
     from ..tuning.point_rows import PointRow
-    from ..tuning.points import Grid, Point
-    from ..tuning.probes import probes_of
+    from ..tuning.points import Grid, Point, probes_of
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.sweep import run_points, sweep
     from .shuffling.api import shuffle
@@ -54,7 +53,7 @@ _HOMES = {
     "ShuffleError": "spark.spark_errors",
     "ShuffleWarning": "spark.spark_errors",
     "advise": "tuning.advise",
-    "probes_of": "tuning.probes",
+    "probes_of": "tuning.points",
     "read_axes": "tuning.axes",
     "recommend": "tuning.recommend",
     "run_points": "tuning.sweep",

@@ -22,7 +22,7 @@ import trio
 from netstack import Agenda, Job, MemoryStorage, check_scenario
 
 from ..emulating import heard_by_trio
-from ..runs.seeds import WorkerDied, ctrl_c_held, worker_pool
+from ..runs.scenario_runs import WorkerDied, ctrl_c_held, worker_pool
 from ..spark.interrupts import run_cancellable
 from ..spark.spark_errors import one_line
 from .case import StormCase

@@ -19,8 +19,7 @@ from .axes import Axis, with_present_target
 from .constraints import Constraints
 from .durations import with_enough_checkpoints
 from .point_rows import PointRow
-from .points import Grid, Point
-from .probes import Probe, probes_of
+from .points import Grid, Point, Probe, probes_of
 from .recommend import Recommendation, conditions_of, current_target, recommendations
 from .summaries import OFF, setting_of, target_s
 

@@ -21,8 +21,7 @@ from netstack import from_json
 
 from ..files.writing import written_whole
 from .measures import Measures
-from .points import Point
-from .probes import Probe
+from .points import Point, Probe
 
 Status = Literal["finished", "failed"]
 

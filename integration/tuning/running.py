@@ -17,12 +17,11 @@ import pyarrow as pa
 from netstack import JobFailedError, PathSpec, Result, Scenario, read_scenario, to_json
 
 from ..emulating import emulate
-from ..runs.sources import open_sources
+from ..runs.scenario_runs import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
 from .point_rows import PointRow, failed_row, points_of, to_table
-from .points import Point
-from .probes import step_at_s
+from .points import Point, step_at_s
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

@@ -29,8 +29,7 @@ from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey
 from .failures import FailureCounter, FailureReason
 from .pending_checkpoint import Checkpoint, CheckpointedTask, key_of
-from .request_decider import RequestKind
-from .scheduler import CheckpointScheduler
+from .scheduler import CheckpointScheduler, RequestKind
 from .storage import CheckpointStorage, StorageError
 
 

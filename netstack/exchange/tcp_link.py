@@ -37,8 +37,7 @@ from ..tcp.limits import ConnectionLimits
 from ..tcp.outgoing import Outgoing
 from ..tcp.pipe import Stream, describe, pipe_over
 from ..tcp.transport_errors import ConnectionLostError, LinkClosedError, TransportError
-from .keep_alive import keep_alive
-from .tcp_ends import Incoming, TcpConsumingEnd, TcpEnd
+from .tcp_ends import Incoming, TcpConsumingEnd, TcpEnd, keep_alive
 
 HIGH_WATERMARK_BYTES = 256 << 10
 """From so many bytes on that wait for the socket, more of them would only wait longer."""

@@ -35,9 +35,8 @@ from integration.demo.main_job import (
     measure_data,
     spark_source,
 )
-from integration.report.job_facts import job_facts
 from integration.report.output import to_stdout
-from integration.report.tables import summary_table
+from integration.report.tables import job_facts, summary_table
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 

@@ -12,9 +12,8 @@ from integration.demo.checkpoint_modes import (
     compare_modes,
     print_modes,
 )
-from integration.report.job_facts import job_facts
 from integration.report.output import to_stdout
-from integration.report.tables import AFTER_BARRIERS, MODE_COLUMNS, modes_table
+from integration.report.tables import AFTER_BARRIERS, MODE_COLUMNS, job_facts, modes_table
 from netstack import CheckpointResult
 from tests.integration.sample_results import MIB, sample_result, unaligned_result
 

@@ -14,7 +14,7 @@ import pytest
 
 from integration.analysis.comparison import Row, compare
 from integration.files.reading import load_scenario
-from integration.runs.seeds import run_seeds
+from integration.runs.scenario_runs import run_seeds
 from netstack import emulate
 
 REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"

@@ -13,7 +13,7 @@ import pytest
 
 from integration.analysis.comparison import END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink.rest import FlinkRestError, Imported, import_scenario, validate
-from integration.runs.seeds import run_seeds
+from integration.runs.scenario_runs import run_seeds
 
 JOB = Path(__file__).parents[1] / "data/flink-rest/SlowConsumers.java"
 PATIENCE_S = 120

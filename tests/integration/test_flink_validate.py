@@ -9,7 +9,7 @@ import pytest
 from integration.analysis.comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.cli.app import main
 from integration.flink.rest import FlinkRestError, import_scenario, validate
-from integration.runs.seeds import run_seeds
+from integration.runs.scenario_runs import run_seeds
 from netstack import ScenarioError, emulate, read_scenario
 from tests.integration.flink_cluster import NAMES, replayed
 

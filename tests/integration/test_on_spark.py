@@ -14,9 +14,8 @@ from integration import load_scenario
 from integration.checkpoints import DirectoryStorage
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
-from integration.spark.distributed.feeding import FedSource, fed_source, in_pieces, keep_pieces
 from integration.spark.distributed.spark_run import run_on_spark
-from integration.spark.distributed.stage import require_slots
+from integration.spark.distributed.stage import FedSource, fed_source, in_pieces, keep_pieces, require_slots
 from integration.spark.rows import RowCodec
 from integration.spark.spark_errors import first_cause
 from netstack import (

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from integration.runs.seeds import ctrl_c_held
+from integration.runs.scenario_runs import ctrl_c_held
 
 
 def interrupted_while_held(done: list[str]) -> None:

@@ -51,7 +51,7 @@ def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[b
         (signal.SIGINT, "cyclopts"),
         (signal.SIGINT, "numpy._core._multiarray_umath"),
         (signal.SIGINT, "numpy.random._generator"),
-        (signal.SIGTERM, "integration.runs.sources"),
+        (signal.SIGTERM, "integration.runs.scenario_runs"),
     ],
 )
 def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signals, module: str) -> None:
@@ -119,7 +119,7 @@ def test_sigterm_ends_a_comparison_and_its_processes(scenario: Path, tmp_path: P
 IN_A_RUN = """
 import os, signal, sys
 from integration import stopping
-from integration.cli import progress
+from integration.report import output as progress
 {before}
 def report(done):
     if done > 1:

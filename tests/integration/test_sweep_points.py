@@ -26,8 +26,7 @@ from integration.tuning.point_rows import (
     points_table,
     to_table,
 )
-from integration.tuning.points import Grid, Point, point_of
-from integration.tuning.probes import probes_of, step_at_s, with_step
+from integration.tuning.points import Grid, Point, point_of, probes_of, step_at_s, with_step
 from integration.tuning.running import run_point
 from netstack import (
     Edge,

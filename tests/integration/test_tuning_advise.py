@@ -14,8 +14,7 @@ from integration.tuning.constraints import Constraints
 from integration.tuning.durations import LEAST_CHECKPOINTS, MOST_WINDOW_S, lengthened, seconds_for
 from integration.tuning.measures import Measures
 from integration.tuning.point_rows import PointRow
-from integration.tuning.points import Grid, Point
-from integration.tuning.probes import probes_of
+from integration.tuning.points import Grid, Point, probes_of
 from integration.tuning.summaries import setting_of
 from netstack import (
     Edge,

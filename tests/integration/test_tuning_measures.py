@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from integration.files.reading import load_scenario
 from integration.tuning.measures import Measures, measure
-from integration.tuning.probes import baseline, bottleneck, probes_of, step_at_s, unaligned, with_step
+from integration.tuning.points import baseline, bottleneck, probes_of, step_at_s, unaligned, with_step
 from netstack import (
     CheckpointMode,
     CheckpointResult,

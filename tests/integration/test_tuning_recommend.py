@@ -30,7 +30,7 @@ from integration.tuning.constraints import (
 from integration.tuning.estimates import Estimate
 from integration.tuning.measures import Measures, measure
 from integration.tuning.point_rows import PointRow
-from integration.tuning.probes import Probe
+from integration.tuning.points import Probe
 from integration.tuning.recommend import Recommendation, recommend, recommendations
 from integration.tuning.summaries import TargetSummary
 from integration.tuning.verdicts import with_range

@@ -17,7 +17,7 @@ import pytest
 from integration.analysis.checkpoint_times import CheckpointTimes, mean_times
 from integration.analysis.comparison import checkpoints_in, reference_runs, windows
 from integration.files.reading import load_scenario
-from integration.runs.seeds import run_seeds
+from integration.runs.scenario_runs import run_seeds
 from integration.tuning.measures import Measures, measure
 from netstack import CheckpointResult, VertexCheckpoint
 

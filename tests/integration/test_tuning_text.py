@@ -19,8 +19,7 @@ from integration.report.tuning_text import mark, mark_in_words, print_recommenda
 from integration.tuning.constraints import Constraints
 from integration.tuning.measures import Measures
 from integration.tuning.point_rows import PointRow, failed_row
-from integration.tuning.points import point_of
-from integration.tuning.probes import Probe
+from integration.tuning.points import Probe, point_of
 from integration.tuning.recommend import Recommendation, recommendations
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 

@@ -6,10 +6,12 @@ import pytest
 from integration.analysis.known_values import quotient
 from integration.analysis.window_figures import WindowFigures, figures_of
 from integration.analysis.wording import compare, describe, milliseconds, per_second, ratio, size
-from integration.report.job_facts import how_obtained, is_exactly_once, job_facts
 from integration.report.tables import (
     MODE_COLUMNS,
     SUBTASK_COLUMNS,
+    how_obtained,
+    is_exactly_once,
+    job_facts,
     modes_table,
     subtask_rows,
     summary_table,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack.checkpoints.failures import FailureReason
-from netstack.checkpoints.request_decider import (
+from netstack.checkpoints.scheduler import (
     CheckpointRequest,
     CheckpointRequestDecider,
     PutOff,

@@ -31,8 +31,7 @@ from ..masters import is_local
 from ..session import spark_session
 from ..spark_errors import is_from_spark, one_line
 from ..workers import send_packages
-from .feeding import fed_source
-from .stage import BarrierStage, require_slots
+from .stage import BarrierStage, fed_source, require_slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

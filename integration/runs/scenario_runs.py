@@ -1,18 +1,78 @@
-"""Runs scenarios with several seeds, in parallel processes; the order of results does not depend on them."""
+"""Runs scenarios: with the files open that their sources read, and with several seeds in parallel processes.
+
+The order of results does not depend on the processes.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from netstack import Result, Scenario
+from netstack import (
+    FROM_SOURCE,
+    PathSpec,
+    Result,
+    Scenario,
+    SourceError,
+    SourceObject,
+    Vertex,
+    check_scenario,
+    vertex_key,
+)
 
 from ..emulating import emulate
-from .sources import open_sources, reads_paths
+
+
+@contextmanager
+def open_sources(scenario: Scenario) -> Iterator[Scenario]:
+    """Give a scenario whose paths Spark has read; the copies are deleted when the block ends.
+
+    A vertex without a parallelism of its own gets one subtask for each of Spark's partitions. Scenarios
+    without paths come back as they are, and start no Spark.
+
+    Raises:
+        SourceError: files that cannot be read, a missing column, no Java; one line that names the vertex.
+        ScenarioError: the parallelism that a source turned out to have does not fit the rest.
+    """
+    with ExitStack() as stack:
+        vertices = tuple(_opened(vertex, stack) for vertex in scenario.vertices)
+        ready = dataclasses.replace(scenario, vertices=vertices)
+        check_scenario(ready)
+        yield ready
+
+
+def reads_paths(scenario: Scenario) -> bool:
+    """Return whether a source of a scenario has yet to be opened."""
+    return any(isinstance(vertex.source, PathSpec) for vertex in scenario.vertices)
+
+
+def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
+    spec = vertex.source
+    if not isinstance(spec, PathSpec):
+        return vertex
+    # Here, so that only those who read paths need Spark.
+    from ..spark.spark_source import SparkSource
+
+    wanted = None if vertex.parallelism == FROM_SOURCE else vertex.parallelism
+    key = list(spec.key) if spec.key else None
+    source = stack.enter_context(
+        SparkSource(spec.path, key, parallelism=wanted, repeat=spec.repeat, format=spec.format)
+    )
+    try:
+        source.prepare()
+    except SourceError as error:
+        raise SourceError(f"{vertex_key(vertex.name, 'source')}: {error}") from error
+    return dataclasses.replace(
+        vertex,
+        parallelism=source.parallelism_hint,
+        source=SourceObject(source=source, rates=spec.rates, spec=spec),
+    )
+
 
 PROCESSES = 2
 
