@@ -56,11 +56,6 @@ class Waiter:
         self._agenda = agenda
         self._routine: Routine | None = None
 
-    @property
-    def occupied(self) -> bool:
-        """Whether a routine waits here and has not been woken yet."""
-        return self._routine is not None
-
     def wake(self, delay: float = 0.0) -> None:
         """Let the waiting routine go on `delay` seconds from now."""
         routine = self._routine

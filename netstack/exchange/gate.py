@@ -173,11 +173,6 @@ class InputGate:
         return bool(self._urgent)
 
     @property
-    def recovering(self) -> bool:
-        """Whether a channel still has recovered data."""
-        return bool(self._recovering)
-
-    @property
     def segment_bytes(self) -> int:
         """The most bytes that a buffer of the gate can hold."""
         return self.floating.network_pool.segment_size
