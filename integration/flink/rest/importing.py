@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from netstack import LinkConditions, NetworkConfig, Scenario, check_scenario
 
+from .answers import Answers
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob, check_still_runs, read_job
 from .measured import Measured, measured, read_checkpoints
@@ -44,18 +44,19 @@ class Imported:
 
 
 def import_scenario(
-    url: str,
+    cluster: str | Answers,
     job: str | None = None,
     *,
     overrides: Overrides | None = None,
     watch_s: float | None = None,
-    pause: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], None] | None = None,
     watching: Callable[[float, float], None] = lambda done, total: None,
 ) -> Imported:
     """Read a running job through Flink's REST API; `job` is its id, and may be absent where only one runs.
 
-    Metrics are watched for `watch_s` seconds, by default as long as it takes to see them change three times;
-    `watching` is told how many seconds of how many are over.
+    `cluster` is the address of Flink's web interface, or what answers in its place. Its metrics are
+    watched for `watch_s` seconds, by default as long as it takes to see them change three times; `pause` waits
+    in place of it; `watching` is told how many seconds of how many are over.
 
     Raises:
         FlinkRestError: nobody answers, the job does not run, ends or restarts while it is watched, or shows
@@ -63,13 +64,13 @@ def import_scenario(
         ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
     """
     given = overrides or Overrides()
-    client = RestClient(url)
+    client = RestClient(cluster)
     with client.reading():
         running = read_job(client, job)
         names = vertex_names(running.vertices)
         _check_shape(client, running)
         check_names(given, running, names)
-        samples = _watched(client, running, watch_s, pause, watching)
+        samples = _watched(client, running, watch_s, pause or client.pause, watching)
         checkpoints = read_checkpoints(client, running, names)
         notes = _notes_before(running, samples)
         try:
@@ -95,7 +96,7 @@ def _watched(
         job,
         seconds,
         pause=pause,
-        clock=time.monotonic,
+        clock=client.clock,
         done=lambda done: watching(done, seconds),
     )
     check_still_runs(client, job)
