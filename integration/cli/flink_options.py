@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from getpass import getpass
+from pathlib import Path
 from typing import TypeVar
 
 from cyclopts import Parameter
@@ -12,15 +16,111 @@ from rich.text import Text
 
 from netstack import QuantityError, ScenarioError, parse_duration, split_assignment
 
-from ..flink.rest import Imported, Overrides, import_scenario
+from ..files.reading import LARGEST_CONFIGURATION, read_user_text
+from ..flink.rest import (
+    Access,
+    Answers,
+    Imported,
+    LiveCluster,
+    Overrides,
+    Recorder,
+    Recording,
+    import_scenario,
+)
+from ..flink.rest.access import read_headers
 from ..flink.rest.options import EVERYWHERE
-from ..report.output import say, to_stderr
+from ..flink.rest.recording import packed
+from ..report.output import prepare_file, say, to_stderr, write_outputs
 from .arguments import Settings, Several
 
 _SILENT_S = 10.0
 """For so long a command may say nothing."""
 
+PASSWORD = "NETSTACK_PASSWORD"
+"""Environment variable with the password of ``--user``."""
+
 T = TypeVar("T")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """How a cluster is reached that does not let everybody in."""
+
+    ca: Path | None = None
+    """PEM file of the authority that signed the cluster's certificate, trusted in place of the system's."""
+    cert: Path | None = None
+    """PEM file of your certificate, where the cluster asks for one."""
+    key: Path | None = None
+    """PEM file of its private key, not encrypted."""
+    header: Several = ()
+    """Header for every request, "Name: value", or @FILE with a header a line; a secret belongs in a file."""
+    user: str | None = None
+    """Your name there; the password is in --password-file or $NETSTACK_PASSWORD, or is asked for."""
+    password_file: Path | None = None
+    """File that holds the password and nothing else."""
+
+    def cluster(self, place: str) -> Answers:
+        """Return what answers at an address, or in place of one out of the file of a recording.
+
+        Raises:
+            ScenarioError: it is neither, or an option cannot be used.
+        """
+        if "://" in place or not Path(place).is_file():
+            return LiveCluster(place, self._access())
+        self.refuse_without_address(f"{place} is a recording")
+        return Recording(Path(place))
+
+    def refuse_without_address(self, reason: str) -> None:
+        """Refuse these options where no cluster is asked.
+
+        Raises:
+            ScenarioError: one was given.
+        """
+        if self != ANYBODY:
+            options = "--ca, --cert, --key, --header, --user and --password-file"
+            raise ScenarioError([f"{options} are for the address of a cluster, and {reason}; leave them out"])
+
+    def _access(self) -> Access:
+        return Access(
+            ca=self.ca,
+            cert=self.cert,
+            key=self.key,
+            headers=read_headers(_header_lines(self.header)),
+            user=self.user,
+            password=self._password(),
+        )
+
+    def _password(self) -> str:
+        if self.user is None:
+            if self.password_file is not None:
+                raise ScenarioError(["--password-file: whose password is it? Give --user NAME too"])
+            return ""
+        if self.password_file is not None:
+            return read_user_text(
+                self.password_file, LARGEST_CONFIGURATION, "it must hold a password"
+            ).rstrip("\r\n")
+        if PASSWORD in os.environ:
+            return os.environ[PASSWORD]
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise ScenarioError([f"--user {self.user}: give the password in --password-file or ${PASSWORD}"])
+        return getpass(f"password of {self.user}: ")
+
+
+ANYBODY = AccessOptions()
+"""The cluster lets everybody in."""
+
+
+def _header_lines(given: Sequence[str]) -> dict[str, str]:
+    """Lines of headers, by where they stand."""
+    lines: dict[str, str] = {}
+    for number, text in enumerate(given, 1):
+        if not text.startswith("@"):
+            lines["--header" if len(given) == 1 else f"--header, number {number}"] = text
+            continue
+        written = read_user_text(Path(text[1:]), LARGEST_CONFIGURATION, "headers are text").splitlines()
+        lines |= {f"{text[1:]}, line {at}": line for at, line in enumerate(written, 1) if line.strip()}
+    return lines
 
 
 @Parameter(name="*")
@@ -40,6 +140,8 @@ class ReadingOptions:
     """Of the network between task managers."""
     watch: str | None = None
     """How long to watch the metrics; by default until they have changed three times."""
+    recording: Path | None = None
+    """File to write all answers of the cluster to, packed if its name ends in ".gz"; it does for a URL."""
 
     def overrides(self) -> Overrides:
         """Return what stands in for what is read.
@@ -86,35 +188,51 @@ def overrides_of(
     return given
 
 
-def read_flink(url: str, job: str | None, given: Overrides, watch: str | None) -> Imported:
+def read_flink(
+    cluster: Answers, job: str | None, given: Overrides, watch: str | None, recording: Path | None = None
+) -> Imported:
     """Read a job, with progress on stderr; what could not be read is said there too.
+
+    All that was answered is written to `recording`.
 
     Raises:
         FlinkRestError: the cluster cannot be read.
         ScenarioError: `watch` is no time, or an override is wrong.
+        OutputError: the recording cannot be written.
     """
     problems: list[str] = []
     watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
     if problems:
         raise ScenarioError(problems)
-    with watching(url, f"reading {url}") as report:
-        imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=report)
+    prepare_file(recording)
+    recorder = Recorder(cluster)
+    with watching(cluster, f"reading {cluster.name}") as report:
+        imported = import_scenario(recorder, job, overrides=given, watch_s=watch_s, watching=report)
     for note in imported.notes:
-        say(f"{url}: {note}")
+        say(f"{cluster.name}: {note}")
+    if recording is not None:
+        write_outputs({recording: packed(recorder.document(imported), recording)})
+        say(f"wrote {recording}")
     return imported
 
 
 @contextmanager
-def watching(url: str, doing: str, *, always: bool = False) -> Iterator[Callable[[float, float], None]]:
+def watching(
+    cluster: Answers, doing: str, *, always: bool = False
+) -> Iterator[Callable[[float, float], None]]:
     """Show on stderr what is done while the block runs; what is given is told how long metrics were watched.
 
-    A line says how long that takes where it is long and nobody looks on; with `always`, in any case.
+    A line says how long that takes where it is long and nobody looks on; with `always`, in any case. Of a
+    recording, whose metrics take no time, nothing is said.
     """
+    takes_time = not isinstance(cluster, Recording)
     with to_stderr().status(Text(doing)) as status:
 
         def report(done: float, total: float) -> None:
+            if not takes_time:
+                return
             if not done and (always or (total > _SILENT_S and not status.console.is_terminal)):
-                say(f"{url}: watching the job's metrics for {total:.0f} s")
+                say(f"{cluster.name}: watching the job's metrics for {total:.0f} s")
             status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
 
         yield report

@@ -13,7 +13,7 @@ from netstack import scenario_document, scenario_toml
 from ..flink.rest import Imported, Measured
 from ..report.output import prepare_folder, write_files, write_json
 from .arguments import Flag
-from .flink_options import AS_READ, ReadingOptions, read_flink
+from .flink_options import ANYBODY, AS_READ, AccessOptions, ReadingOptions, read_flink
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,7 @@ def import_flink(
     /,
     *,
     job: str | None = None,
+    access: AccessOptions = ANYBODY,
     options: ReadingOptions = AS_READ,
     json: Flag = False,
     out: Path | None = None,
@@ -37,14 +38,14 @@ def import_flink(
     """Print a running Flink job as a scenario file; what could not be read is said on stderr and in it.
 
     Args:
-        url: Address of Flink's web interface, such as http://localhost:8081.
+        url: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
         job: Id of the job; needed where several run.
         json: Print scenario, notes and what the job shows as one JSON document.
         out: Folder for NAME.toml and NAME.json.
     """
     given = options.overrides()
     prepare_folder(out)
-    imported = read_flink(url, job, given, options.watch)
+    imported = read_flink(access.cluster(url), job, given, options.watch, options.recording)
     scenario = imported.scenario
     text = scenario_toml(scenario, _comments(imported))
     document = Document(

@@ -15,7 +15,7 @@ from ..report.output import prepare_folder, to_stderr, to_stdout, write_files, w
 from ..runs.seeds import run_seeds
 from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
-from .flink_options import AS_READ, ReadingOptions, read_flink
+from .flink_options import ANYBODY, AS_READ, AccessOptions, ReadingOptions, read_flink
 from .progress import progress
 
 SEEDS = 5
@@ -34,6 +34,7 @@ def validate(
     from_flink: str,
     job: str | None = None,
     seeds: Whole = SEEDS,
+    access: AccessOptions = ANYBODY,
     options: ReadingOptions = AS_READ,
     json: Flag = False,
     out: Path | None = None,
@@ -41,7 +42,7 @@ def validate(
     """Predict what a running Flink job shows, and compare; exit status 1 where a number is outside.
 
     Args:
-        from_flink: Address of Flink's web interface, such as http://localhost:8081.
+        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
         job: Id of the job; needed where several run.
         seeds: Runs of the scenario.
         json: Print prediction and measurement as one JSON document.
@@ -50,7 +51,8 @@ def validate(
     require_some("validate", "--seeds", seeds)
     given = options.overrides()
     prepare_folder(out, DOCUMENT)
-    validation = _predict(read_flink(from_flink, job, given, options.watch), seeds)
+    cluster = access.cluster(from_flink)
+    validation = _predict(read_flink(cluster, job, given, options.watch, options.recording), seeds)
     encoded = msgspec.json.encode(validation)
     if out is not None:
         write_files(out, {DOCUMENT: encoded})
