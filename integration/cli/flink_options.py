@@ -97,9 +97,8 @@ class AccessOptions:
                 raise ScenarioError(["--password-file: whose password is it? Give --user NAME too"])
             return ""
         if self.password_file is not None:
-            return read_user_text(
-                self.password_file, LARGEST_CONFIGURATION, "it must hold a password"
-            ).rstrip("\r\n")
+            text = read_user_text(self.password_file, LARGEST_CONFIGURATION, "it must hold a password")
+            return text.rstrip("\r\n")
         if PASSWORD in os.environ:
             return os.environ[PASSWORD]
         if sys.stdin is None or not sys.stdin.isatty():

@@ -81,9 +81,9 @@ class RestClient:
         answer = self._found(path, may_be_gone)
         return None if answer is None else self._of_shape(dict, path, answer)
 
-    def find_list(self, path: str) -> list[dict[str, Any]] | None:
+    def find_list(self, path: str, *, may_be_gone: bool = False) -> list[dict[str, Any]] | None:
         """Return the list of objects that answers a path; None, and errors, as with `find`."""
-        answer = self._found(path)
+        answer = self._found(path, may_be_gone)
         if answer is None:
             return None
         return [self._of_shape(dict, path, entry) for entry in self._of_shape(list, path, answer)]

@@ -19,7 +19,8 @@ from ...analysis.diagnosis.observation import observation_of
 from ...analysis.known_values import complete
 from .answers import Answers
 from .client import RestClient
-from .cluster_job import FlinkJob, FlinkVertex, read_job
+from .cluster_job import FlinkJob, FlinkVertex, ended_job, read_job
+from .ended_job import diagnose_ended
 from .importing import import_scenario
 from .options import EVERYWHERE, Overrides
 from .sampling import number
@@ -46,7 +47,7 @@ def diagnose_job(
     watch_s: float | None = None,
     watching: Callable[[float, float], None] = lambda done, total: None,
 ) -> Diagnosis:
-    """Return what is wrong with a job that runs now.
+    """Return what is wrong with a job that runs now, or with one that ended by what is left of it.
 
     `cluster` is an address, or what answers in its place. Metrics are watched for `watch_s` seconds, by
     default as long as it takes to see them change; `watching` is told how many seconds of how many are over.
@@ -55,6 +56,11 @@ def diagnose_job(
     Raises:
         ScenarioError: the cluster cannot be read, the job does not run, or it has too little to tell.
     """
+    client = RestClient(cluster)
+    with client.reading():
+        ended = ended_job(client, job)
+        if ended is not None:
+            return diagnose_ended(client, ended, _NOT_JUDGED, latency_s)
     given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
     imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
     seen = imported.measured

@@ -68,15 +68,15 @@ def import_scenario(
     with client.reading():
         running = read_job(client, job)
         names = vertex_names(running.vertices)
-        _check_shape(client, running)
+        check_shape(client, running)
         check_names(given, running, names)
         samples = _watched(client, running, watch_s, pause or client.pause, watching)
         checkpoints = read_checkpoints(client, running, names)
         notes = _notes_before(running, samples)
         try:
-            scenario = _scenario(running, names, samples, given, notes)
+            scenario = scenario_of(running, names, samples, given, notes)
         except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
-            raise FlinkRestError(*error.problems, *_about_missing(client)) from None
+            raise FlinkRestError(*error.problems, *about_missing(client)) from None
         shown = measured(client.url, running, names, samples, checkpoints)
         notes += _notes_after(client, scenario.config, given, shown)
     return Imported(scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown)
@@ -104,7 +104,12 @@ def _watched(
     return samples
 
 
-def _check_shape(client: RestClient, job: FlinkJob) -> None:
+def check_shape(client: RestClient, job: FlinkJob) -> None:
+    """Make sure that something goes through the network layer.
+
+    Raises:
+        FlinkRestError: nothing does.
+    """
     if not job.edges:
         raise FlinkRestError(
             f"{client.url}: job {job.id} ({job.name}) has no exchange: all its operators are in one "
@@ -112,9 +117,15 @@ def _check_shape(client: RestClient, job: FlinkJob) -> None:
         )
 
 
-def _scenario(
+def scenario_of(
     job: FlinkJob, names: dict[str, str], samples: Samples, given: Overrides, notes: list[str]
 ) -> Scenario:
+    """Return the scenario of a job; `notes` gets a line for each thing that it cannot say.
+
+    Raises:
+        FlinkRestError: the job shows too little to go by.
+        ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
+    """
     config = read_config(job, given.options, notes)
     edges = edges_of(job, names, notes)
     shared = managers(job, edges, names, notes)
@@ -163,10 +174,11 @@ def _notes_after(client: RestClient, config: NetworkConfig, given: Overrides, sh
     if config.checkpoint_interval_s is not None:
         notes += _about_checkpoints(config, config.checkpoint_interval_s, shown)
     notes += _about_memory(client)
-    return notes + _about_missing(client)
+    return notes + about_missing(client)
 
 
-def _about_missing(client: RestClient) -> list[str]:
+def about_missing(client: RestClient) -> list[str]:
+    """Return a line on the paths that the cluster did not have, if there are any."""
     if not client.missing:
         return []
     return [

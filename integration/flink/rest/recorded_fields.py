@@ -1,7 +1,8 @@
 """What a recording leaves out of a cluster's answers: where it is, what it runs on, who else uses it.
 
 Names of hosts and task managers, ports, paths of files, other jobs, options that the network layer does not
-ask for, and why checkpoints failed are no part of what a job does. Names and descriptions of its operators are.
+ask for, and why checkpoints failed are no part of what a job does. Names and descriptions of its operators
+are.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
     for path, answer in answers.items():
         manager = path.removeprefix(f"{_MANAGERS}/")
         shown = f"{_MANAGERS}/{names.get(manager, manager)}" if manager != path else path
-        kept[shown] = _thinned(path, _cleaned(answer, names), job)
+        kept[shown] = _cleaned(_thinned(path, answer, job), names)
     return kept
 
 
@@ -83,12 +84,19 @@ def _listed(answer: Any) -> list[str]:
 def _cleaned(value: Any, names: Mapping[str, str], key: str = "") -> Any:
     """A value without what is left out within it."""
     if isinstance(value, Mapping):
-        return {name: _cleaned(inner, names, name) for name, inner in value.items() if name not in _LEFT_OUT}
+        return {
+            name: _cleaned(inner, names, name) for name, inner in value.items() if not _is_place(name, inner)
+        }
     if isinstance(value, list):
         return [_cleaned(inner, names, key) for inner in value]
     if isinstance(value, str) and key in ("id", _MANAGER):
         return names.get(value, value)
-    return "" if isinstance(value, str) and "://" in value and key not in _TOLD_BY_THE_JOB else value
+    return value
+
+
+def _is_place(key: str, value: Any) -> bool:
+    is_url = isinstance(value, str) and "://" in value
+    return key in _LEFT_OUT or (is_url and key not in _TOLD_BY_THE_JOB)
 
 
 def _thinned(path: str, answer: Any, job: str) -> Any:

@@ -3,8 +3,8 @@
 The file is one JSON document, packed by gzip or not: `job`, `flink` (its version), `flink_options`, and
 `answers`, path to answer. ``.../subtasks/N/metrics?get=*`` stands for requests that name metrics of that
 subtask; its value is the list of their answers in order, null where there was none. `times_s` says when these
-came and `refused` what was refused, with which status; a file without these two does as well, its answers being
-`metrics_every_s` apart. Replaying waits for nothing: with each request the next answer is there.
+came and `refused` what was refused, with which status; a file without these two does as well, its answers
+being `metrics_every_s` apart. Replaying waits for nothing: with each request the next answer is there.
 """
 
 from __future__ import annotations

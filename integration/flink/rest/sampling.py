@@ -250,10 +250,15 @@ def _gathered(
     answered = [answers[vertex.id, subtask] for answers in rounds if (vertex.id, subtask) in answers]
     if answered:
         return SubtaskSamples(tuple(sample for _, sample in answered), tuple(time for time, _ in answered))
+    sample = counted(vertex, subtask)
+    return SubtaskSamples((sample,) if sample else ())
+
+
+def counted(vertex: FlinkVertex, subtask: int) -> Sample:
+    """Return what a subtask has counted since it started, as ``/vertices/V`` says."""
     totals = vertex.totals[subtask] if subtask < len(vertex.totals) else {}
     values = {field: number(totals.get(name)) for field, name in _TOTALS.items()}
-    sample = {field: value for field, value in values.items() if value is not None}
-    return SubtaskSamples((sample,) if sample else ())
+    return {field: value for field, value in values.items() if value is not None}
 
 
 def number(value: object) -> float | None:

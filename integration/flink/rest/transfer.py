@@ -153,9 +153,13 @@ def _trouble(error: BaseException, url: str, in_transfer: bool) -> TransferError
             return TransferError(_about_their_certificate(cause))
         if isinstance(cause, ssl.SSLError) and (why := _about_tls(cause.reason or "")):
             return TransferError(why)
+    import httpx
+
     why = _strerror(error) or one_line(error) or type(error).__name__
-    if type(error).__name__ == "RemoteProtocolError" and url.startswith("http:"):
+    if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
         why += "; if it speaks TLS, write https://"
+    elif in_transfer and url.startswith("https:") and not isinstance(error, httpx.ConnectError):
+        why += "; if it asks for a certificate, name yours by --cert FILE and --key FILE"
     asked = any(isinstance(cause, socket.gaierror) for cause in _causes(error))
     return TransferError(why, passing=in_transfer and not asked)
 
