@@ -22,8 +22,9 @@ from ..analysis.diagnosis.observation import observations
 from ..analysis.trial import trials
 from ..files.reading import LARGEST_RESULT, load_result, one_line
 from ..report.output import to_stdout, write_json
+from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, read_quantity
-from .flink_options import ANYBODY, AccessOptions, watching
+from .flink_options import watching
 
 _STDIN = "-"
 

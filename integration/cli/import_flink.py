@@ -12,8 +12,9 @@ from netstack import scenario_document, scenario_toml
 
 from ..flink.rest import Imported, Measured
 from ..report.output import prepare_folder, write_files, write_json
+from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag
-from .flink_options import ANYBODY, AS_READ, AccessOptions, ReadingOptions, read_flink
+from .flink_options import AS_READ, ReadingOptions, read_flink
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,9 +25,10 @@ from ..tuning.recommend import Recommendation
 from ..tuning.reruns import with_trials
 from ..tuning.rows import FOLDER, PointRow
 from ..tuning.sweep import run_points
+from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity
 from .exit_status import FAILED
-from .flink_options import ANYBODY, AccessOptions, overrides_of, read_flink
+from .flink_options import overrides_of, read_flink
 from .preparation import load_runnable
 from .progress import duration_text, progress
 

@@ -13,9 +13,10 @@ from ..flink.rest import validate as judge
 from ..report.comparison_text import comparison_table, verdict
 from ..report.output import prepare_folder, to_stderr, to_stdout, write_files, write_json
 from ..runs.seeds import run_seeds
+from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, Whole, require_some
 from .exit_status import FAILED
-from .flink_options import ANYBODY, AS_READ, AccessOptions, ReadingOptions, read_flink
+from .flink_options import AS_READ, ReadingOptions, read_flink
 from .progress import progress
 
 SEEDS = 5

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from integration.cli.access_options import AccessOptions
 from integration.cli.app import main
 from integration.cli.arguments import command_line, set_arguments
-from integration.cli.flink_options import AccessOptions
 from integration.flink.rest import Access, FlinkRestError, LiveCluster, import_scenario
 from integration.flink.rest.client import RestClient
 from integration.flink.rest.live_cluster import MOST_RETRIES, PAUSES_S
