@@ -54,6 +54,10 @@ def diagnose(
     """
     if result is not None and str(result).startswith("-") and str(result) != _STDIN:
         raise ScenarioError([f"netstack: Unknown option: {result}."])
+    if result is not None and result.parts[:1] in (("http:",), ("https:",)):
+        raise ScenarioError(
+            ["netstack diagnose: the address of a cluster is for --from-flink; write that before it"]
+        )
     if (result is None) == (from_flink is None):
         raise ScenarioError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
     for option, value in (("--job", job), ("--latency", latency)):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
+import pty
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -165,6 +169,26 @@ SBzTlj0jxQ==
 -----END ENCRYPTED PRIVATE KEY-----
 """
 
+
+def typed(arguments: list[str], prompt: str, answer: str) -> str:
+    """All that a terminal shows of a command that asks something."""
+    command = [sys.executable, "-m", "integration", *arguments]
+    terminal, its_end = pty.openpty()
+    with subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end, start_new_session=True):
+        os.close(its_end)
+        shown = b""
+        with (
+            open(terminal, "r+b", buffering=0) as screen,
+            suppress(OSError),
+        ):  # an error: the other end is closed
+            while prompt.encode() not in shown:
+                shown += screen.read(1000)
+            screen.write(f"{answer}\n".encode())
+            while piece := screen.read(1000):
+                shown += piece
+    return shown.decode()
+
+
 Check = Callable[[BaseHTTPRequestHandler], int | None]
 
 
@@ -226,6 +250,21 @@ class TestWhoAsks:
         assert capsys.readouterr().err == (
             "--user ann: give the password in --password-file or $NETSTACK_PASSWORD\n"
         )
+
+    def test_a_password_that_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("NETSTACK_PASSWORD", raising=False)
+        asked: list[str | None] = []
+
+        def refuse(request: BaseHTTPRequestHandler) -> int:
+            asked.append(request.headers.get("Authorization"))
+            return 401
+
+        with secured() as cluster:
+            cluster.refuse = refuse
+            shown = typed(["import-flink", cluster.url, "--user", "ann"], "password of ann: ", SECRET)
+        assert asked == ["Basic " + base64.b64encode(f"ann:{SECRET}".encode()).decode()]
+        assert "Flink answers 401" in shown
+        assert SECRET not in shown
 
     @pytest.mark.parametrize(
         ("header", "message"),
@@ -302,6 +341,13 @@ class TestOutages:
         with answering(sent(b"", code)) as url:
             problem(asking(url, pauses=pauses))
         assert pauses == []
+
+
+def test_an_address_in_place_of_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "https://flink.example.org:8081"]) == 2
+    assert capsys.readouterr().err == (
+        "netstack diagnose: the address of a cluster is for --from-flink; write that before it\n"
+    )
 
 
 class TestSecrets:

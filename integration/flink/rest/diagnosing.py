@@ -61,6 +61,16 @@ def diagnose_job(
         ended = ended_job(client, job)
         if ended is not None:
             return diagnose_ended(client, ended, _NOT_JUDGED, latency_s)
+    return _diagnose_running(cluster, job, latency_s, watch_s, watching)
+
+
+def _diagnose_running(
+    cluster: str | Answers,
+    job: str | None,
+    latency_s: float | None,
+    watch_s: float | None,
+    watching: Callable[[float, float], None],
+) -> Diagnosis:
     given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
     imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
     seen = imported.measured
