@@ -89,6 +89,9 @@ class TestTls:
             plain = import_scenario(cluster.url, watch_s=7.5, pause=lambda seconds: None)
         assert imported.scenario == plain.scenario
 
+    def test_nobody_else_is_trusted_then(self, ca: Path) -> None:
+        assert len(Access(ca=ca).tls().get_ca_certs()) == 1
+
     def test_an_unknown_authority(self, authority: trustme.CA) -> None:
         pauses: list[float] = []
         with secured(server_tls(authority)) as cluster:
