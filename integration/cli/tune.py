@@ -257,20 +257,20 @@ def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[Point
 
 def _write(out: Path, document: TuneDocument, advice: Advice) -> None:
     # Here, since what draws takes a while to import.
-    from ..report.tuning_report import Sweep, write_tuning_report
+    from ..report.tuning_report import Sweep, settings_graph, write_tuning_report
     from ..tuning.reruns import runs_to_show
 
-    page, *_ = write_tuning_report(
-        out,
-        Sweep(
-            scenario=document.scenario,
-            recommendations=document.recommendations,
-            pitfalls=document.pitfalls,
-            points=len(advice.rows),
-            command=document.command,
-            notes=document.notes,
-        ),
-        runs_to_show(document.recommendations[0], advice.scenario, advice.rows),
+    first, scenario = document.recommendations[0], advice.scenario
+    results = runs_to_show(first, scenario, advice.rows)
+    sweep = Sweep(
+        scenario=document.scenario,
+        recommendations=document.recommendations,
+        pitfalls=document.pitfalls,
+        points=len(advice.rows),
+        command=document.command,
+        notes=document.notes,
+        graph=settings_graph(scenario, first, results),
     )
+    page, *_ = write_tuning_report(out, sweep, results)
     write_files(out, {DOCUMENT: indented(msgspec.json.encode(document))})
     say(f"wrote {page}")
