@@ -25,7 +25,7 @@ COLUMN = 100.0
 """Width of the figures of one run."""
 FIRST_ROW = 84.0
 """Where the figures begin, below the names."""
-ROW = 20.0
+ROW = 22.0
 
 MOST_COLUMNS = 2
 """Runs whose figures stand in a vertex."""
