@@ -8,6 +8,7 @@ left to the tooltip.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import log
 from typing import Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from .panels import PANEL_WIDTH
 
 WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
 """Of the picture, in pixels."""
-PADDING = 40
+PADDING = 50
 """Pixels between the marks at the ends and the sides of the picture."""
 FONT_SIZE = 11.5
 
@@ -30,6 +31,9 @@ _APART = 6.0
 
 NARROW = 300
 """Width of the picture on a phone, in pixels, for which names have sides of their own."""
+
+_STEPS = 24
+"""Parts of a line that are looked at."""
 
 _SPARE = 0.24
 """Share of the axis of throughput left free above and below all marks, where their names stand."""
@@ -93,7 +97,7 @@ def placed(rows: Sequence[Row]) -> list[Row]:
 def _sides(rows: Sequence[Row], width: float) -> list[str]:
     at = [_point(row, rows, width) for row in rows]
     marks = [_mark(x, y, _RING if row["said"] else _MARK) for row, (x, y) in zip(rows, at, strict=True)]
-    bars = [bar for row in rows for bar in _bars(row, rows, width)]
+    bars = [*(bar for row in rows for bar in _bars(row, rows, width)), *_lines(rows, at)]
     names: list[Box] = []
     sides = [NOWHERE] * len(rows)
     for place in sorted(range(len(rows)), key=lambda place: not rows[place]["said"]):
@@ -141,6 +145,15 @@ def _bars(row: Row, rows: Sequence[Row], width: float) -> Iterator[Box]:
     x, y = _point(row, rows, width)
     yield Box(_x(row["ms_least"], rows, width), y - 1, _x(row["ms_most"], rows, width), y + 1)
     yield Box(x - 1, _y(row["share_most"], rows), x + 1, _y(row["share_least"], rows))
+
+
+def _lines(rows: Sequence[Row], at: Sequence[tuple[float, float]]) -> Iterator[Box]:
+    """The line from each mark to the next one of its curve, as small boxes."""
+    for (row, (x, y)), (after, (to_x, to_y)) in pairwise(zip(rows, at, strict=True)):
+        if row.get("curve") == after.get("curve"):
+            for step in range(_STEPS + 1):
+                part = step / _STEPS
+                yield _mark(x + part * (to_x - x), y + part * (to_y - y), 2.0)
 
 
 def _x(ms: float, rows: Sequence[Row], width: float) -> float:

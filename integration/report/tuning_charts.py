@@ -208,14 +208,7 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
     meanings = [meaning for meaning in OUTLINES if any(row["meaning"] == meaning for row in said)]
     if not said:
         return []
-    legend = alt.Legend(
-        title=None,
-        orient="top",
-        symbolSize=140,
-        symbolStrokeWidth=2,
-        symbolFillColor="transparent",
-        columns=2,
-    )
+    legend = alt.Legend(title=None, orient="top", symbolStrokeWidth=2, symbolFillColor="transparent")
     shapes, strokes, sizes = (
         alt.Scale(domain=meanings, range=[getattr(OUTLINES[meaning], part) for meaning in meanings])
         for part in ("shape", "colour", "size")
@@ -227,7 +220,7 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
             y=alt.Y("share:Q"),
             shape=alt.Shape("meaning:N", scale=shapes, legend=legend),
             stroke=alt.Stroke("meaning:N", scale=strokes, legend=legend),
-            size=alt.Size("meaning:N", scale=sizes, legend=None),
+            size=alt.Size("meaning:N", scale=sizes, legend=legend),
         )
     ]
 

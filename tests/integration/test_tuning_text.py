@@ -123,6 +123,7 @@ def test_no_name_in_the_trade_off_covers_another_or_a_mark(marks: list[tuple[flo
             "share_least": share,
             "share_most": share,
             "said": "recommended" if said else "",
+            "meanings": ["recommended"] if said else [],
             "label": f"{number}00 ms" + (": recommended" if said else ""),
         }
         for number, (ms, share, said) in enumerate(marks)
