@@ -18,8 +18,8 @@ from .graph_layout import Layout, Route, laid_out
 from .output import shown
 from .trade_off_labels import Box
 
-WIDTH = 320.0
-"""Of a vertex, in pixels: it fits a phone."""
+NAMES = 120.0
+"""Pixels of a vertex beside the figures; with those of two runs it fits a phone."""
 PADDING = 12.0
 COLUMN = 100.0
 """Width of the figures of one run."""
@@ -36,10 +36,11 @@ NOTE = (
     "checkpoint to its first barrier."
 )
 
-_NAME_CELLS = 26
-_PLACEMENT_CELLS = 38
 _COLUMN_CELLS = 12
-_ALONE_CELLS = 26
+_NAME_PIXELS, _PLACEMENT_PIXELS = 9.5, 7.2
+"""That a character of a name takes, which is bold, and one of a placement."""
+SUBTASKS = 62.0
+"""Pixels beside the name, where the number of subtasks stands."""
 
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 
@@ -157,14 +158,14 @@ def job_graph(scenario: Scenario, runs: Runs) -> JobGraph:
     figures = {vertex.name: _figures(scenario, vertex) for vertex in scenario.topological_order()}
     heights = {name: FIRST_ROW + ROW * len(rows) + PADDING / 2 for name, rows in figures.items()}
     edges = [edge for edge in scenario.edges if edge.source in figures and edge.target in figures]
-    layout = laid_out(WIDTH, heights, [(edge.source, edge.target, edge.ship) for edge in edges])
-    cells = _ALONE_CELLS if len(columns) == 1 else _COLUMN_CELLS
-    ends = dict(zip(columns, _column_ends(len(columns)), strict=True))
+    width = NAMES + COLUMN * len(columns)
+    layout = laid_out(width, heights, [(edge.source, edge.target, edge.ship) for edge in edges])
+    ends = {name: width - PADDING - COLUMN * place for place, name in enumerate(reversed(columns))}
     return JobGraph(
         title=f"{shown(scenario.name)} as a graph",
         width=layout.width,
         height=layout.height,
-        columns=tuple((_text(name, cells), end) for name, end in ends.items()),
+        columns=tuple((_text(name, _COLUMN_CELLS), ends[name]) for name in columns),
         vertices=tuple(
             _vertex(scenario.vertex(name), rows, columns, ends, layout) for name, rows in figures.items()
         ),
@@ -186,10 +187,6 @@ def _figures(scenario: Scenario, vertex: Vertex) -> list[_Figure]:
     return [*rates, *_TIMES]
 
 
-def _column_ends(columns: int) -> list[float]:
-    return [WIDTH - PADDING - COLUMN * place for place in reversed(range(columns))]
-
-
 def _vertex(
     vertex: Vertex, figures: Sequence[_Figure], runs: Runs, ends: Mapping[str, float], layout: Layout
 ) -> DrawnVertex:
@@ -198,21 +195,21 @@ def _vertex(
             figure.name,
             figure.kind,
             FIRST_ROW + ROW * (place + 0.5) - 4,
-            tuple(_cell(figure, vertex.name, runs[run], end) for run, end in ends.items()),
+            tuple(_cell(figure, vertex.name, steady, ends[run]) for run, steady in runs.items()),
         )
         for place, figure in enumerate(figures)
     )
     subtasks = f"{vertex.parallelism} subtask{'' if vertex.parallelism == 1 else 's'}"
-    placement = placement_text(vertex)
+    placement, box = placement_text(vertex), layout.boxes[vertex.name]
     told = [
         f"{shown(run)}: " + ", ".join(f"{row.name} {row.cells[place].text}" for row in rows)
         for place, run in enumerate(runs)
     ]
     return DrawnVertex(
-        name=_text(vertex.name, _NAME_CELLS),
+        name=_text(vertex.name, int((box.right - box.left - SUBTASKS - PADDING) / _NAME_PIXELS)),
         subtasks=f"\N{MULTIPLICATION SIGN}{vertex.parallelism}",
-        placement=_text(placement, _PLACEMENT_CELLS),
-        box=layout.boxes[vertex.name],
+        placement=_text(placement, int((box.right - box.left - 2 * PADDING) / _PLACEMENT_PIXELS)),
+        box=box,
         rows=rows,
         spoken="; ".join([f"{shown(vertex.name)}, {subtasks} {placement}", *told]),
     )
