@@ -153,6 +153,14 @@ class TestCommands:
         assert throughput["ratio"] == pytest.approx(1, abs=0.05)
         assert f"{throughput['ratio']:.2f}" in told.out
         assert max(map(len, told.out.splitlines())) <= 80
+        page = (tmp_path / "report.html").read_text()
+        assert page.count('class="vertex"') == len(document["scenario"]["vertices"]) == 2
+        assert 'aria-label="from source to stage1: rebalance"' in page
+        assert "Flink: in" in page
+        assert "ours: in" in page
+        assert page.count("<td>ok</td>") == sum(
+            row["why"] == "tolerance" for row in document["comparison"]["rows"]
+        )
 
     def test_validate_wants_a_seed(self, capsys):
         assert main(["validate", "--from-flink", "http://127.0.0.1:1", "--seeds", "0"]) == 2
