@@ -8,6 +8,7 @@ import pytest
 
 from integration.analysis.result_differences import differences
 from integration.cli.app import main
+from integration.report.charts import queue_length
 from integration.report.two_runs_report import figure_cells
 from netstack import Edge, GeneratorSpec, Result, Scenario, Vertex, emulate, to_json
 from tests.integration.sample_results import sample_result
@@ -90,6 +91,18 @@ def test_jobs_of_other_shapes_have_one_page(files: list[str], tmp_path: Path, ca
         assert drawing["spec"]["facet"]["column"]["sort"] == ["long", "short"]
         assert "resolve" not in drawing["spec"]
         assert (out / f"{drawing['name']}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_vertex_that_only_one_job_has_leaves_the_other_panel_empty(runs: dict[str, Result]) -> None:
+    chart = queue_length(runs)
+    assert chart is not None
+    rows = chart.spec["datasets"][chart.spec["data"]["name"]]
+    places = chart.spec["facet"]["row"]["sort"]
+    assert {"map, receiving", "<b>sink, receiving"} <= set(places)
+    assert {(row["run"], row["place"]) for row in rows} == set(itertools.product(runs, places))
+    drawn = {(row["run"], row["place"]) for row in rows if "t" in row}
+    assert ("short", "map, receiving") not in drawn
+    assert ("long", "map, receiving") in drawn
 
 
 def test_markdown_is_for_a_comparison_with_flink(files: list[str], capsys) -> None:
