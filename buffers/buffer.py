@@ -101,6 +101,10 @@ class BufferBuilder:
         """Lower the capacity to `size` bytes, but not below what is written nor past the segment."""
         self.capacity = min(max(size, self.position), self.segment.size)
 
+    def extend(self, size: int) -> None:
+        """Raise the capacity to `size` bytes, but not past the segment."""
+        self.capacity = max(self.capacity, min(size, self.segment.size))
+
     def finish(self) -> None:
         """Append nothing more; may be called again."""
         if not self.finished:

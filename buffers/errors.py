@@ -11,23 +11,28 @@ class InsufficientBuffers(OSError):
     """The network memory cannot give what was asked for (an IOException in Flink); nothing was taken.
 
     `required` and `available` count the segments of this request, `total` those of the pool,
-    `segment_size` is in bytes.
+    `segment_size` is in bytes. `task_manager` is the one whose memory it is, where that is known.
     """
 
-    def __init__(self, required: int, available: int, total: int, segment_size: int) -> None:
+    def __init__(
+        self, required: int, available: int, total: int, segment_size: int, task_manager: str = ""
+    ) -> None:
         self.required = required
         self.available = available
         self.total = total
         self.segment_size = segment_size
+        self.task_manager = task_manager
+        where = f"task manager {task_manager}: " if task_manager else ""
         super().__init__(
-            f"Insufficient number of network buffers: required {required}, but only {available} available. "
+            f"{where}Insufficient number of network buffers: required {required}, "
+            f"but only {available} available. "
             f"The total number of network buffers is currently set to {total} of {segment_size} bytes each. "
             "taskmanager.memory.network.max gives more (or taskmanager.memory.network.min or "
             "taskmanager.memory.network.fraction, where they decide); a lower parallelism needs fewer."
         )
 
-    def __reduce__(self) -> tuple[type, tuple[int, int, int, int]]:
-        return type(self), (self.required, self.available, self.total, self.segment_size)
+    def __reduce__(self) -> tuple[type, tuple[int, int, int, int, str]]:
+        return type(self), (self.required, self.available, self.total, self.segment_size, self.task_manager)
 
 
 class CorruptRecord(ValueError):

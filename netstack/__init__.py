@@ -112,8 +112,9 @@ from .scenarios.scenario_rules import (
 )
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section
+from .scenarios.slots import in_slots
 from .scenarios.user_code import Source, SourceReader, object_name
-from .scenarios.wiring import channel_counts
+from .scenarios.wiring import channel_counts, consumers_of_producers, producers_of_consumers
 from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
 from .state.operator_state import OperatorStateBackend
@@ -304,6 +305,7 @@ __all__ = [
     "check_scenario",
     "checkpoint_id_of",
     "checkpoint_results",
+    "consumers_of_producers",
     "cost_key",
     "decode_report",
     "default_max_parallelism",
@@ -321,6 +323,7 @@ __all__ = [
     "format_size",
     "fresh_secret",
     "from_json",
+    "in_slots",
     "java_hash",
     "key_group_range",
     "key_sum",
@@ -337,6 +340,7 @@ __all__ = [
     "parse_rate",
     "payload_hash",
     "policy_problems",
+    "producers_of_consumers",
     "read_options",
     "read_scenario",
     "result_order",

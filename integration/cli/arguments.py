@@ -43,6 +43,11 @@ AllowCode = Annotated[
 
 T = TypeVar("T")
 
+HEADER = "--header"
+"""The option that may hold a secret; what it is given is not shown."""
+
+_QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
+
 _NEGATIVE = re.compile(r"-[0-9.]")
 
 _given: list[str] | None = None
@@ -56,8 +61,21 @@ def set_arguments(arguments: Sequence[str] | None) -> list[str]:
 
 
 def command_line() -> str:
-    """Return the command with its arguments, quoted for a shell."""
-    return shlex.join(["netstack", *_arguments()])
+    """Return the command with its arguments, quoted for a shell; in place of secrets stand dots."""
+    arguments = _arguments()
+    return shlex.join(["netstack", *map(_without_secret, ["", *arguments], arguments)])
+
+
+def _without_secret(option: str, argument: str) -> str:
+    """An argument as it may be shown; `option` is what stands before it."""
+    name, equals, value = argument.partition("=")
+    if name == HEADER and equals:
+        return f"{HEADER}={_without_value(value)}"
+    return _without_value(argument) if option == HEADER else _QUERY.sub(r"\1?...", argument)
+
+
+def _without_value(header: str) -> str:
+    return header if header.startswith("@") else f"{header.partition(':')[0]}: ..."
 
 
 def _arguments() -> list[str]:
@@ -66,6 +84,8 @@ def _arguments() -> list[str]:
 
 def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     """Return what to say of arguments that could not be read; `arguments` are those after ``netstack``."""
+    if isinstance(error, UnusedCliTokensError) and HEADER in arguments:
+        return f'netstack {arguments[0]}: one argument too many; write {HEADER} "Name: value" in quotes'
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
         return f"netstack {' '.join(arguments[:1])}: {extra}: one argument too many; leave it out"

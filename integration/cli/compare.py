@@ -26,6 +26,7 @@ from ..report.output import (
 )
 from ..runs.scenario_runs import run_seeds
 from .arguments import Flag, Whole, require_some
+from .compare_two import compare_two, is_result
 from .exit_status import FAILED
 from .preparation import load_runnable
 
@@ -59,20 +60,25 @@ def compare(
     out: Path | None = None,
     markdown: Path | None = None,
 ) -> int:
-    """Compare scenarios or results with what a real Flink measured; exit status 1 where one is outside.
+    """Compare scenarios or results with what a real Flink measured, or two results with each other.
+
+    Exit status 1 where a number is not within what is allowed of Flink's; two results are shown only.
 
     Args:
         paths: Scenarios (files, or folders of them) or results, and last the reference: a file, or a folder
-            that holds NAME.json for each.
+            that holds NAME.json for each; or two results of ``netstack run``, of any jobs.
         seeds: Runs of each scenario, with its own seed, the next one, and so on.
         allow_code: Let files name a debloat policy as MODULE:CLASS, which is imported and so run.
         json: Print the comparison as one JSON document.
-        out: Folder for comparison.json and comparison.md.
+        out: Folder for comparison.json and comparison.md; of two results for report.html, its pictures and
+            comparison.json.
         markdown: File for the table as Markdown.
     """
     if len(paths) < 2:
         raise ScenarioError(["netstack compare: name a scenario or a result, and last the reference"])
     require_some("compare", "--seeds", seeds)
+    if len(paths) == 2 and all(map(is_result, paths)):
+        return compare_two(paths[0], paths[1], json=json, out=out, markdown=markdown)
     prepare_folder(out, JSON_NAME, TABLE_NAME)
     prepare_file(markdown)
     subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]

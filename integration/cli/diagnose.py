@@ -23,7 +23,9 @@ from ..analysis.trial import trials
 from ..analysis.wording import counted
 from ..files.reading import LARGEST_RESULT, load_result, one_line
 from ..report.output import to_stdout, write_json
+from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, read_quantity
+from .flink_options import watching
 
 _STDIN = "-"
 
@@ -39,19 +41,24 @@ def diagnose(
     from_flink: str | None = None,
     job: str | None = None,
     latency: str | None = None,
+    access: AccessOptions = ANYBODY,
     json: Flag = False,
 ) -> int:
     """Say what limits a job and why: the rules that fire, their evidence, and what to do next.
 
     Args:
         result: Result of a run, as `netstack run --json` prints it; "-": it comes on standard input.
-        from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, instead of a file.
+        from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, or a recording.
         job: Id of that job, where several are running.
         latency: Of the way between two task managers of that cluster, such as "1 ms".
         json: Print what was found as one JSON document.
     """
     if result is not None and str(result).startswith("-") and str(result) != _STDIN:
         raise ScenarioError([f"netstack: Unknown option: {result}."])
+    if result is not None and result.parts[:1] in (("http:",), ("https:",)):
+        raise ScenarioError(
+            ["netstack diagnose: the address of a cluster is for --from-flink; write that before it"]
+        )
     if (result is None) == (from_flink is None):
         raise ScenarioError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
     for option, value in (("--job", job), ("--latency", latency)):
@@ -59,7 +66,9 @@ def diagnose(
             raise ScenarioError(
                 [f"netstack diagnose: {option} is for --from-flink; give that too, or neither"]
             )
-    diagnosis = _of_file(result) if from_flink is None else _of_flink(from_flink, job, latency)
+    if from_flink is None:
+        access.refuse_without_address("no cluster is asked")
+    diagnosis = _of_file(result) if from_flink is None else _of_flink(from_flink, job, latency, access)
     if json:
         write_json(msgspec.json.encode(diagnosis))
     else:
@@ -90,16 +99,16 @@ def _from_stdin() -> Result:
         raise ScenarioError([f"standard input: is no result: {one_line(error)}"]) from None
 
 
-def _of_flink(url: str, job: str | None, latency: str | None) -> Diagnosis:
+def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:
     # Here, since few diagnoses need it.
     from ..flink.rest.diagnosing import diagnose_job
-    from .flink_options import watching
 
     latency_s = None
     if latency is not None:
         latency_s = read_quantity("diagnose", "--latency", latency, parse_duration)
-    with watching(url, f"{url}: reading the job", always=True) as report:
-        return diagnose_job(url, job, latency_s, watching=report)
+    cluster = access.cluster(place)
+    with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
+        return diagnose_job(cluster, job, latency_s, watching=report)
 
 
 def _obtained(result: Result) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from cyclopts import Parameter
@@ -12,9 +13,17 @@ from rich.text import Text
 
 from netstack import QuantityError, ScenarioError, parse_duration, split_assignment
 
-from ..flink.rest import Imported, Overrides, import_scenario
+from ..flink.rest import (
+    Answers,
+    Imported,
+    Overrides,
+    Recorder,
+    Recording,
+    import_scenario,
+)
 from ..flink.rest.job_options import EVERYWHERE
-from ..report.output import say, to_stderr
+from ..flink.rest.recording import packed
+from ..report.output import prepare_file, say, to_stderr, write_outputs
 from .arguments import Settings, Several
 
 _SILENT_S = 10.0
@@ -40,6 +49,8 @@ class ReadingOptions:
     """Of the network between task managers."""
     watch: str | None = None
     """How long to watch the metrics; by default until they have changed three times."""
+    recording: Path | None = None
+    """File to write all answers of the cluster to, packed if its name ends in ".gz"; it does for a URL."""
 
     def overrides(self) -> Overrides:
         """Return what stands in for what is read.
@@ -86,35 +97,51 @@ def overrides_of(
     return given
 
 
-def read_flink(url: str, job: str | None, given: Overrides, watch: str | None) -> Imported:
+def read_flink(
+    cluster: Answers, job: str | None, given: Overrides, watch: str | None, recording: Path | None = None
+) -> Imported:
     """Read a job, with progress on stderr; what could not be read is said there too.
+
+    All that was answered is written to `recording`.
 
     Raises:
         FlinkRestError: the cluster cannot be read.
         ScenarioError: `watch` is no time, or an override is wrong.
+        OutputError: the recording cannot be written.
     """
     problems: list[str] = []
     watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
     if problems:
         raise ScenarioError(problems)
-    with watching(url, f"reading {url}") as report:
-        imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=report)
+    prepare_file(recording)
+    recorder = Recorder(cluster)
+    with watching(cluster, f"reading {cluster.name}") as report:
+        imported = import_scenario(recorder, job, overrides=given, watch_s=watch_s, watching=report)
     for note in imported.notes:
-        say(f"{url}: {note}")
+        say(f"{cluster.name}: {note}")
+    if recording is not None:
+        write_outputs({recording: packed(recorder.document(imported), recording)})
+        say(f"wrote {recording}")
     return imported
 
 
 @contextmanager
-def watching(url: str, doing: str, *, always: bool = False) -> Iterator[Callable[[float, float], None]]:
+def watching(
+    cluster: Answers, doing: str, *, always: bool = False
+) -> Iterator[Callable[[float, float], None]]:
     """Show on stderr what is done while the block runs; what is given is told how long metrics were watched.
 
-    A line says how long that takes where it is long and nobody looks on; with `always`, in any case.
+    A line says how long that takes where it is long and nobody looks on; with `always`, in any case. Of a
+    recording, whose metrics take no time, nothing is said.
     """
+    takes_time = not isinstance(cluster, Recording)
     with to_stderr().status(Text(doing)) as status:
 
         def report(done: float, total: float) -> None:
+            if not takes_time:
+                return
             if not done and (always or (total > _SILENT_S and not status.console.is_terminal)):
-                say(f"{url}: watching the job's metrics for {total:.0f} s")
+                say(f"{cluster.name}: watching the job's metrics for {total:.0f} s")
             status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
 
         yield report

@@ -12,6 +12,7 @@ from netstack import scenario_document, scenario_toml
 
 from ..flink.rest import Imported, Measured
 from ..report.output import prepare_folder, write_files, write_json
+from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag
 from .flink_options import AS_READ, ReadingOptions, read_flink
 
@@ -30,6 +31,7 @@ def import_flink(
     /,
     *,
     job: str | None = None,
+    access: AccessOptions = ANYBODY,
     options: ReadingOptions = AS_READ,
     json: Flag = False,
     out: Path | None = None,
@@ -37,14 +39,14 @@ def import_flink(
     """Print a running Flink job as a scenario file; what could not be read is said on stderr and in it.
 
     Args:
-        url: Address of Flink's web interface, such as http://localhost:8081.
+        url: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
         job: Id of the job; needed where several run.
         json: Print scenario, notes and what the job shows as one JSON document.
         out: Folder for NAME.toml and NAME.json.
     """
     given = options.overrides()
     prepare_folder(out)
-    imported = read_flink(url, job, given, options.watch)
+    imported = read_flink(access.cluster(url), job, given, options.watch, options.recording)
     scenario = imported.scenario
     text = scenario_toml(scenario, _comments(imported))
     document = Document(

@@ -36,6 +36,7 @@ from ..tuning.points import Point
 from ..tuning.recommend import Recommendation
 from ..tuning.reruns import with_trials
 from ..tuning.sweep import run_points
+from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity
 from .exit_status import FAILED
 from .flink_options import overrides_of, read_flink
@@ -71,7 +72,7 @@ class JobOptions:
     """Which job is tuned where it is not one of a file."""
 
     from_flink: str | None = None
-    """Address of a Flink's REST API, to read the job from in place of a file."""
+    """Address of a Flink's REST API, or a recording of it, to read the job from in place of a file."""
     job: str | None = None
     """Id of the job there; by default the one that runs."""
     record_bytes: Several = ()
@@ -160,6 +161,7 @@ def tune(
     /,
     *,
     running: JobOptions = OF_A_FILE,
+    access: AccessOptions = ANYBODY,
     varied: AxisOptions = USUAL_AXES,
     seeds: Whole = SEEDS,
     limits: ConstraintOptions = USUAL_CONSTRAINTS,
@@ -180,7 +182,7 @@ def tune(
         out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
         json: Print all of it as one JSON document.
     """
-    scenario, notes = _scenario(file, running, allow_code)
+    scenario, notes = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), varied.axes()
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not varied.sets_interval:
         raise ScenarioError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
@@ -195,17 +197,20 @@ def tune(
     return FAILED if any(each.verdict == "none" for each in document.recommendations) else 0
 
 
-def _scenario(file: Path | None, running: JobOptions, allow_code: bool) -> tuple[Scenario, list[str]]:
+def _scenario(
+    file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
+) -> tuple[Scenario, list[str]]:
     """The scenario of a file, or of a running job with what could not be read of it."""
     given = overrides_of(record_bytes=running.record_bytes, rate=running.rate)
     if running.from_flink is not None and file is None:
-        imported = read_flink(running.from_flink, running.job, given, running.watch)
+        imported = read_flink(access.cluster(running.from_flink), running.job, given, running.watch)
         return imported.scenario, list(imported.notes)
     if file is None or running.from_flink is not None:
         raise ScenarioError(["netstack tune: name a scenario, or a Flink with --from-flink; one of the two"])
     if running != OF_A_FILE:
         only = "--job, --record-bytes, --rate and --watch are for --from-flink"
         raise ScenarioError([f"netstack tune: {only}; give that in place of a file, or leave them out"])
+    access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), []
 
 
@@ -267,20 +272,20 @@ def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[Point
 
 def _write(out: Path, document: TuneDocument, advice: Advice) -> None:
     # Here, since what draws takes a while to import.
-    from ..report.tuning_report import Sweep, write_tuning_report
+    from ..report.tuning_report import Sweep, settings_graph, write_tuning_report
     from ..tuning.reruns import runs_to_show
 
-    page, *_ = write_tuning_report(
-        out,
-        Sweep(
-            scenario=document.scenario,
-            recommendations=document.recommendations,
-            pitfalls=document.pitfalls,
-            points=len(advice.rows),
-            command=document.command,
-            notes=document.notes,
-        ),
-        runs_to_show(document.recommendations[0], advice.scenario, advice.rows),
+    first, scenario = document.recommendations[0], advice.scenario
+    results = runs_to_show(first, scenario, advice.rows)
+    sweep = Sweep(
+        scenario=document.scenario,
+        recommendations=document.recommendations,
+        pitfalls=document.pitfalls,
+        points=len(advice.rows),
+        command=document.command,
+        notes=document.notes,
+        graph=settings_graph(scenario, first, results),
     )
+    page, *_ = write_tuning_report(out, sweep, results)
     write_files(out, {DOCUMENT: indented(msgspec.json.encode(document))})
     say(f"wrote {page}")

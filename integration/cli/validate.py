@@ -8,12 +8,15 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from netstack import Result
+
 from ..flink.rest import Imported, Validation
 from ..flink.rest import validate as judge
 from ..report.comparison_text import comparison_table, verdict
-from ..report.output import prepare_folder, progress, to_stderr, to_stdout, write_files, write_json
+from ..report.output import PAGE, prepare_folder, progress, to_stderr, to_stdout, write_files, write_json
 from ..runs.scenario_runs import run_seeds
-from .arguments import Flag, Whole, require_some
+from .access_options import ANYBODY, AccessOptions
+from .arguments import Flag, Whole, command_line, require_some
 from .exit_status import FAILED
 from .flink_options import AS_READ, ReadingOptions, read_flink
 
@@ -33,6 +36,7 @@ def validate(
     from_flink: str,
     job: str | None = None,
     seeds: Whole = SEEDS,
+    access: AccessOptions = ANYBODY,
     options: ReadingOptions = AS_READ,
     json: Flag = False,
     out: Path | None = None,
@@ -40,19 +44,26 @@ def validate(
     """Predict what a running Flink job shows, and compare; exit status 1 where a number is outside.
 
     Args:
-        from_flink: Address of Flink's web interface, such as http://localhost:8081.
+        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
         job: Id of the job; needed where several run.
         seeds: Runs of the scenario.
         json: Print prediction and measurement as one JSON document.
-        out: Folder for validation.json.
+        out: Folder for report.html and validation.json.
     """
     require_some("validate", "--seeds", seeds)
     given = options.overrides()
-    prepare_folder(out, DOCUMENT)
-    validation = _predict(read_flink(from_flink, job, given, options.watch), seeds)
+    prepare_folder(out, PAGE, DOCUMENT)
+    cluster = access.cluster(from_flink)
+    imported = read_flink(cluster, job, given, options.watch, options.recording)
+    results = _predict(imported, seeds)
+    validation = judge(imported, results)
     encoded = msgspec.json.encode(validation)
     if out is not None:
-        write_files(out, {DOCUMENT: encoded})
+        # Here, since what draws takes a while to import.
+        from ..report.validation_report import render_validation
+
+        page = render_validation(validation, imported, results, command_line())
+        write_files(out, {DOCUMENT: encoded, PAGE: page.encode()})
     if json:
         write_json(encoded)
     else:
@@ -60,10 +71,9 @@ def validate(
     return 0 if validation.ok else FAILED
 
 
-def _predict(imported: Imported, seeds: int) -> Validation:
+def _predict(imported: Imported, seeds: int) -> list[Result]:
     with progress("predicting", seeds, "runs", to_stderr()) as report:
-        results = run_seeds([imported.scenario], seeds, done=report)[0]
-    return judge(imported, results)
+        return run_seeds([imported.scenario], seeds, done=report)[0]
 
 
 def print_validation(validation: Validation, console: Console) -> None:

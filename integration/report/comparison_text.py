@@ -16,7 +16,7 @@ LEGEND = (
     "Medians, with ranges over Flink's repetitions and over our seeds. ok: within what is allowed. "
     "seeds: Flink's number lies within our range, widened by 10 %. flink: ours lies within Flink's range."
 )
-_UNITS = "Times in ms, throughput in records/s, buffers in bytes. "
+UNITS = "Times in ms, throughput in records/s, buffers in bytes. "
 _VERDICTS = {
     "tolerance": "ok",
     "our range": "seeds",
@@ -34,7 +34,7 @@ def comparison_table(comparison: Comparison) -> Group:
     for subject, rows in groupby(comparison.rows, key=lambda row: (row.window, row.vertex)):
         table.add_row(Text(" ".join(subject).strip(), style="bold"))
         for row in rows:
-            table.add_row(f" {row.quantity}", *_cells(row), style="" if row.ok else "bold red")
+            table.add_row(f" {row.quantity}", *cells_of(row), style="" if row.ok else "bold red")
     seeds = ", ".join(map(str, comparison.seeds))
     title = Text(f"{comparison.scenario}   (seed{'s' * (len(comparison.seeds) > 1)} {seeds})", style="bold")
     return Group(title, table)
@@ -46,7 +46,7 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console) -> No
     for comparison in shown:
         console.print(comparison_table(comparison))
         console.print()
-    console.print(Text(_UNITS + LEGEND, style="dim"))
+    console.print(Text(UNITS + LEGEND, style="dim"))
     console.print(verdict(shown))
 
 
@@ -67,7 +67,7 @@ def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
     for comparison in comparisons:
         for row in comparison.rows:
             subject = (comparison.scenario, row.window, row.vertex, f"{row.quantity}, {row.unit}")
-            cells = list(_cells(row))
+            cells = list(cells_of(row))
             if not row.ok:
                 cells[-1] = f"**{cells[-1].lower()}**"
             lines.append(_line((*subject, *cells)))
@@ -81,7 +81,8 @@ def figure(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
-def _cells(row: Row) -> Iterator[str]:
+def cells_of(row: Row) -> Iterator[str]:
+    """Yield the texts of a row beside its name: Flink's, ours, their ratio, what is allowed, the verdict."""
     yield _spread(row.flink)
     yield "none" if row.ours is None else _spread(row.ours)
     yield "" if row.ratio is None else f"{row.ratio:.2f}"

@@ -69,6 +69,8 @@ def panels(
     runs = present(rows, "run", list(results))
     values = present(rows, row, distinct(rows, row)) if row else []
     side_by_side = len(results) <= MOST_COLUMNS
+    if row and side_by_side:
+        rows = rows + _blanks(rows, runs, row, values)
     events = chart_data.events({run: results[run] for run in runs}, row, values)
     layers = [*_shades(events, time), *(_no_event(mark) if events else mark for mark in marks)]
     layers += [*_faults(events, time), *(_ruler(t) for t in chart_data.window_edges(results))]
@@ -77,6 +79,12 @@ def panels(
     layered = alt.layer(*layers).properties(width=width, height=height)
     spec: Spec = layered.facet(**facets, data={"values": rows + events}, spacing=PANEL_GAP).to_dict()
     return spec
+
+
+def _blanks(rows: list[Row], runs: list[str], row: str, values: list[str]) -> list[Row]:
+    """Rows without a mark for the panels that would be missing, whose places others would take."""
+    there = {(each["run"], each.get(row)) for each in rows}
+    return [{"run": run, row: value} for value in values for run in runs if (run, value) not in there]
 
 
 def _side_by_side(runs: list[str], row: str | None, values: list[str]) -> dict[str, Any]:

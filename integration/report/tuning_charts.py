@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, floor, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -27,6 +27,29 @@ TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "
 
 CHOSEN, NOW, KNEE = "recommended", "now", "knee"
 """What is said of a setting in a picture."""
+
+WITHOUT = "no debloating"
+"""What the setting is called that has no target."""
+
+
+class Outline(NamedTuple):
+    """What surrounds a mark; its size is an area, as Vega has it."""
+
+    shape: str
+    colour: str
+    size: float
+
+
+OUTLINES = {
+    CHOSEN: Outline("circle", ALARM, 330),
+    NOW: Outline("square", NEUTRAL, 330),
+    WITHOUT: Outline("diamond", NEUTRAL, 620),
+    KNEE: Outline("triangle-up", NEUTRAL, 520),
+}
+"""How what is said of a setting is shown, in the order of the legend."""
+
+NARROWER = 600
+"""Pixels below which the trade-off is drawn for a phone."""
 
 MOST_CURVES = 8
 """Conditions whose curves are drawn; the first ones of more."""
@@ -72,8 +95,9 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         "trade-off",
         f"Throughput against checkpoint time: {_said_of(recommendations)}",
         "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
-        "now, at the same seed. Further left is a faster checkpoint, further up a faster job.",
-        _spec([*_ranges(base, colour), line, dots, *_rings(base, rows), *_names(base)], placed(rows)),
+        "now, at the same seed. Further left is a faster checkpoint, further up a faster job. Outlines tell "
+        "what is set now and what is recommended.",
+        _spec([*_ranges(base, colour), line, dots, *_outlines(rows), *_names(base)], placed(rows)),
     )
 
 
@@ -116,11 +140,13 @@ def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row
         time, share = summary.end_to_end_ms, summary.throughput_share
         if time is None or share is None:
             continue
+        meanings = _said(recommendation, summary.target)
         yield {
             "curve": conditions_of(recommendation) or recommendation.scenario,
             "place": place,
             "target": _name(summary.target),
-            "said": (said := _said(recommendation, summary.target)),
+            "said": (said := ", ".join(meanings)),
+            "meanings": [*meanings, *([WITHOUT] if summary.target == OFF else [])],
             "label": _label(summary.target, said, alone),
             **_ends("ms", time),
             **_ends("share", share, 100.0),
@@ -172,21 +198,41 @@ def _ranges(base: Any, colour: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _rings(base: Any, rows: list[Row]) -> list[Any]:
-    """A ring around each target of which something is said."""
-    if not any(row["said"] for row in rows):
+def _outlines(rows: Sequence[Row]) -> list[Any]:
+    """An outline around each mark of which something is said, one for each thing said, with a legend."""
+    said = [
+        {"ms": row["ms"], "share": row["share"], "meaning": meaning}
+        for row in rows
+        for meaning in row["meanings"]
+    ]
+    meanings = [meaning for meaning in OUTLINES if any(row["meaning"] == meaning for row in said)]
+    if not said:
         return []
-    ring = base.mark_point(size=320, color=ALARM, strokeWidth=2)
-    return [ring.transform_filter("datum.said != ''")]
+    legend = alt.Legend(title=None, orient="top", symbolStrokeWidth=2, symbolFillColor="transparent")
+    shapes, strokes, sizes = (
+        alt.Scale(domain=meanings, range=[getattr(OUTLINES[meaning], part) for meaning in meanings])
+        for part in ("shape", "colour", "size")
+    )
+    outline = alt.Chart(alt.InlineData(values=said)).mark_point(filled=False, strokeWidth=2, opacity=1)
+    return [
+        outline.encode(
+            x=alt.X("ms:Q"),
+            y=alt.Y("share:Q"),
+            shape=alt.Shape("meaning:N", scale=shapes, legend=legend),
+            stroke=alt.Stroke("meaning:N", scale=strokes, legend=legend),
+            size=alt.Size("meaning:N", scale=sizes, legend=legend),
+        )
+    ]
 
 
 def _names(base: Any) -> list[Any]:
     """The names of settings, each on the side of its mark where it has room."""
-    colour = alt.condition("datum.said != ''", alt.value(ALARM), alt.value(NEUTRAL))
+    colour = alt.condition(f"indexof(datum.meanings, '{CHOSEN}') >= 0", alt.value(ALARM), alt.value(NEUTRAL))
+    field = f"(width < {NARROWER} ? datum.narrow_side : datum.side)"
     return [
         base.mark_text(align=side.align, baseline=side.baseline, dx=side.dx, dy=side.dy, fontSize=FONT_SIZE)
         .encode(text="label:N", color=colour)
-        .transform_filter(f"datum.side === '{name}'")
+        .transform_filter(f"{field} === '{name}'")
         for name, side in SIDES.items()
     ]
 
@@ -224,13 +270,13 @@ def _round(values: Sequence[float]) -> list[float]:
 
 
 def _name(target: str) -> str:
-    return "no debloating" if target == OFF else target
+    return WITHOUT if target == OFF else target
 
 
-def _said(recommendation: Recommendation, target: str) -> str:
+def _said(recommendation: Recommendation, target: str) -> list[str]:
     chosen = {"set": recommendation.chosen, "turn off": OFF}.get(recommendation.verdict)
     each = ((CHOSEN, chosen), (NOW, recommendation.current), (KNEE, recommendation.knee))
-    return ", ".join(said for said, which in each if which == target)
+    return [said for said, which in each if which == target]
 
 
 def _said_of(recommendations: Sequence[Recommendation]) -> str:

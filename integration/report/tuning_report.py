@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netstack import Result, scenario_document
+from netstack import Result, Scenario, Steady, scenario_document
 
 from ..analysis.wording import NOTHING, milliseconds, per_second, size
 from ..tuning.estimates import Estimate
 from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
+from ..tuning.reruns import settings_to_show
 from ..tuning.summaries import OFF, TargetSummary
 from .charts import charts, to_png
+from .job_graph import NOTE, JobGraph, job_graph
 from .output import PAGE, prepare_folder, write_outputs
 from .pages import drawing, pretty, render_page
 from .panels import Chart
@@ -77,6 +79,8 @@ class Sweep:
     command: str
     notes: Sequence[str] = ()
     """What is to be known of the scenario."""
+    graph: JobGraph | None = None
+    """The job at the settings that are shown over time; None where nothing of them is known."""
 
 
 def write_tuning_report(directory: Path, sweep: Sweep, results: Mapping[str, Result]) -> list[Path]:
@@ -106,6 +110,8 @@ def render_sweep(
         columns=["Target", *(name for name, _, _ in _COLUMNS)],
         legend=LEGEND,
         charts=of_sweep,
+        graph=sweep.graph,
+        graph_note=_graph_note(results),
         pitfalls=[_pitfall(pitfall) for pitfall in sweep.pitfalls],
         runs=list(results),
         run_charts=over_time,
@@ -115,6 +121,35 @@ def render_sweep(
         or {"as it is": pretty(sweep.scenario)},
         specs=[drawing(chart) for chart in [*of_sweep, *over_time]],
     )
+
+
+def settings_graph(
+    scenario: Scenario, recommendation: Recommendation, results: Mapping[str, Result]
+) -> JobGraph | None:
+    """Return the job with what its vertices do at the settings of `results`, by their names."""
+    runs = {name: result.steady[-1:] for name, result in results.items() if result.steady}
+    return job_graph(scenario, column_names(recommendation, runs)) if runs else None
+
+
+def column_names(
+    recommendation: Recommendation, runs: Mapping[str, Sequence[Steady]]
+) -> dict[str, Sequence[Steady]]:
+    """Return runs by names short enough for a vertex; `runs` are by those of `settings_to_show`."""
+    targets = dict(settings_to_show(recommendation))
+    return {_column_name(recommendation, targets[name]): steady for name, steady in runs.items()}
+
+
+def _column_name(recommendation: Recommendation, target: str) -> str:
+    if target == recommendation.current:
+        return "now"
+    if recommendation.verdict in ("set", "turn off"):
+        return "recommended"
+    return "off" if target == OFF else "nearest"
+
+
+def _graph_note(results: Mapping[str, Result]) -> str:
+    """What the columns are, in the words of the pictures over time, and how the figures are read."""
+    return f"{' beside '.join(results)}; of the first seed. {NOTE}" if results else ""
 
 
 def _part(recommendation: Recommendation) -> dict[str, Any]:

@@ -93,12 +93,13 @@ def runs_to_show(
     They are the present setting and the recommended one. Where nothing fits, the setting that misses the
     constraints by least takes its place; and where the two are one, no debloating is beside it.
     """
-    wanted = list(dict.fromkeys(_settings(recommendation)))
+    wanted = list(dict.fromkeys(settings_to_show(recommendation)))
     shown = {name: _scenario_at(target, recommendation, scenario, rows) for name, target in wanted}
     return {name: _run(point) for name, point in shown.items() if point is not None}
 
 
-def _settings(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
+def settings_to_show(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
+    """Yield name and target of each setting that `runs_to_show` runs, the one to compare with first."""
     proposed = (
         OFF
         if recommendation.verdict == "turn off"

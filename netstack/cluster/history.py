@@ -137,7 +137,7 @@ def _flat_places(scenario: Scenario) -> Iterator[int]:
     first = 0
     places: dict[str, list[int]] = {name: [] for name in task_managers(scenario)}
     for vertex in scenario.vertices:
-        places[vertex.manager] += range(first, first + vertex.parallelism)
+        places[vertex.manager_of(0)] += range(first, first + vertex.parallelism)
         first += vertex.parallelism
     for own in places.values():
         yield from own

@@ -31,7 +31,7 @@ class Killings:
 
     def _is_here(self, fault: Fault) -> bool:
         if isinstance(fault, KillSubtask):
-            return self._attempt.scenario.vertex(fault.subtask.vertex).manager == self._name
+            return self._attempt.scenario.vertex(fault.subtask.vertex).manager_of(0) == self._name
         return isinstance(fault, KillTaskManager) and fault.task_manager == self._name
 
     def _fire(self, fault: Fault) -> None:

@@ -85,7 +85,7 @@ class DistantCoordinator:
 def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> dict[TaskKey, DistantTask]:
     """Return all subtasks of a scenario, in its order; `tell` takes a task manager and a message for it."""
     tasks = {
-        (number, index): DistantTask((number, index), _bound(tell, vertex.manager))
+        (number, index): DistantTask((number, index), _bound(tell, vertex.manager_of(0)))
         for number, vertex in enumerate(scenario.vertices)
         for index in range(vertex.parallelism)
     }

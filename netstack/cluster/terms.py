@@ -40,7 +40,7 @@ class Assignment:
 
 def task_managers(scenario: Scenario) -> list[str]:
     """Return the task managers of a scenario in the order of their processes."""
-    return list(dict.fromkeys(vertex.manager for vertex in scenario.vertices))
+    return list(scenario.task_managers)
 
 
 def with_real_costs(scenario: Scenario) -> Scenario:
@@ -58,6 +58,10 @@ def with_real_costs(scenario: Scenario) -> Scenario:
 
 def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield what of a scenario is not possible over several processes."""
+    for vertex in scenario.vertices:
+        if len(vertex.managers) > 1:
+            text = f"is {', '.join(vertex.managers)}; over TCP, a vertex runs in one task manager"
+            yield f"vertices.{vertex.name}.task_manager", f"{text}, so name one, without slots"
     for number, fault in enumerate(scenario.faults):
         if not _can_happen(fault):
             text = f"{fault.kind} is possible in emulated time only; over TCP, a subtask or a task manager"

@@ -49,6 +49,11 @@ class Randomness:
         return int(self._setup.integers(below))
 
 
+def numbers_of(*seed: int) -> Iterator[float]:
+    """Return endless numbers between 0 and 1, each as likely, of a stream of its own."""
+    return _uniform(default_rng(list(seed)))
+
+
 def _lognormal(generator: Generator, sigma: float) -> Iterator[float]:
     while True:
         yield from generator.lognormal(0.0, sigma, _BLOCK).tolist()

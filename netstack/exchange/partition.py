@@ -51,7 +51,8 @@ class ResultPartition:
     """Subpartitions, their open buffers and the pool behind them.
 
     `flush_always` makes records available to the readers as soon as they are written (a buffer timeout of
-    0). `supports_unaligned`: whether barriers may overtake the data of this exchange. `records_out` and
+    0). `grows`: whether the last buffer of an exhausted pool takes more than was announced for it.
+    `supports_unaligned`: whether barriers may overtake the data of this exchange. `records_out` and
     `bytes_out` count records with their 4-byte lengths.
     """
 
@@ -62,10 +63,12 @@ class ResultPartition:
         *,
         flush_always: bool = False,
         supports_unaligned: bool = True,
+        grows: bool = False,
     ) -> None:
         self.pool = pool
         self.supports_unaligned = supports_unaligned
         self._flush_always = flush_always
+        self._grows = grows
         self.subpartitions = list(subpartitions)
         self.records_out = 0
         self.bytes_out = 0
@@ -176,8 +179,18 @@ class ResultPartition:
                 return False
             builder = self._open.new(channel, segment)
             self._open.publish(channel, builder, size)
+        self._extend(builder, len(record))
         copied = builder.append(record)
         return self._continue(channel, builder, record[copied:])
+
+    def _extend(self, builder: BufferBuilder, size: int) -> None:
+        """Where the pool is exhausted, let a buffer grow until `size` bytes and one more fit (FLINK-33077).
+
+        So it stays open for the next record of the same call, whatever size was announced.
+        """
+        writable = builder.capacity - builder.position
+        if self._grows and size >= writable and not self.pool.available:
+            builder.extend(builder.capacity + size - writable + 1)
 
     def _continue(self, channel: int, builder: BufferBuilder | None, rest: memoryview) -> bool:
         """Write what of a record did not fit into `builder`; False if segments ran out."""

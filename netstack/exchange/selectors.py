@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+import numpy as np
 
 from buffers import RecordBlock
 
@@ -45,4 +48,49 @@ class KeyGroupSelector:
         """One channel for each record of `block`."""
         hashes = self._key_hash(block)
         chosen: list[int] = assign_to_operators(hashes, self._max_parallelism, self._channels).tolist()
+        return chosen
+
+
+LEFT_OUT = -1
+"""In place of a channel: the record does not go over this exchange."""
+
+
+class Fraction:
+    """Lets only a fraction of the records through to another selector, in regular turns."""
+
+    def __init__(self, fraction: float, selector: ChannelSelector) -> None:
+        self._fraction = fraction
+        self._selector = selector
+        self._owed = 0.0
+
+    def select(self, block: RecordBlock) -> list[int]:
+        """One channel for each record of `block`, or `LEFT_OUT`."""
+        count = len(block)
+        owed = self._owed + self._fraction * np.arange(1, count + 1)
+        whole = np.floor(owed + 1e-9)
+        self._owed = float(owed[-1] - whole[-1]) if count else self._owed
+        goes = np.diff(whole, prepend=0) > 0
+        chosen = np.full(count, LEFT_OUT)
+        if isinstance(self._selector, KeyGroupSelector):
+            chosen[goes] = np.array(self._selector.select(block), dtype=chosen.dtype)[goes]
+        else:  # a turn or a draw is for a record that goes, whatever is in it
+            chosen[goes] = self._selector.select(block[: int(goes.sum())])
+        channels: list[int] = chosen.tolist()
+        return channels
+
+
+class MeasuredShares:
+    """Sends records to channels as often as measured, whatever their keys: for each one a channel is drawn.
+
+    `shares` are those of the channels, in any unit; `seed` is this producer's.
+    """
+
+    def __init__(self, shares: Sequence[float], seed: Sequence[int]) -> None:
+        self._until = np.cumsum(shares) / np.sum(shares)
+        self._generator = np.random.default_rng(seed)
+
+    def select(self, block: RecordBlock) -> list[int]:
+        """One channel for each record of `block`."""
+        drawn = np.searchsorted(self._until, self._generator.random(len(block)), side="right")
+        chosen: list[int] = np.minimum(drawn, len(self._until) - 1).tolist()
         return chosen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,27 +16,31 @@ from buffers import (
 )
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
+from ..engine.randomness import numbers_of
 from ..exchange.gate import InputGate
 from ..exchange.key_groups import default_max_parallelism
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
-from ..exchange.selectors import ChannelSelector, KeyGroupSelector, RoundRobin
+from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..faults.tapped_gate import Tap, TappedGate
 from ..scenarios.debloat_policies import debloater_of
-from ..scenarios.scenario import Edge, Scenario, Vertex
+from ..scenarios.scenario import Edge, GeneratorSpec, Scenario, SourceSpec, Step, Vertex
 from ..scenarios.user_code import KeyHash, SourceReader
 from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from ..state.subtask_state import SubtaskState
+from ..tasks.emission import Emission, HeldBack
 from ..tasks.environment import Environment, Output, RemoteSubtask
+from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import Forward, Operator, OperatorContext
-from ..tasks.source_subtask import SourceSubtask
+from ..tasks.pace import pace_of
+from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask
 from ..tasks.subtask import Subtask
 from ..tasks.throttle import Throttle
 from .connections import Connections, EmulatedConnections, Site
 from .job_sources import key_hash_of, source_of
-from .memory_plan import plan_segments
+from .memory_plan import check_memory, plan_segments
 
 Watched = Callable[[str, str, int], Mapping[int, Tap]]
 """The taps of the gate that reads from a vertex (the first name) into a subtask of another, by producer."""
@@ -96,6 +100,7 @@ class JobBuilder:
             vertex.name: [[] for _ in own]
             for vertex, own in zip(scenario.vertices, self.subtasks, strict=True)
         }
+        check_memory(scenario, None if self._site is None else self._site.task_manager)
         for edge in scenario.edges:
             self._connect(edge, gates[edge.target])
         for number, vertex in enumerate(scenario.vertices):
@@ -104,7 +109,8 @@ class JobBuilder:
                     subtask.connect(own)
 
     def _hosts(self, vertex: Vertex) -> bool:
-        return self._site is None or self._site.task_manager == vertex.manager
+        """Whether a vertex is built here; with a site, all its subtasks are in one task manager."""
+        return self._site is None or self._site.task_manager == vertex.manager_of(0)
 
     def _subtasks_of(self, vertex: Vertex) -> list[Subtask]:
         return self.subtasks[self._scenario.vertices.index(vertex)]
@@ -120,8 +126,17 @@ class JobBuilder:
         def make(number: int, index: int) -> Subtask:
             reader: SourceReader = source.open(index, vertex.parallelism)
             state = self._state(vertex, index)
+            rate = vertex.rate(index)
             return SourceSubtask(
-                self._environment, number, index, vertex.name, state, reader, vertex.rate(index)
+                self._environment,
+                number,
+                index,
+                vertex.name,
+                state,
+                reader,
+                rate,
+                pace_of(vertex.source, rate),
+                _calls(vertex.source),
             )
 
         return make
@@ -132,13 +147,9 @@ class JobBuilder:
         key_hash = self._hash_into(vertex)
 
         def make(number: int, index: int) -> Subtask:
-            throttle = Throttle(
-                vertex.service_steps(index),
-                environment.costs,
-                environment.randomness,
-                exact=vertex.exact_service,
-            )
-            operator = Forward() if vertex.operator is None else cast(Operator, vertex.operator(index))
+            throttle = self._throttle(vertex, vertex.service, index)
+            held_back = HeldBack() if vertex.emit_every_s is not None else None
+            operator = self._operator(vertex, number, index, vertex.selectivity, held_back)
             state = self._state(vertex, index, groups_of_keys)
             context = OperatorContext(
                 vertex.name,
@@ -148,11 +159,60 @@ class JobBuilder:
                 key_hash,
                 self._config.checkpoint_interval_s is not None,
             )
-            return OperatorSubtask(
-                environment, number, index, vertex.name, state, operator, context, throttle
+            edges = self._scenario.inputs(vertex)
+            kind = MultipleInputSubtask if _reads_edges_apart(edges) else OperatorSubtask
+            subtask = kind(
+                environment,
+                number,
+                index,
+                vertex.name,
+                state,
+                operator,
+                context,
+                throttle,
+                held_back,
+                vertex.emit_every_s or 0.0,
             )
+            if isinstance(subtask, MultipleInputSubtask):
+                subtask.reads([self._work(vertex, number, index, edge, subtask) for edge in edges])
+            return subtask
 
         return make
+
+    def _work(
+        self, vertex: Vertex, number: int, index: int, edge: Edge, subtask: OperatorSubtask
+    ) -> GateWork:
+        """What a subtask does with the records of one edge into it."""
+        operator, throttle = subtask.operator, subtask.throttle
+        if edge.selectivity is not None:
+            name = f"of {edge.source}"
+            operator = self._operator(vertex, number, index, edge.selectivity, subtask.held_back, name)
+        if edge.service is not None:
+            throttle = self._throttle(vertex, edge.service, index)
+        return GateWork(edge.input, operator, throttle)
+
+    def _throttle(self, vertex: Vertex, service: Sequence[Step], index: int) -> Throttle:
+        costs, randomness = self._environment.costs, self._environment.randomness
+        return Throttle(vertex.steps_of(service, index), costs, randomness, exact=vertex.exact_service)
+
+    def _operator(
+        self,
+        vertex: Vertex,
+        number: int,
+        index: int,
+        selectivity: float,
+        held_back: HeldBack | None,
+        name: str = "",
+    ) -> Operator:
+        """What a subtask does with records: the user's function, or what the scenario says it emits."""
+        if vertex.operator is not None:
+            return cast(Operator, vertex.operator(index))
+        if selectivity == 1 and vertex.record_bytes is None and held_back is None:
+            return Forward()
+        chance = None
+        if vertex.emission == "random":
+            chance = numbers_of(self._scenario.seed, number, index)
+        return Emission(selectivity, vertex.record_bytes, chance, held_back, name)
 
     def _state(self, vertex: Vertex, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
         parallelism = vertex.parallelism
@@ -160,7 +220,7 @@ class JobBuilder:
 
     def _hash_into(self, vertex: Vertex) -> KeyHash | None:
         """What the exchange into a vertex hashes its records by; None if there is no such exchange."""
-        hashed = [edge for edge in self._scenario.inputs(vertex) if edge.ship == "hash"]
+        hashed = [edge for edge in self._scenario.inputs(vertex) if edge.ship == "hash" and not edge.shares]
         return key_hash_of(self._scenario, hashed[0]) if hashed else None
 
     def _connect(self, edge: Edge, gates: list[list[InputGate]]) -> None:
@@ -169,7 +229,7 @@ class JobBuilder:
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
         channels = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [self._gate_spec(len(own)).exclusive_per_channel for own in channels]
-        key_hash = key_hash_of(scenario, edge) if edge.ship == "hash" else None
+        key_hash = key_hash_of(scenario, edge) if edge.ship == "hash" and not edge.shares else None
         partitions = [
             self._partition(producer, index, edge, own, [exclusive[target] for target in own], key_hash)
             for index, own in enumerate(reached if self._hosts(producer) else ())
@@ -214,13 +274,13 @@ class JobBuilder:
         minimum, maximum = partition_buffers(
             count, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
         )
-        pool = self._memory_of(vertex).create_pool(
+        pool = self._memory_of(vertex, index).create_pool(
             maximum,
             minimum,
             maximum,
             subpartitions=count,
             max_buffers_per_channel=config.max_buffers_per_channel,
-            max_overdraft=config.max_overdraft_buffers_per_gate,
+            max_overdraft=0 if _calls(vertex.source).legacy else config.max_overdraft_buffers_per_gate,
             on_available=subtask.output_available,
         )
         partition = ResultPartition(
@@ -228,14 +288,26 @@ class JobBuilder:
             subpartitions,
             flush_always=config.buffer_timeout_s == 0,
             supports_unaligned=edge.ship not in ALIGNED_SHIPS,
+            grows=not self._scenario.preset.startswith("flink-1"),
         )
-        subtask.outputs.append(Output(partition, self._selector(edge, count, key_hash)))
+        subtask.outputs.append(Output(partition, self._selector(edge, index, count, key_hash)))
         subtask.readers.append((edge.target, consumers))
         return partition
 
-    def _selector(self, edge: Edge, channels: int, key_hash: KeyHash | None) -> ChannelSelector | None:
+    def _selector(
+        self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
+    ) -> ChannelSelector | None:
         if edge.ship == "broadcast":
             return None
+        selector = self._selector_of_all(edge, producer, channels, key_hash)
+        return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
+
+    def _selector_of_all(
+        self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
+    ) -> ChannelSelector:
+        if edge.shares:
+            seed = [self._scenario.seed, self._scenario.edges.index(edge), producer]
+            return MeasuredShares(edge.shares, seed)
         if key_hash is not None:
             return KeyGroupSelector(channels, default_max_parallelism(channels), key_hash)
         first = self._environment.randomness.integer(channels) if edge.ship == "rebalance" else 0
@@ -256,7 +328,7 @@ class JobBuilder:
         `own` has (producer, subpartition) of each channel.
         """
         producer, consumer = self._scenario.vertex(edge.source), self._scenario.vertex(edge.target)
-        memory = self._memory_of(consumer)
+        memory, manager = self._memory_of(consumer, index), consumer.manager_of(index)
         spec = self._gate_spec(len(own))
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
         subtask = self._subtasks_of(consumer)[index]
@@ -265,17 +337,19 @@ class JobBuilder:
         kind = TappedGate if taps else InputGate
         gate = kind(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
         each = spec.exclusive_per_channel
-        local = producer.manager == consumer.manager
-        segments = [] if local else memory.request_unpooled(each * len(own))
+        remote = [source for source, _ in own if producer.manager_of(source) != manager]
+        segments = memory.request_unpooled(each * len(remote)) if remote else []
+        taken = 0
         for number, (source, subpartition) in enumerate(own):
             subtask.upstream.append(self._upstream(producer, source))
             identity = first + number
             channel: RemoteInputChannel | LocalInputChannel
-            if local:
+            if producer.manager_of(source) == manager:
                 channel = LocalInputChannel(gate, number, identity, self._subpartitions[identity])
             else:
-                end = self.connections.reading(consumer.manager, producer.manager)
-                exclusive = segments[number * each : (number + 1) * each]
+                end = self.connections.reading(manager, producer.manager_of(source))
+                exclusive = segments[taken : taken + each]
+                taken += each
                 channel = RemoteInputChannel(gate, number, identity, end, exclusive, floating)
             gate.add_channel(channel, subpartition)
             if isinstance(gate, TappedGate) and source in taps:
@@ -286,5 +360,16 @@ class JobBuilder:
     def _upstream(self, vertex: Vertex, index: int) -> UpstreamTask:
         return self._subtasks_of(vertex)[index] if self._hosts(vertex) else RemoteSubtask(vertex.name, index)
 
-    def _memory_of(self, vertex: Vertex) -> NetworkBufferPool:
-        return self.task_managers[vertex.manager].pool
+    def _memory_of(self, vertex: Vertex, index: int) -> NetworkBufferPool:
+        return self.task_managers[vertex.manager_of(index)].pool
+
+
+def _calls(source: SourceSpec | None) -> Calls:
+    if not isinstance(source, GeneratorSpec):
+        return ONE_BY_ONE
+    return Calls(source.batch, source.legacy, source.cost_s)
+
+
+def _reads_edges_apart(edges: Sequence[Edge]) -> bool:
+    """Whether a vertex has several inputs, or treats the records of its edges differently."""
+    return len({(edge.input, edge.selectivity, edge.service) for edge in edges}) > 1

@@ -192,8 +192,11 @@ class Job:
     def fail_task_manager(self, name: str, cause: str) -> None:
         """Lose a task manager; its subtasks fail, and the job with them, unless all of them have ended."""
         if self.attempt is not None:
-            managers = [vertex.manager for vertex in self.scenario.vertices]
-            if any(managers[task.vertex] == name and not task.ended for task in self.attempt.subtasks):
+            vertices = self.scenario.vertices
+            hit = (
+                each for each in self.attempt.subtasks if vertices[each.vertex].manager_of(each.index) == name
+            )
+            if not all(subtask.ended for subtask in hit):
                 self.fail(cause)
 
     def fail(self, cause: str) -> None:

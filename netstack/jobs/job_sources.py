@@ -31,7 +31,7 @@ def source_of(scenario: Scenario, vertex: Vertex) -> Source:
     if isinstance(spec, SourceObject):
         return spec.source
     if isinstance(spec, GeneratorSpec):
-        return GeneratedSource(spec.record_bytes, _source_seed(scenario, vertex))
+        return GeneratedSource(spec.record_bytes, _source_seed(scenario, vertex), spec.keys)
     what = "is no source" if spec is None else f"reads {spec.path!r}, which has not been opened"
     raise ScenarioError([f"vertex {vertex.name!r} {what}; use integration.open_sources(scenario)"])
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from buffers import gate_buffers, gate_segments, partition_segments
+from collections.abc import Iterator
 
-from ..scenarios.scenario import Scenario
+from buffers import (
+    GateBuffersSpec,
+    InsufficientBuffers,
+    gate_buffers,
+    gate_segments,
+    partition_buffers,
+    partition_segments,
+)
+
+from ..scenarios.config import NetworkConfig
+from ..scenarios.scenario import Edge, Scenario
 from ..scenarios.wiring import consumers_of_producers, producers_of_consumers
 
 
@@ -17,17 +27,64 @@ def plan_segments(scenario: Scenario) -> dict[str, int]:
     config = scenario.config
     limit = config.network_memory_max_bytes
     if limit is not None:
-        return {vertex.manager: limit // config.segment_bytes for vertex in scenario.vertices}
-    needed = {vertex.manager: 0 for vertex in scenario.vertices}
+        return dict.fromkeys(scenario.task_managers, limit // config.segment_bytes)
+    needed = dict.fromkeys(scenario.task_managers, 0)
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    overdraft = config.max_overdraft_buffers_per_gate
     for edge in scenario.edges:
-        producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
-        for own in reached:
-            needed[producer.manager] += partition_segments(len(own), each, floating, overdraft)
-        for channels in producers_of_consumers(reached, consumer.parallelism):
-            spec = gate_buffers(len(channels), each, floating, config.max_required_buffers_per_gate)
-            remote = 0 if producer.manager == consumer.manager else len(channels)
-            needed[consumer.manager] += gate_segments(spec, remote)
+        for manager, subpartitions in _partitions(scenario, edge):
+            overdraft = config.max_overdraft_buffers_per_gate
+            needed[manager] += partition_segments(subpartitions, each, floating, overdraft)
+        for manager, spec, remote in _gates(scenario, edge):
+            needed[manager] += gate_segments(spec, remote)
     return needed
+
+
+def required_segments(scenario: Scenario) -> dict[str, int]:
+    """Segments without which each task manager's subtasks cannot begin: the minima of all their pools."""
+    config = scenario.config
+    needed = dict.fromkeys(scenario.task_managers, 0)
+    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
+    for edge in scenario.edges:
+        for manager, subpartitions in _partitions(scenario, edge):
+            needed[manager] += partition_buffers(subpartitions, each, floating)[0]
+        for manager, spec, remote in _gates(scenario, edge):
+            needed[manager] += remote * spec.exclusive_per_channel + spec.required_floating
+    return needed
+
+
+def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
+    """Refuse a network memory that is too small for what a task manager has to run; None: for any of them.
+
+    Raises:
+        InsufficientBuffers: it names the first such task manager, what that needs, and what it has.
+    """
+    if scenario.config.network_memory_max_bytes is None:
+        return
+    segments = plan_segments(scenario)
+    for name, required in required_segments(scenario).items():
+        if required > segments[name] and task_manager in (None, name):
+            total = segments[name]
+            raise InsufficientBuffers(required, total, total, scenario.config.segment_bytes, name)
+
+
+def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
+    """The task manager and the number of subpartitions of each partition of an edge."""
+    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+    reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+    for index, targets in enumerate(reached):
+        yield producer.manager_of(index), len(targets)
+
+
+def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
+    """The task manager, the buffers, and the number of remote channels of each gate of an edge."""
+    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+    reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+    for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
+        manager = consumer.manager_of(index)
+        remote = sum(producer.manager_of(source) != manager for source, _ in channels)
+        yield manager, _spec(scenario.config, len(channels)), remote
+
+
+def _spec(config: NetworkConfig, channels: int) -> GateBuffersSpec:
+    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
+    return gate_buffers(channels, each, floating, config.max_required_buffers_per_gate)

@@ -139,7 +139,7 @@ def _about_index(scenario: Scenario, vertex: str, subtask: int, key: str) -> Ite
 
 
 def _about_manager(scenario: Scenario, key: str, name: str) -> Iterator[Problem]:
-    managers = dict.fromkeys(vertex.manager for vertex in scenario.vertices)
+    managers = scenario.task_managers
     if name not in managers:
         yield key, f"no task manager is named {name!r}; {did_you_mean(name, managers)}"
 
@@ -155,11 +155,10 @@ def _about_link(scenario: Scenario, fault: CutLink) -> Iterator[Problem]:
 
 
 def _links(scenario: Scenario) -> Iterable[tuple[str, str]]:
-    managers = {vertex.name: vertex.manager for vertex in scenario.vertices}
+    names = {vertex.name for vertex in scenario.vertices}
     for edge in scenario.edges:
-        pair = managers.get(edge.source), managers.get(edge.target)
-        if pair[0] is not None and pair[1] is not None and pair[0] != pair[1]:
-            yield pair[0], pair[1]
+        if {edge.source, edge.target} <= names and edge.ship in SHIPS:
+            yield from (ends for ends in scenario.channel_ends(edge) if ends[0] != ends[1])
 
 
 def _about_messages(scenario: Scenario, fault: DelayMessages | DropMessages) -> Iterator[Problem]:

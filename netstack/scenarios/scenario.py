@@ -6,7 +6,7 @@ the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,9 +14,13 @@ from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, Re
 from .fault import Fault
 from .job_shape import JobShape
 from .user_code import KeyHash, KeyOf, OperatorOfRecords, Source
+from .wiring import consumers_of_producers, producers_of_consumers
 
 SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 """How the records of an edge are dealt out to the consumers."""
+
+EMISSIONS = ("regular", "random")
+"""Which records give one more than others where the selectivity is no whole number: in turns, or any."""
 
 SERVICE_MODES = ("throttle", "exact")
 """How service time is spent: in sleeps of at least a millisecond, as a task would, or record by record."""
@@ -43,12 +47,37 @@ class ScenarioError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Which keys generated records have: 0 to `number` - 1, key k as often as ``1 / (k + 1) ** zipf``.
+
+    `most_frequent` are shares of all records that the first keys have instead; the others have the rest.
+    """
+
+    number: int
+    zipf: float = 0.0
+    """0: all alike."""
+    most_frequent: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorSpec:
     """Generated records: `record_bytes` after the length header, beginning with a random 64-bit key."""
 
     record_bytes: int
     rates: tuple[float, ...] = (0.0,)
     """Records per second of each subtask, cyclic; 0: as fast as possible."""
+    keys: Keys | None = None
+    """None: any 64-bit number, so that hardly a key comes twice."""
+    burst_s: float | None = None
+    """The records of so many seconds come all at once, at the beginning; None: one by one."""
+    batch: int = 1
+    """Records that come of one call, as of a flat map in the source's chain: all of them or none."""
+    legacy: bool = False
+    """Whether it is a SourceFunction, which emits without asking whether its outputs are available."""
+    cost_s: float | None = None
+    """Seconds that emitting a record takes; None: as the cost model says."""
+    wave_s: float | None = None
+    """Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."""
 
 
 FILE_FORMATS = ("csv", "json", "parquet")
@@ -91,21 +120,37 @@ class Vertex:
     name: str
     parallelism: int = 1
     """`FROM_SOURCE` stands for as many as a path has partitions, until it has been opened."""
-    task_manager: str | None = None
-    """The process it runs in; None: one of its own."""
+    task_manager: str | tuple[str, ...] | None = None
+    """The process it runs in, or those of its subtasks, cyclic; None: one of its own."""
     source: SourceSpec | None = None
     service: tuple[Step, ...] = ()
     """Cost of a record over time, the first one from 0 on; empty: nothing."""
     service_skew: tuple[float, ...] = (1.0,)
     """Factor of the cost of each subtask, cyclic."""
     service_mode: str = "throttle"
+    selectivity: float = 1.0
+    """Records that it emits for each that it reads."""
+    emission: str = "regular"
+    """One of `EMISSIONS`."""
+    record_bytes: int | None = None
+    """Bytes of the records that it emits, without their length; None: of those that it reads."""
+    emit_every_s: float | None = None
+    """What it emits it holds back, and emits all at once every so often, as a window does; None: at once."""
     operator: Callable[[int], OperatorOfRecords] | None = None
-    """What it does with records; None: it hands them on as they are."""
+    """What it does with records; None: it hands them on, as the fields above say."""
+
+    def manager_of(self, subtask: int) -> str:
+        """The task manager that a subtask runs in."""
+        placed = self.task_manager
+        if placed is None:
+            return self.name
+        return placed if isinstance(placed, str) else placed[subtask % len(placed)]
 
     @property
-    def manager(self) -> str:
-        """The task manager it runs in."""
-        return self.name if self.task_manager is None else self.task_manager
+    def managers(self) -> tuple[str, ...]:
+        """The task managers that it runs in, in the order of its subtasks, each once."""
+        every = (self.manager_of(subtask) for subtask in range(max(1, self.parallelism)))
+        return tuple(dict.fromkeys(every))
 
     @property
     def exact_service(self) -> bool:
@@ -120,8 +165,12 @@ class Vertex:
 
     def service_steps(self, subtask: int) -> tuple[Step, ...]:
         """The (time, cost) steps of a subtask, with its factor; at least one."""
+        return self.steps_of(self.service, subtask)
+
+    def steps_of(self, service: Sequence[Step], subtask: int) -> tuple[Step, ...]:
+        """The (time, cost) steps of `service` for a subtask, with its factor; at least one."""
         factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
-        return tuple((at, cost * factor) for at, cost in self.service) or ((0.0, 0.0),)
+        return tuple((at, cost * factor) for at, cost in service) or ((0.0, 0.0),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +182,16 @@ class Edge:
     ship: str = "rebalance"
     key_hash: KeyHash | None = None
     """Java's hashCode of each record's key, for ``hash``; None: see `key_hash_of`."""
+    shares: tuple[float, ...] = ()
+    """How often a record goes to each consumer, for ``hash``, in any unit; empty: its key says where to."""
+    fraction: float = 1.0
+    """Share of what the producer emits that goes over this exchange, as of a side output; 1: all of it."""
+    input: int = 0
+    """Which input of the consumer it leads to: edges of one input are a union, inputs are read in turns."""
+    selectivity: float | None = None
+    """Records that the consumer emits for each of this exchange; None: as its vertex says."""
+    service: tuple[Step, ...] | None = None
+    """Cost of a record of this exchange at the consumer; None: as its vertex says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +234,11 @@ class Scenario:
         return self.phases or ((self.warmup_s, self.duration_s),)
 
     @property
+    def task_managers(self) -> tuple[str, ...]:
+        """All task managers, in the order in which vertices name them."""
+        return tuple(dict.fromkeys(name for vertex in self.vertices for name in vertex.managers))
+
+    @property
     def shape(self) -> JobShape:
         """What its checkpoints depend on."""
         return JobShape(
@@ -202,6 +266,21 @@ class Scenario:
     def outputs(self, vertex: Vertex) -> tuple[Edge, ...]:
         """The edges out of a vertex, in the scenario's order."""
         return tuple(edge for edge in self.edges if edge.source == vertex.name)
+
+    def channel_ends(self, edge: Edge) -> Iterator[tuple[str, str]]:
+        """The task managers of producer and consumer of each channel of an edge, consumer by consumer."""
+        producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
+        reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+        for target, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
+            for source, _ in channels:
+                yield producer.manager_of(source), consumer.manager_of(target)
+
+    def has_remote_channels(self, edge: Edge) -> bool:
+        """Whether some of an edge's channels lead from one task manager to another."""
+        ends = self.vertex(edge.source).managers, self.vertex(edge.target).managers
+        if all(len(managers) == 1 for managers in ends):
+            return ends[0] != ends[1]
+        return any(source != target for source, target in self.channel_ends(edge))
 
     def topological_order(self) -> tuple[Vertex, ...]:
         """The vertices, each after all it reads from, else in their order; those of a cycle are left out."""

@@ -12,6 +12,7 @@ from .scenario import (
     FROM_SOURCE,
     Edge,
     GeneratorSpec,
+    Keys,
     PathSpec,
     Scenario,
     SourceObject,
@@ -91,7 +92,8 @@ def _vertex(vertex: Vertex) -> Document:
     if vertex.parallelism != FROM_SOURCE:
         document["parallelism"] = vertex.parallelism
     if vertex.task_manager is not None:
-        document["task_manager"] = vertex.task_manager
+        placed = vertex.task_manager
+        document["task_manager"] = placed if isinstance(placed, str) else list(placed)
     if vertex.source is not None:
         document["source"] = _source(vertex.source)
     if vertex.service:
@@ -100,6 +102,14 @@ def _vertex(vertex: Vertex) -> Document:
         document["service_skew"] = [_number(factor) for factor in vertex.service_skew]
     if vertex.service_mode != "throttle":
         document["service_mode"] = vertex.service_mode
+    if vertex.selectivity != 1:
+        document["selectivity"] = _number(vertex.selectivity)
+    if vertex.emission != "regular":
+        document["emission"] = vertex.emission
+    if vertex.record_bytes is not None:
+        document["record_bytes"] = vertex.record_bytes
+    if vertex.emit_every_s is not None:
+        document["emit_every"] = format_duration(vertex.emit_every_s)
     if vertex.operator is not None:
         document["operator"] = object_name(vertex.operator)
     return document
@@ -111,10 +121,36 @@ def _source(source: SourceSpec) -> Document:
 
 def _origin(source: SourceSpec) -> Document:
     if isinstance(source, GeneratorSpec):
-        return {"record_bytes": source.record_bytes}
+        return _generator(source)
     if isinstance(source, SourceObject):
         return {"object": object_name(source.source)} if source.spec is None else _path(source.spec)
     return _path(source)
+
+
+def _generator(source: GeneratorSpec) -> Document:
+    document: Document = {"record_bytes": source.record_bytes}
+    if source.keys is not None:
+        document["keys"] = _keys(source.keys)
+    if source.burst_s is not None:
+        document["burst"] = format_duration(source.burst_s)
+    if source.batch != 1:
+        document["batch"] = source.batch
+    if source.legacy:
+        document["legacy"] = True
+    if source.cost_s is not None:
+        document["cost"] = format_duration(source.cost_s)
+    if source.wave_s is not None:
+        document["wave"] = format_duration(source.wave_s)
+    return document
+
+
+def _keys(keys: Keys) -> Document:
+    document: Document = {"number": keys.number}
+    if keys.zipf:
+        document["zipf"] = _number(keys.zipf)
+    if keys.most_frequent:
+        document["most_frequent"] = [_number(share) for share in keys.most_frequent]
+    return document
 
 
 def _path(spec: PathSpec) -> Document:
@@ -134,6 +170,16 @@ def _service(steps: tuple[tuple[float, float], ...]) -> Any:
 
 def _edge(edge: Edge) -> Document:
     document: Document = {"from": edge.source, "to": edge.target, "ship": edge.ship}
+    if edge.shares:
+        document["shares"] = [_number(share) for share in edge.shares]
+    if edge.fraction != 1:
+        document["fraction"] = _number(edge.fraction)
+    if edge.input:
+        document["input"] = edge.input
+    if edge.selectivity is not None:
+        document["selectivity"] = _number(edge.selectivity)
+    if edge.service is not None:
+        document["service"] = _service(edge.service)
     if edge.key_hash is not None:
         document["key_hash"] = object_name(edge.key_hash)
     return document

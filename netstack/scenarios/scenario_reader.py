@@ -15,6 +15,7 @@ from .scenario import (
     FROM_SOURCE,
     Edge,
     GeneratorSpec,
+    Keys,
     PathSpec,
     Scenario,
     ScenarioError,
@@ -25,18 +26,23 @@ from .scenario import (
 from .scenario_document import cost_key
 from .scenario_rules import scenario_problems
 from .sections import Section, boolean, integer, list_of, number, one_or_more, range_of, table, text
+from .slots import DEFAULT_GROUP, in_slots
 from .user_code import NamedObject
 
 Settings = TypeVar("Settings", CostModel, LinkConditions)
 
 _ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode", "policy")
-_SCENARIO_KEYS = (*_ABOUT_KEYS, "flink", "costs", "link", "vertices", "edges", "checkpoints_at", "faults")
+_LIST_KEYS = ("vertices", "edges", "checkpoints_at", "faults")
+_SCENARIO_KEYS = (*_ABOUT_KEYS, "slots", "flink", "costs", "link", *_LIST_KEYS)
 _SERVICE_KEYS = ("service", "service_skew", "service_mode")
-_VERTEX_KEYS = ("name", "parallelism", "task_manager", "source", *_SERVICE_KEYS)
-_GENERATOR_KEYS = ("record_bytes", "rate")
+_OUTPUT_KEYS = ("selectivity", "emission", "record_bytes", "emit_every")
+_PLACE_KEYS = ("task_manager", "slot_sharing_group")
+_VERTEX_KEYS = ("name", "parallelism", *_PLACE_KEYS, "source", *_SERVICE_KEYS, *_OUTPUT_KEYS)
+_GENERATOR_KEYS = ("record_bytes", "rate", "keys", "burst", "batch", "legacy", "cost", "wave")
+_KEYS_KEYS = ("number", "zipf", "most_frequent")
 _OBJECT_KEYS = ("object", "rate")
 _PATH_KEYS = ("path", "key", "repeat", "format", "rate")
-_EDGE_KEYS = ("from", "to", "ship")
+_EDGE_KEYS = ("from", "to", "ship", "shares", "fraction", "input", "selectivity", "service")
 
 
 def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: bool = True) -> Scenario:
@@ -52,6 +58,11 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
     top = Section(document, "", problems)
     preset = top.take("preset", _preset, DEFAULT_PRESET)
     mode = top.take("service_mode", text, "throttle")
+    slots = top.take("slots", integer, None)
+    if slots is not None and slots < 1:
+        top.complain("slots", f"is {slots}; a task manager has at least 1 slot")
+    tables = _sections(top, "vertices")
+    groups = [_slot_sharing_group(section, slots) for section in tables]
     scenario = Scenario(
         name=top.take("name", text, name),
         duration_s=top.require("duration", parse_duration, 1.0, '"60 s"'),
@@ -65,7 +76,7 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
         ),
         costs=_settings(top.section("costs"), CostModel()),
         link=_settings(top.section("link"), LinkConditions()),
-        vertices=tuple(_vertex(section, mode) for section in _sections(top, "vertices")),
+        vertices=in_slots([_vertex(section, mode) for section in tables], slots, groups),
         edges=tuple(_edge(section) for section in _sections(top, "edges")),
         manual_checkpoints_s=top.take("checkpoints_at", list_of(parse_duration), ()),
         faults=read_faults(_numbered(top, "faults")),
@@ -183,15 +194,36 @@ def _vertex(section: Section, mode: str) -> Vertex:
     vertex = Vertex(
         name=section.require("name", text, "", '"source"'),
         parallelism=parallelism,
-        task_manager=section.take("task_manager", text, None),
+        task_manager=section.take("task_manager", _placed, None),
         source=source,
         service=section.take("service", _service, ()),
         service_skew=section.take("service_skew", one_or_more(number), (1.0,)),
         service_mode=section.take("service_mode", text, mode),
+        selectivity=section.take("selectivity", number, 1.0),
+        emission=section.take("emission", text, "regular"),
+        record_bytes=section.take("record_bytes", integer, None),
+        emit_every_s=section.take("emit_every", parse_duration, None),
         operator=section.take("operator", _named_object, None),
     )
     section.finish(_VERTEX_KEYS)
     return vertex
+
+
+def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
+    key = "slot_sharing_group"
+    if key in vertex and "task_manager" in vertex:
+        vertex.complain(key, "is given, and so is the task manager, which takes no slot; drop one of the two")
+    elif key in vertex and slots is None:
+        vertex.complain(key, "changes nothing without slots; give the scenario slots, or drop it")
+    without_count = "source" in vertex and "parallelism" not in vertex and "task_manager" not in vertex
+    source = vertex.values.get("source")
+    if slots is not None and without_count and isinstance(source, Mapping) and "path" in source:
+        vertex.complain("parallelism", "is missing, and slots are dealt out by it; give it a number")
+    return vertex.take(key, text, DEFAULT_GROUP)
+
+
+def _placed(value: object) -> str | tuple[str, ...]:
+    return list_of(text)(value) if isinstance(value, list) else text(value)
 
 
 def _source(vertex: Section, key: str) -> SourceSpec:
@@ -204,9 +236,18 @@ def _source(vertex: Section, key: str) -> SourceSpec:
         section.finish(_OBJECT_KEYS)
         return SourceObject(source=named, rates=rates)
     if "path" not in section:
-        size = section.require("record_bytes", integer, 8, "1000, or a path")
+        generator = GeneratorSpec(
+            record_bytes=section.require("record_bytes", integer, 8, "1000, or a path"),
+            rates=rates,
+            keys=_keys(section.section("keys")) if "keys" in section else None,
+            burst_s=section.take("burst", parse_duration, None),
+            batch=section.take("batch", integer, 1),
+            legacy=section.take("legacy", boolean, False),
+            cost_s=section.take("cost", parse_duration, None),
+            wave_s=section.take("wave", parse_duration, None),
+        )
         section.finish(_GENERATOR_KEYS)
-        return GeneratorSpec(record_bytes=size, rates=rates)
+        return generator
     if "record_bytes" in section:
         section.complain("record_bytes", "is given with a path; a source has one of the two")
         section.take("record_bytes", integer, 8)
@@ -219,6 +260,16 @@ def _source(vertex: Section, key: str) -> SourceSpec:
     )
     section.finish(_PATH_KEYS)
     return spec
+
+
+def _keys(section: Section) -> Keys:
+    keys = Keys(
+        number=section.require("number", integer, 1, "1000"),
+        zipf=section.take("zipf", number, 0.0),
+        most_frequent=section.take("most_frequent", one_or_more(number), ()),
+    )
+    section.finish(_KEYS_KEYS)
+    return keys
 
 
 def _format(value: object) -> str:
@@ -245,6 +296,11 @@ def _edge(section: Section) -> Edge:
         source=section.require("from", text, "", 'the name of a vertex, "source"'),
         target=section.require("to", text, "", 'the name of a vertex, "stage1"'),
         ship=section.take("ship", text, "rebalance"),
+        shares=section.take("shares", list_of(number), ()),
+        fraction=section.take("fraction", number, 1.0),
+        input=section.take("input", integer, 0),
+        selectivity=section.take("selectivity", number, None),
+        service=section.take("service", _service, None),
         key_hash=section.take("key_hash", _named_object, None),
     )
     section.finish(_EDGE_KEYS)

@@ -8,9 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
-
-from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from .config import OPTIONS, PRESETS
 from .config_rules import (
@@ -26,9 +23,9 @@ from .config_rules import (
     time_text,
 )
 from .fault_rules import fault_problems
+from .flow_rules import edge_problems, generator_problems, output_problems, service_problems
 from .scenario import (
     FROM_SOURCE,
-    KEY_BYTES,
     SERVICE_MODES,
     SHIPS,
     Edge,
@@ -153,6 +150,7 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
             yield "service", "a source does no work on records; pace it with its rate"
         yield from _about_source(vertex.source)
     yield from _about_service(vertex)
+    yield from output_problems(vertex)
 
 
 def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[Problem]:
@@ -160,20 +158,16 @@ def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[P
         yield "source.rate", f"is {list(source.rates)}; a rate is 0 (as fast as possible) or more"
     if not source.rates:
         yield "source.rate", "is empty; leave it out, or give one rate for each subtask"
-    if isinstance(source, GeneratorSpec) and not KEY_BYTES <= source.record_bytes <= DEFAULT_MAX_RECORD_BYTES:
-        text = f"is {source.record_bytes}; it must be {KEY_BYTES} (the key) to {DEFAULT_MAX_RECORD_BYTES}"
-        yield "source.record_bytes", text
+    if isinstance(source, GeneratorSpec):
+        for key, message in generator_problems(source):
+            yield f"source.{key}", message
     if isinstance(source, PathSpec) and not source.path:
         yield "source.path", "is empty; name a file or a folder"
 
 
 def _about_service(vertex: Vertex) -> Iterator[Problem]:
-    times = [at for at, _ in vertex.service]
-    if any(not 0 <= cost < math.inf for _, cost in vertex.service):
-        yield "service", "has a cost below 0; a cost is 0 or more"
-    if times and (times[0] != 0 or any(later <= at for at, later in pairwise(times))):
-        shown = ", ".join(time_text(at) for at in times)
-        yield "service", f"has steps at {shown}; the first is at 0 s, and each later than the one before"
+    for message in service_problems(vertex.service):
+        yield "service", message
     if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
         yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
     if vertex.service_mode not in SERVICE_MODES:
@@ -193,6 +187,8 @@ def _about_edges(scenario: Scenario) -> Iterator[Problem]:
         if edge.ship == "forward" and producers != consumers and producers and consumers:
             text = f"forward needs the same parallelism at both ends, not {producers} and {consumers}"
             yield edge_key(edge, "ship"), f"{text}; make them equal, or use rescale or rebalance"
+        for field, message in edge_problems(scenario, edge):
+            yield edge_key(edge, field), message
 
 
 def _about_names(scenario: Scenario) -> Iterator[Problem]:
@@ -227,16 +223,15 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
     if any(True for rule in (_about_edges, _about_names, _about_cycles) for _ in rule(scenario)):
         return
     for edge in scenario.edges:
-        if edge.ship == "hash" and edge.key_hash is None:
+        if edge.ship == "hash" and edge.key_hash is None and not edge.shares:
             for message in _about_key(scenario, edge):
                 yield edge_key(edge, "ship"), message
     for edge in scenario.edges:
         vertex = scenario.vertex(edge.target)
         if vertex.parallelism > 1 and not _deals_out_by_key(scenario, edge) and scenario.key_of(vertex):
-            text = (
-                f"{vertex.name} keeps state by key, and {edge.ship} brings a key to several of its subtasks"
-            )
-            yield edge_key(edge, "ship"), f"{text}; use hash"
+            means = f"{edge.ship} with shares" if edge.shares else edge.ship
+            text = f"{vertex.name} keeps state by key, and {means} brings a key to several of its subtasks"
+            yield edge_key(edge, "ship"), f"{text}; use hash" + " without shares" * bool(edge.shares)
 
 
 def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
@@ -245,7 +240,7 @@ def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
     That an edge's hash follows from the key is seen when records come.
     """
     if edge.ship != "forward":
-        return edge.ship == "hash"
+        return edge.ship == "hash" and not edge.shares
     before = scenario.inputs(scenario.vertex(edge.source))
     return bool(before) and all(_deals_out_by_key(scenario, each) for each in before)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import floor
+
 from flowcontrol import (
     CheckpointBarrier,
     EndOfData,
@@ -18,6 +21,7 @@ from ..results.statistics import SubtaskSample
 from ..state.snapshots import StateKind
 from ..state.subtask_state import SubtaskState
 from .checkpointed_inputs import CheckpointedInputs
+from .emission import HeldBack
 from .environment import Environment
 from .operators import Operator, OperatorContext
 from .samples import with_inputs
@@ -26,26 +30,32 @@ from .subtask import Mail, Subtask
 from .throttle import Throttle
 from .time_account import Waiting
 
+HELD_BACK = "records held back"
+"""Name of the operator state that has what a window has not emitted yet."""
+
 
 class OperatorSubtask(Subtask):
     """Reads its gates buffer by buffer and spends the service time of each record.
 
     A subtask without outputs waits once for a whole buffer; mail that comes meanwhile is handled at the
     next end of a record's sleep. With outputs it emits each record when its service is over, and begins
-    the next one only while the outputs are available.
+    the next one only while the outputs are available. What is `held_back` is emitted every so often.
     """
 
     __slots__ = (
         "_buffer_cost",
         "_context",
+        "_emit_every_s",
+        "_emits_held_back",
         "_inputs",
-        "_operator",
         "_requested",
         "_serving",
-        "_throttle",
         "buffers_in",
         "bytes_in",
         "gates",
+        "held_back",
+        "operator",
+        "throttle",
     )
 
     def __init__(
@@ -58,18 +68,23 @@ class OperatorSubtask(Subtask):
         operator: Operator,
         context: OperatorContext,
         throttle: Throttle,
+        held_back: HeldBack | None = None,
+        emit_every_s: float = 0.0,
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
         costs = environment.costs
         self.gates: list[InputGate] = []
         self.bytes_in = 0
         self.buffers_in = 0
-        self._operator = operator
+        self.operator = operator
         self._context = context._replace(trace=self.trace)
         self._buffer_cost = costs.consumer_buffer_s * environment.randomness.between(costs.subtask_factor)
         self._requested: list[CheckpointBarrier] = []
         self._inputs: CheckpointedInputs
-        self._throttle = throttle
+        self.throttle = throttle
+        self.held_back = held_back
+        self._emit_every_s = emit_every_s
+        self._emits_held_back = False
         cost = costs.consumer_record_s
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
 
@@ -78,7 +93,7 @@ class OperatorSubtask(Subtask):
         self.gates = gates
         if self.outputs:
             cost = self.environment.costs.consumer_record_s
-            self._serving = RecordByRecord(self, self._operator, self._throttle, cost)
+            self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
         self._inputs = self.checkpoints.connect(gates)
 
     def data_arrived(self) -> None:
@@ -101,8 +116,20 @@ class OperatorSubtask(Subtask):
 
     async def run(self) -> None:
         """Work until every channel has ended."""
+        for operator in self._operators:
+            operator.open(self._context)
+        if self.held_back is not None:
+            self.held_back.restore(self._context.operator.get(HELD_BACK))
+        if self._emit_every_s:
+            self._set_alarm()
+        await self._read()
+        for barrier in self._requested:
+            self._start_checkpoint(barrier)
+        await self._end()
+
+    async def _read(self) -> None:
+        """Read and process all that comes."""
         inputs, agenda = self._inputs, self.agenda
-        self._operator.open(self._context)
         while inputs.open_channels:
             if self.mail:
                 await self.handle_mail()
@@ -117,14 +144,35 @@ class OperatorSubtask(Subtask):
                     await self._handle_event(channel, decode_event(item.payload))
                 else:
                     await self._process(channel, item)  # type: ignore[arg-type]
-        for barrier in self._requested:
-            self._start_checkpoint(barrier)
-        await self._end()
 
-    async def _process(self, channel: InputChannel, buffer: InputBuffer) -> None:
+    def _count(self, buffer: InputBuffer) -> None:
         self.bytes_in += buffer.size
         self.buffers_in += 1
         self._inputs.bytes_processed(buffer.size)
+
+    def _set_alarm(self) -> None:
+        """Emit what is held back at the next multiple of the period, and so on."""
+        period = self._emit_every_s
+        self.agenda.at((floor(self.agenda.now / period + 1e-9) + 1) * period, self._alarm)
+
+    def _alarm(self) -> None:
+        if not self.data_ended:
+            self.post(self._let_emit)
+            self._set_alarm()
+
+    def _let_emit(self) -> None:
+        self._emits_held_back = True
+
+    async def handle_mail(self) -> None:
+        """Handle all mail; a timer may say that what was held back is to be emitted, all at once."""
+        await super().handle_mail()
+        while self._emits_held_back and self.held_back is not None:
+            self._emits_held_back = False
+            await self.emit_all(self.held_back.take())
+            await super().handle_mail()
+
+    async def _process(self, channel: InputChannel, buffer: InputBuffer) -> None:
+        self._count(buffer)
         try:
             block = channel.decoder.feed(buffer.payload)
             await self._serving.serve(channel, block, self._buffer_cost)
@@ -153,7 +201,7 @@ class OperatorSubtask(Subtask):
         if inputs.channels_with_data == 0:
             # At least once, records may come again after the end that the restored snapshot knows of.
             if self._recovery is None or not self._recovery.data_ended or self.records_in:
-                await self.emit_all(self._operator.finish())
+                await self.emit_all(self.operator.finish())
             self.data_ended = True
             self.broadcast(EndOfData())
         channel.acknowledge_all_records()
@@ -177,14 +225,22 @@ class OperatorSubtask(Subtask):
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Let the operator catch up with the time, and complete its state."""
         self._serving.catch_up()
-        self._operator.before_snapshot(checkpoint_id)
+        for operator in self._operators:
+            operator.before_snapshot(checkpoint_id)
+        if self.held_back is not None:
+            self._context.operator.put(HELD_BACK, self.held_back.encoded)
+
+    @property
+    def _operators(self) -> Iterable[Operator]:
+        """All that works on records here."""
+        return (self.operator,)
 
     @property
     def _awaits_completion(self) -> bool:
-        return super()._awaits_completion or self._operator.hears_of_completion
+        return super()._awaits_completion or self.operator.hears_of_completion
 
     def _checkpoint_completed(self, checkpoint_id: int) -> None:
-        self._operator.checkpoint_completed(checkpoint_id)
+        self.operator.checkpoint_completed(checkpoint_id)
         super()._checkpoint_completed(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:

@@ -6,6 +6,7 @@ it serves and emits record by record, as it may begin the next one only while th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from buffers import RecordBlock
@@ -112,7 +113,18 @@ class WholeBuffers:
 class RecordByRecord:
     """Emits what comes of each record when its service is over, and handles mail in between."""
 
-    __slots__ = ("_block", "_operator", "_record_cost", "_subtask", "_throttle", "records")
+    __slots__ = (
+        "_block",
+        "_count",
+        "_operator",
+        "_outbox",
+        "_record_cost",
+        "_served",
+        "_spent",
+        "_subtask",
+        "_throttle",
+        "records",
+    )
 
     def __init__(self, subtask: Subtask, operator: Operator, throttle: Throttle, record_cost: float) -> None:
         self.records = 0
@@ -121,6 +133,9 @@ class RecordByRecord:
         self._throttle = throttle
         self._record_cost = record_cost
         self._block: BlockInProgress | None = None
+        self._outbox: Outbox
+        self._count = self._served = 0
+        self._spent = 0.0
 
     @property
     def pause_ends(self) -> None:
@@ -129,28 +144,39 @@ class RecordByRecord:
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
         """Spend the service time of each record of `block`, then emit what comes of it."""
-        subtask, throttle = self._subtask, self._throttle
-        agenda = subtask.agenda
-        count_of_block, served = len(block), 0
-        outbox = Outbox(subtask, self._operator, block)
-        self._block = BlockInProgress(channel, block, outbox)
-        while served < count_of_block:
-            count, pause = throttle.charge(count_of_block - served, agenda.now)
-            served += count
-            spent += count * self._record_cost
+        self.begin(channel, block, spent)
+        await self.go_on()
+
+    def begin(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
+        """Take the records of one buffer, to `go_on` with them."""
+        self._outbox = Outbox(self._subtask, self._operator, block)
+        self._block = BlockInProgress(channel, block, self._outbox)
+        self._count, self._served, self._spent = len(block), 0, spent
+
+    async def go_on(self, until: Callable[[], bool] | None = None) -> bool:
+        """Serve what is left of the buffer, or some of it if `until` says so; returns whether all is done."""
+        subtask, throttle, outbox = self._subtask, self._throttle, self._outbox
+        agenda, count_of_block = subtask.agenda, self._count
+        while self._served < count_of_block:
+            count, pause = throttle.charge(count_of_block - self._served, agenda.now)
+            self._served += count
+            self._spent += count * self._record_cost
             if pause:
-                await outbox.emit(served - 1)
-                due = agenda.now + (spent + pause)
-                await agenda.sleep(spent + pause)
+                await outbox.emit(self._served - 1)
+                due = agenda.now + (self._spent + pause)
+                await agenda.sleep(self._spent + pause)
                 throttle.overslept(agenda.now - due)
-                spent = 0.0
-                if subtask.mail:
+                self._spent = 0.0
+                if until is None and subtask.mail:
                     await subtask.handle_mail()
             self.records += count
-            await outbox.emit(served)
+            await outbox.emit(self._served)
+            if until is not None and self._served < count_of_block and until():
+                return False
         self._block = None
-        if spent:
-            await agenda.sleep(spent)
+        if self._spent:
+            await agenda.sleep(self._spent)
+        return True
 
     def stall(self, duration: float) -> bool:
         """No record has a time at which it will be done."""

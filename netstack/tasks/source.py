@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from buffers import HEADER_BYTES, RecordBlock
 
 from ..exchange.java_hash import hash_binary, hash_longs, hash_utf8
-from ..scenarios.scenario import KEY_BYTES
+from ..scenarios.scenario import KEY_BYTES, Keys
 from ..scenarios.user_code import KeyHash, SourceReader
 
 BLOCK_BYTES = 1 << 18
@@ -70,16 +70,18 @@ class GeneratedSource:
     Args:
         record_bytes: Length of a record in bytes, without its length header; at least 8.
         seed: Whatever has the same seed, subtask and length generates the same records.
+        keys: Which keys there are, and how often; None: any 64-bit number.
 
     Raises:
         ValueError: ``record_bytes`` is too small for the key.
     """
 
-    def __init__(self, record_bytes: int, seed: int) -> None:
+    def __init__(self, record_bytes: int, seed: int, keys: Keys | None = None) -> None:
         if record_bytes < KEY_BYTES:
             raise ValueError(f"record_bytes is {record_bytes}, less than the {KEY_BYTES} of the key")
         self._record_bytes = record_bytes
         self._seed = seed
+        self._keys = None if keys is None else np.cumsum(key_shares(keys))
 
     @property
     def parallelism_hint(self) -> None:
@@ -88,19 +90,38 @@ class GeneratedSource:
 
     def open(self, subtask: int, parallelism: int) -> GeneratedReader:
         """Return the endless reader of one subtask; its records do not depend on ``parallelism``."""
-        return GeneratedReader(self._record_bytes, self._seed, subtask)
+        return GeneratedReader(self._record_bytes, self._seed, subtask, self._keys)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's Long hash code of each record's key."""
         return hash_longs(leading_bytes(block, KEY_BYTES).view(">i8").ravel())
 
 
+def key_shares(keys: Keys) -> NDArray[np.float64]:
+    """Return how often each key comes, by its number; the sum is 1."""
+    shares = np.arange(1, keys.number + 1, dtype=np.float64) ** -keys.zipf
+    named = np.array(keys.most_frequent[: keys.number])
+    rest = shares[len(named) :]
+    if len(rest):
+        rest *= (1 - named.sum()) / rest.sum()
+    shares[: len(named)] = named
+    normalized: NDArray[np.float64] = shares / shares.sum()
+    return normalized
+
+
 class GeneratedReader:
-    """Generates the records of one subtask, a block at a time; a read is a slice of the block."""
+    """Generates the records of one subtask, a block at a time; a read is a slice of the block.
 
-    __slots__ = ("_block", "_generator", "_position", "_seed", "_template")
+    `cumulated` has for each key, by its number, how often it or one before it comes; None: keys are any
+    64-bit numbers.
+    """
 
-    def __init__(self, record_bytes: int, seed: int, subtask: int) -> None:
+    __slots__ = ("_block", "_cumulated", "_generator", "_position", "_seed", "_template")
+
+    def __init__(
+        self, record_bytes: int, seed: int, subtask: int, cumulated: NDArray[np.float64] | None = None
+    ) -> None:
+        self._cumulated = cumulated
         count = max(1, min(BLOCK_RECORDS, BLOCK_BYTES // (record_bytes + HEADER_BYTES)))
         self._template = RecordBlock.from_matrix(np.full((count, record_bytes), FILLER, dtype=np.uint8))
         self._seed = [seed, subtask]
@@ -125,7 +146,7 @@ class GeneratedReader:
         check_position(position)
         count = len(self._template)
         blocks, within = divmod(position, count)
-        # A key of 8 bytes takes one step of the bit generator.
+        # A key takes one step of the bit generator, as 8 bytes or as a number from 0 to 1.
         self._generator = np.random.Generator(np.random.PCG64(self._seed).advance(blocks * count))
         self._block, self._position = self._generate(), within
 
@@ -138,10 +159,17 @@ class GeneratedReader:
         template = self._template
         count, stride = len(template), template.stride
         data = template.data.copy()
-        keys = np.frombuffer(self._generator.bytes(count * KEY_BYTES), dtype=np.uint8)
+        keys = np.frombuffer(self._draw(count), dtype=np.uint8)
         key_columns = slice(HEADER_BYTES, HEADER_BYTES + KEY_BYTES)
         data.reshape(count, stride)[:, key_columns] = keys.reshape(count, KEY_BYTES)
         return RecordBlock(data.data.toreadonly(), len(data), count, stride)
+
+    def _draw(self, count: int) -> bytes:
+        """The bytes of as many keys."""
+        if self._cumulated is None:
+            return self._generator.bytes(count * KEY_BYTES)
+        chosen = np.searchsorted(self._cumulated, self._generator.random(count), side="right")
+        return np.minimum(chosen, len(self._cumulated) - 1).astype(">i8").tobytes()
 
 
 class CollectionSource:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from buffers import RecordBlock
 from flowcontrol import EndOfData
 
@@ -10,6 +12,7 @@ from ..scenarios.user_code import SourceReader
 from ..state.subtask_state import SubtaskState
 from .environment import Environment
 from .operators import NOTHING
+from .pace import Pace
 from .source import skip
 from .subtask import Subtask
 from .time_account import Waiting
@@ -30,18 +33,38 @@ POSITION = "source position"
 """Name of the operator state that holds how many records were emitted."""
 
 
+class Calls(NamedTuple):
+    """How a source is called: what comes of one call is written whole, whatever the outputs say meanwhile.
+
+    `batch` records come of a call; one of a `legacy` source, a SourceFunction in a SourceStreamTask, begins
+    without looking at the outputs, too. A record takes `cost_s` seconds; None: as the cost model says.
+    """
+
+    batch: int = 1
+    legacy: bool = False
+    cost_s: float | None = None
+
+
+ONE_BY_ONE = Calls()
+"""Each record by a call of its own."""
+
+
 class SourceSubtask(Subtask):
     """Emits the records of a reader while its outputs are available, or at a given rate.
 
-    `rate` is in records a second, 0 for as fast as possible. The rules are those of Flink's
-    SourceOperator in a StreamTask.
+    `rate` is in records a second, 0 for as fast as possible; `pace` says when they are due if that is not in
+    even steps. The rules are those of Flink's SourceOperator in a StreamTask.
     """
 
     __slots__ = (
+        "_batch",
+        "_begun_at",
         "_block",
         "_channels",
         "_index",
+        "_legacy",
         "_next_due",
+        "_pace_of_records",
         "_period",
         "_read_records",
         "_reader",
@@ -59,9 +82,15 @@ class SourceSubtask(Subtask):
         state: SubtaskState,
         reader: SourceReader,
         rate: float,
+        pace: Pace | None = None,
+        calls: Calls = ONE_BY_ONE,
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
         self._reader = reader
+        self._pace_of_records = pace
+        self._batch = calls.batch
+        self._legacy = calls.legacy
+        self._begun_at = (0.0, 0)  # time, and position in the input
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
         self._read_records = 0
@@ -70,12 +99,13 @@ class SourceSubtask(Subtask):
         self._channels: list[list[int]] = []
         self._index = 0
         self._working_until = 0.0
-        self._record_cost = environment.costs.source_record_s
+        self._record_cost = environment.costs.source_record_s if calls.cost_s is None else calls.cost_s
 
     async def run(self) -> None:
         """Emit until the reader has no more records."""
         agenda = self.agenda
         self._next_due = agenda.now
+        self._begun_at = agenda.now, self.position
         if self.on_running is not None:
             self.on_running()
         while True:
@@ -83,7 +113,7 @@ class SourceSubtask(Subtask):
                 await self.handle_mail()
             if self._working_until > agenda.now:
                 await agenda.sleep_until(self._working_until)
-            elif not self.available:
+            elif not (self._legacy or self.available):
                 await self._wait(Waiting.OUTPUT)
             elif self._index == len(self._block) and not self._read():
                 break
@@ -112,16 +142,30 @@ class SourceSubtask(Subtask):
         stop = min(start + BATCH_RECORDS, len(self._block))
         if self._period:
             stop = min(stop, start + self._due_records())
-            if stop == start:
+            if stop <= start:  # before, when a call has given more than was due
                 await self._pace()
                 return
         self._working_until = agenda.now
-        self._index = await self.emit(self._block, self._channels, start, stop)
+        if self._batch > 1 or self._legacy:
+            await self._emit_calls(stop)
+        else:
+            self._index = await self.emit(self._block, self._channels, start, stop)
         emitted = self._index - start
         self._working_until += emitted * self._record_cost
         self._next_due += emitted * self._period
 
+    async def _emit_calls(self, stop: int) -> None:
+        """Emit what comes of call after call, up to a record; each begins while outputs are available."""
+        block, channels = self._block, self._channels
+        while self._index < stop and (self._legacy or self.available):
+            end = min(self._index + self._batch, len(block))
+            while self._index < end:
+                self._index = await self.emit(block, channels, self._index, end)
+
     def _due_records(self) -> int:
+        if self._pace_of_records is not None:
+            begun_s, position = self._begun_at
+            return self._pace_of_records.due_by(self.agenda.now - begun_s) - (self.position - position)
         lag = self.agenda.now - self._next_due
         if lag > MAX_CATCH_UP_S:
             self._next_due += lag - MAX_CATCH_UP_S
@@ -132,7 +176,10 @@ class SourceSubtask(Subtask):
         """Wait until the next record is due, or for mail."""
         agenda = self.agenda
         due = self._next_due
-        if self._period < MIN_PACE_S:
+        if self._pace_of_records is not None:
+            begun_s = self._begun_at[0]
+            due = begun_s + self._pace_of_records.next_due(agenda.now - begun_s)
+        elif self._period < MIN_PACE_S:
             due = max(due, agenda.now + MIN_PACE_S)
         if self._timer <= agenda.now or due < self._timer:
             self._timer = due

@@ -19,6 +19,7 @@ from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..engine.agenda import Waiter
 from ..exchange.channel import InputChannel
 from ..exchange.partition import ResultPartition
+from ..exchange.selectors import LEFT_OUT
 from ..results.statistics import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
@@ -159,7 +160,8 @@ class Subtask:
             return await self._emit_to(0, block, channels[0], start, stop)
         while start < stop:
             for number in range(len(self.outputs)):
-                await self._emit_to(number, block, channels[number], start, start + 1)
+                if not channels[number] or channels[number][start] != LEFT_OUT:
+                    await self._emit_to(number, block, channels[number], start, start + 1)
             start += 1
             if not self.available:
                 break

@@ -55,6 +55,12 @@ logger.deploy.level = info
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java process that lives for seconds gains nothing from the second compiler."""
 
+SMALL_JAVA_PROCESSES = {"SPARK_SUBMIT_OPTS": SMALL_JAVA, "SPARK_LAUNCHER_OPTS": SMALL_JAVA}
+"""Variables that make the driver such a process, and the one before it that works out its command.
+
+Java's own variables do so too, but Java says on stderr that it has found them.
+"""
+
 PRELUDE = """\
 import json
 import sys
@@ -97,6 +103,7 @@ def environment(folder: Path) -> dict[str, str]:
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA,
+        **SMALL_JAVA_PROCESSES,
     }
 
 

@@ -3,10 +3,13 @@
 import copy
 import gzip
 import json
+import os
+import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,8 @@ class Cluster:
         self.job: str = document["job"]
         self.asked: list[str] = []
         self.url = ""
+        self.refuse: Callable[[BaseHTTPRequestHandler], int | None] = lambda request: None
+        """Status with which a request is refused, None where it is not."""
         self._times: Counter[str] = Counter()
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Any | None:
@@ -68,6 +73,19 @@ class Cluster:
                 if value is not None:
                     entry["value"] = str(value)
 
+    def describe(self, vertex: str, description: str) -> None:
+        """Let the plan say what a vertex does."""
+        self._node(vertex)["description"] = description
+
+    def ship(self, vertex: str, strategy: str) -> None:
+        """Let the plan say how records come to a vertex."""
+        for entry in self._node(vertex)["inputs"]:
+            entry["ship_strategy"] = strategy
+
+    def _node(self, vertex: str) -> dict[str, Any]:
+        nodes = self.answers[f"/jobs/{self.job}/plan"]["plan"]["nodes"]
+        return next(node for node in nodes if node["id"] == self.vertex(vertex))
+
     def forget(self, part: str) -> list[str]:
         """Drop all answers to paths that hold a text; return which these were."""
         gone = [path for path in self.answers if part in path]
@@ -77,11 +95,21 @@ class Cluster:
 
 
 @contextmanager
-def serving(cluster: Cluster) -> Iterator[Cluster]:
-    """A server that answers as the cluster does, while the block runs."""
+def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[Cluster]:
+    """A server that answers as the cluster does, while the block runs; with `tls`, over HTTPS."""
 
     class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            if tls is None or shakes_hands(self.connection):
+                super().handle()
+
         def do_GET(self) -> None:
+            status = cluster.refuse(self)
+            if status is not None:
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             parts = urlsplit(self.path)
             answer = cluster.answer(unquote(parts.path), parse_qs(parts.query))
             found = answer is not None
@@ -97,15 +125,32 @@ def serving(cluster: Cluster) -> Iterator[Cluster]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    cluster.url = f"http://127.0.0.1:{server.server_port}"
+    cluster.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}"
     try:
         yield cluster
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def shakes_hands(connection: socket.socket) -> bool:
+    """Whether TLS begins; if not, the connection stays until the client has read why."""
+    assert isinstance(connection, ssl.SSLSocket)
+    try:
+        connection.do_handshake()
+    except OSError as error:
+        if getattr(error, "reason", None) == "HTTP_REQUEST":
+            return False  # who does not speak TLS waits for an answer
+        with socket.socket(fileno=os.dup(connection.fileno())) as raw, suppress(OSError):
+            while raw.recv(4096):
+                pass
+        return False
+    return True
 
 
 @contextmanager

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from integration import load_scenario
+from netstack import emulate
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -29,6 +33,17 @@ def example(name: str) -> ModuleType:
 
 def test_odd_and_even() -> None:
     assert example("odd_and_even").odd_and_even(1000) == {"odd": 500_000, "even": 501_000}
+
+
+def test_clicks_and_orders() -> None:
+    scenario = load_scenario(EXAMPLES / "clicks_and_orders.toml")
+    assert scenario.task_managers == ("tm-1", "tm-2", "tm-3")
+    result = emulate(replace(scenario, duration_s=6.0))
+    out = {each.vertex: sum(subtask[-1] for subtask in each.numRecordsOut) for each in result.series}
+    assert out["clicks"] == pytest.approx(1000 * 6, rel=0.05)  # a burst has begun that is not over
+    assert out["filter"] == pytest.approx(0.6 * out["clicks"], rel=0.03)
+    assert out["join"] == pytest.approx((out["filter"] + 0.5 * out["orders"]) * 1.01, rel=0.03)
+    assert out["window"] == pytest.approx(0.1 * out["join"] * 4 / 6, rel=0.1)  # two windows of three
 
 
 @pytest.mark.spark

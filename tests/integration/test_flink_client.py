@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from integration.flink.rest import FlinkRestError
-from integration.flink.rest import client as client_module
+from integration.flink.rest import FlinkRestError, live_cluster
 from integration.flink.rest.client import RestClient
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -60,7 +59,9 @@ def sent(body: bytes, code: int = 200, length: int | None = None, **headers: str
     ],
 )
 def test_addresses_that_are_none(url):
-    with pytest.raises(FlinkRestError, match="is no address of Flink's REST API; write http://HOST:8081"):
+    with pytest.raises(
+        FlinkRestError, match="is no address of Flink's REST API; write http://HOST:8081, or "
+    ):
         RestClient(url)
 
 
@@ -131,7 +132,7 @@ def test_a_refusal_is_no_want_of_a_path():
 
 
 def test_an_answer_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr(client_module, "LARGEST_ANSWER", 1 << 20)
+    monkeypatch.setattr(live_cluster, "LARGEST_ANSWER", 1 << 20)
     with (
         answering(sent(b"[" + b" " * (2 << 20))) as url,
         pytest.raises(FlinkRestError, match="has more than 1 MiB"),

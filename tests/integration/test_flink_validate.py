@@ -8,9 +8,9 @@ import pytest
 
 from integration.analysis.comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.cli.app import main
-from integration.flink.rest import FlinkRestError, import_scenario, validate
+from integration.flink.rest import FlinkRestError, Recording, import_scenario, validate
 from integration.runs.scenario_runs import run_seeds
-from netstack import ScenarioError, emulate, read_scenario
+from netstack import ScenarioError, emulate, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, replayed
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
@@ -144,6 +144,7 @@ class TestCommands:
         monkeypatch.setattr("integration.flink.rest.importing._LEAST_WINDOW_S", 8.0)
         with replayed(ON1S) as cluster:
             options = ["--watch", "0 s", "--seeds", "1", "--out", str(tmp_path)]
+            options += ["--recording", str(tmp_path / "job.json.gz")]
             status = main(["validate", "--from-flink", cluster.url, *options])
         told = capsys.readouterr()
         document = json.loads((tmp_path / "validation.json").read_bytes())
@@ -153,6 +154,16 @@ class TestCommands:
         assert throughput["ratio"] == pytest.approx(1, abs=0.05)
         assert f"{throughput['ratio']:.2f}" in told.out
         assert max(map(len, told.out.splitlines())) <= 80
+        again = import_scenario(Recording(tmp_path / "job.json.gz"))
+        assert scenario_document(again.scenario) == document["scenario"] | {"seed": again.scenario.seed}
+        page = (tmp_path / "report.html").read_text()
+        assert page.count('class="vertex"') == len(document["scenario"]["vertices"]) == 2
+        assert 'aria-label="from source to stage1: rebalance"' in page
+        assert "Flink: in" in page
+        assert "ours: in" in page
+        assert page.count("<td>ok</td>") == sum(
+            row["why"] == "tolerance" for row in document["comparison"]["rows"]
+        )
 
     def test_validate_wants_a_seed(self, capsys):
         assert main(["validate", "--from-flink", "http://127.0.0.1:1", "--seeds", "0"]) == 2

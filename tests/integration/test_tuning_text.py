@@ -8,12 +8,13 @@ from io import StringIO
 
 import msgspec
 import pytest
+import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from integration.report.charts import to_png
-from integration.report.trade_off_labels import HEIGHT, NOWHERE, WIDTH, label_boxes, placed
+from integration.report.charts import VEGA_LITE, to_png
+from integration.report.trade_off_labels import HEIGHT, NARROW, NOWHERE, WIDTH, label_boxes, placed
 from integration.report.tuning_charts import times_by_target, trade_off, tuning_charts
 from integration.report.tuning_text import mark, mark_in_words, print_recommendations, target_table
 from integration.tuning.constraints import Constraints
@@ -108,6 +109,21 @@ def test_the_trade_off_marks_what_is_set_now_the_knee_and_the_recommended_target
     assert to_png(chart).startswith(b"\x89PNG")
 
 
+def test_a_legend_explains_the_outlines_of_the_trade_off() -> None:
+    chart = trade_off(found_in(rows(), min_throughput=0.99))
+    assert chart is not None
+    (legend,) = vl_convert.vegalite_to_vega(chart.spec, vl_version=VEGA_LITE)["legends"]
+    assert {"shape", "stroke", "size"} <= legend.keys()
+    (outline,) = [layer for layer in chart.spec["layer"] if "shape" in layer["encoding"]]
+    assert outline["encoding"]["shape"]["scale"] == {
+        "domain": ["recommended", "now", "no debloating", "knee"],
+        "range": ["circle", "square", "diamond", "triangle-up"],
+    }
+    drawn = chart.spec["datasets"][outline["data"]["name"]] if "name" in outline["data"] else None
+    marks = drawn if drawn is not None else outline["data"]["values"]
+    assert sorted(mark["meaning"] for mark in marks) == ["knee", "no debloating", "now", "recommended"]
+
+
 FIGURES = st.tuples(st.floats(5, 1e5), st.floats(80, 120), st.booleans())
 
 
@@ -122,16 +138,18 @@ def test_no_name_in_the_trade_off_covers_another_or_a_mark(marks: list[tuple[flo
             "share_least": share,
             "share_most": share,
             "said": "recommended" if said else "",
+            "meanings": ["recommended"] if said else [],
             "label": f"{number}00 ms" + (": recommended" if said else ""),
         }
         for number, (ms, share, said) in enumerate(marks)
     ]
     rows_placed = placed(drawn)
-    names = label_boxes(rows_placed)
-    assert not any(one.covers(other) for one, other in itertools.combinations(names, 2))
-    assert all(
-        box.left >= 0 and box.right <= WIDTH and box.top >= 0 and box.bottom <= HEIGHT for box in names
-    )
+    for narrow, width in ((False, WIDTH), (True, NARROW)):
+        names = label_boxes(rows_placed, narrow=narrow)
+        assert not any(one.covers(other) for one, other in itertools.combinations(names, 2))
+        assert all(
+            box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= HEIGHT for box in names
+        )
     if len(marks) == 1:
         assert rows_placed[0]["side"] != NOWHERE
 

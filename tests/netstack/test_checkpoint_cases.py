@@ -138,7 +138,7 @@ def ends_of(scenario: Scenario) -> list[tuple[float, str, int]]:
 def test_what_has_ended_cannot_fail() -> None:
     calm = gathering(TransactionLog())
     (first, vertex, subtask), *_, (last, _, _) = ends_of(calm)
-    managers = [v.manager for v in calm.vertices]
+    managers = list(calm.task_managers)
     for faults in (
         [kill(vertex, subtask, first + 1e-7)],
         [KillTaskManager(when=AtTime(last + 1e-7), task_manager=manager) for manager in managers],

@@ -321,8 +321,11 @@ def test_a_path_has_to_be_opened_first():
 
 
 def test_a_vertex_runs_in_a_task_manager_of_its_own_unless_told():
-    assert STAGE.manager == "stage1"
-    assert dataclasses.replace(STAGE, task_manager="tm").manager == "tm"
+    assert STAGE.managers == ("stage1",)
+    assert dataclasses.replace(STAGE, task_manager="tm").managers == ("tm",)
+    spread = dataclasses.replace(STAGE, parallelism=3, task_manager=("x", "y"))
+    assert [spread.manager_of(subtask) for subtask in range(3)] == ["x", "y", "x"]
+    assert spread.managers == ("x", "y")
 
 
 RICH = Scenario(

@@ -143,12 +143,11 @@ def observation_of(
     levels: Mapping[str, bool] | None = None,
 ) -> Observation:
     """Return the view of one window of a job, emulated or a real Flink's; `scenario` says what the job is."""
-    managers = {vertex.name: vertex.manager for vertex in scenario.vertices}
     return Observation(
         name=scenario.name,
         steady=steady,
         exchanges=tuple(
-            Exchange(edge.source, edge.target, edge.ship, managers[edge.source] != managers[edge.target])
+            Exchange(edge.source, edge.target, edge.ship, scenario.has_remote_channels(edge))
             for edge in scenario.edges
         ),
         config=scenario.config,

@@ -22,7 +22,17 @@ from collections import Counter
 import msgspec
 
 from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
-from netstack import FROM_SOURCE, Edge, NetworkConfig, Scenario, ScenarioError, Vertex, channel_counts
+from netstack import (
+    FROM_SOURCE,
+    Edge,
+    NetworkConfig,
+    Scenario,
+    ScenarioError,
+    Vertex,
+    channel_counts,
+    consumers_of_producers,
+    producers_of_consumers,
+)
 
 from .flow import Flow, flows, held_back, share_of_slowest
 
@@ -189,7 +199,7 @@ def _subpartitions(scenario: Scenario, edge: Edge) -> dict[int, int]:
 
 def _is_local(scenario: Scenario, edge: Edge) -> bool:
     """Whether both ends are in one task manager: no link, no credit, no buffers at the receiver."""
-    return scenario.vertex(edge.source).manager == scenario.vertex(edge.target).manager
+    return not scenario.has_remote_channels(edge)
 
 
 def _gate(config: NetworkConfig, count: int) -> GateBuffersSpec:
@@ -200,18 +210,21 @@ def _gate(config: NetworkConfig, count: int) -> GateBuffersSpec:
 def _memory(scenario: Scenario) -> list[MemorySize]:
     config = scenario.config
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    required: Counter[str] = Counter({vertex.manager: 0 for vertex in scenario.vertices})
+    required: Counter[str] = Counter(dict.fromkeys(scenario.task_managers, 0))
     most = required.copy()
     for edge in scenario.edges:
-        sender, receiver = scenario.vertex(edge.source).manager, scenario.vertex(edge.target).manager
-        for parts, producers in _subpartitions(scenario, edge).items():
+        sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
+        reached = consumers_of_producers(edge.ship, sender.parallelism, receiver.parallelism)
+        for producer, targets in enumerate(reached):
             overdraft = config.max_overdraft_buffers_per_gate
-            required[sender] += producers * partition_buffers(parts, each, floating)[0]
-            most[sender] += producers * partition_segments(parts, each, floating, overdraft)
-        for count, consumers in _channels(scenario, edge).items():
-            spec, remote = _gate(config, count), 0 if _is_local(scenario, edge) else count
-            required[receiver] += consumers * (remote * spec.exclusive_per_channel + spec.required_floating)
-            most[receiver] += consumers * gate_segments(spec, remote)
+            manager = sender.manager_of(producer)
+            required[manager] += partition_buffers(len(targets), each, floating)[0]
+            most[manager] += partition_segments(len(targets), each, floating, overdraft)
+        for consumer, channels in enumerate(producers_of_consumers(reached, receiver.parallelism)):
+            manager, spec = receiver.manager_of(consumer), _gate(config, len(channels))
+            remote = sum(sender.manager_of(source) != manager for source, _ in channels)
+            required[manager] += remote * spec.exclusive_per_channel + spec.required_floating
+            most[manager] += gate_segments(spec, remote)
     return [
         MemorySize(
             task_manager=name,

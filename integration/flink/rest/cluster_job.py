@@ -14,6 +14,9 @@ from .client import FlinkRestError, RestClient
 
 RUNNING = "RUNNING"
 
+ENDED = frozenset({"CANCELED", "FAILED", "FINISHED"})
+"""States that a job does not leave (JobStatus.isGloballyTerminalState)."""
+
 MOST_SUBTASKS = 1 << 15
 """Flink's greatest parallelism (KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM)."""
 
@@ -28,6 +31,8 @@ class FlinkVertex:
     parallelism: int
     managers: tuple[str | None, ...] = ()
     """The task manager of each subtask; empty where that was not told."""
+    description: str = ""
+    """What its operators do, in the words of the plan."""
     totals: tuple[Mapping[str, Any], ...] = ()
     """Of each subtask what it has counted since it started, by the names of ``/vertices/V``."""
 
@@ -46,7 +51,7 @@ class FlinkEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlinkJob:
-    """A running job."""
+    """A job that runs, or ran."""
 
     id: str
     name: str
@@ -56,7 +61,7 @@ class FlinkJob:
     running_since_ms: float
     """When it began to run, in milliseconds of the cluster's clock."""
     age_s: float
-    """How long it has run, by the cluster's clock."""
+    """How long it has run, or did, by the cluster's clock."""
     vertices: tuple[FlinkVertex, ...]
     """Each after all it reads from, sources first."""
     edges: tuple[FlinkEdge, ...]
@@ -74,8 +79,25 @@ class FlinkJob:
         return [edge for edge in self.edges if edge.source == vertex.id]
 
 
-def read_job(client: RestClient, job: str | None) -> FlinkJob:
-    """Return the job of that id, or the only one that runs.
+def ended_job(client: RestClient, job: str | None) -> str | None:
+    """Return the id of the job that is meant if it has ended; None: it has not, or is not there.
+
+    Raises:
+        FlinkRestError: no job runs, several have ended, and none was named.
+    """
+    jobs = client.get("/jobs/overview")["jobs"]
+    ended = [entry for entry in jobs if entry["state"] in ENDED]
+    if job is not None:
+        return job if any(entry["jid"] == job for entry in ended) else None
+    if len(ended) < len(jobs) or not ended:
+        return None
+    if len(ended) > 1:
+        raise FlinkRestError(f"{client.url}: no job is running; name one by --job: {_ids(ended)}")
+    return str(ended[0]["jid"])
+
+
+def read_job(client: RestClient, job: str | None, *, ended: bool = False) -> FlinkJob:
+    """Return the job of that id, or the only one that runs; with `ended`, one that runs no more.
 
     Raises:
         FlinkRestError: the cluster cannot be read, or the job does not run or has nothing to tell.
@@ -83,11 +105,15 @@ def read_job(client: RestClient, job: str | None) -> FlinkJob:
     version = client.get("/config").get("flink-version")
     if not version or not isinstance(version, str):
         raise FlinkRestError(f"{client.url}: does not say which Flink it is; is this its REST API?")
-    number = _choose(client, job)
+    number = job if ended and job is not None else _choose(client, job)
     details = client.get(f"/jobs/{number}")
     since = _since(details)
-    vertices = [_vertex(client, number, entry) for entry in details["vertices"]]
-    edges = _edges(client, number, details)
+    if not ended:
+        _check_all_run(client, number, details["vertices"])
+    plan = (client.find(f"/jobs/{number}/plan") or details)["plan"]
+    descriptions = {node["id"]: str(node.get("description", "")) for node in plan["nodes"]}
+    vertices = [_vertex(client, number, entry, descriptions) for entry in details["vertices"]]
+    edges = _edges(plan)
     checkpointing = client.find(f"/jobs/{number}/checkpoints/config")
     return FlinkJob(
         id=number,
@@ -95,10 +121,10 @@ def read_job(client: RestClient, job: str | None) -> FlinkJob:
         version=version,
         batch=details.get("job-type") == "BATCH",
         running_since_ms=since,
-        age_s=max(0.0, (details["now"] - since) / 1e3),
+        age_s=max(0.0, (details["end-time" if ended else "now"] - since) / 1e3),
         vertices=_in_order(vertices, edges),
         edges=edges,
-        configuration=_configuration(client),
+        configuration=_configuration(client, number, ended),
         checkpointing=None if checkpointing is None else dict(checkpointing),
     )
 
@@ -140,16 +166,25 @@ def _choose(client: RestClient, job: str | None) -> str:
         if state is None:
             raise FlinkRestError(f"{client.url}: has no job {job}; {_known(jobs)}")
         if state != RUNNING:
-            raise FlinkRestError(f"{client.url}: job {job} is {state}; only a running job shows its load")
+            raise FlinkRestError(
+                f"{client.url}: job {job} is {state}; only a running job shows its load, "
+                "what is left of one that ended is for netstack diagnose --from-flink"
+            )
         return job
     running = [entry for entry in jobs if entry["state"] == RUNNING]
     if not running:
-        raise FlinkRestError(f"{client.url}: no job is running; {_known(jobs)}")
+        raise FlinkRestError(f"{client.url}: no job is running; {_known(jobs)}{_of_ended(jobs)}")
     if len(running) > 1:
         raise FlinkRestError(
             f"{client.url}: {len(running)} jobs are running; name one by --job: {_ids(running)}"
         )
     return str(running[0]["jid"])
+
+
+def _of_ended(jobs: list[dict[str, Any]]) -> str:
+    if not any(entry["state"] in ENDED for entry in jobs):
+        return ""
+    return "; what is left of one that ended is for netstack diagnose --from-flink"
 
 
 def _known(jobs: list[dict[str, Any]]) -> str:
@@ -160,11 +195,18 @@ def _ids(jobs: list[dict[str, Any]]) -> str:
     return ", ".join(f"{entry['jid']} ({entry['name']}, {entry['state']})" for entry in jobs)
 
 
-def _vertex(client: RestClient, job: str, entry: Mapping[str, Any]) -> FlinkVertex:
-    if entry["status"] != RUNNING:
-        raise FlinkRestError(
-            f"{client.url}: job {job}: {entry['name']!r} is {entry['status']}; wait until all vertices run"
-        )
+def _check_all_run(client: RestClient, job: str, vertices: list[dict[str, Any]]) -> None:
+    for entry in vertices:
+        if entry["status"] != RUNNING:
+            raise FlinkRestError(
+                f"{client.url}: job {job}: {entry['name']!r} is {entry['status']}; "
+                "wait until all vertices run"
+            )
+
+
+def _vertex(
+    client: RestClient, job: str, entry: Mapping[str, Any], descriptions: Mapping[str, str]
+) -> FlinkVertex:
     if entry["parallelism"] not in range(1, MOST_SUBTASKS + 1):
         raise FlinkRestError(
             f"{client.url}: job {job}: {entry['name']!r} has the parallelism {entry['parallelism']!r}; "
@@ -176,13 +218,13 @@ def _vertex(client: RestClient, job: str, entry: Mapping[str, Any]) -> FlinkVert
         id=entry["id"],
         name=entry["name"],
         parallelism=entry["parallelism"],
+        description=descriptions.get(entry["id"], ""),
         managers=tuple(subtask.get("taskmanager-id") for subtask in subtasks),
         totals=tuple(subtask.get("metrics", {}) for subtask in subtasks),
     )
 
 
-def _edges(client: RestClient, job: str, details: Mapping[str, Any]) -> tuple[FlinkEdge, ...]:
-    answer = client.find(f"/jobs/{job}/plan") or details
+def _edges(plan: Mapping[str, Any]) -> tuple[FlinkEdge, ...]:
     return tuple(
         FlinkEdge(
             source=entry["id"],
@@ -190,7 +232,7 @@ def _edges(client: RestClient, job: str, details: Mapping[str, Any]) -> tuple[Fl
             strategy=str(entry.get("ship_strategy", "")).upper(),
             exchange=str(entry.get("exchange", "")),
         )
-        for node in answer["plan"]["nodes"]
+        for node in plan["nodes"]
         for entry in node.get("inputs", ())
     )
 
@@ -212,6 +254,9 @@ def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tupl
     return tuple(placed)
 
 
-def _configuration(client: RestClient) -> dict[str, str]:
-    entries = client.find_list("/jobmanager/config") or []
+def _configuration(client: RestClient, job: str, ended: bool) -> dict[str, str]:
+    """The options; a history server has them beside the job, and none of its own."""
+    entries = client.find_list(f"/jobs/{job}/jobmanager/config", may_be_gone=True) if ended else None
+    if entries is None:
+        entries = client.find_list("/jobmanager/config") or []
     return {entry["key"]: entry["value"] for entry in entries}

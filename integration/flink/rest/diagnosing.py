@@ -17,8 +17,10 @@ from netstack import Steady, VertexSteady
 from ...analysis.known_values import complete
 from ...analysis.rules.diagnosis import Diagnosis, diagnose
 from ...analysis.rules.observation import observation_of
+from .answers import Answers
 from .client import RestClient
-from .cluster_job import FlinkJob, FlinkVertex, read_job
+from .cluster_job import FlinkJob, FlinkVertex, ended_job, read_job
+from .ended_job import diagnose_ended
 from .importing import import_scenario
 from .job_options import EVERYWHERE, Overrides
 from .sampling import number
@@ -38,26 +40,41 @@ _RATIOS = {
 
 
 def diagnose_job(
-    url: str,
+    cluster: str | Answers,
     job: str | None = None,
     latency_s: float | None = None,
     *,
     watch_s: float | None = None,
     watching: Callable[[float, float], None] = lambda done, total: None,
 ) -> Diagnosis:
-    """Return what is wrong with a job that runs now.
+    """Return what is wrong with a job that runs now, or with one that ended by what is left of it.
 
-    Its metrics are watched for `watch_s` seconds, by default as long as it takes to see them change;
-    `watching` is told how many seconds of how many are over. `latency_s` is the way between two of its task
-    managers, None: not known.
+    `cluster` is an address, or what answers in its place. Metrics are watched for `watch_s` seconds, by
+    default as long as it takes to see them change; `watching` is told how many seconds of how many are over.
+    `latency_s` is the way between two of its task managers, None: not known.
 
     Raises:
         ScenarioError: the cluster cannot be read, the job does not run, or it has too little to tell.
     """
+    client = RestClient(cluster)
+    with client.reading():
+        ended = ended_job(client, job)
+        if ended is not None:
+            return diagnose_ended(client, ended, _NOT_JUDGED, latency_s)
+    return _diagnose_running(cluster, job, latency_s, watch_s, watching)
+
+
+def _diagnose_running(
+    cluster: str | Answers,
+    job: str | None,
+    latency_s: float | None,
+    watch_s: float | None,
+    watching: Callable[[float, float], None],
+) -> Diagnosis:
     given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
-    imported = import_scenario(url, job, overrides=given, watch_s=watch_s, watching=watching)
+    imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
     seen = imported.measured
-    said = _pressures(url, seen.job, seen.steady)
+    said = _pressures(cluster, seen.job, seen.steady)
     vertices = [
         vertex if vertex.name not in said else _with_pressure(vertex, said[vertex.name])
         for vertex in seen.steady.vertices
@@ -72,13 +89,13 @@ def diagnose_job(
         notes.append(f"{', '.join(said)}: time by what /backpressure says at one moment, metrics tell none")
     return Diagnosis(
         name=seen.job_name,
-        of=f"job {seen.job}, Flink {seen.flink}, {url}",
+        of=f"job {seen.job}, Flink {seen.flink}, {seen.url}",
         notes=notes,
         windows=[diagnose(view)],
     )
 
 
-def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
+def _pressures(cluster: str | Answers, job: str, steady: Steady) -> dict[str, Pressure]:
     """What ``/backpressure`` says of the vertices whose metrics do not tell of their time, by name."""
     silent = {
         vertex.name
@@ -87,7 +104,7 @@ def _pressures(url: str, job: str, steady: Steady) -> dict[str, Pressure]:
     }
     if not silent:
         return {}
-    client = RestClient(url)
+    client = RestClient(cluster)
     with client.reading():
         flink_job = read_job(client, job)
         names = [vertex.name for vertex in steady.vertices]

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from netstack import LinkConditions, NetworkConfig, Scenario, check_scenario
+from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario
 
+from .answers import Answers
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob, check_still_runs, read_job
+from .flows import JobFlows
 from .job_options import Overrides, check_names, preset_of, read_config
 from .measured import Measured, measured, read_checkpoints
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
-from .topology import edges_of, job_name, managers, vertex_names
+from .topology import edges_of, job_name, vertex_names
 from .vertices import VertexReader
 
 __all__ = ["Imported", "Overrides", "import_scenario"]
 
 WARMUP_S = 20.0
-"""Until then an emulated job has filled its queues and sized its buffers."""
+"""By then an emulated job has filled its queues and sized its buffers, at the earliest."""
+
+_DRAINS = 5
+"""In the time in which a record waits so often, a job's queues have found out who is the slowest."""
 
 _LEAST_WINDOW_S = 40.0
 _LONGEST_WINDOW_S = 600.0
@@ -44,18 +49,19 @@ class Imported:
 
 
 def import_scenario(
-    url: str,
+    cluster: str | Answers,
     job: str | None = None,
     *,
     overrides: Overrides | None = None,
     watch_s: float | None = None,
-    pause: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], None] | None = None,
     watching: Callable[[float, float], None] = lambda done, total: None,
 ) -> Imported:
     """Read a running job through Flink's REST API; `job` is its id, and may be absent where only one runs.
 
-    Metrics are watched for `watch_s` seconds, by default as long as it takes to see them change three times;
-    `watching` is told how many seconds of how many are over.
+    `cluster` is the address of Flink's web interface, or what answers in its place. Its
+    metrics are watched for `watch_s` seconds, by default as long as it takes to see them change three times;
+    `pause` waits in its place; `watching` is told how many seconds of how many are over.
 
     Raises:
         FlinkRestError: nobody answers, the job does not run, ends or restarts while it is watched, or shows
@@ -63,19 +69,20 @@ def import_scenario(
         ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
     """
     given = overrides or Overrides()
-    client = RestClient(url)
+    client = RestClient(cluster)
     with client.reading():
         running = read_job(client, job)
         names = vertex_names(running.vertices)
-        _check_shape(client, running)
+        check_shape(client, running)
         check_names(given, running, names)
-        samples = _watched(client, running, watch_s, pause, watching)
+        samples = _watched(client, running, watch_s, pause or client.pause, watching)
         checkpoints = read_checkpoints(client, running, names)
         notes = _notes_before(running, samples)
         try:
-            scenario = _scenario(running, names, samples, given, notes)
+            longest_s = _longest_checkpoint_s(checkpoints)
+            scenario = scenario_of(running, names, samples, given, notes, longest_s)
         except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
-            raise FlinkRestError(*error.problems, *_about_missing(client)) from None
+            raise FlinkRestError(*error.problems, *about_missing(client)) from None
         shown = measured(client.url, running, names, samples, checkpoints)
         notes += _notes_after(client, scenario.config, given, shown)
     return Imported(scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown)
@@ -95,7 +102,7 @@ def _watched(
         job,
         seconds,
         pause=pause,
-        clock=time.monotonic,
+        clock=client.clock,
         done=lambda done: watching(done, seconds),
     )
     check_still_runs(client, job)
@@ -103,7 +110,12 @@ def _watched(
     return samples
 
 
-def _check_shape(client: RestClient, job: FlinkJob) -> None:
+def check_shape(client: RestClient, job: FlinkJob) -> None:
+    """Make sure that something goes through the network layer.
+
+    Raises:
+        FlinkRestError: nothing does.
+    """
     if not job.edges:
         raise FlinkRestError(
             f"{client.url}: job {job.id} ({job.name}) has no exchange: all its operators are in one "
@@ -111,30 +123,46 @@ def _check_shape(client: RestClient, job: FlinkJob) -> None:
         )
 
 
-def _scenario(
-    job: FlinkJob, names: dict[str, str], samples: Samples, given: Overrides, notes: list[str]
+def _longest_checkpoint_s(checkpoints: Sequence[CheckpointResult]) -> float:
+    """How long the slowest checkpoint took, which is how long a record waits at most; 0: it is not known."""
+    return max([each.duration_ms or 0.0 for each in checkpoints], default=0.0) / 1e3
+
+
+def scenario_of(
+    job: FlinkJob,
+    names: dict[str, str],
+    samples: Samples,
+    given: Overrides,
+    notes: list[str],
+    longest_s: float = 0.0,
 ) -> Scenario:
+    """Return the scenario of a job; `notes` gets a line for each thing that it cannot say.
+
+    Raises:
+        FlinkRestError: the job shows too little to go by.
+        ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
+    """
     config = read_config(job, given.options, notes)
-    edges = edges_of(job, names, notes)
-    shared = managers(job, edges, names, notes)
-    vertices = VertexReader(job, names, edges, config, samples, given, notes).vertices()
+    warmup_s = max(WARMUP_S, math.ceil(_DRAINS * longest_s))
+    flows = JobFlows(job, samples)
+    vertices = VertexReader(job, names, config, samples, flows, given, notes).vertices()
     scenario = Scenario(
         name=job_name(job),
-        duration_s=WARMUP_S + _window_s(config),
-        warmup_s=WARMUP_S,
+        duration_s=warmup_s + _window_s(config, longest_s),
+        warmup_s=warmup_s,
         preset=preset_of(job.version),
         config=config,
         link=LinkConditions(latency_s=given.latency_s),
-        vertices=tuple(replace(vertex, task_manager=shared.get(vertex.name)) for vertex in vertices),
-        edges=edges,
+        vertices=tuple(vertices),
+        edges=edges_of(job, names, flows, notes),
     )
     check_scenario(scenario)
     return scenario
 
 
-def _window_s(config: NetworkConfig) -> float:
+def _window_s(config: NetworkConfig, longest_s: float) -> float:
     """Seconds to summarise: some checkpoints, in minutes at most unless they are rarer still."""
-    interval = config.checkpoint_interval_s or 0.0
+    interval = max(config.checkpoint_interval_s or 0.0, math.ceil(longest_s))
     longest = max(_LONGEST_WINDOW_S, _LEAST_CHECKPOINTS * interval)
     return max(_LEAST_WINDOW_S, min(_CHECKPOINTS * interval, longest))
 
@@ -162,10 +190,11 @@ def _notes_after(client: RestClient, config: NetworkConfig, given: Overrides, sh
     if config.checkpoint_interval_s is not None:
         notes += _about_checkpoints(config, config.checkpoint_interval_s, shown)
     notes += _about_memory(client)
-    return notes + _about_missing(client)
+    return notes + about_missing(client)
 
 
-def _about_missing(client: RestClient) -> list[str]:
+def about_missing(client: RestClient) -> list[str]:
+    """Return a line on the paths that the cluster did not have, if there are any."""
     if not client.missing:
         return []
     return [

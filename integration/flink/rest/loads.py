@@ -5,20 +5,18 @@ or not. Counts of the time watched are the load of now; where they are too few, 
 stand in. Bytes are counted by buffers, so a few buffers more or less make a count of few bytes wrong; over
 one exchange the producer's count errs one way and the consumer's the other.
 
-In a scenario every vertex hands on what it reads, and keys are spread evenly. A vertex of a real job may emit
-one record for ten, and one key may be had by half the records. The share (`shares`) says how many records of
-the job one record here stands for; service times are multiplied by it, so that each subtask is as busy as it
-is.
+A task that keeps no account of its time, such as a source of the old kind, is timed by the account of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from netstack import CostModel, Edge, NetworkConfig
+from netstack import CostModel, NetworkConfig
 
-from ...analysis.known_values import complete, known, mean_of_known
+from ...analysis.known_values import complete, mean_of_known
 from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples
 
@@ -40,12 +38,6 @@ IDLE = 0.05
 _LEAST_SERVICE_S = 1e-6
 _SLEEP_S = 1e-3
 
-ALIKE = 0.2
-"""A share this close to 1 is taken for 1: counts of a few seconds are not more exact."""
-
-Rates = Mapping[str, Sequence[float | None]]
-"""Records per second by the vertex's id, of each subtask; None: it is not told."""
-
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -55,6 +47,18 @@ class Load:
     busy_s: float | None
     seconds: float | None
     """How long it took."""
+    held_s: float | None = None
+    """How long it was back-pressured."""
+
+    @property
+    def busy_share(self) -> float | None:
+        """Share of its time in which it worked."""
+        return None if self.busy_s is None or not self.seconds else self.busy_s / self.seconds
+
+    @property
+    def held_share(self) -> float | None:
+        """Share of its time in which it was back-pressured."""
+        return None if self.held_s is None or not self.seconds else self.held_s / self.seconds
 
     @property
     def per_s(self) -> float | None:
@@ -62,17 +66,29 @@ class Load:
         return self.records / self.seconds if self.seconds else None
 
 
-def load_of(subtask: SubtaskSamples, field: str) -> Load | None:
-    """Return a subtask's load by its counter of records ("records_in", "records_out"); None: too few."""
+def passed_s(samples: Samples) -> float | None:
+    """Return the time watched by the account of most tasks, for those that keep none; None: nobody does."""
+    known = [subtask.accounted_s for subtasks in samples.values() for subtask in subtasks]
+    return median([seconds for seconds in known if seconds] or [0.0]) or None
+
+
+def load_of(subtask: SubtaskSamples, field: str, passed: float | None = None) -> Load | None:
+    """Return a subtask's load by its counter of records ("records_in", "records_out"); None: too few.
+
+    `passed` is the time watched where the subtask keeps no account.
+    """
     watched = subtask.increase(field)
     if watched is not None and watched >= ENOUGH_RECORDS:
-        return Load(watched, _seconds(subtask.increase("busy_ms")), subtask.seconds)
+        seconds = subtask.seconds if subtask.accounted_s is not None or passed is None else passed
+        busy, held = (_seconds(subtask.increase(part)) for part in ("busy_ms", "backpressured_ms"))
+        return Load(watched, busy, seconds, held)
     total = subtask.total(field)
     if total is None or total < LEAST_RECORDS:
         return None
     parts = [subtask.total(part) for part in ("busy_ms", "idle_ms", "backpressured_ms")]
     told = complete(parts)
-    return Load(total, _seconds(parts[0]), None if told is None else _seconds(sum(told)))
+    seconds = None if told is None else _seconds(sum(told))
+    return Load(total, _seconds(parts[0]), seconds, _seconds(parts[2]))
 
 
 def is_of_the_past(subtask: SubtaskSamples, field: str) -> bool:
@@ -155,66 +171,3 @@ def _size(subtasks: Sequence[SubtaskSamples], direction: str, segment_bytes: int
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1e3
-
-
-def shares(job: FlinkJob, edges: Sequence[Edge], names: Mapping[str, str], rates: Rates) -> Rates:
-    """Return for each vertex with input, by its id, the records of the job for each record here, by subtask.
-
-    `rates` are what the job's sources emit and its other vertices read. None where that is not known.
-    """
-    by_ends = {(edge.source, edge.target): edge.ship for edge in edges}
-    emitted: dict[str, list[float] | None] = {}
-    by_vertex: dict[str, list[float | None]] = {}
-    for vertex in job.vertices:
-        inputs = job.inputs(vertex)
-        if not inputs:
-            emitted[vertex.id] = _emitted(job, vertex, rates)
-            continue
-        arriving: list[float] | None = [0.0] * vertex.parallelism
-        for edge in inputs:
-            ship = by_ends[names[edge.source], names[edge.target]]
-            arriving = _add(arriving, emitted[edge.source], ship)
-        emitted[vertex.id] = arriving
-        by_vertex[vertex.id] = _shares(rates[vertex.id], arriving)
-    return by_vertex
-
-
-def _emitted(job: FlinkJob, source: FlinkVertex, rates: Rates) -> list[float] | None:
-    """What the subtasks of a source emit into each edge.
-
-    One that several vertices read may count a record for each of them, so one of these tells how many.
-    """
-    emitted = known(rates[source.id])
-    total = sum(emitted)
-    if len(emitted) < source.parallelism or not total:
-        return None
-    outputs = job.outputs(source)
-    for edge in outputs if len(outputs) > 1 else ():
-        reader = next(vertex for vertex in job.vertices if vertex.id == edge.target)
-        read = known(rates[reader.id])
-        if len(job.inputs(reader)) == 1 and edge.strategy != "BROADCAST" and len(read) == reader.parallelism:
-            return [rate * sum(read) / total for rate in emitted]
-    return emitted
-
-
-def _add(arriving: list[float] | None, emitted: list[float] | None, ship: str) -> list[float] | None:
-    if arriving is None or emitted is None:
-        return None
-    consumers = len(arriving)
-    if ship == "forward":
-        return [mine + theirs for mine, theirs in zip(arriving, emitted, strict=True)]
-    each = sum(emitted) if ship == "broadcast" else sum(emitted) / consumers
-    return [mine + each for mine in arriving]
-
-
-def _shares(read: Sequence[float | None], arriving: list[float] | None) -> list[float | None]:
-    if arriving is None:
-        return [None] * len(read)
-    return [
-        None if rate is None or not here else _rounded(rate / here)
-        for rate, here in zip(read, arriving, strict=True)
-    ]
-
-
-def _rounded(share: float) -> float:
-    return 1.0 if abs(share - 1) <= ALIKE else share

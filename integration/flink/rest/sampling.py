@@ -23,13 +23,13 @@ from ...analysis.known_values import complete
 from .client import RestClient
 from .cluster_job import FlinkJob, FlinkVertex, restarted
 
-SAMPLES = 6
+SAMPLES = 12
 """How often each subtask is asked."""
 
 UPDATE_INTERVAL = "metrics.fetcher.update-interval"
 _DEFAULT_INTERVAL_S = 10.0
 _UPDATES = 3
-_LEAST_WATCH_S = 7.5
+_LEAST_WATCH_S = 20.0
 _TRIES = 3
 
 _GATE = r"Shuffle\.Netty\.Input\.\d+\."
@@ -250,10 +250,15 @@ def _gathered(
     answered = [answers[vertex.id, subtask] for answers in rounds if (vertex.id, subtask) in answers]
     if answered:
         return SubtaskSamples(tuple(sample for _, sample in answered), tuple(time for time, _ in answered))
+    sample = counted(vertex, subtask)
+    return SubtaskSamples((sample,) if sample else ())
+
+
+def counted(vertex: FlinkVertex, subtask: int) -> Sample:
+    """Return what a subtask has counted since it started, as ``/vertices/V`` says."""
     totals = vertex.totals[subtask] if subtask < len(vertex.totals) else {}
     values = {field: number(totals.get(name)) for field, name in _TOTALS.items()}
-    sample = {field: value for field, value in values.items() if value is not None}
-    return SubtaskSamples((sample,) if sample else ())
+    return {field: value for field, value in values.items() if value is not None}
 
 
 def number(value: object) -> float | None:

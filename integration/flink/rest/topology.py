@@ -1,17 +1,14 @@
-"""The shape of a job as a scenario has it: names, exchanges, and which vertices share a task manager.
-
-In a scenario all subtasks of a vertex run in one task manager; in a cluster they are spread over many. What
-counts for the network layer is which channels are local, so vertices are put together where most of the
-channels between them are, and apart where most are not.
-"""
+"""The shape of a job as a scenario has it: names, exchanges, where the subtasks run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from netstack import Edge
 
-from .cluster_job import FlinkJob, FlinkVertex
+from .cluster_job import FlinkEdge, FlinkJob, FlinkVertex
+from .flows import JobFlows, are_even, shares_of
 
 _CHAIN = " -> "
 _KINDS = ("Source: ", "Sink: ")
@@ -26,8 +23,6 @@ _SHIPS = {
     "SHUFFLE": "rebalance",
 }
 _ALIKE = ("REBALANCE", "HASH", "FORWARD", "RESCALE", "BROADCAST")
-
-_MOSTLY = 0.5
 
 
 def vertex_names(vertices: Sequence[FlinkVertex]) -> dict[str, str]:
@@ -52,66 +47,56 @@ def job_name(job: FlinkJob) -> str:
     return "-".join(words)[:60].strip("-.") or "flink-job"
 
 
-def edges_of(job: FlinkJob, names: dict[str, str], notes: list[str]) -> tuple[Edge, ...]:
-    """Return the edges; `notes` gets a line for each whose strategy has no equal here."""
-    edges = []
-    parallelism = {vertex.id: vertex.parallelism for vertex in job.vertices}
+def edges_of(job: FlinkJob, names: dict[str, str], flows: JobFlows, notes: list[str]) -> tuple[Edge, ...]:
+    """Return the edges with what flows over them; `notes` gets a line for what is taken for another thing."""
     places = {vertex.id: place for place, vertex in enumerate(job.vertices)}
-    for edge in sorted(job.edges, key=lambda edge: (places[edge.source], places[edge.target])):
-        source, target = names[edge.source], names[edge.target]
-        ship = _SHIPS.get(edge.strategy, "rebalance")
-        if edge.strategy not in _ALIKE:
+    in_order = sorted(job.edges, key=lambda edge: (places[edge.source], places[edge.target]))
+    edges = []
+    for edge in in_order:
+        ship = _ship(job, edge, names, notes)
+        plain = Edge(source=names[edge.source], target=names[edge.target], ship=ship)
+        edges.append(_with_flow(job, edge, plain, flows))
+    for vertex in job.vertices:
+        if len(job.inputs(vertex)) > 1:
             notes.append(
-                f"{source} -> {target} ships by {edge.strategy or 'nothing known'}; here it is {ship}"
+                f"{names[vertex.id]} reads {len(job.inputs(vertex))} exchanges; they are taken for inputs "
+                "of their own, as of a join, since Flink does not tell them from a union"
             )
-        elif ship == "forward" and parallelism[edge.source] != parallelism[edge.target]:
-            ship = "rescale"
-        if edge.exchange and not edge.exchange.startswith("pipelined"):
-            notes.append(f"{source} -> {target} is {edge.exchange}; here every exchange is pipelined")
-        edges.append(Edge(source=source, target=target, ship=ship))
     return tuple(edges)
 
 
-def managers(
-    job: FlinkJob, edges: Sequence[Edge], names: Mapping[str, str], notes: list[str]
-) -> dict[str, str]:
-    """Return the task manager of those vertices that share one, by the names of vertices.
-
-    `notes` gets a line where some channels are local in the job and remote here, or the other way round.
-    """
-    by_name = {names[vertex.id]: vertex for vertex in job.vertices}
-    local = {edge: _local_share(by_name[edge.source], by_name[edge.target], edge.ship) for edge in edges}
-    group = {name: name for name in by_name}
-    for edge, share in local.items():
-        if share is not None and share > _MOSTLY:
-            _join(group, edge, local)
-    for edge, share in local.items():
-        here = group[edge.source] == group[edge.target]
-        if share is not None and share != here:
-            kind = "local" if here else "remote"
-            notes.append(
-                f"{edge.source} -> {edge.target}: {share:.0%} of the channels are within a task manager; "
-                f"here all are {kind}"
-            )
-    shared = [name for name in group if list(group.values()).count(group[name]) > 1]
-    return {name: group[name] for name in shared}
+def _ship(job: FlinkJob, edge: FlinkEdge, names: dict[str, str], notes: list[str]) -> str:
+    parallelism = {vertex.id: vertex.parallelism for vertex in job.vertices}
+    ends = f"{names[edge.source]} -> {names[edge.target]}"
+    ship = _SHIPS.get(edge.strategy, "rebalance")
+    if edge.strategy not in _ALIKE:
+        notes.append(f"{ends} ships by {edge.strategy or 'nothing known'}; here it is {ship}")
+    elif ship == "forward" and parallelism[edge.source] != parallelism[edge.target]:
+        ship = "rescale"
+    if edge.exchange and not edge.exchange.startswith("pipelined"):
+        notes.append(f"{ends} is {edge.exchange}; here every exchange is pipelined")
+    return ship
 
 
-def _join(group: dict[str, str], edge: Edge, local: Mapping[Edge, float | None]) -> None:
-    """Put the ends of an edge together, unless that makes channels local that mostly are not."""
-    kept, gone = group[edge.source], group[edge.target]
-    together = {name for name, of in group.items() if of in (kept, gone)}
-    inside = [share for other, share in local.items() if {other.source, other.target} <= together]
-    if all(share is None or share > _MOSTLY for share in inside):
-        group.update(dict.fromkeys([name for name, of in group.items() if of == gone], kept))
+def _with_flow(job: FlinkJob, edge: FlinkEdge, plain: Edge, flows: JobFlows) -> Edge:
+    """The edge with its input of the consumer, the shares of its subtasks, and what it carries."""
+    consumer = next(vertex for vertex in job.vertices if vertex.id == edge.target)
+    inputs = job.inputs(consumer)
+    number = inputs.index(edge)
+    selectivities = flows.selectivities(consumer) if job.outputs(consumer) else None
+    if selectivities is not None and len(set(selectivities)) > 1:
+        plain = replace(plain, selectivity=selectivities[number])
+    shares = flows.shares(consumer) if plain.ship == "hash" else None
+    if shares is not None and not are_even(shares):
+        plain = replace(plain, shares=shares_of(shares))
+    fraction = 1.0 if plain.ship == "broadcast" else round(flows.fraction(edge), 4)
+    return replace(plain, input=number, fraction=fraction)
 
 
-def _local_share(source: FlinkVertex, target: FlinkVertex, ship: str) -> float | None:
-    """Share of the channels whose ends are in one task manager; None where that is not told."""
-    if None in (*source.managers, *target.managers) or not source.managers or not target.managers:
+def placed(vertex: FlinkVertex) -> str | tuple[str, ...] | None:
+    """Return the task manager of a vertex, or those of its subtasks; None where it is not told."""
+    told = vertex.managers
+    if len(told) != vertex.parallelism or None in told:
         return None
-    if ship == "forward":
-        pairs = list(zip(source.managers, target.managers, strict=False))
-    else:
-        pairs = [(producer, consumer) for producer in source.managers for consumer in target.managers]
-    return sum(producer == consumer for producer, consumer in pairs) / len(pairs)
+    managers = tuple(str(manager) for manager in told)
+    return managers[0] if len(set(managers)) == 1 else managers

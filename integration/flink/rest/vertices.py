@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from netstack import CostModel, Edge, GeneratorSpec, NetworkConfig, Vertex
+from netstack import CostModel, GeneratorSpec, NetworkConfig, Vertex
 
 from ...analysis.known_values import known, middle
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
+from .flows import JobFlows
 from .job_options import Overrides, of_vertex
 from .loads import (
-    ALIKE,
+    ENOUGH_RECORDS,
     LEAST_RECORDS,
     Load,
     is_of_the_past,
     load_of,
+    passed_s,
     record_bytes,
     service_s,
-    shares,
     source_rate,
 )
 from .sampling import Samples
+from .topology import placed
 
 HEADER_BYTES = 4
 """The length before each record, which the bytes of metrics include."""
@@ -32,6 +34,15 @@ KEY_BYTES = 8
 
 _SAME = 0.05
 """Service times of subtasks that differ by less are taken for equal."""
+
+_ALIKE_RATES = 0.02
+"""Rates of subtasks that differ by less are taken for equal."""
+
+_HARDLY_BUSY = 0.2
+"""A vertex whose subtasks work for less of their time holds nothing up, and its costs are not exact."""
+
+_SATURATED = 0.9
+"""A subtask that works, or is back-pressured, for more of its time does so all the time."""
 
 _HARDLY = 0.05
 """Records per second of a source's subtask that has emitted too few to say how many."""
@@ -44,9 +55,9 @@ class VertexReader:
         self,
         job: FlinkJob,
         names: Mapping[str, str],
-        edges: Sequence[Edge],
         config: NetworkConfig,
         samples: Samples,
+        flows: JobFlows,
         given: Overrides,
         notes: list[str],
     ) -> None:
@@ -54,18 +65,15 @@ class VertexReader:
         self._names = names
         self._config = config
         self._samples = samples
+        self._flows = flows
         self._given = given
         self._notes = notes
         self._problems: list[str] = []
+        passed = passed_s(samples)
         self._loads = {
-            vertex.id: [load_of(subtask, _counter(job, vertex)) for subtask in samples[vertex.id]]
+            vertex.id: [load_of(subtask, _counter(job, vertex), passed) for subtask in samples[vertex.id]]
             for vertex in job.vertices
         }
-        rates = {
-            vertex: [None if load is None else load.per_s for load in loads]
-            for vertex, loads in self._loads.items()
-        }
-        self._shares = shares(job, edges, names, rates)
 
     def vertices(self) -> list[Vertex]:
         """Return all vertices, in the job's order.
@@ -81,12 +89,60 @@ class VertexReader:
     def _vertex(self, vertex: FlinkVertex) -> Vertex:
         name = self._names[vertex.id]
         self._note_past(vertex, name)
+        place = placed(vertex)
         if not self._job.inputs(vertex):
-            source = GeneratorSpec(record_bytes=self._size(vertex, name), rates=self._rates(vertex, name))
-            return Vertex(name=name, parallelism=vertex.parallelism, source=source)
+            source = self._source(vertex, name)
+            return Vertex(name=name, parallelism=vertex.parallelism, task_manager=place, source=source)
         cost, skew = self._service(vertex, name)
-        service = ((0.0, cost),) if cost else ()
-        return Vertex(name=name, parallelism=vertex.parallelism, service=service, service_skew=skew)
+        return Vertex(
+            name=name,
+            parallelism=vertex.parallelism,
+            task_manager=place,
+            service=((0.0, cost),) if cost else (),
+            service_skew=skew,
+            selectivity=self._selectivity(vertex, name),
+            record_bytes=self._emitted_bytes(vertex, name),
+            emit_every_s=self._flows.period_s(vertex),
+        )
+
+    def _source(self, vertex: FlinkVertex, name: str) -> GeneratorSpec:
+        size, rates = self._size(vertex, name), self._rates(vertex, name)
+        if not all(rates):
+            cost = self._cost(vertex)
+            batch = self._flows.batch(vertex)
+            return GeneratorSpec(record_bytes=size, rates=rates, batch=batch, cost_s=cost)
+        burst_s = self._flows.burst_s(vertex, fmean(rates))
+        if burst_s is not None and len(rates) == 1:
+            rates = (self._flows.emitted_at_once(vertex) / burst_s,)
+        legacy = all(load is None or load.busy_s is None for load in self._loads[vertex.id])
+        return GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=legacy)
+
+    def _cost(self, vertex: FlinkVertex) -> float | None:
+        """What emitting a record costs a source that is not paced; None where that is not told.
+
+        It is no more than usual: where records are few, a source is busy with other things.
+        """
+        loads = [load for load in self._loads[vertex.id] if load is not None and load.busy_s is not None]
+        busy, records = sum(load.busy_s or 0.0 for load in loads), sum(load.records for load in loads)
+        cost = busy / records if busy > 0 and records >= ENOUGH_RECORDS else CostModel().source_record_s
+        return _rounded(cost) if cost < CostModel().source_record_s else None
+
+    def _selectivity(self, vertex: FlinkVertex, name: str) -> float:
+        """Records that a vertex emits for each that it reads; 1 where its edges say it, or nobody does."""
+        if not self._job.outputs(vertex):
+            return 1.0
+        told = self._flows.selectivities(vertex)
+        if told is None:
+            self._notes.append(f"{name}: what it emits is not told; here it hands on what it reads")
+            return 1.0
+        return float(f"{told[0]:.4g}") if len(set(told)) == 1 else 1.0
+
+    def _emitted_bytes(self, vertex: FlinkVertex, name: str) -> int | None:
+        """Bytes of a record that a vertex with input emits; None: they are those of what it reads."""
+        if not self._job.outputs(vertex):
+            return None
+        size = record_bytes(self._job, vertex, self._samples, self._config.segment_bytes)
+        return None if size is None else max(KEY_BYTES, round(size) - HEADER_BYTES)
 
     def _size(self, vertex: FlinkVertex, name: str) -> int:
         given = of_vertex(self._given.record_bytes, name)
@@ -117,6 +173,8 @@ class VertexReader:
             self._notes.append(
                 f"{name}: next to nothing comes from subtask {', '.join(silent)}; so it is here"
             )
+        if min(rates) and max(rates) / min(rates) - 1 <= _ALIKE_RATES:
+            return (float(f"{fmean(rates):.4g}"),)
         return (rates[0],) if len(set(rates)) == 1 else tuple(rates)
 
     def _service(self, vertex: FlinkVertex, name: str) -> tuple[float, tuple[float, ...]]:
@@ -135,14 +193,31 @@ class VertexReader:
             self._problems.append(
                 f"{name}: its busy time is not told; give what a record costs: --service '{name}:5 ms'"
             )
-        for_each = self._shares[vertex.id]
-        self._note_shares(name, for_each)
         self._note_silent(name, loads)
-        scaled = [
-            None if cost is None else cost * (share or 1.0)
-            for cost, share in zip(costs, for_each, strict=True)
-        ]
-        return base_and_skew(scaled)
+        busiest = max([load.busy_share or 0.0 for load in loads if load is not None], default=0.0)
+        if busiest < _HARDLY_BUSY:
+            known = [cost for cost in costs if cost is not None]
+            return (_rounded(fmean(known)) if known else 0.0), (1.0,)
+        return base_and_skew(self._at_its_limit(vertex, costs, busiest), exact=busiest >= _SATURATED)
+
+    def _at_its_limit(
+        self, vertex: FlinkVertex, costs: Sequence[float | None], busiest: float
+    ) -> Sequence[float | None]:
+        """The costs as they are if the vertex holds its job up, though no subtask works all the time.
+
+        Where costs change, now one subtask is the slowest and now another, and all wait for it; what a
+        record costs on average would let more through.
+        """
+        held = [self._loads[edge.source] for edge in self._job.inputs(vertex)]
+        fed = any(
+            load is not None and (load.held_share or 0.0) >= _SATURATED for loads in held for load in loads
+        )
+        waits = any(
+            load is not None and (load.held_share or 0.0) >= _HARDLY_BUSY for load in self._loads[vertex.id]
+        )
+        if not fed or waits:
+            return costs
+        return [None if cost is None else cost / busiest for cost in costs]
 
     def _note_past(self, vertex: FlinkVertex, name: str) -> None:
         counter, subtasks = _counter(self._job, vertex), enumerate(self._samples[vertex.id])
@@ -151,23 +226,6 @@ class VertexReader:
             self._notes.append(
                 f"{name}: few records pass through subtask {', '.join(past)} now, so all that it has counted "
                 "since it started stands in"
-            )
-
-    def _note_shares(self, name: str, for_each: Sequence[float | None]) -> None:
-        told = known(for_each)
-        if all(share == 1 for share in told):
-            return
-        mean = fmean(told)
-        if abs(mean - 1) > ALIKE:
-            self._notes.append(
-                f"{name} reads {mean:.2g} records of the job for each that reaches it here, where every "
-                "vertex hands on what it reads; its service time makes up for it, its bytes in flight do not"
-            )
-        if max(told) - min(told) > ALIKE * mean:
-            shown = ", ".join(f"{share / mean:.2g}" for share in told)
-            self._notes.append(
-                f"{name}: its subtasks read unevenly, {shown} of the mean, as with frequent keys; here "
-                "they read evenly, and service_skew makes up for it; delays at the busiest come out too long"
             )
 
     def _note_silent(self, name: str, loads: Sequence[Load | None]) -> None:
@@ -188,10 +246,11 @@ def _counter(job: FlinkJob, vertex: FlinkVertex) -> str:
     return "records_in" if job.inputs(vertex) else "records_out"
 
 
-def base_and_skew(costs: Iterable[float | None]) -> tuple[float, tuple[float, ...]]:
-    """Return the service time of most subtasks, to three digits, and the factors of all.
+def base_and_skew(costs: Iterable[float | None], *, exact: bool = False) -> tuple[float, tuple[float, ...]]:
+    """Return the service time of most subtasks, to four digits, and the factors of all.
 
-    Subtasks of unknown cost have the factor 1; so have all where none differs from the median by 5 %.
+    Subtasks of unknown cost have the factor 1; so have all where none differs from the median by 5 %, unless
+    they are known to be `exact`.
     """
     listed = list(costs)
     told = known(listed)
@@ -199,10 +258,10 @@ def base_and_skew(costs: Iterable[float | None]) -> tuple[float, tuple[float, ..
     if not base:
         return 0.0, (1.0,)
     factors = [1.0 if cost is None else cost / base for cost in listed]
-    if all(abs(factor - 1) < _SAME for factor in factors):
+    if not exact and all(abs(factor - 1) < _SAME for factor in factors):
         return _rounded(fmean(told)), (1.0,)
-    return _rounded(base), tuple(round(factor, 2) for factor in factors)
+    return _rounded(base), tuple(round(factor, 4 if exact else 2) for factor in factors)
 
 
 def _rounded(seconds: float) -> float:
-    return float(f"{seconds:.3g}")
+    return float(f"{seconds:.4g}")

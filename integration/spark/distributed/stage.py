@@ -170,7 +170,7 @@ def with_pieces_from(directory: str, scenario: Scenario, task_manager: str) -> S
     return dataclasses.replace(
         scenario,
         vertices=tuple(
-            _fed_from(directory, vertex) if vertex.manager == task_manager else vertex
+            _fed_from(directory, vertex) if vertex.manager_of(0) == task_manager else vertex
             for vertex in scenario.vertices
         ),
     )
@@ -303,7 +303,7 @@ def _pieces(scenario: Scenario, frames: Mapping[int, DataFrame]) -> DataFrame | 
         vertex = scenario.vertices[number]
         source = source_of(scenario, vertex)
         assert isinstance(source, FedSource)
-        pieces = in_pieces(frame, source, places[vertex.manager], first)
+        pieces = in_pieces(frame, source, places[vertex.manager_of(0)], first)
         first += source.partitions
         together = pieces if together is None else together.unionAll(pieces)
     return together

@@ -1,0 +1,114 @@
+"""What differs between two results, of one job or of two: what was set, and what each number came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from netstack import Result, to_json
+
+from .known_values import quotient
+from .window_figures import figures_of
+from .wording import QUANTITIES
+
+
+class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of scenarios that the two say otherwise."""
+
+    key: str
+    """As "vertices.map.parallelism"."""
+    first: str | None
+    """As JSON; None: it says nothing of that."""
+    second: str | None
+
+
+class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of two results; None: there is none."""
+
+    quantity: str
+    meaning: str
+    first: float | None
+    second: float | None
+    difference: float | None
+    """The second less the first."""
+    ratio: float | None
+    """The second by the first."""
+
+
+class ResultDifferences(msgspec.Struct, frozen=True, kw_only=True):
+    """Two results side by side: what ``netstack compare A.json B.json --json`` prints."""
+
+    schema: str = "netstack.differences/1"
+    first: str
+    """The name of the first result."""
+    second: str
+    settings: list[SettingDifference]
+    figures: list[FigureDifference]
+    """Of the last window of each."""
+
+
+def differences(first: tuple[str, Result], second: tuple[str, Result]) -> ResultDifferences:
+    """Return what differs between two results, each given with its name."""
+    return ResultDifferences(
+        first=first[0],
+        second=second[0],
+        settings=list(_settings(document_of(first[1]), document_of(second[1]))),
+        figures=list(_figures(first[1], second[1])),
+    )
+
+
+def document_of(result: Result) -> dict[str, Any]:
+    """Return the scenario of a result as its document has it."""
+    document: dict[str, Any] = json.loads(to_json(msgspec.structs.replace(result, series=[], checkpoints=[])))
+    scenario: dict[str, Any] = document["scenario"]
+    return scenario
+
+
+def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[SettingDifference]:
+    one, other = dict(_leaves(first, "")), dict(_leaves(second, ""))
+    for key in dict.fromkeys([*one, *other]):
+        if one.get(key) != other.get(key):
+            yield SettingDifference(key=key, first=one.get(key), second=other.get(key))
+
+
+def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
+    """The values in a document by their keys, joined by dots; vertices and edges stand by their names."""
+    inner = value if isinstance(value, Mapping) else _by_name(value)
+    if not inner:
+        yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return
+    for name, part in inner.items():
+        yield from _leaves(part, f"{key}.{name}" if key else str(name))
+
+
+def _by_name(value: object) -> dict[str, object]:
+    """The entries of a list of vertices or edges; nothing for any other value."""
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        return {}
+    named: dict[str, object] = {}
+    for number, entry in enumerate(value):
+        ends = f"{entry['from']} → {entry['to']}" if "from" in entry and "to" in entry else str(number)
+        name = str(entry.get("name", ends))
+        rest = {key: value for key, value in entry.items() if key not in ("name", "from", "to")}
+        named[f"{name} ({number})" if name in named else name] = rest
+    return named
+
+
+def _figures(first: Result, second: Result) -> Iterator[FigureDifference]:
+    one, other = figures_of(first), figures_of(second)
+    for quantity in QUANTITIES:
+        values = quantity.value(one), quantity.value(other)
+        if quantity.optional and not any(values):
+            continue
+        known = values[0] is not None and values[1] is not None
+        yield FigureDifference(
+            quantity=quantity.name,
+            meaning=quantity.meaning,
+            first=values[0],
+            second=values[1],
+            difference=(values[1] or 0.0) - (values[0] or 0.0) if known else None,
+            ratio=quotient(values[1], values[0]),
+        )

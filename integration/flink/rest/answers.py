@@ -1,0 +1,44 @@
+"""What answers to the paths of Flink's REST API: a cluster that is asked now, or a recording of one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from netstack import ScenarioError
+
+WITH_VALUES = "/metrics?get="
+"""In the path of a request for values of metrics, whose names follow."""
+
+
+class FlinkRestError(ScenarioError):
+    """A Flink cluster cannot be read, or shows too little; `problems` has a line for each reason."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(problems)
+
+
+class Refused(NamedTuple):
+    """An answer that is none: its status, and what is said of it."""
+
+    code: int
+    text: str
+
+
+class Answers(Protocol):
+    """A cluster, as far as it can be read."""
+
+    name: str
+    """How it is called wherever it is spoken of: its address, or the file."""
+
+    def answer(self, path: str) -> Any | Refused:
+        """Return what answers to a path, as JSON.
+
+        Raises:
+            FlinkRestError: nobody answers, or not with JSON.
+        """
+
+    def pause(self, seconds: float) -> None:
+        """Wait until the cluster has gone on for so long."""
+
+    def clock(self) -> float:
+        """Return the time of the last answer, in seconds from any moment."""

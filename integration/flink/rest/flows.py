@@ -1,0 +1,279 @@
+"""What flows through a job: records over each exchange, what a vertex makes of them, to whom they go.
+
+Flink counts what a task reads and what it emits, over all its inputs and outputs together. Over an exchange
+flows what its producer emits, if that has no other; else what its consumer reads, if that has no other; else
+it is not told.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from .cluster_job import FlinkEdge, FlinkJob, FlinkVertex
+from .sampling import Samples, SubtaskSamples
+
+ALIKE = 0.02
+"""A ratio this close to 1 is taken for 1: counts of two ends are never of the same moment."""
+
+_IN_FLIGHT = 0.03
+"""How far two counts of the same records may be apart."""
+
+_SIGMAS = 3.0
+"""How far counts of now may be off those since the start by chance."""
+
+_EXACT = 0.03
+"""A ratio of what was watched that may be so far off tells less than the counts since the start."""
+
+_LEAST = 50
+"""Fewer records say nothing."""
+
+_QUIET = 0.4
+"""Share of the looks in which a vertex that reads has emitted nothing: then it emits at times."""
+
+_WINDOW = re.compile(r"Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b")
+_UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+_ROUND = (1, 2, 3, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300, 600, 900, 1800, 3600)
+"""Seconds that people give to windows."""
+
+_ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
+"""Seconds between the bursts of a source: counted over a while, they are not exact."""
+
+_LEAST_BURST_S = 0.02
+_LONGEST_BURST_S = 60.0
+_LARGEST_BATCH = 1000
+
+
+class Counts(NamedTuple):
+    """Records per second, while they were watched and since the start, and how many were counted for that.
+
+    Tasks are asked one after the other, so each is timed by its own account.
+    """
+
+    now_per_s: float
+    since_per_s: float
+    watched: float
+    total: float
+
+    def times(self, factor: float) -> Counts:
+        """That many times as much."""
+        return Counts(*(value * factor for value in self))
+
+
+def _together(parts: Iterable[Counts]) -> Counts:
+    return Counts(*(sum(values) for values in zip(Counts(0, 0, 0, 0), *parts, strict=True)))
+
+
+class JobFlows:
+    """The flows of one job, from what its tasks have counted; a rate or ratio that is not told is None."""
+
+    def __init__(self, job: FlinkJob, samples: Samples) -> None:
+        self._job = job
+        self._samples = samples
+        self._by_id = {vertex.id: vertex for vertex in job.vertices}
+        every = [subtask for subtasks in samples.values() for subtask in subtasks]
+        self._watched_s = _median(subtask.accounted_s for subtask in every)
+        self._age_s = _median(_account_s(subtask.samples[-1]) for subtask in every if subtask.samples)
+
+    def _each(self, vertex: FlinkVertex, field: str) -> list[Counts] | None:
+        """The counts of each subtask of a vertex."""
+        counts = [self._count(subtask, field) for subtask in self._samples[vertex.id]]
+        known = [count for count in counts if count is not None]
+        return known if len(known) == vertex.parallelism else None
+
+    def _count(self, subtask: SubtaskSamples, field: str) -> Counts | None:
+        total = subtask.total(field)
+        if total is None:
+            return None
+        watched = subtask.increase(field) or 0.0
+        watched_s = subtask.accounted_s or self._watched_s
+        age_s = _account_s(subtask.samples[-1]) or self._age_s or 1.0
+        return Counts(watched / watched_s if watched_s else 0.0, total / age_s, watched, total)
+
+    def _counts(self, vertex: FlinkVertex, field: str) -> Counts | None:
+        each = self._each(vertex, field)
+        return None if each is None else _together(each)
+
+    def over(self, edge: FlinkEdge) -> Counts | None:
+        """What flows over an exchange, as it is read."""
+        producer, consumer = self._by_id[edge.source], self._by_id[edge.target]
+        if len(self._job.inputs(consumer)) == 1:
+            return self._counts(consumer, "records_in")
+        counts = self._counts(producer, "records_out")
+        if counts is None or len(self._job.outputs(producer)) > 1:
+            return None
+        copies = consumer.parallelism if edge.strategy == "BROADCAST" else 1
+        return counts.times(copies)
+
+    def selectivities(self, vertex: FlinkVertex) -> list[float] | None:
+        """Records that a vertex emits for each that it reads, by its inputs.
+
+        Of several inputs, one may account for all that is emitted; else all count alike.
+        """
+        edges = self._job.inputs(vertex)
+        emitted, read = self._emitted(vertex), self._counts(vertex, "records_in")
+        if emitted is None or read is None or read.total < _LEAST:
+            return None
+        ratio = _ratio(emitted, read)
+        if len(edges) > 1:
+            for place, edge in enumerate(edges):
+                alone = self.over(edge)
+                if alone is not None and _are_the_same(emitted, alone):
+                    return [1.0 if other == place else 0.0 for other in range(len(edges))]
+        return [1.0 if abs(ratio - 1) <= ALIKE else ratio] * len(edges)
+
+    def _emitted(self, vertex: FlinkVertex) -> Counts | None:
+        """What a vertex emits over the exchange that carries the most."""
+        outputs = self._job.outputs(vertex)
+        if len(outputs) == 1:
+            return self._counts(vertex, "records_out")
+        over = [_unicast(self.over(edge), edge, self._by_id[edge.target]) for edge in outputs]
+        known = [counts for counts in over if counts is not None]
+        return max(known, key=lambda counts: counts.total) if known else None
+
+    def fraction(self, edge: FlinkEdge) -> float:
+        """Share of what the producer emits that goes over this exchange; 1 where it is not told."""
+        producer = self._by_id[edge.source]
+        if len(self._job.outputs(producer)) == 1:
+            return 1.0
+        most, here = self._emitted(producer), _unicast(self.over(edge), edge, self._by_id[edge.target])
+        if most is None or here is None or not most.total:
+            return 1.0
+        share = _ratio(here, most)
+        return 1.0 if share >= 1 - ALIKE else share
+
+    def shares(self, vertex: FlinkVertex) -> list[float] | None:
+        """How often a record goes to each subtask of a vertex; the sum is 1."""
+        each = self._each(vertex, "records_in")
+        if each is None or sum(counts.total for counts in each) < _LEAST * vertex.parallelism:
+            return None
+        whole = _together(each)
+        shares = [_ratio(counts, whole) for counts in each]
+        return [share / sum(shares) for share in shares]
+
+    def period_s(self, vertex: FlinkVertex) -> float | None:
+        """How often a vertex emits, if it does so at times; None: it emits when it reads."""
+        if not self._job.inputs(vertex) or not self._job.outputs(vertex):
+            return None
+        quiet, steps = [], []
+        for subtask in self._samples[vertex.id]:
+            for before, after in pairwise(_different(subtask, "records_in")):
+                steps.append(1)
+                quiet.append(before.get("records_out") == after.get("records_out"))
+        emits = (self._counts(vertex, "records_out") or _together(())).total >= _LEAST
+        if not emits or not steps or sum(quiet) < _QUIET * len(steps):
+            return None
+        return window_s(vertex.description) or self._period_by_counts(vertex)
+
+    def _period_by_counts(self, vertex: FlinkVertex) -> float | None:
+        """Time between two emissions by how often they came; the roundest number that fits."""
+        gaps = []
+        for subtask in self._samples[vertex.id]:
+            looks = _different(subtask, "records_in")
+            times = [_account_s(look) for look in looks]
+            fired = [
+                (early + late) / 2
+                for (before, after), (early, late) in zip(pairwise(looks), pairwise(times), strict=True)
+                if after.get("records_out", 0) > before.get("records_out", 0)
+            ]
+            gaps += [late - early for early, late in pairwise(fired)]
+        if not gaps:
+            return None
+        middle = median(gaps)
+        return float(min(_ROUND, key=lambda seconds: abs(math.log(seconds / middle))))
+
+    def emitted_at_once(self, vertex: FlinkVertex) -> int:
+        """The number of records in which a source's counts go up, whenever one looks; 1: any."""
+        counts = [
+            int(sample["records_out"])
+            for subtask in self._samples[vertex.id]
+            for sample in subtask.samples
+            if sample.get("records_out")
+        ]
+        return math.gcd(*counts) if len(set(counts)) >= 4 else 1
+
+    def burst_s(self, vertex: FlinkVertex, rate: float) -> float | None:
+        """Seconds whose records a paced source emits all at once; None: they come one by one."""
+        at_once = self.emitted_at_once(vertex)
+        seconds = at_once / rate if rate else 0.0
+        if at_once == 1 or not _LEAST_BURST_S <= seconds <= _LONGEST_BURST_S:
+            return None
+        return min(_ROUND_BURSTS, key=lambda round_s: abs(math.log(round_s / seconds)))
+
+    def batch(self, vertex: FlinkVertex) -> int:
+        """Records that come of one call of an unpaced source's chain."""
+        at_once = self.emitted_at_once(vertex)
+        return at_once if at_once <= _LARGEST_BATCH else 1
+
+
+def window_s(description: str) -> float | None:
+    """Return how often the windows that a vertex's description names are emitted, in seconds.
+
+    Of a sliding window that is its slide, of a cumulating one its step, of any other its size.
+    """
+    ends = []
+    for size_ms, slide_ms, number, unit in _WINDOW.findall(description):
+        ends.append(float(slide_ms or size_ms) / 1e3 if size_ms else float(number) * _UNITS[unit])
+    return min(ends, default=None)
+
+
+def _ratio(part: Counts, whole: Counts) -> float:
+    """What was watched counts; where that is little, what was counted since the start, if the two agree.
+
+    What a task has counted since the start lacks what waits before it, which matters where it is young.
+    """
+    since = part.since_per_s / whole.since_per_s if whole.since_per_s else 0.0
+    if part.watched < _LEAST or whole.watched < _LEAST:
+        return since
+    now = part.now_per_s / whole.now_per_s
+    by_chance = math.sqrt(1 / part.watched + 1 / whole.watched)
+    return since if by_chance > _EXACT and abs(now - since) <= _SIGMAS * since * by_chance else now
+
+
+def _are_the_same(one: Counts, other: Counts) -> bool:
+    """Whether two ends count the same records: those in flight between them aside."""
+    return any(
+        theirs > 0 and abs(ours / theirs - 1) <= _IN_FLIGHT
+        for ours, theirs in ((one.now_per_s, other.now_per_s), (one.since_per_s, other.since_per_s))
+    )
+
+
+def _unicast(counts: Counts | None, edge: FlinkEdge, consumer: FlinkVertex) -> Counts | None:
+    """The records that were emitted for what was read: one for all consumers of a broadcast."""
+    if counts is None or edge.strategy != "BROADCAST":
+        return counts
+    return counts.times(1 / consumer.parallelism)
+
+
+def _different(subtask: SubtaskSamples, field: str) -> list[Mapping[str, float]]:
+    """The answers between which a counter has grown: others are of the same moment."""
+    looks: list[Mapping[str, float]] = []
+    for sample in subtask.samples:
+        if field in sample and (not looks or sample[field] > looks[-1][field]):
+            looks.append(sample)
+    return looks
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value]
+    return median(known) if known else None
+
+
+def _account_s(sample: Mapping[str, float]) -> float:
+    """Seconds since the start by a task's own account."""
+    return sum(sample.get(part, 0.0) for part in ("busy_ms", "idle_ms", "backpressured_ms")) / 1e3
+
+
+def shares_of(values: Iterable[float], digits: int = 4) -> tuple[float, ...]:
+    """Return shares as a scenario file has them."""
+    return tuple(round(value, digits) for value in values)
+
+
+def are_even(shares: Sequence[float]) -> bool:
+    """Whether shares are the same for all, as far as a count can tell."""
+    return max(shares) - min(shares) <= ALIKE / len(shares)

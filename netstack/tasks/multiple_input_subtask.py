@@ -1,0 +1,169 @@
+"""Subtasks with several inputs: joins, and whatever else treats its inputs differently.
+
+One input is read for as long as it has something, nobody has sent mail and the outputs are available; then it
+is another's turn. So a busy input can keep a quiet one waiting, records and barriers alike, until mail comes.
+The rules are those of Flink's StreamMultipleInputProcessor, which reads batches of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from flowcontrol import decode_event
+
+from ..exchange.channel import InputBuffer, InputChannel, Item
+from ..exchange.gate import InputGate
+from .operator_subtask import OperatorSubtask
+from .operators import Operator
+from .serving import RecordByRecord
+from .throttle import Throttle
+from .time_account import Waiting
+
+LATENCY_MEASUREMENT_S = 1.0
+"""How often a task sends itself mail to measure how long it waits for it (MailboxMetricsController)."""
+
+
+class GateWork(NamedTuple):
+    """What is done with the records of a gate, and which input of the task it belongs to."""
+
+    input: int
+    operator: Operator
+    throttle: Throttle
+
+
+class TaskInput:
+    """One input of a task: a gate, or several in union, and the buffer that is being read.
+
+    The rules of a union are those of Flink's UnionInputGate: its gates are polled in turns.
+    """
+
+    def __init__(self) -> None:
+        self.gates: list[InputGate] = []
+        self.servings: dict[InputGate, RecordByRecord] = {}
+        self.buffer: InputBuffer | None = None
+        self.serving: RecordByRecord | None = None
+        self._turn = 0
+
+    @property
+    def readable(self) -> bool:
+        """Whether there may be something to read."""
+        return self.serving is not None or any(gate.readable for gate in self.gates)
+
+    def poll(self, now: float) -> tuple[InputChannel, Item] | None:
+        """The next item of the gate whose turn it is."""
+        gates = self.gates
+        for _ in gates:
+            gate = gates[self._turn]
+            self._turn = (self._turn + 1) % len(gates)
+            polled = gate.poll(now)
+            if polled is not None:
+                return polled
+        return None
+
+
+class MultipleInputSubtask(OperatorSubtask):
+    """Reads its inputs in turns; `works` says of each gate, in their order, what is done with its records."""
+
+    __slots__ = ("_gate_of_channel", "_task_inputs", "_works")
+
+    _works: Sequence[GateWork]
+
+    def reads(self, works: Sequence[GateWork]) -> None:
+        """Say what is done with the records of each gate, in the order of the gates."""
+        self._works = works
+        self._task_inputs: list[TaskInput] = []
+
+    def connect(self, gates: list[InputGate]) -> None:
+        """Read from `gates`, whose channels are complete, and so are the outputs."""
+        super().connect(gates)
+        cost = self.environment.costs.consumer_record_s
+        inputs: dict[int, TaskInput] = {}
+        self._gate_of_channel = {channel: gate for gate in gates for channel in gate.channels}
+        for gate, work in zip(gates, self._works, strict=True):
+            task_input = inputs.setdefault(work.input, TaskInput())
+            task_input.gates.append(gate)
+            task_input.servings[gate] = RecordByRecord(self, work.operator, work.throttle, cost)
+        self._task_inputs = [inputs[number] for number in sorted(inputs)]
+
+    @property
+    def records_in(self) -> int:
+        """Records whose service is over."""
+        return sum(serving.records for each in self._task_inputs for serving in each.servings.values())
+
+    @property
+    def _operators(self) -> Iterable[Operator]:
+        """Those of the edges too; each once."""
+        return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
+
+    def _measure_latency(self) -> None:
+        """Come by as mail, which is enough to let another input have its turn."""
+        if not self.ended:
+            self.agenda.after(LATENCY_MEASUREMENT_S, self.post, self._measure_latency)
+
+    async def _read(self) -> None:
+        self._measure_latency()
+        inputs, last = self._task_inputs, len(self._task_inputs) - 1
+        while self._inputs.open_channels:
+            if self.mail:
+                await self.handle_mail()
+            if not self.available:
+                await self.wait_for_output()
+            turns = [(last + 1 + step) % len(inputs) for step in range(len(inputs))]
+            readable = next((turn for turn in turns if inputs[turn].readable), None)
+            if readable is None:
+                await self._wait(Waiting.INPUT)
+            else:
+                last = readable
+                await self._read_input(inputs[last])
+
+    async def _read_input(self, task_input: TaskInput) -> None:
+        """Read one input until it is empty or something else has to be done."""
+        agenda = self.agenda
+        while True:
+            if task_input.serving is not None and not await self._serve(task_input):
+                return
+            polled = task_input.poll(agenda.now)
+            if polled is None:
+                return
+            channel, item = polled
+            if item.is_event:
+                await self._handle_event(channel, decode_event(item.payload))
+                if self._interrupted():
+                    return
+            else:
+                self._begin(task_input, channel, item)  # type: ignore[arg-type]
+
+    def _begin(self, task_input: TaskInput, channel: InputChannel, buffer: InputBuffer) -> None:
+        self._count(buffer)
+        task_input.buffer = buffer
+        task_input.serving = task_input.servings[self._gate_of_channel[channel]]
+        task_input.serving.begin(channel, channel.decoder.feed(buffer.payload), self._buffer_cost)
+
+    async def _serve(self, task_input: TaskInput) -> bool:
+        """Go on with the buffer of an input; returns whether the input may be read on."""
+        serving, buffer = task_input.serving, task_input.buffer
+        assert serving is not None
+        assert buffer is not None
+        if not await serving.go_on(self._interrupted):
+            return False
+        task_input.serving = task_input.buffer = None
+        buffer.release()
+        return not self._interrupted()
+
+    def _interrupted(self) -> bool:
+        """Whether something comes before the next record of the same input."""
+        return bool(self.mail) or not self.available
+
+    def unconsumed(self, channel: InputChannel) -> bytes:
+        """What of `channel` has been read and not been processed: records, and the begin of one."""
+        gate = self._gate_of_channel[channel]
+        begun = [each.servings[gate].rest(channel) for each in self._task_inputs if gate in each.servings]
+        return b"".join(begun) + channel.decoder.pending
+
+    def release(self) -> None:
+        """Give all memory back."""
+        for task_input in self._task_inputs:
+            if task_input.buffer is not None:
+                task_input.buffer.release()
+        super().release()

@@ -1,0 +1,186 @@
+"""Subtasks with two inputs: who waits for whom, and that checkpoints of them lose and repeat nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from buffers import InsufficientBuffers
+from netstack import (
+    Agenda,
+    AtTime,
+    CheckpointMode,
+    CollectionSource,
+    Edge,
+    Fault,
+    GeneratorSpec,
+    Job,
+    KillSubtask,
+    NetworkConfig,
+    RestartStrategy,
+    Scenario,
+    SourceObject,
+    SubtaskName,
+    TransactionLog,
+    Vertex,
+    sink,
+    transactional_sink,
+)
+
+COUNT = 400
+MODES: dict[str, dict[str, Any]] = {
+    "aligned": {},
+    "at least once": {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE},
+    "unaligned": {"unaligned_enabled": True},
+    "aligned with timeout": {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.03},
+}
+EXACTLY_ONCE = [mode for mode in MODES if mode != "at least once"]
+KILLS = (("join", 0.33), ("left", 0.71), ("out", 1.02), ("join", 1.31))
+
+
+def run(job: Job) -> Job:
+    trio.run(job.run)
+    assert job.leaked_segments == 0
+    return job
+
+
+def waits(inputs: tuple[int, int], busy_rate: float, service_s: float = 0.002) -> list[float]:
+    """How long each record of a quiet source waits at a join that a busy one keeps at work."""
+    agenda, found = Agenda(), list[float]()
+    quiet = CollectionSource([[b"quiet %03d" % number for number in range(100)]])
+
+    def note(record: bytes) -> None:
+        if record.startswith(b"quiet"):
+            found.append(agenda.now - int(record.split()[1]) / 7)
+
+    scenario = Scenario(
+        name="waits",
+        duration_s=10.0,
+        vertices=(
+            Vertex(name="busy", source=GeneratorSpec(record_bytes=500, rates=(busy_rate,))),
+            Vertex(name="quiet", source=SourceObject(source=quiet, rates=(7.0,))),
+            Vertex(name="join", service=((0.0, service_s),)),
+            Vertex(name="sink", operator=lambda subtask: sink(note)(subtask)),
+        ),
+        edges=(
+            Edge(source="busy", target="join", input=inputs[0]),
+            Edge(source="quiet", target="join", input=inputs[1]),
+            Edge(source="join", target="sink"),
+        ),
+        config=NetworkConfig(buffer_timeout_interval_s=0.0),
+    )
+    run(Job(scenario, agenda))
+    return found
+
+
+@pytest.mark.parametrize("inputs", [(0, 1), (3, 1)])
+def test_a_saturated_input_lets_a_quiet_one_wait_for_mail_a_second_at_most(inputs: tuple[int, int]) -> None:
+    found = waits(inputs, 0.0)
+    assert len(found) > 55
+    assert max(found) < 1.1
+    assert sum(found) / len(found) == pytest.approx(0.5, abs=0.15)
+
+
+def test_nobody_waits_for_an_input_that_is_not_saturated_nor_within_a_union() -> None:
+    assert max(waits((0, 1), 50.0)) < 0.05
+    assert max(waits((0, 0), 0.0)) < 0.2
+
+
+def records(name: bytes, times: int = 1) -> list[bytes]:
+    return [b"%s %d" % (name, number) for number in range(COUNT) for _ in range(times)]
+
+
+def join_job(
+    log: TransactionLog,
+    faults: Sequence[Fault],
+    settings: dict[str, Any],
+    *,
+    rate: float = 300.0,
+    **of_join: Any,
+) -> Scenario:
+    """Two sources -> a join that reads them as two inputs -> what commits."""
+
+    def source(name: str) -> Vertex:
+        given = CollectionSource([records(name.encode())])
+        return Vertex(name=name, source=SourceObject(source=given, rates=(rate,)))
+
+    config: dict[str, Any] = {
+        "checkpoint_interval_s": 0.05,
+        "checkpoint_timeout_s": 5.0,
+        "segment_bytes": 1024,
+        "exclusive_buffers_per_channel": 1,
+        "floating_buffers_per_gate": 2,
+        "restart_strategy": RestartStrategy.FIXED_DELAY,
+        "restart_attempts": 1000,
+        "restart_delay_s": 0.05,
+        "heartbeat_timeout_s": 0.3,
+    }
+    return Scenario(
+        name="join",
+        duration_s=60.0,
+        config=NetworkConfig(**(config | settings)),
+        vertices=(
+            source("left"),
+            source("right"),
+            Vertex(name="join", service=((0.0, 0.001),), **of_join),
+            Vertex(name="out", parallelism=2, operator=transactional_sink(log.commit)),
+        ),
+        edges=(
+            Edge(source="left", target="join", service=((0.0, 0.002),)),
+            Edge(source="right", target="join", input=1),
+            Edge(source="join", target="out"),
+        ),
+        faults=tuple(faults),
+    )
+
+
+def kills() -> list[Fault]:
+    return [KillSubtask(when=AtTime(at), subtask=SubtaskName(name, 0)) for name, at in KILLS]
+
+
+@pytest.mark.parametrize("rate", [0.0, 300.0])
+@pytest.mark.parametrize("mode", MODES)
+def test_two_inputs_come_back_with_every_record(mode: str, rate: float) -> None:
+    log = TransactionLog()
+    job = run(Job(join_job(log, kills(), MODES[mode], rate=rate), Agenda()))
+    found, everything = Counter(log.records), Counter(records(b"left") + records(b"right"))
+    assert len(job.restarts) >= 2
+    assert any(restart.checkpoint_id for restart in job.restarts)
+    if mode in EXACTLY_ONCE:
+        assert found == everything
+    else:
+        assert found.keys() == everything.keys()
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_what_an_emission_owes_and_holds_back_comes_back(mode: str) -> None:
+    log = TransactionLog()
+    scenario = join_job(log, kills(), MODES[mode], emit_every_s=0.12)
+    left, right, out = scenario.edges
+    edges = (replace(left, selectivity=0.4), replace(right, selectivity=2.0), out)
+    job = run(Job(replace(scenario, edges=edges), Agenda()))
+    turns = [number for number in range(COUNT) if int((number + 1) * 0.4 + 1e-9) > int(number * 0.4 + 1e-9)]
+    assert len(job.restarts) >= 2
+    assert Counter(log.records) == Counter([b"left %d" % number for number in turns] + records(b"right", 2))
+
+
+def test_a_join_that_gets_no_memory_says_so() -> None:
+    small = {"network_memory_max_bytes": 3 << 10}
+    with pytest.raises(InsufficientBuffers, match="task manager join"):
+        run(Job(join_job(TransactionLog(), [], small), Agenda()))
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_a_join_without_outputs_comes_back_too(mode: str) -> None:
+    log = TransactionLog()
+    scenario = join_job(log, kills()[:2], MODES[mode], operator=transactional_sink(log.commit))
+    left, right, _ = scenario.edges
+    edges = (replace(left, service=None), right)
+    job = run(Job(replace(scenario, vertices=scenario.vertices[:3], edges=edges), Agenda()))
+    assert len(job.restarts) == 2
+    assert Counter(log.records) == Counter(records(b"left") + records(b"right"))
