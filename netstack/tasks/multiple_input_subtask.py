@@ -1,8 +1,9 @@
 """Subtasks with several inputs: joins, and whatever else treats its inputs differently.
 
-One input is read for as long as it has something, nobody has sent mail and the outputs are available; then it
-is another's turn. So a busy input can keep a quiet one waiting, records and barriers alike, until mail comes.
-The rules are those of Flink's StreamMultipleInputProcessor, which reads batches of records.
+Inputs that have something are read in turns, one record or event each. So a quiet input waits for no more
+than a record of a busy one, unless a barrier has blocked it: then what came meanwhile is read at half the
+pace, and the next barrier behind it. The rules are those of Flink's StreamMultipleInputProcessor, which reads
+no batches of records in tasks with several inputs (TwoInputStreamTask, MultipleInputStreamTask).
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ from .operators import Operator
 from .serving import RecordByRecord
 from .throttle import Throttle
 from .time_account import Waiting
-
-LATENCY_MEASUREMENT_S = 1.0
-"""How often a task sends itself mail to measure how long it waits for it (MailboxMetricsController)."""
 
 
 class GateWork(NamedTuple):
@@ -43,12 +41,13 @@ class TaskInput:
         self.servings: dict[InputGate, RecordByRecord] = {}
         self.buffer: InputBuffer | None = None
         self.serving: RecordByRecord | None = None
+        self._polled_last = False
         self._turn = 0
 
     @property
     def readable(self) -> bool:
-        """Whether there may be something to read."""
-        return self.serving is not None or any(gate.readable for gate in self.gates)
+        """Whether there may be something to read: so it is until a poll has found nothing."""
+        return self.serving is not None or self._polled_last or any(gate.readable for gate in self.gates)
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
         """The next item of the gate whose turn it is."""
@@ -58,7 +57,9 @@ class TaskInput:
             self._turn = (self._turn + 1) % len(gates)
             polled = gate.poll(now)
             if polled is not None:
+                self._polled_last = True
                 return polled
+        self._polled_last = False
         return None
 
 
@@ -96,13 +97,7 @@ class MultipleInputSubtask(OperatorSubtask):
         """Those of the edges too; each once."""
         return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
 
-    def _measure_latency(self) -> None:
-        """Come by as mail, which is enough to let another input have its turn."""
-        if not self.ended:
-            self.agenda.after(LATENCY_MEASUREMENT_S, self.post, self._measure_latency)
-
     async def _read(self) -> None:
-        self._measure_latency()
         inputs, last = self._task_inputs, len(self._task_inputs) - 1
         while self._inputs.open_channels:
             if self.mail:
@@ -115,24 +110,19 @@ class MultipleInputSubtask(OperatorSubtask):
                 await self._wait(Waiting.INPUT)
             else:
                 last = readable
-                await self._read_input(inputs[last])
+                await self._read_one(inputs[last])
 
-    async def _read_input(self, task_input: TaskInput) -> None:
-        """Read one input until it is empty or something else has to be done."""
-        agenda = self.agenda
-        while True:
-            if task_input.serving is not None and not await self._serve(task_input):
-                return
-            polled = task_input.poll(agenda.now)
+    async def _read_one(self, task_input: TaskInput) -> None:
+        """Read the next record or event of an input."""
+        while not await self._serve(task_input):
+            polled = task_input.poll(self.agenda.now)
             if polled is None:
                 return
             channel, item = polled
             if item.is_event:
                 await self._handle_event(channel, decode_event(item.payload))
-                if self._interrupted():
-                    return
-            else:
-                self._begin(task_input, channel, item)  # type: ignore[arg-type]
+                return
+            self._begin(task_input, channel, item)  # type: ignore[arg-type]
 
     def _begin(self, task_input: TaskInput, channel: InputChannel, buffer: InputBuffer) -> None:
         self._count(buffer)
@@ -141,19 +131,15 @@ class MultipleInputSubtask(OperatorSubtask):
         task_input.serving.begin(channel, channel.decoder.feed(buffer.payload), self._buffer_cost)
 
     async def _serve(self, task_input: TaskInput) -> bool:
-        """Go on with the buffer of an input; returns whether the input may be read on."""
+        """Serve the next record of an input's buffer; False: there is none, or no record ends in it."""
         serving, buffer = task_input.serving, task_input.buffer
-        assert serving is not None
-        assert buffer is not None
-        if not await serving.go_on(self._interrupted):
+        if serving is None or buffer is None:
             return False
-        task_input.serving = task_input.buffer = None
-        buffer.release()
-        return not self._interrupted()
-
-    def _interrupted(self) -> bool:
-        """Whether something comes before the next record of the same input."""
-        return bool(self.mail) or not self.available
+        served = serving.left > 0
+        if await serving.go_on(one_record=True):
+            task_input.serving = task_input.buffer = None
+            buffer.release()
+        return served
 
     def unconsumed(self, channel: InputChannel) -> bytes:
         """What of `channel` has been read and not been processed: records, and the begin of one."""

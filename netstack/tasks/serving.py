@@ -6,7 +6,6 @@ it serves and emits record by record, as it may begin the next one only while th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from buffers import RecordBlock
@@ -153,12 +152,17 @@ class RecordByRecord:
         self._block = BlockInProgress(channel, block, self._outbox)
         self._count, self._served, self._spent = len(block), 0, spent
 
-    async def go_on(self, until: Callable[[], bool] | None = None) -> bool:
-        """Serve what is left of the buffer, or some of it if `until` says so; returns whether all is done."""
+    @property
+    def left(self) -> int:
+        """Records of the buffer that are not served."""
+        return self._count - self._served
+
+    async def go_on(self, *, one_record: bool = False) -> bool:
+        """Serve what is left of the buffer, or the next record of it; returns whether all is done."""
         subtask, throttle, outbox = self._subtask, self._throttle, self._outbox
         agenda, count_of_block = subtask.agenda, self._count
         while self._served < count_of_block:
-            count, pause = throttle.charge(count_of_block - self._served, agenda.now)
+            count, pause = throttle.charge(1 if one_record else count_of_block - self._served, agenda.now)
             self._served += count
             self._spent += count * self._record_cost
             if pause:
@@ -167,11 +171,11 @@ class RecordByRecord:
                 await agenda.sleep(self._spent + pause)
                 throttle.overslept(agenda.now - due)
                 self._spent = 0.0
-                if until is None and subtask.mail:
+                if subtask.mail and not one_record:
                     await subtask.handle_mail()
             self.records += count
             await outbox.emit(self._served)
-            if until is not None and self._served < count_of_block and until():
+            if one_record and self._served < count_of_block:
                 return False
         self._block = None
         if self._spent:

@@ -475,3 +475,16 @@ def test_a_record_in_parts_is_written_like_one_in_a_piece(
         parted.partition.bytes_out,
         parted.partition.buffers_out,
     )
+
+
+@pytest.mark.parametrize(("grows", "written"), [(True, 4), (False, 2)])
+def test_the_last_buffer_of_an_exhausted_pool_grows_beyond_the_size_that_was_announced(grows, written):
+    exchange = Exchange(segments=2, segment_size=64)
+    partition = ResultPartition(exchange.pool, exchange.subpartitions, grows=grows)
+    exchange.subpartitions[0].set_buffer_size(8)
+    block = records(8, 8, 8, 8)
+    done = 0
+    while done < len(block) and not partition.blocked:
+        done = partition.write(block, [0] * len(block), done, len(block))
+    assert done - partition.blocked == written
+    assert exchange.pool.used == 2

@@ -358,3 +358,21 @@ def test_a_users_function_sees_what_a_vertex_emits() -> None:
     watch.run(chain(watch, given(numbered(10)), *stages))
     assert lengths == {9}
     assert len(watch.seen) == 20
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_source_of_the_old_kind_goes_on_where_a_subpartition_is_full(legacy: bool) -> None:
+    scenario = Scenario(
+        name="legacy",
+        duration_s=3.0,
+        config=NetworkConfig(segment_bytes=1024),
+        vertices=(
+            Vertex(name="source", source=GeneratorSpec(record_bytes=500, rates=(2000.0,), legacy=legacy)),
+            Vertex(name="slow", parallelism=4, service=((0.0, 1.0),)),
+        ),
+        edges=(Edge(source="source", target="slow", ship="hash", shares=(1, 0, 0, 0)),),
+    )
+    queued = emulate(scenario).steady[0].vertices[0].outputQueueLength
+    assert queued is not None
+    # 10 buffers of a subpartition make a pool unavailable, which has 4 * 2 + 8.
+    assert queued[0] == (16 if legacy else 10)
