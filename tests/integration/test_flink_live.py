@@ -114,7 +114,6 @@ def test_a_real_job_is_read_and_predicted(tmp_path):
 def test_an_ordinary_job_is_read_and_predicted(tmp_path):
     options = {
         "metrics.fetcher.update-interval": "500",
-        # Not whole seconds: a task measures its mailbox each second, and may turn to another input then.
         "execution.checkpointing.interval": "5300 ms",
         "minicluster.number-of-taskmanagers": "2",
         "taskmanager.numberOfTaskSlots": "2",
@@ -124,8 +123,7 @@ def test_an_ordinary_job_is_read_and_predicted(tmp_path):
     check_the_job(imported.scenario)
     found = validate(imported, run_seeds([imported.scenario], 3)[0])
     ratios = {(row.vertex, row.quantity): row.ratio for row in found.comparison.rows}
-    # Not compared: the start delay of the join, since Flink turns to the slow input sooner than the emulator
-    # does; and the alignment of items, which varied from run to run.
+    # Not compared: the alignment of items, which varied from run to run.
     predicted = [("", END_TO_END), ("items", START_DELAY), ("join", ALIGNMENT)]
     predicted += [(name, THROUGHPUT) for name in ("items", "join", "nowhere: Writer")]
     assert {subject: ratios[subject] for subject in predicted} == {

@@ -79,15 +79,15 @@ def waits(inputs: tuple[int, int], busy_rate: float, service_s: float = 0.002) -
 
 
 @pytest.mark.parametrize("inputs", [(0, 1), (3, 1)])
-def test_a_saturated_input_lets_a_quiet_one_wait_for_mail_a_second_at_most(inputs: tuple[int, int]) -> None:
+def test_a_quiet_input_waits_for_one_record_of_a_saturated_one(inputs: tuple[int, int]) -> None:
     found = waits(inputs, 0.0)
     assert len(found) > 55
-    assert max(found) < 1.1
-    assert sum(found) / len(found) == pytest.approx(0.5, abs=0.15)
+    assert max(found) < 0.05
 
 
-def test_nobody_waits_for_an_input_that_is_not_saturated_nor_within_a_union() -> None:
+def test_within_a_union_a_buffer_is_waited_for() -> None:
     assert max(waits((0, 1), 50.0)) < 0.05
+    assert max(waits((0, 0), 0.0)) > 0.05
     assert max(waits((0, 0), 0.0)) < 0.2
 
 
@@ -139,15 +139,17 @@ def join_job(
     )
 
 
-def kills() -> list[Fault]:
-    return [KillSubtask(when=AtTime(at), subtask=SubtaskName(name, 0)) for name, at in KILLS]
+def kills(later: float = 1.0) -> list[Fault]:
+    return [KillSubtask(when=AtTime(at * later), subtask=SubtaskName(name, 0)) for name, at in KILLS]
 
 
 @pytest.mark.parametrize("rate", [0.0, 300.0])
 @pytest.mark.parametrize("mode", MODES)
 def test_two_inputs_come_back_with_every_record(mode: str, rate: float) -> None:
     log = TransactionLog()
-    job = run(Job(join_job(log, kills(), MODES[mode], rate=rate), Agenda()))
+    # A barrier has to get through what is in flight before the job is killed.
+    settings = MODES[mode] if rate else MODES[mode] | {"segment_bytes": 256, "min_segment_bytes": 64}
+    job = run(Job(join_job(log, kills(1.0 if rate else 1.8), settings, rate=rate), Agenda()))
     found, everything = Counter(log.records), Counter(records(b"left") + records(b"right"))
     assert len(job.restarts) >= 2
     assert any(restart.checkpoint_id for restart in job.restarts)
