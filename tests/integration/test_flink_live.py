@@ -123,7 +123,8 @@ def test_an_ordinary_job_is_read_and_predicted(tmp_path):
     check_the_job(imported.scenario)
     found = validate(imported, run_seeds([imported.scenario], 3)[0])
     ratios = {(row.vertex, row.quantity): row.ratio for row in found.comparison.rows}
-    # Not compared: the alignment of items, which varied from run to run.
+    # Not compared: the start delay of the join, a few hundred milliseconds that depend on what gathered at
+    # the quiet input; and the alignment of items, which varied from run to run.
     predicted = [("", END_TO_END), ("items", START_DELAY), ("join", ALIGNMENT)]
     predicted += [(name, THROUGHPUT) for name in ("items", "join", "nowhere: Writer")]
     assert {subject: ratios[subject] for subject in predicted} == {
