@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import trio
@@ -20,8 +21,9 @@ from ..faults.fired import FiredFault
 from ..results.result import Result, Work
 from ..results.statistics import Recorder
 from ..results.trace import Trace
-from ..scenarios.scenario import Scenario, SourceObject
+from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
 from ..scenarios.scenario_rules import check_scenario
+from ..scenarios.user_code import NamedObject, object_name
 from .job import Job, Progress
 from .restarts import Restart, Start
 from .summary import (
@@ -160,7 +162,7 @@ def result_of(
 ) -> Result:
     """Return the result of a run from what was recorded of it."""
     return Result(
-        scenario=_with_paths(scenario),
+        scenario=_without_objects(scenario),
         preset=scenario.preset,
         clock=clock,
         link=link,
@@ -179,15 +181,29 @@ def result_of(
     )
 
 
-def _with_paths(scenario: Scenario) -> Scenario:
-    """A scenario without what was opened to run it, which is not to stay for as long as a result does."""
+def _without_objects(scenario: Scenario) -> Scenario:
+    """A scenario as a document tells of it: names of a user's functions and sources, paths of opened files.
+
+    So a result keeps nothing alive, travels between processes, and is equal to what is read back.
+    """
     vertices = tuple(
-        replace(vertex, source=replace(vertex.source.spec, rates=vertex.source.rates))
-        if isinstance(vertex.source, SourceObject) and vertex.source.spec is not None
-        else vertex
+        replace(vertex, source=_named_source(vertex.source), operator=_named(vertex.operator))
         for vertex in scenario.vertices
     )
-    return replace(scenario, vertices=vertices)
+    edges = tuple(replace(edge, key_hash=_named(edge.key_hash)) for edge in scenario.edges)
+    return replace(scenario, vertices=vertices, edges=edges)
+
+
+def _named_source(source: SourceSpec | None) -> SourceSpec | None:
+    if not isinstance(source, SourceObject):
+        return source
+    if source.spec is not None:
+        return replace(source.spec, rates=source.rates)
+    return replace(source, source=_named(source.source))
+
+
+def _named(user_object: object) -> Any:
+    return None if user_object is None else NamedObject(object_name(user_object))
 
 
 def _versions() -> dict[str, str]:

@@ -6,6 +6,7 @@ import copy
 import gzip
 import json
 import re
+import threading
 import time
 from itertools import count
 from pathlib import Path
@@ -58,7 +59,11 @@ def shown(imported: Imported) -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = time.sleep
+
     def wait(seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return sleep(seconds)  # of somebody else, such as Spark
         raise AssertionError(f"waits for {seconds} s")
 
     monkeypatch.setattr(time, "sleep", wait)
