@@ -48,7 +48,7 @@ class ReadingOptions:
     latency: str | None = None
     """Of the network between task managers."""
     watch: str | None = None
-    """How long to watch the metrics; by default until they have changed three times."""
+    """How long to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
     """File to write all answers of the cluster to, packed if its name ends in ".gz"; it does for a URL."""
 

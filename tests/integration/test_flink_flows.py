@@ -1,18 +1,39 @@
 """What is made of the counts of tasks: shares, selectivity, windows, bursts."""
 
+import dataclasses
+
 import pytest
 
 from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
 from integration.flink.rest.flows import JobFlows, window_s
+from integration.flink.rest.job_options import EVERYWHERE, Overrides
 from integration.flink.rest.sampling import SubtaskSamples
+from integration.flink.rest.vertices import VertexReader
+from netstack import GeneratorSpec, NetworkConfig, Vertex
+
+RECORDS = Overrides(record_bytes={EVERYWHERE: 100})
+"""Sizes are not counted here."""
 
 
-def samples(*looks: dict[str, float]) -> SubtaskSamples:
-    """Answers a second apart, by the task's own account."""
-    timed = [
-        {"idle_ms": 1000.0 * (50 + n), "busy_ms": 0.0, "backpressured_ms": 0.0} for n in range(len(looks))
-    ]
+def samples(*looks: dict[str, float], busy: float = 0.0, held: float = 0.0) -> SubtaskSamples:
+    """Answers a second apart, by the task's own account; `busy` and `held` are shares of its time."""
+    shares = {"busy_ms": busy, "backpressured_ms": held, "idle_ms": 1 - busy - held}
+    timed = [{part: 1000.0 * (50 + n) * share for part, share in shares.items()} for n in range(len(looks))]
     return SubtaskSamples(tuple({**time, **look} for time, look in zip(timed, looks, strict=True)))
+
+
+def timed_by_others(*looks: dict[str, float]) -> SubtaskSamples:
+    """Answers a second apart of a task that keeps no account of its time."""
+    return SubtaskSamples(looks, tuple(float(n) for n in range(len(looks))))
+
+
+def vertices_of(
+    shape: FlinkJob, seen: dict[str, list[SubtaskSamples]], given: Overrides = RECORDS
+) -> dict[str, Vertex]:
+    """What an import makes of the vertices of a job."""
+    names = {vertex.id: vertex.id for vertex in shape.vertices}
+    reader = VertexReader(shape, names, NetworkConfig(), seen, JobFlows(shape, seen), given, [])
+    return {vertex.name: vertex for vertex in reader.vertices()}
 
 
 def job(*edges: FlinkEdge, parallelism: int = 1) -> FlinkJob:
@@ -48,6 +69,7 @@ def grown(field: str, per_s: float, since: float | None = None, looks: int = 12)
         ("WindowAggregate(window=[TUMBLE(time_col=[ts], size=[10 s])], select=[...])", 10.0),
         ("window=[HOP(time_col=[ts], size=[1 min], slide=[30 s])]", 30.0),
         ("window=[CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min])]", 600.0),
+        ("Window(EventTimeSessionWindows(10000), EventTimeTrigger, Summed)", None),
         ("count", None),
         ("Join(where=[size(a)=[3 apples]])", None),
     ],
@@ -130,3 +152,88 @@ def test_a_source_that_counts_in_steps_emits_them_at_once():
     assert flows.burst_s(shape.vertices[0], 520.0) == 1.0
     seen["source"] = [samples(*[{"records_out": 3000.0 + 500 * n + n % 2} for n in range(12)])]
     assert JobFlows(shape, seen).burst_s(shape.vertices[0], 500.0) is None
+
+
+@pytest.mark.parametrize(("at_once", "per_s", "seconds"), [(70, 70, 1.0), (7, 10, 0.7), (50, 110, 0.4545)])
+def test_bursts_are_rounded_by_no_more_than_the_count_may_be_off(at_once, per_s, seconds):
+    edge = edge_to("source", "sink", "REBALANCE")
+    counts = [float(at_once * round((50 + n) * per_s / at_once)) for n in range(60)]
+    looks = [{"records_out": count} for count in counts]
+    seen = {"source": [samples(*looks)], "sink": [samples(*grown("records_in", per_s))]}
+    shape = job(edge)
+    assert JobFlows(shape, seen).burst_s(shape.vertices[0], per_s) == pytest.approx(seconds, rel=1e-3)
+    source = vertices_of(shape, seen)["source"].source
+    assert isinstance(source, GeneratorSpec)
+    assert source.rates[0] == pytest.approx(per_s, rel=0.02)
+
+
+def test_tasks_that_keep_no_account_are_timed_by_the_clock():
+    edge = edge_to("source", "filter", "HASH"), edge_to("filter", "sink", "REBALANCE")
+    both = [a | b for a, b in zip(grown("records_in", 400), grown("records_out", 100), strict=True)]
+    seen = {
+        "source": [timed_by_others(*grown("records_out", 400))],
+        "filter": [timed_by_others(*both)],
+        "sink": [timed_by_others(*grown("records_in", 100))],
+    }
+    shape = job(*edge)
+    flows = JobFlows(shape, seen)
+    assert flows.selectivities(shape.vertices[1]) == pytest.approx([0.25])
+    over = flows.over(edge[0])
+    assert over is not None
+    assert over.now_per_s == pytest.approx(400)
+
+
+def test_a_filter_that_lets_little_through_is_no_window():
+    edges = edge_to("source", "filter", "HASH"), edge_to("filter", "sink", "REBALANCE")
+    looks = [a | {"records_out": 100.0 + n // 3} for n, a in enumerate(grown("records_in", 200))]
+    seen = {name: [samples(*looks)] for name in ("source", "filter", "sink")}
+    shape = job(*edges)
+    assert JobFlows(shape, seen).period_s(shape.vertices[1]) is None
+
+
+def test_only_the_busiest_consumer_of_a_held_producer_is_taken_for_the_limit():
+    edges = edge_to("source", "slow", "HASH"), edge_to("source", "quick", "HASH")
+    seen = {
+        "source": [samples(*grown("records_out", 200), held=0.95)],
+        "slow": [samples(*grown("records_in", 100), busy=0.8)],
+        "quick": [samples(*grown("records_in", 100), busy=0.5)],
+    }
+    read = vertices_of(job(*edges), seen)
+    assert read["slow"].service[0][1] == pytest.approx(0.01, rel=0.02)
+    assert read["quick"].service[0][1] == pytest.approx(0.005, rel=0.02)
+
+
+class TestSourcesOfTheOldKind:
+    """They tell no busy time, and others of the job do."""
+
+    def read(self, seen: dict[str, list[SubtaskSamples]]) -> GeneratorSpec:
+        source = vertices_of(job(edge_to("source", "sink", "REBALANCE")), seen)["source"].source
+        assert isinstance(source, GeneratorSpec)
+        return source
+
+    def without_busy(self, held: float) -> SubtaskSamples:
+        told = samples(*grown("records_out", 300), held=held)
+        return SubtaskSamples(
+            tuple({name: value for name, value in look.items() if name != "busy_ms"} for look in told.samples)
+        )
+
+    def test_one_that_is_not_held_back_emits_at_its_rate(self):
+        sink = samples(*grown("records_in", 300), busy=0.3)
+        source = self.read({"source": [self.without_busy(0.0)], "sink": [sink]})
+        assert (source.legacy, source.rates) == (True, (pytest.approx(300),))
+
+    def test_of_one_that_is_held_back_all_the_time_the_rate_is_not_told(self):
+        sink = samples(*grown("records_in", 300), busy=0.99)
+        source = self.read({"source": [self.without_busy(0.97)], "sink": [sink]})
+        assert (source.legacy, source.rates) == (True, (0.0,))
+
+    def test_where_no_task_tells_its_busy_time_the_kind_is_not_told(self):
+        shape = job(edge_to("source", "sink", "REBALANCE"))
+        seen = {
+            "source": [timed_by_others(*grown("records_out", 300))],
+            "sink": [timed_by_others(*grown("records_in", 300))],
+        }
+        given = dataclasses.replace(RECORDS, service_s={EVERYWHERE: 0.001})
+        source = vertices_of(shape, seen, given)["source"].source
+        assert isinstance(source, GeneratorSpec)
+        assert not source.legacy

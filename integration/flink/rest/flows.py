@@ -14,7 +14,9 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from ...analysis.known_values import middle
 from .cluster_job import FlinkEdge, FlinkJob, FlinkVertex
+from .loads import LEAST_RECORDS, passed_s
 from .sampling import Samples, SubtaskSamples
 
 ALIKE = 0.02
@@ -29,20 +31,25 @@ _SIGMAS = 3.0
 _EXACT = 0.03
 """A ratio of what was watched that may be so far off tells less than the counts since the start."""
 
-_LEAST = 50
-"""Fewer records say nothing."""
-
 _QUIET = 0.4
-"""Share of the looks in which a vertex that reads has emitted nothing: then it emits at times."""
+"""Share of the looks in which a vertex that reads has emitted nothing: then it emits at times, or rarely."""
 
-_WINDOW = re.compile(r"Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b")
+_MORE_THAN_CHANCE = 10
+"""Records for each look that never leave so many looks quiet if they come one by one."""
+
+_WINDOW = re.compile(
+    r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"
+)
 _UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 _ROUND = (1, 2, 3, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300, 600, 900, 1800, 3600)
 """Seconds that people give to windows."""
 
 _ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
-"""Seconds between the bursts of a source: counted over a while, they are not exact."""
+"""Seconds that people leave between the bursts of a source."""
+
+_ROUNDED = 0.02
+"""A count of bursts that is exact may still be so far off, for tasks are never asked at the same moment."""
 
 _LEAST_BURST_S = 0.02
 _LONGEST_BURST_S = 60.0
@@ -77,8 +84,8 @@ class JobFlows:
         self._samples = samples
         self._by_id = {vertex.id: vertex for vertex in job.vertices}
         every = [subtask for subtasks in samples.values() for subtask in subtasks]
-        self._watched_s = _median(subtask.accounted_s for subtask in every)
-        self._age_s = _median(_account_s(subtask.samples[-1]) for subtask in every if subtask.samples)
+        self._watched_s = passed_s(samples)
+        self._age_s = middle(_account_s(subtask.samples[-1]) or None for subtask in every if subtask.samples)
 
     def _each(self, vertex: FlinkVertex, field: str) -> list[Counts] | None:
         """The counts of each subtask of a vertex."""
@@ -91,7 +98,7 @@ class JobFlows:
         if total is None:
             return None
         watched = subtask.increase(field) or 0.0
-        watched_s = subtask.accounted_s or self._watched_s
+        watched_s = subtask.accounted_s or self._watched_s or subtask.seconds
         age_s = _account_s(subtask.samples[-1]) or self._age_s or 1.0
         return Counts(watched / watched_s if watched_s else 0.0, total / age_s, watched, total)
 
@@ -117,7 +124,7 @@ class JobFlows:
         """
         edges = self._job.inputs(vertex)
         emitted, read = self._emitted(vertex), self._counts(vertex, "records_in")
-        if emitted is None or read is None or read.total < _LEAST:
+        if emitted is None or read is None or read.total < LEAST_RECORDS:
             return None
         ratio = _ratio(emitted, read)
         if len(edges) > 1:
@@ -150,7 +157,7 @@ class JobFlows:
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
         """How often a record goes to each subtask of a vertex; the sum is 1."""
         each = self._each(vertex, "records_in")
-        if each is None or sum(counts.total for counts in each) < _LEAST * vertex.parallelism:
+        if each is None or sum(counts.total for counts in each) < LEAST_RECORDS * vertex.parallelism:
             return None
         whole = _together(each)
         shares = [_ratio(counts, whole) for counts in each]
@@ -160,15 +167,21 @@ class JobFlows:
         """How often a vertex emits, if it does so at times; None: it emits when it reads."""
         if not self._job.inputs(vertex) or not self._job.outputs(vertex):
             return None
-        quiet, steps = [], []
-        for subtask in self._samples[vertex.id]:
-            for before, after in pairwise(_different(subtask, "records_in")):
-                steps.append(1)
-                quiet.append(before.get("records_out") == after.get("records_out"))
-        emits = (self._counts(vertex, "records_out") or _together(())).total >= _LEAST
-        if not emits or not steps or sum(quiet) < _QUIET * len(steps):
+        emitted = [
+            after["records_out"] - before["records_out"]
+            for subtask in self._samples[vertex.id]
+            for before, after in pairwise(_different(subtask, "records_in"))
+            if "records_out" in before and "records_out" in after
+        ]
+        in_all = self._counts(vertex, "records_out")
+        if in_all is None or in_all.total < LEAST_RECORDS or not emitted:
             return None
-        return window_s(vertex.description) or self._period_by_counts(vertex)
+        if emitted.count(0) < _QUIET * len(emitted):
+            return None
+        stated = window_s(vertex.description)
+        if stated is not None or sum(emitted) < _MORE_THAN_CHANCE * len(emitted):
+            return stated
+        return self._period_by_counts(vertex)
 
     def _period_by_counts(self, vertex: FlinkVertex) -> float | None:
         """Time between two emissions by how often they came; the roundest number that fits."""
@@ -198,12 +211,18 @@ class JobFlows:
         return math.gcd(*counts) if len(set(counts)) >= 4 else 1
 
     def burst_s(self, vertex: FlinkVertex, rate: float) -> float | None:
-        """Seconds whose records a paced source emits all at once; None: they come one by one."""
+        """Seconds whose records a paced source emits all at once; None: they come one by one.
+
+        It is a round number where one lies within the error of the count, a burst more or less.
+        """
         at_once = self.emitted_at_once(vertex)
         seconds = at_once / rate if rate else 0.0
         if at_once == 1 or not _LEAST_BURST_S <= seconds <= _LONGEST_BURST_S:
             return None
-        return min(_ROUND_BURSTS, key=lambda round_s: abs(math.log(round_s / seconds)))
+        counted = max(subtask.increase("records_out") or 0.0 for subtask in self._samples[vertex.id])
+        error = max(_ROUNDED, at_once / counted if counted else 0.0)
+        nearest = min(_ROUND_BURSTS, key=lambda round_s: abs(math.log(round_s / seconds)))
+        return nearest if abs(seconds / nearest - 1) <= error else float(f"{seconds:.4g}")
 
     def batch(self, vertex: FlinkVertex) -> int:
         """Records that come of one call of an unpaced source's chain."""
@@ -228,7 +247,7 @@ def _ratio(part: Counts, whole: Counts) -> float:
     What a task has counted since the start lacks what waits before it, which matters where it is young.
     """
     since = part.since_per_s / whole.since_per_s if whole.since_per_s else 0.0
-    if part.watched < _LEAST or whole.watched < _LEAST:
+    if part.watched < LEAST_RECORDS or whole.watched < LEAST_RECORDS or not whole.now_per_s:
         return since
     now = part.now_per_s / whole.now_per_s
     by_chance = math.sqrt(1 / part.watched + 1 / whole.watched)
@@ -257,11 +276,6 @@ def _different(subtask: SubtaskSamples, field: str) -> list[Mapping[str, float]]
         if field in sample and (not looks or sample[field] > looks[-1][field]):
             looks.append(sample)
     return looks
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value]
-    return median(known) if known else None
 
 
 def _account_s(sample: Mapping[str, float]) -> float:

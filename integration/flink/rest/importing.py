@@ -60,8 +60,8 @@ def import_scenario(
     """Read a running job through Flink's REST API; `job` is its id, and may be absent where only one runs.
 
     `cluster` is the address of Flink's web interface, or what answers in its place. Its
-    metrics are watched for `watch_s` seconds, by default as long as it takes to see them change three times;
-    `pause` waits in its place; `watching` is told how many seconds of how many are over.
+    metrics are watched for `watch_s` seconds, by default as long as it takes to see them change three times,
+    and 20 s at least; `pause` waits in its place; `watching` is told how many seconds of how many are over.
 
     Raises:
         FlinkRestError: nobody answers, the job does not run, ends or restarts while it is watched, or shows

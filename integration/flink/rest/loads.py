@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from netstack import CostModel, NetworkConfig
 
-from ...analysis.known_values import complete, mean_of_known
+from ...analysis.known_values import complete, mean_of_known, middle
 from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples
 
@@ -30,7 +29,7 @@ ENOUGH_BUFFERS = 400
 """From so many on, the bytes of the time watched say how large a record is, within half a percent."""
 
 SATURATED = 0.9
-"""Share of its time in which a source is back-pressured and nothing tells how fast it would be."""
+"""A subtask that works, or is back-pressured, for more of its time does so all the time."""
 
 IDLE = 0.05
 """A source that has nothing to do for such a share of its time emits what there is."""
@@ -68,8 +67,7 @@ class Load:
 
 def passed_s(samples: Samples) -> float | None:
     """Return the time watched by the account of most tasks, for those that keep none; None: nobody does."""
-    known = [subtask.accounted_s for subtasks in samples.values() for subtask in subtasks]
-    return median([seconds for seconds in known if seconds] or [0.0]) or None
+    return middle(subtask.accounted_s or None for subtasks in samples.values() for subtask in subtasks)
 
 
 def load_of(subtask: SubtaskSamples, field: str, passed: float | None = None) -> Load | None:
@@ -121,11 +119,14 @@ def source_rate(subtask: SubtaskSamples, load: Load) -> float:
     """Return the records per second that a source's subtask would emit unhindered; 0: as fast as possible.
 
     One that idles emits all there is. One that never idles is slowed by back-pressure only: without it, it
-    would emit in all its time what it emits in the rest.
+    would emit in all its time what it emits in the rest. One of the old kind does not tell when it idles:
+    it is taken for paced unless it is back-pressured all the time.
     """
     rate, (busy, idle, held) = load.per_s, _times(subtask)
-    if rate is None or busy is None or idle is None or held is None or busy + idle + held <= 0:
-        return rate or 0.0
+    if rate is None or (load.held_share or 0.0) >= SATURATED:
+        return 0.0
+    if busy is None or idle is None or held is None or busy + idle + held <= 0:
+        return rate
     share = held / (busy + idle + held)
     if share >= SATURATED:
         return 0.0

@@ -60,7 +60,8 @@ def edges_of(job: FlinkJob, names: dict[str, str], flows: JobFlows, notes: list[
         if len(job.inputs(vertex)) > 1:
             notes.append(
                 f"{names[vertex.id]} reads {len(job.inputs(vertex))} exchanges; they are taken for inputs "
-                "of their own, as of a join, since Flink does not tell them from a union"
+                "of their own, as of a join, with keys spread alike, since Flink tells neither them from a "
+                "union nor what a subtask reads of each"
             )
     return tuple(edges)
 

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from netstack import CostModel, GeneratorSpec, NetworkConfig, Vertex
 
-from ...analysis.known_values import known, middle
+from ...analysis.known_values import highest, known, mean_of_known, middle
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
 from .flows import JobFlows
@@ -15,6 +15,7 @@ from .job_options import Overrides, of_vertex
 from .loads import (
     ENOUGH_RECORDS,
     LEAST_RECORDS,
+    SATURATED,
     Load,
     is_of_the_past,
     load_of,
@@ -41,8 +42,8 @@ _ALIKE_RATES = 0.02
 _HARDLY_BUSY = 0.2
 """A vertex whose subtasks work for less of their time holds nothing up, and its costs are not exact."""
 
-_SATURATED = 0.9
-"""A subtask that works, or is back-pressured, for more of its time does so all the time."""
+_LIMITING = 0.7
+"""The busiest consumer of a producer that is held back all the time limits it if it works so much."""
 
 _HARDLY = 0.05
 """Records per second of a source's subtask that has emitted too few to say how many."""
@@ -110,12 +111,23 @@ class VertexReader:
         if not all(rates):
             cost = self._cost(vertex)
             batch = self._flows.batch(vertex)
-            return GeneratorSpec(record_bytes=size, rates=rates, batch=batch, cost_s=cost)
+            return GeneratorSpec(
+                record_bytes=size, rates=rates, batch=batch, cost_s=cost, legacy=self._is_legacy(vertex)
+            )
         burst_s = self._flows.burst_s(vertex, fmean(rates))
         if burst_s is not None and len(rates) == 1:
             rates = (self._flows.emitted_at_once(vertex) / burst_s,)
-        legacy = all(load is None or load.busy_s is None for load in self._loads[vertex.id])
-        return GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=legacy)
+        return GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=self._is_legacy(vertex))
+
+    def _is_legacy(self, vertex: FlinkVertex) -> bool:
+        """Whether a source is of the old kind: it alone tells no busy time."""
+        told = {
+            other.id: load.busy_s is not None
+            for other in self._job.vertices
+            for load in self._loads[other.id]
+            if load is not None
+        }
+        return told.get(vertex.id) is False and any(told.values())
 
     def _cost(self, vertex: FlinkVertex) -> float | None:
         """What emitting a record costs a source that is not paced; None where that is not told.
@@ -194,11 +206,10 @@ class VertexReader:
                 f"{name}: its busy time is not told; give what a record costs: --service '{name}:5 ms'"
             )
         self._note_silent(name, loads)
-        busiest = max([load.busy_share or 0.0 for load in loads if load is not None], default=0.0)
+        busiest = self._busiest(vertex)
         if busiest < _HARDLY_BUSY:
-            known = [cost for cost in costs if cost is not None]
-            return (_rounded(fmean(known)) if known else 0.0), (1.0,)
-        return base_and_skew(self._at_its_limit(vertex, costs, busiest), exact=busiest >= _SATURATED)
+            return _rounded(mean_of_known(costs) or 0.0), (1.0,)
+        return base_and_skew(self._at_its_limit(vertex, costs, busiest), exact=busiest >= SATURATED)
 
     def _at_its_limit(
         self, vertex: FlinkVertex, costs: Sequence[float | None], busiest: float
@@ -208,16 +219,20 @@ class VertexReader:
         Where costs change, now one subtask is the slowest and now another, and all wait for it; what a
         record costs on average would let more through.
         """
-        held = [self._loads[edge.source] for edge in self._job.inputs(vertex)]
-        fed = any(
-            load is not None and (load.held_share or 0.0) >= _SATURATED for loads in held for load in loads
-        )
-        waits = any(
-            load is not None and (load.held_share or 0.0) >= _HARDLY_BUSY for load in self._loads[vertex.id]
-        )
-        if not fed or waits:
+        held = {edge.source for edge in self._job.inputs(vertex) if self._held(edge.source) >= SATURATED}
+        rivals = {edge.target for edge in self._job.edges if edge.source in held}
+        first = max((self._busiest(other) for other in self._job.vertices if other.id in rivals), default=0.0)
+        if busiest < max(_LIMITING, first) or not held or self._held(vertex.id) >= _HARDLY_BUSY:
             return costs
         return [None if cost is None else cost / busiest for cost in costs]
+
+    def _busiest(self, vertex: FlinkVertex) -> float:
+        """Share of its time in which the subtask works that works most; 0 where none tells."""
+        return highest(load.busy_share for load in self._loads[vertex.id] if load is not None) or 0.0
+
+    def _held(self, vertex_id: str) -> float:
+        """Share of its time in which the subtask waits for buffers that waits most; 0 where none tells."""
+        return highest(load.held_share for load in self._loads[vertex_id] if load is not None) or 0.0
 
     def _note_past(self, vertex: FlinkVertex, name: str) -> None:
         counter, subtasks = _counter(self._job, vertex), enumerate(self._samples[vertex.id])
