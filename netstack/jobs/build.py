@@ -172,6 +172,7 @@ class JobBuilder:
                 throttle,
                 held_back,
                 vertex.emit_every_s or 0.0,
+                vertex.behind_s[index % len(vertex.behind_s)],
             )
             if isinstance(subtask, MultipleInputSubtask):
                 subtask.reads([self._work(vertex, number, index, edge, subtask) for edge in edges])

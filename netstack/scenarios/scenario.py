@@ -136,6 +136,8 @@ class Vertex:
     """Bytes of the records that it emits, without their length; None: of those that it reads."""
     emit_every_s: float | None = None
     """What it emits it holds back, and emits all at once every so often, as a window does; None: at once."""
+    behind_s: tuple[float, ...] = (0.0,)
+    """Seconds of earlier work that each subtask, cyclic, ends before it reads anything, when a job starts."""
     operator: Callable[[int], OperatorOfRecords] | None = None
     """What it does with records; None: it hands them on, as the fields above say."""
 

@@ -110,6 +110,8 @@ def _vertex(vertex: Vertex) -> Document:
         document["record_bytes"] = vertex.record_bytes
     if vertex.emit_every_s is not None:
         document["emit_every"] = format_duration(vertex.emit_every_s)
+    if vertex.behind_s != (0.0,):
+        document["behind"] = [format_duration(seconds) for seconds in vertex.behind_s]
     if vertex.operator is not None:
         document["operator"] = object_name(vertex.operator)
     return document

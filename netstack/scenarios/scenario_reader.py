@@ -34,7 +34,7 @@ Settings = TypeVar("Settings", CostModel, LinkConditions)
 _ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode", "policy")
 _LIST_KEYS = ("vertices", "edges", "checkpoints_at", "faults")
 _SCENARIO_KEYS = (*_ABOUT_KEYS, "slots", "flink", "costs", "link", *_LIST_KEYS)
-_SERVICE_KEYS = ("service", "service_skew", "service_mode")
+_SERVICE_KEYS = ("service", "service_skew", "service_mode", "behind")
 _OUTPUT_KEYS = ("selectivity", "emission", "record_bytes", "emit_every")
 _PLACE_KEYS = ("task_manager", "slot_sharing_group")
 _VERTEX_KEYS = ("name", "parallelism", *_PLACE_KEYS, "source", *_SERVICE_KEYS, *_OUTPUT_KEYS)
@@ -203,6 +203,7 @@ def _vertex(section: Section, mode: str) -> Vertex:
         emission=section.take("emission", text, "regular"),
         record_bytes=section.take("record_bytes", integer, None),
         emit_every_s=section.take("emit_every", parse_duration, None),
+        behind_s=section.take("behind", one_or_more(parse_duration), (0.0,)),
         operator=section.take("operator", _named_object, None),
     )
     section.finish(_VERTEX_KEYS)

@@ -170,6 +170,10 @@ def _about_service(vertex: Vertex) -> Iterator[Problem]:
         yield "service", message
     if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
         yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
+    if not vertex.behind_s or any(not 0 <= seconds < math.inf for seconds in vertex.behind_s):
+        yield "behind", f"is {', '.join(map(time_text, vertex.behind_s)) or 'empty'}; give 0 s or more"
+    if vertex.source is not None and any(vertex.behind_s):
+        yield "behind", "is given on a source, which has nothing to read; give it to the vertex behind it"
     if vertex.service_mode not in SERVICE_MODES:
         text = f"{vertex.service_mode!r} is unknown; {did_you_mean(vertex.service_mode, SERVICE_MODES)}"
         yield "service_mode", text

@@ -40,9 +40,11 @@ class OperatorSubtask(Subtask):
     A subtask without outputs waits once for a whole buffer; mail that comes meanwhile is handled at the
     next end of a record's sleep. With outputs it emits each record when its service is over, and begins
     the next one only while the outputs are available. What is `held_back` is emitted every so often.
+    `behind_s` seconds of earlier work come first, unless a checkpoint is restored.
     """
 
     __slots__ = (
+        "_behind_s",
         "_buffer_cost",
         "_context",
         "_emit_every_s",
@@ -70,6 +72,7 @@ class OperatorSubtask(Subtask):
         throttle: Throttle,
         held_back: HeldBack | None = None,
         emit_every_s: float = 0.0,
+        behind_s: float = 0.0,
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
         costs = environment.costs
@@ -84,6 +87,7 @@ class OperatorSubtask(Subtask):
         self.throttle = throttle
         self.held_back = held_back
         self._emit_every_s = emit_every_s
+        self._behind_s = behind_s
         self._emits_held_back = False
         cost = costs.consumer_record_s
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
@@ -122,6 +126,8 @@ class OperatorSubtask(Subtask):
             self.held_back.restore(self._context.operator.get(HELD_BACK))
         if self._emit_every_s:
             self._set_alarm()
+        if self._behind_s and self._recovery is None:
+            await self.agenda.sleep(self._behind_s)
         await self._read()
         for barrier in self._requested:
             self._start_checkpoint(barrier)

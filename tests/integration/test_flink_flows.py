@@ -1,6 +1,7 @@
 """What is made of the counts of tasks: shares, selectivity, windows, bursts."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 
@@ -9,7 +10,7 @@ from integration.flink.rest.flows import JobFlows, window_s
 from integration.flink.rest.job_options import EVERYWHERE, Overrides
 from integration.flink.rest.sampling import SubtaskSamples
 from integration.flink.rest.vertices import VertexReader
-from netstack import GeneratorSpec, NetworkConfig, Vertex
+from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
 
 RECORDS = Overrides(record_bytes={EVERYWHERE: 100})
 """Sizes are not counted here."""
@@ -28,11 +29,14 @@ def timed_by_others(*looks: dict[str, float]) -> SubtaskSamples:
 
 
 def vertices_of(
-    shape: FlinkJob, seen: dict[str, list[SubtaskSamples]], given: Overrides = RECORDS
+    shape: FlinkJob,
+    seen: dict[str, list[SubtaskSamples]],
+    given: Overrides = RECORDS,
+    checkpoints: Sequence[CheckpointResult] = (),
 ) -> dict[str, Vertex]:
     """What an import makes of the vertices of a job."""
     names = {vertex.id: vertex.id for vertex in shape.vertices}
-    reader = VertexReader(shape, names, NetworkConfig(), seen, JobFlows(shape, seen), given, [])
+    reader = VertexReader(shape, names, NetworkConfig(), seen, JobFlows(shape, seen), given, [], checkpoints)
     return {vertex.name: vertex for vertex in reader.vertices()}
 
 
@@ -201,6 +205,55 @@ def test_only_the_busiest_consumer_of_a_held_producer_is_taken_for_the_limit():
     read = vertices_of(job(*edges), seen)
     assert read["slow"].service[0][1] == pytest.approx(0.01, rel=0.02)
     assert read["quick"].service[0][1] == pytest.approx(0.005, rel=0.02)
+
+
+@pytest.mark.parametrize(("busy", "rate"), [(0.99, 750.0), (0.6, 600.0)])
+def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(busy, rate):
+    """Else it waits for a moment, and catches up."""
+    edges = edge_to("source", "map", "REBALANCE"), edge_to("map", "store", "REBALANCE")
+    both = [a | b for a, b in zip(grown("records_in", 601), grown("records_out", 601), strict=True)]
+    seen = {
+        "source": [samples(*grown("records_out", 600, 30_001), busy=0.02, held=0.2)],
+        "map": [samples(*both, busy=0.1, held=0.5)],
+        "store": [samples(*grown("records_in", 601), busy=busy)],
+    }
+    source = vertices_of(job(*edges), seen)["source"].source
+    assert isinstance(source, GeneratorSpec)
+    assert source.rates == (rate,)
+
+
+class TestConsumersThatJustKeepUp:
+    """What waits before them is what happens to wait; it does not go away."""
+
+    CHECKPOINTS = tuple(
+        CheckpointResult(
+            id=number,
+            t=float(number),
+            vertices=[
+                VertexCheckpoint(name="count", start_delay_ms=[700.0 + number, None if number else 5.0])
+            ],
+        )
+        for number in range(3)
+    )
+
+    def read(self, per_look: list[dict[str, float]], busy: float = 0.99, held: float = 0.0) -> Vertex:
+        shape = job(edge_to("source", "count", "HASH"), parallelism=2)
+        seen = {
+            "source": [samples(*per_look, held=held)] * 2,
+            "count": [samples(*grown("records_in", 100), busy=busy)] * 2,
+        }
+        return vertices_of(shape, seen, checkpoints=self.CHECKPOINTS)["count"]
+
+    def test_they_begin_as_far_behind_as_barriers_wait(self):
+        steadily = [{"records_out": 5000.0 + 101 * n + n % 2} for n in range(12)]
+        assert self.read(steadily).behind_s == (0.701, 0.005)
+
+    def test_what_a_source_emits_at_once_comes_by_itself(self):
+        assert self.read(grown("records_out", 100)).behind_s == (0.201, 0.0)
+
+    @pytest.mark.parametrize(("busy", "held"), [(0.5, 0.0), (0.99, 0.9)])
+    def test_others_do_not(self, busy, held):
+        assert self.read(grown("records_out", 100), busy, held).behind_s == (0.0,)
 
 
 class TestSourcesOfTheOldKind:

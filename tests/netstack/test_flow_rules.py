@@ -94,6 +94,9 @@ def test_the_job_of_these_tests_makes_sense() -> None:
         (vertex(1, record_bytes=1 << 40), f"{STAGE}.record_bytes", "it must be 8 (the key) to"),
         (vertex(1, emit_every_s=0.0), f"{STAGE}.emit_every", "is 0 s; it must be more than 0 s"),
         (vertex(1, emit_every_s=math.inf), f"{STAGE}.emit_every", "it must be more than 0 s"),
+        (vertex(1, behind_s=(0.1, -1.0)), f"{STAGE}.behind", "is 100 ms, -1 s; give 0 s or more"),
+        (vertex(1, behind_s=()), f"{STAGE}.behind", "is empty"),
+        (vertex(0, behind_s=(1.0,)), "vertices.source.behind", "is given on a source"),
         (vertex(0, selectivity=2.0), "vertices.source.selectivity", "is given on a source"),
         (vertex(0, emission="random"), "vertices.source.emission", "is given on a source"),
         (vertex(0, record_bytes=8), "vertices.source.record_bytes", "is given on a source"),
@@ -272,6 +275,7 @@ stages = st.builds(
     emission=st.sampled_from(EMISSIONS),
     record_bytes=st.none() | st.integers(8, 5000),
     emit_every_s=periods,
+    behind_s=st.lists(periods.map(lambda seconds: seconds or 0.0), min_size=1, max_size=3).map(tuple),
 )
 edges = st.builds(
     Edge,

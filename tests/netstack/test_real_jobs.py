@@ -231,6 +231,17 @@ def test_a_window_emits_all_at_once_at_multiples_of_its_period() -> None:
     assert [int(record) for _, _, record in watch.seen] == [n for n in range(130) for _ in range(2)]
 
 
+def test_a_consumer_that_just_keeps_up_stays_as_far_behind_as_it_was() -> None:
+    watch = Watch()
+    busy = Vertex(name="busy", service=((0.0, 0.01),), behind_s=(0.3,))
+    watch.run(chain(watch, GeneratorSpec(record_bytes=20, rates=(100.0,)), busy, duration_s=5.0))
+    served = sorted(watch.times)
+    assert served[0] == pytest.approx(0.31, abs=0.002)
+    late = [time - 0.01 * number for number, time in enumerate(served)]
+    assert late == pytest.approx([0.31] * len(late), abs=0.05)
+    assert len(served) > 400
+
+
 def test_a_burst_brings_the_records_of_its_period_at_once() -> None:
     watch = Watch()
     source = GeneratorSpec(record_bytes=20, rates=(10.0,), burst_s=0.5)

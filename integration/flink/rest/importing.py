@@ -79,8 +79,7 @@ def import_scenario(
         checkpoints = read_checkpoints(client, running, names)
         notes = _notes_before(running, samples)
         try:
-            longest_s = _longest_checkpoint_s(checkpoints)
-            scenario = scenario_of(running, names, samples, given, notes, longest_s)
+            scenario = scenario_of(running, names, samples, given, notes, checkpoints)
         except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
             raise FlinkRestError(*error.problems, *about_missing(client)) from None
         shown = measured(client.url, running, names, samples, checkpoints)
@@ -134,18 +133,21 @@ def scenario_of(
     samples: Samples,
     given: Overrides,
     notes: list[str],
-    longest_s: float = 0.0,
+    checkpoints: Sequence[CheckpointResult] = (),
 ) -> Scenario:
     """Return the scenario of a job; `notes` gets a line for each thing that it cannot say.
+
+    `checkpoints` are the last ones, if any are told.
 
     Raises:
         FlinkRestError: the job shows too little to go by.
         ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
     """
     config = read_config(job, given.options, notes)
+    longest_s = _longest_checkpoint_s(checkpoints)
     warmup_s = max(WARMUP_S, math.ceil(_DRAINS * longest_s))
     flows = JobFlows(job, samples)
-    vertices = VertexReader(job, names, config, samples, flows, given, notes).vertices()
+    vertices = VertexReader(job, names, config, samples, flows, given, notes, checkpoints).vertices()
     scenario = Scenario(
         name=job_name(job),
         duration_s=warmup_s + _window_s(config, longest_s),

@@ -115,11 +115,12 @@ def service_s(subtask: SubtaskSamples, load: Load, costs: CostModel, config: Net
     return left if left >= _LEAST_SERVICE_S else 0.0
 
 
-def source_rate(subtask: SubtaskSamples, load: Load) -> float:
+def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -> float:
     """Return the records per second that a source's subtask would emit unhindered; 0: as fast as possible.
 
-    One that idles emits all there is. One that never idles is slowed by back-pressure only: without it, it
-    would emit in all its time what it emits in the rest. One of the old kind does not tell when it idles:
+    One that idles emits all there is, unless its job is `limited`, which says that a task behind it works all
+    the time. One that is slowed by back-pressure would emit in all its time what it emits in the rest. One of
+    the old kind does not tell when it idles:
     it is taken for paced unless it is back-pressured all the time.
     """
     rate, (busy, idle, held) = load.per_s, _times(subtask)
@@ -130,7 +131,8 @@ def source_rate(subtask: SubtaskSamples, load: Load) -> float:
     share = held / (busy + idle + held)
     if share >= SATURATED:
         return 0.0
-    return rate if idle / (busy + idle + held) >= IDLE else rate / (1 - share)
+    idles = idle / (busy + idle + held) >= IDLE
+    return rate if idles and not limited else rate / (1 - share)
 
 
 def _times(subtask: SubtaskSamples) -> list[float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from netstack import CostModel, GeneratorSpec, NetworkConfig, Vertex
+from netstack import CheckpointResult, CostModel, GeneratorSpec, NetworkConfig, Vertex
 
 from ...analysis.known_values import highest, known, mean_of_known, middle
 from .client import FlinkRestError
@@ -45,6 +45,9 @@ _HARDLY_BUSY = 0.2
 _LIMITING = 0.7
 """The busiest consumer of a producer that is held back all the time limits it if it works so much."""
 
+_HARDLY_HELD = 0.05
+"""A producer that is back-pressured for less of its time finds room for all that it emits."""
+
 _HARDLY = 0.05
 """Records per second of a source's subtask that has emitted too few to say how many."""
 
@@ -61,6 +64,7 @@ class VertexReader:
         flows: JobFlows,
         given: Overrides,
         notes: list[str],
+        checkpoints: Sequence[CheckpointResult] = (),
     ) -> None:
         self._job = job
         self._names = names
@@ -69,7 +73,9 @@ class VertexReader:
         self._flows = flows
         self._given = given
         self._notes = notes
+        self._checkpoints = checkpoints
         self._problems: list[str] = []
+        self._bursts_s: dict[str, float] = {}
         passed = passed_s(samples)
         self._loads = {
             vertex.id: [load_of(subtask, _counter(job, vertex), passed) for subtask in samples[vertex.id]]
@@ -104,6 +110,7 @@ class VertexReader:
             selectivity=self._selectivity(vertex, name),
             record_bytes=self._emitted_bytes(vertex, name),
             emit_every_s=self._flows.period_s(vertex),
+            behind_s=self._behind(vertex, name),
         )
 
     def _source(self, vertex: FlinkVertex, name: str) -> GeneratorSpec:
@@ -115,6 +122,7 @@ class VertexReader:
                 record_bytes=size, rates=rates, batch=batch, cost_s=cost, legacy=self._is_legacy(vertex)
             )
         burst_s = self._flows.burst_s(vertex, fmean(rates))
+        self._bursts_s[vertex.id] = burst_s or 0.0
         if burst_s is not None and len(rates) == 1:
             rates = (self._flows.emitted_at_once(vertex) / burst_s,)
         return GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=self._is_legacy(vertex))
@@ -176,8 +184,9 @@ class VertexReader:
         loads = self._loads[vertex.id]
         if not any(loads):
             self._too_little(name, "emitted", "rate", f"--rate '{name}:100'")
+        limited = self._is_limited(vertex)
         rates = [
-            _HARDLY if load is None else float(f"{source_rate(subtask, load):.4g}")
+            _HARDLY if load is None else float(f"{source_rate(subtask, load, limited=limited):.4g}")
             for subtask, load in zip(self._samples[vertex.id], loads, strict=True)
         ]
         silent = [str(number) for number, load in enumerate(loads) if load is None]
@@ -226,6 +235,16 @@ class VertexReader:
             return costs
         return [None if cost is None else cost / busiest for cost in costs]
 
+    def _is_limited(self, source: FlinkVertex) -> bool:
+        """Whether a subtask works all the time that reads what comes of a source."""
+        behind, left = set[str](), [source.id]
+        while left:
+            targets = {edge.target for edge in self._job.edges if edge.source == left[-1]} - behind
+            left.pop()
+            behind |= targets
+            left += targets
+        return any(self._busiest(vertex) >= SATURATED for vertex in self._job.vertices if vertex.id in behind)
+
     def _busiest(self, vertex: FlinkVertex) -> float:
         """Share of its time in which the subtask works that works most; 0 where none tells."""
         return highest(load.busy_share for load in self._loads[vertex.id] if load is not None) or 0.0
@@ -233,6 +252,27 @@ class VertexReader:
     def _held(self, vertex_id: str) -> float:
         """Share of its time in which the subtask waits for buffers that waits most; 0 where none tells."""
         return highest(load.held_share for load in self._loads[vertex_id] if load is not None) or 0.0
+
+    def _behind(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
+        """How far behind the subtasks are of a vertex that works all the time, though nothing waits for it.
+
+        It can just keep up, so what waits before it is as much as it happens to be. Barriers wait as long,
+        and for half of what a source emits at once.
+        """
+        producers = [edge.source for edge in self._job.inputs(vertex)]
+        if self._busiest(vertex) < SATURATED or max(map(self._held, producers)) >= _HARDLY_HELD:
+            return (0.0,)
+        burst_s = max(self._bursts_s.get(producer, 0.0) for producer in producers)
+        delays = [
+            each.start_delay_ms
+            for checkpoint in self._checkpoints
+            for each in checkpoint.vertices
+            if each.name == name
+            and len(each.start_delay_ms) == vertex.parallelism
+            and not any(each.unaligned)
+        ]
+        waits = [(middle(of_subtask) or 0.0) / 1e3 for of_subtask in zip(*delays, strict=True)]
+        return tuple(round(max(0.0, wait_s - burst_s / 2), 3) for wait_s in waits) or (0.0,)
 
     def _note_past(self, vertex: FlinkVertex, name: str) -> None:
         counter, subtasks = _counter(self._job, vertex), enumerate(self._samples[vertex.id])
