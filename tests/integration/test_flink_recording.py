@@ -122,14 +122,15 @@ def test_times_are_those_of_the_recording_where_tasks_keep_none(tmp_path: Path) 
 
 def test_what_is_refused_stays_so(tmp_path: Path) -> None:
     document = recording(NAMES[0])
-    del document["answers"]["/taskmanagers"]
+    options = "/jobmanager/config"
+    del document["answers"][options]
     checkpoints = f"/jobs/{document['job']}/checkpoints"
     del document["answers"][checkpoints]
-    document["refused"] = {"/taskmanagers": 500}
+    document["refused"] = {options: 500}
     file = tmp_path / "recorded.json"
     imported = recorded(Recording(written(document, tmp_path)), file)
     assert any("does not have" in note and checkpoints in note for note in imported.notes)
-    assert Recording(file).answer("/taskmanagers") == Refused(500, "/taskmanagers is not in the recording")
+    assert Recording(file).answer(options) == Refused(500, f"{options} is not in the recording")
     assert shown(import_scenario(Recording(file))) == shown(imported)
 
 

@@ -64,6 +64,7 @@ def test_an_import_finds_the_options_again(name):
     options = scenario_document(scenario)["flink"]
     # Only 2.x begins with small buffers; how that is said of 1.x is not the job's.
     options.pop(OPTIONS["starting_segment_bytes"].name, None)
+    assert options.pop("taskmanager.memory.network.max") == "256 mb"  # as the task managers say
     assert options == truth["flink_options"]
     assert scenario.config.starting_segment_bytes == (1024 if truth["flink"][0] == "2" else 32768)
 
@@ -323,11 +324,26 @@ class TestWhatJobsDo:
         assert config.aligned_checkpoint_timeout_s == 5
         assert scenario.duration_s - scenario.warmup_s == 240
 
-    def test_scarce_network_memory_is_noted(self):
+    def test_the_network_memory_of_task_managers_is_theirs(self):
         with replayed(ON1S) as cluster:
-            cluster.answers["/taskmanagers/tm1"]["metrics"]["nettyShuffleMemorySegmentsAvailable"] = 3
-            notes = read(cluster).notes
-        assert "tm1: 3 of 8192 network buffers are free; here memory is never short" in notes
+            shared = read(cluster)
+            cluster.answers["/taskmanagers/tm1"]["metrics"]["nettyShuffleMemorySegmentsTotal"] = 300
+            cluster.answers["/taskmanagers/tm1"]["allocatedSlots"] = [{"jobId": "another"}]
+            scarce = read(cluster)
+            given = read(
+                cluster, overrides=Overrides(options={"taskmanager.memory.network.max": "64 mb"})
+            ).scenario
+            del cluster.answers["/taskmanagers/tm1"]["metrics"]
+            untold = read(cluster)
+        assert shared.scenario.config.network_memory_max_bytes == 8192 * 32768
+        assert scarce.scenario.config.network_memory_max_bytes == 300 * 32768
+        assert [note for note in scarce.notes if "network memory" in note] == [
+            "task managers differ in network memory; here all have that of tm1, the least",
+            "other jobs use the network memory of tm1 too; here this one has it all",
+        ]
+        assert given.config.network_memory_max_bytes == 64 << 20
+        assert untold.scenario.config.network_memory_max_bytes is None
+        assert any("never short" in note for note in untold.notes)
 
     def test_an_unknown_ship_strategy_is_noted(self):
         with replayed(ON1S) as cluster:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario
+from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario, with_options
 
 from .answers import Answers
 from .client import FlinkRestError, RestClient
@@ -14,6 +14,7 @@ from .cluster_job import FlinkJob, check_still_runs, read_job
 from .flows import JobFlows
 from .job_options import Overrides, check_names, preset_of, read_config
 from .measured import Measured, measured, read_checkpoints
+from .network_memory import read_network_memory
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
 from .topology import edges_of, job_name, vertex_names
 from .vertices import VertexReader
@@ -33,9 +34,6 @@ _LEAST_CHECKPOINTS = 3
 
 _BACK_TO_BACK = 0.7
 """Share of the interval from which on a checkpoint leaves the debloater little time to recover."""
-
-_LEAST_FREE = 0.05
-"""Share of free network memory below which it may hold the job up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +78,7 @@ def import_scenario(
         notes = _notes_before(running, samples)
         try:
             scenario = scenario_of(running, names, samples, given, notes, checkpoints)
+            scenario = _with_network_memory(client, running, scenario, notes)
         except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
             raise FlinkRestError(*error.problems, *about_missing(client)) from None
         shown = measured(client.url, running, names, samples, checkpoints)
@@ -162,6 +161,17 @@ def scenario_of(
     return scenario
 
 
+def _with_network_memory(client: RestClient, job: FlinkJob, scenario: Scenario, notes: list[str]) -> Scenario:
+    """The scenario with the network memory that its task managers have, unless the user has given one."""
+    config = scenario.config
+    if config.network_memory_max_bytes is not None:
+        return scenario
+    size = read_network_memory(client, job, config.segment_bytes, notes)
+    if size is None:
+        return scenario
+    return replace(scenario, config=with_options(config, {"network_memory_max_bytes": size}))
+
+
 def _window_s(config: NetworkConfig, longest_s: float) -> float:
     """Seconds to summarise: some checkpoints, in minutes at most unless they are rarer still."""
     interval = max(config.checkpoint_interval_s or 0.0, math.ceil(longest_s))
@@ -191,7 +201,6 @@ def _notes_after(client: RestClient, config: NetworkConfig, given: Overrides, sh
         notes.append("a buffer timeout that the job sets itself is not told; here it is 100 ms; give --set")
     if config.checkpoint_interval_s is not None:
         notes += _about_checkpoints(config, config.checkpoint_interval_s, shown)
-    notes += _about_memory(client)
     return notes + about_missing(client)
 
 
@@ -215,21 +224,6 @@ def _about_checkpoints(config: NetworkConfig, interval_s: float, shown: Measured
             "misled while channels are blocked, and delays drift by up to a fifth between runs of one job"
         ]
     return []
-
-
-def _about_memory(client: RestClient) -> list[str]:
-    """Network memory never binds here; a line for each task manager where it may bind."""
-    answer = client.find("/taskmanagers") or {"taskmanagers": []}
-    short = []
-    for entry in answer["taskmanagers"]:
-        details = client.find(f"/taskmanagers/{entry['id']}") or {}
-        metrics = details.get("metrics", {})
-        total, free = (metrics.get(f"nettyShuffleMemorySegments{name}") for name in ("Total", "Available"))
-        if total and free is not None and free < _LEAST_FREE * total:
-            short.append(
-                f"{entry['id']}: {free} of {total} network buffers are free; here memory is never short"
-            )
-    return short
 
 
 def _listed(paths: list[str]) -> str:
