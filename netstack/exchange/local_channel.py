@@ -101,8 +101,8 @@ class LocalInputChannel(InputChannel):
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait in the subpartition, and recovered ones."""
-        return self._subpartition.queued_bytes + sum(item.size for item in self._recovered)
+        """Recovered bytes; the others wait at the producer, which counts them, as in LocalInputChannel."""
+        return sum(item.size for item in self._recovered)
 
     @property
     def buffers_in_use(self) -> int:

@@ -683,7 +683,7 @@ def test_a_local_channel_reads_recovered_data_before_its_subpartition() -> None:
     pair.overtake(1)
     pair.channel.restore(b"recovered")
     channel = pair.channel
-    assert (channel.queue_length, channel.queued_bytes) == (5, 9 + len(end) + 6 + len(unaligned()))
+    assert (channel.queue_length, channel.queued_bytes) == (5, 9 + len(end))
     assert (channel.buffers_in_use, channel.has_priority) == (4, False)
     assert channel.start_persisting(1) == [b"recovered"]
     channel.stop_persisting(1)
@@ -706,7 +706,8 @@ def test_a_local_channel_tells_what_its_subpartition_holds() -> None:
     pair.add_barrier()
     pair.add(b"three")
     channel = pair.channel
-    assert (channel.queue_length, channel.buffers_in_use, channel.queued_bytes) == (3, 2, 42)
+    assert (channel.queue_length, channel.buffers_in_use) == (3, 2)
+    assert (channel.queued_bytes, pair.subpartition.queued_bytes) == (0, 42)
 
 
 def test_a_local_channel_caps_new_buffers_and_listens_until_released() -> None:
