@@ -62,6 +62,10 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
         if len(vertex.managers) > 1:
             text = f"is {', '.join(vertex.managers)}; over TCP, a vertex runs in one task manager"
             yield f"vertices.{vertex.name}.task_manager", f"{text}, so name one, without slots"
+    for number, machine in enumerate(scenario.machines):
+        if len(machine.task_managers) > 1:
+            text = "over TCP, each task manager is a process, so give each a machine of its own"
+            yield f"machines.{number}.task_managers", f"is {', '.join(machine.task_managers)}; {text}"
     for number, fault in enumerate(scenario.faults):
         if not _can_happen(fault):
             text = f"{fault.kind} is possible in emulated time only; over TCP, a subtask or a task manager"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import cast
 
 from buffers import (
@@ -16,6 +17,7 @@ from buffers import (
 )
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
+from ..engine.cores import Cores
 from ..engine.randomness import numbers_of
 from ..exchange.gate import InputGate
 from ..exchange.key_groups import default_max_parallelism
@@ -75,6 +77,7 @@ class JobBuilder:
         self._config = scenario.config
         self._environment = environment
         self._site = site
+        self._cores: dict[str, Cores] = {}
         self._channels = 0
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self._gates: list[InputGate] = []
@@ -194,7 +197,18 @@ class JobBuilder:
 
     def _throttle(self, vertex: Vertex, service: Sequence[Step], index: int) -> Throttle:
         costs, randomness = self._environment.costs, self._environment.randomness
-        return Throttle(vertex.steps_of(service, index), costs, randomness, exact=vertex.exact_service)
+        cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
+        steps = vertex.steps_of(service, index)
+        return Throttle(steps, costs, randomness, mode=vertex.service_mode, cores=cores)
+
+    def _cores_of(self, task_manager: str) -> Cores:
+        """The cores that a task manager works on; without a machine, as many as it needs."""
+        if task_manager not in self._cores:
+            machines = [each for each in self._scenario.machines if task_manager in each.task_managers]
+            shared = machines[0].task_managers if machines else (task_manager,)
+            cores = Cores(self._environment.agenda, machines[0].cores if machines else inf)
+            self._cores.update(dict.fromkeys(shared, cores))
+        return self._cores[task_manager]
 
     def _operator(
         self,

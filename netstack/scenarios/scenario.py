@@ -22,7 +22,7 @@ SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 EMISSIONS = ("regular", "random")
 """Which records give one more than others where the selectivity is no whole number: in turns, or any."""
 
-SERVICE_MODES = ("throttle", "exact")
+SERVICE_MODES = ("throttle", "exact", "burn")
 """How service time is spent: in sleeps of at least a millisecond, as a task would, or record by record."""
 
 KEY_BYTES = 8
@@ -155,9 +155,9 @@ class Vertex:
         return tuple(dict.fromkeys(every))
 
     @property
-    def exact_service(self) -> bool:
-        """Whether each record is charged by itself."""
-        return self.service_mode == "exact"
+    def burns(self) -> bool:
+        """Whether its work on records takes a core, rather than waiting."""
+        return self.service_mode == "burn"
 
     def rate(self, subtask: int) -> float:
         """Records per second that a source's subtask emits; 0: as fast as possible."""
@@ -196,6 +196,14 @@ class Edge:
     """Cost of a record of this exchange at the consumer; None: as its vertex says."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A machine whose cores some task managers share: what their subtasks burn takes longer if it is full."""
+
+    cores: float
+    task_managers: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A job and the conditions it runs under.
@@ -215,6 +223,8 @@ class Scenario:
     config: NetworkConfig = field(default_factory=NetworkConfig)
     costs: CostModel = field(default_factory=CostModel)
     link: LinkConditions = field(default_factory=LinkConditions)
+    machines: tuple[Machine, ...] = ()
+    """Whose cores are limited; a task manager on none of them has as many as its subtasks need."""
     manual_checkpoints_s: tuple[float, ...] = ()
     """When a user asks for a checkpoint, besides those of the interval."""
     faults: tuple[Fault, ...] = ()

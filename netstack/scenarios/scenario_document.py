@@ -49,6 +49,11 @@ def scenario_document(scenario: Scenario) -> Document:
     document["link"] = _link(scenario.link)
     document["vertices"] = [_vertex(vertex) for vertex in scenario.vertices]
     document["edges"] = [_edge(edge) for edge in scenario.edges]
+    if scenario.machines:
+        document["machines"] = [
+            {"cores": _number(machine.cores), "task_managers": list(machine.task_managers)}
+            for machine in scenario.machines
+        ]
     if scenario.faults:
         document["faults"] = [fault_document(fault) for fault in scenario.faults]
     return document

@@ -16,6 +16,7 @@ from .scenario import (
     Edge,
     GeneratorSpec,
     Keys,
+    Machine,
     PathSpec,
     Scenario,
     ScenarioError,
@@ -32,7 +33,8 @@ from .user_code import NamedObject
 Settings = TypeVar("Settings", CostModel, LinkConditions)
 
 _ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode", "policy")
-_LIST_KEYS = ("vertices", "edges", "checkpoints_at", "faults")
+_LIST_KEYS = ("vertices", "edges", "machines", "checkpoints_at", "faults")
+_MACHINE_KEYS = ("cores", "task_managers")
 _SCENARIO_KEYS = (*_ABOUT_KEYS, "slots", "flink", "costs", "link", *_LIST_KEYS)
 _SERVICE_KEYS = ("service", "service_skew", "service_mode", "behind")
 _OUTPUT_KEYS = ("selectivity", "emission", "record_bytes", "emit_every")
@@ -78,6 +80,7 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
         link=_settings(top.section("link"), LinkConditions()),
         vertices=in_slots([_vertex(section, mode) for section in tables], slots, groups),
         edges=tuple(_edge(section) for section in _sections(top, "edges")),
+        machines=tuple(_machine(section) for section in _numbered(top, "machines")),
         manual_checkpoints_s=top.take("checkpoints_at", list_of(parse_duration), ()),
         faults=read_faults(_numbered(top, "faults")),
     )
@@ -87,6 +90,15 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
     if problems:
         raise ScenarioError(problems)
     return scenario
+
+
+def _machine(section: Section) -> Machine:
+    machine = Machine(
+        cores=section.require("cores", number, 1.0, "2"),
+        task_managers=section.require("task_managers", one_or_more(text), (), '["tm-1", "tm-2"]'),
+    )
+    section.finish(_MACHINE_KEYS)
+    return machine
 
 
 def _sections(top: Section, key: str) -> list[Section]:

@@ -68,6 +68,7 @@ def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Proble
         lambda scenario: link_problems(scenario.link),
         _about_vertices,
         _about_edges,
+        _about_machines,
         lambda scenario: _about_names(scenario) if to_run else (),
         _about_cycles,
         _about_keys,
@@ -177,6 +178,27 @@ def _about_service(vertex: Vertex) -> Iterator[Problem]:
     if vertex.service_mode not in SERVICE_MODES:
         text = f"{vertex.service_mode!r} is unknown; {did_you_mean(vertex.service_mode, SERVICE_MODES)}"
         yield "service_mode", text
+
+
+def _about_machines(scenario: Scenario) -> Iterator[Problem]:
+    if not scenario.machines or any(vertex.task_manager == () for vertex in scenario.vertices):
+        return
+    known, placed = scenario.task_managers, dict[str, int]()
+    for number, machine in enumerate(scenario.machines):
+        if not 0 < machine.cores < math.inf:
+            yield f"machines.{number}.cores", f"is {machine.cores:g}; it must be more than 0"
+        if not machine.task_managers:
+            yield f"machines.{number}.task_managers", "is empty; name the task managers that share the cores"
+        for name in machine.task_managers:
+            key = f"machines.{number}.task_managers"
+            if name not in known:
+                yield key, f"no task manager is named {name!r}; {did_you_mean(name, known)}"
+            elif placed.setdefault(name, number) != number:
+                yield key, f"{name} is on machine {placed[name]} already; a task manager is on one"
+    shared = {name for machine in scenario.machines for name in machine.task_managers}
+    burning = {name for vertex in scenario.vertices if vertex.burns for name in vertex.managers}
+    if not shared & burning:
+        yield "machines", 'share their cores among vertices of service_mode "burn", and there is none on them'
 
 
 def _about_edges(scenario: Scenario) -> Iterator[Problem]:

@@ -38,8 +38,9 @@ class OperatorSubtask(Subtask):
     """Reads its gates buffer by buffer and spends the service time of each record.
 
     A subtask without outputs waits once for a whole buffer; mail that comes meanwhile is handled at the
-    next end of a record's sleep. With outputs it emits each record when its service is over, and begins
-    the next one only while the outputs are available. What is `held_back` is emitted every so often.
+    next end of a record's sleep. With outputs, or where its work takes a core, it emits each record when its
+    service is over, and begins the next one only while the outputs are available. What is `held_back` is
+    emitted every so often.
     `behind_s` seconds of earlier work come first, unless a checkpoint is restored.
     """
 
@@ -95,7 +96,7 @@ class OperatorSubtask(Subtask):
     def connect(self, gates: list[InputGate]) -> None:
         """Read from `gates`, whose channels are complete, and so are the outputs."""
         self.gates = gates
-        if self.outputs:
+        if self.outputs or self.throttle.cores is not None:
             cost = self.environment.costs.consumer_record_s
             self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
         self._inputs = self.checkpoints.connect(gates)

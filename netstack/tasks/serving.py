@@ -119,6 +119,7 @@ class RecordByRecord:
         "_outbox",
         "_record_cost",
         "_served",
+        "_spend",
         "_spent",
         "_subtask",
         "_throttle",
@@ -131,6 +132,7 @@ class RecordByRecord:
         self._operator = operator
         self._throttle = throttle
         self._record_cost = record_cost
+        self._spend = subtask.agenda.sleep if throttle.cores is None else throttle.cores.work
         self._block: BlockInProgress | None = None
         self._outbox: Outbox
         self._count = self._served = 0
@@ -168,7 +170,7 @@ class RecordByRecord:
             if pause:
                 await outbox.emit(self._served - 1)
                 due = agenda.now + (self._spent + pause)
-                await agenda.sleep(self._spent + pause)
+                await self._spend(self._spent + pause)
                 throttle.overslept(agenda.now - due)
                 self._spent = 0.0
                 if subtask.mail and not one_record:
@@ -179,7 +181,7 @@ class RecordByRecord:
                 return False
         self._block = None
         if self._spent:
-            await agenda.sleep(self._spent)
+            await self._spend(self._spent)
         return True
 
     def stall(self, duration: float) -> bool:

@@ -1,7 +1,8 @@
 """The service time of records: how a task that does work of a given cost spends its time.
 
 Costs add to a debt. When it reaches a millisecond the task sleeps for the whole of it; the operating
-system wakes it a little late, and that over-sleep is credited to the next debt::
+system wakes it a little late, and that over-sleep is credited to the next debt. (Modes of service: `exact`
+sleeps for each record by itself; `burn` does not sleep but works, on a core that it may have to share.)::
 
     cost 0.4 ms:   record 1   record 2   record 3 | sleep 1.2 ms + over-sleep | record 4 ...
     debt           0.4        0.8        1.2      | -over-sleep               | 0.4 - over-sleep
@@ -13,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from math import ceil
 from typing import NamedTuple
 
+from ..engine.cores import Cores
 from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel
 
@@ -48,7 +50,7 @@ class Throttle:
     """The debt of one subtask, in seconds.
 
     `steps` are (time, cost) pairs in ascending order, costs in seconds a record; the first one holds
-    from the start. `exact` makes every record sleep for just its own cost.
+    from the start. `mode` is one of `SERVICE_MODES`; `cores` are those that one that burns works on.
     """
 
     def __init__(
@@ -57,14 +59,17 @@ class Throttle:
         costs: CostModel,
         randomness: Randomness,
         *,
-        exact: bool = False,
+        mode: str = "throttle",
+        cores: Cores | None = None,
     ) -> None:
+        self.cores = cores
         self._times = [time for time, _ in steps]
         self._costs = [cost for _, cost in steps]
-        self._oversleep = costs.oversleep_s
-        self._after_sleep = costs.after_sleep_s
+        self._sleeps = mode == "throttle"
+        self._oversleep = costs.oversleep_s if self._sleeps else 0.0
+        self._after_sleep = costs.after_sleep_s if self._sleeps else 0.0
         self._chance = randomness.chance
-        self._exact = exact
+        self._exact = mode == "exact"
         self._debt = 0.0
 
     def charge(self, records: int, now: float) -> tuple[int, float]:
@@ -77,7 +82,7 @@ class Throttle:
 
     def overslept(self, late: float) -> None:
         """Credit that the last sleep took `late` seconds longer than was charged, as only a real one does."""
-        if late > 0 and not self._exact:
+        if late > 0 and self._sleeps:
             self._debt -= late
 
     def charge_all(self, records: int, start: float, overhead: float) -> Pauses:

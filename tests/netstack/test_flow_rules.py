@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack import (
+    SERVICE_MODES,
     CollectionSource,
     Edge,
     GeneratorSpec,
+    Machine,
     Scenario,
     ScenarioError,
     SourceObject,
@@ -275,6 +277,7 @@ stages = st.builds(
     emission=st.sampled_from(EMISSIONS),
     record_bytes=st.none() | st.integers(8, 5000),
     emit_every_s=periods,
+    service_mode=st.sampled_from(SERVICE_MODES),
     behind_s=st.lists(periods.map(lambda seconds: seconds or 0.0), min_size=1, max_size=3).map(tuple),
 )
 edges = st.builds(
@@ -299,6 +302,7 @@ def test_whatever_is_said_of_a_real_job_survives_a_file(
         duration_s=1.0,
         vertices=(Vertex(name="source", parallelism=2, source=generator), stage),
         edges=tuple(into),
+        machines=(Machine(cores=1.5, task_managers=stage.managers),) if stage.burns else (),
     )
     assert read_scenario(json.loads(json.dumps(scenario_document(job)))) == job
     assert read_scenario(tomllib.loads(scenario_toml(job))) == job

@@ -25,7 +25,7 @@ def throttle(
     """With `chance` 0.5 a sleep is too long by just the over-sleep of `costs`."""
     randomness = Randomness(1, 0.0)
     randomness.chance = repeat(chance)
-    return Throttle(steps, costs, randomness, exact=exact)
+    return Throttle(steps, costs, randomness, mode="exact" if exact else "throttle")
 
 
 def test_a_debt_is_slept_off_when_it_reaches_the_threshold() -> None:

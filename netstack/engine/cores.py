@@ -1,0 +1,66 @@
+"""The cores of a machine, and the routines that share them.
+
+Work goes on at full speed while there is a core for each that works; if there are more, all get an equal
+share, as of an operating system that lets them run in short turns::
+
+    2 cores, work of 1 s each   A alone: done after 1 s    A, B, C: each at 2/3 of its speed, done after 1.5 s
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from .agenda import Agenda, Timer, Waiter
+
+_ROUNDING = 1e-12
+
+
+class Cores:
+    """As many cores as `cores` says, which need be no whole number."""
+
+    def __init__(self, agenda: Agenda, cores: float) -> None:
+        self._agenda = agenda
+        self._cores = cores
+        self._working: list[tuple[float, int, Waiter]] = []
+        """By how much each that works at this moment will have got by its end, of what all get alike."""
+        self._serial = 0
+        self._got_s = 0.0
+        """How much each that has worked all the time has got."""
+        self._looked_at = 0.0
+        self._timer: Timer | None = None
+
+    async def work(self, seconds: float) -> None:
+        """Let the calling routine go on when it has worked for that long."""
+        self._look()
+        self._serial += 1
+        waiter = Waiter(self._agenda)
+        heapq.heappush(self._working, (self._got_s + seconds, self._serial, waiter))
+        self._set_timer()
+        await waiter.wait()
+
+    @property
+    def _speed(self) -> float:
+        """The share of a core that each one gets."""
+        return min(1.0, self._cores / len(self._working)) if self._working else 1.0
+
+    def _look(self) -> None:
+        """Count what has been got since the last look, during which nobody has come or gone."""
+        now = self._agenda.now
+        self._got_s += (now - self._looked_at) * self._speed
+        self._looked_at = now
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._working:
+            left_s = max(0.0, self._working[0][0] - self._got_s)
+            self._timer = self._agenda.cancellable_after(left_s / self._speed, self._done)
+
+    def _done(self) -> None:
+        """The work of one, or of several, is over."""
+        self._look()
+        self._got_s = max(self._got_s, self._working[0][0])
+        while self._working and self._working[0][0] <= self._got_s + _ROUNDING:
+            heapq.heappop(self._working)[2].wake()
+        self._set_timer()
