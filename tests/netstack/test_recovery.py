@@ -19,7 +19,6 @@ from netstack import (
     Agenda,
     AtTime,
     ChannelItem,
-    CheckpointMode,
     CollectionSource,
     CutLink,
     DropMessages,
@@ -47,16 +46,10 @@ from netstack import (
     key_sum,
     transactional_sink,
 )
+from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 
 KEYS = 7
 COUNT = 600
-MODES: dict[str, dict[str, Any]] = {
-    "aligned": {},
-    "at least once": {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE},
-    "unaligned": {"unaligned_enabled": True},
-    "aligned with timeout": {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.03},
-}
-EXACTLY_ONCE = [mode for mode in MODES if mode != "at least once"]
 
 
 def number_of(payload: bytes | memoryview) -> int:
