@@ -270,7 +270,7 @@ class SendQueue:
         if sender.queued:
             self._ready.remove(sender)
             sender.queued = False
-        stale = [told for told in self._announcements if told.channel == sender.channel]
+        stale = [pending for pending in self._announcements if pending.channel == sender.channel]
         for announcement in stale:
             self._announcements.remove(announcement)
         sender.view.release()

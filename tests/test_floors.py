@@ -45,7 +45,7 @@ FLOORS = {
     ),
 }
 
-DOORS = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark"}
+PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark"}
 """Packages that users import from: they name what lies within, and nobody within imports from them."""
 
 CIRCLES = {
@@ -58,9 +58,9 @@ Graph = Mapping[str, set[str]]
 
 
 def graph_of(package: str) -> Graph:
-    """The imports between the modules of a package; those of a door, and from one, are left out."""
+    """The imports between the modules of a package; those of a public package, and from one, are left out."""
     paths = {module_name(path): path for path in modules_of(package)}
-    graph: dict[str, set[str]] = {name: set() for name in paths if name not in DOORS}
+    graph: dict[str, set[str]] = {name: set() for name in paths if name not in PUBLIC}
     for name in graph:
         path = paths[name]
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -156,7 +156,7 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     if vertex is not None:
         return CheckpointTimes(end_to_end_ms=part.end_to_end_ms, phases=part.phases, vertex=vertex)
     whole = max(checkpoint.duration_ms, part.end_to_end_ms)
-    if whole - part.end_to_end_ms > _SAME_MS and not _all_told(checkpoint):
+    if whole - part.end_to_end_ms > _SAME_MS and not _all_known(checkpoint):
         return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
     phases = dict(part.phases)
     last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
@@ -164,7 +164,7 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
 
 
-def _all_told(checkpoint: CheckpointResult) -> bool:
+def _all_known(checkpoint: CheckpointResult) -> bool:
     """Whether it is known of every subtask when it acknowledged; else another may have been last."""
     ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
     return all(times and None not in times for times in ends)

@@ -68,10 +68,10 @@ def document_of(result: Result) -> dict[str, Any]:
 
 
 def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[SettingDifference]:
-    one, other = dict(_leaves(first, "")), dict(_leaves(second, ""))
-    for key in dict.fromkeys([*one, *other]):
-        if one.get(key) != other.get(key):
-            yield SettingDifference(key=key, first=one.get(key), second=other.get(key))
+    left, right = dict(_leaves(first, "")), dict(_leaves(second, ""))
+    for key in dict.fromkeys([*left, *right]):
+        if left.get(key) != right.get(key):
+            yield SettingDifference(key=key, first=left.get(key), second=right.get(key))
 
 
 def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
@@ -98,9 +98,9 @@ def _by_name(value: object) -> dict[str, object]:
 
 
 def _figures(first: Result, second: Result) -> Iterator[FigureDifference]:
-    one, other = figures_of(first), figures_of(second)
+    left, right = figures_of(first), figures_of(second)
     for quantity in QUANTITIES:
-        values = quantity.value(one), quantity.value(other)
+        values = quantity.value(left), quantity.value(right)
         if quantity.optional and not any(values):
             continue
         known = values[0] is not None and values[1] is not None

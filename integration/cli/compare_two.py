@@ -36,8 +36,8 @@ def compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mark
         raise ScenarioError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
     prepare_folder(out, PAGE, DOCUMENT)
     results = dict(zip(_names(first, second), (_measured(first), _measured(second)), strict=True))
-    one, other = results.items()
-    differing = differences(one, other)
+    left, right = results.items()
+    differing = differences(left, right)
     encoded = msgspec.json.encode(differing)
     # Here, since what draws takes a while to import.
     from ..report.two_runs_report import print_differences, write_differences

@@ -224,8 +224,8 @@ class FileLayout(ABC):
 
     def present(self) -> list[int]:
         """Return the ids of all checkpoints that there is anything of, complete or not, ascending."""
-        found = (checkpoint_id_of(folder) for folder in self._folders())
-        return sorted(number for number in found if number is not None)
+        ids = (checkpoint_id_of(folder) for folder in self._folders())
+        return sorted(number for number in ids if number is not None)
 
     def contents(self, checkpoint_id: int) -> dict[str, int]:
         """Return the sizes in bytes, by path, of the files in the folder of one checkpoint."""

@@ -208,11 +208,11 @@ def _named(user_object: object) -> Any:
 
 def _versions() -> dict[str, str]:
     try:
-        own = version("netstack")
+        netstack = version("netstack")
     except PackageNotFoundError:
-        own = "unknown"
+        netstack = "unknown"
     return {
-        "netstack": own,
+        "netstack": netstack,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "trio": trio.__version__,

@@ -333,7 +333,7 @@ def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> l
     if only_close:
         return []
     if begun := [each for each in names if _goes_on(name, each) or _goes_on(each, name)]:
-        return [max(begun, key=lambda each: len(_common(each, name)))]
+        return [max(begun, key=len)]
     return _sibling(name, names) or _in_family(name, names)
 
 
@@ -353,8 +353,3 @@ def _in_family(name: str, names: Iterable[str]) -> list[str]:
 
 def _goes_on(longer: str, shorter: str) -> bool:
     return is_of_family(shorter) and longer.startswith((f"{shorter}-", f"{shorter}."))
-
-
-def _common(one: str, other: str) -> str:
-    length = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
-    return one[:length]
