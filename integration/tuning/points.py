@@ -38,7 +38,8 @@ from netstack import (
 )
 
 from ..spark.workers import code_digest
-from .axes import PARALLELISM, SKEW, TARGET, Axis, AxisValue, apply, problems_after
+from .axes import TARGET, Axis, AxisValue, apply, problems_after
+from .vertex_axes import PARALLELISM, SKEW
 
 Probe = Literal["main", "unaligned", "step", "baseline"]
 """What a point is run for."""
