@@ -34,7 +34,7 @@ from .known_values import known
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"
 PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
-"""In the order in which they come."""
+"""All phases, in the order in which they come."""
 
 NOT_TOLD = "not told"
 """The rest of a duration of which some phase was not measured."""
@@ -45,7 +45,7 @@ PLAIN_TYPE = "CHECKPOINT"
 """Flink's name of the type of a checkpoint that is aligned and exactly-once."""
 
 _ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT")
-"""Those of which no part is unaligned."""
+"""Types of checkpoints of which no part is unaligned."""
 
 _SAME_MS = 1.0
 """Two durations that differ by less are the same, as Flink's are whole milliseconds."""
@@ -101,7 +101,7 @@ class SubtaskPart(NamedTuple):
     processed_bytes: int | None
     """Read during alignment."""
     persisted_bytes: int | None
-    """Of data in flight."""
+    """Size of the data in flight that was stored."""
     unaligned: bool | None
 
 

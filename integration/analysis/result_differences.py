@@ -21,7 +21,7 @@ class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """As "vertices.map.parallelism"."""
     first: str | None
-    """As JSON; None: it says nothing of that."""
+    """The value as JSON; None: the first result does not have that setting."""
     second: str | None
 
 
@@ -47,7 +47,7 @@ class ResultDifferences(msgspec.Struct, frozen=True, kw_only=True):
     second: str
     settings: list[SettingDifference]
     figures: list[FigureDifference]
-    """Of the last window of each."""
+    """Numbers of the last window of each result."""
 
 
 def differences(first: tuple[str, Result], second: tuple[str, Result]) -> ResultDifferences:

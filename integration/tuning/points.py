@@ -157,7 +157,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One emulation of a sweep."""
 
     key: str
-    """The same for points that give the same result."""
+    """A digest that is the same for points that give the same result."""
     labels: dict[str, str]
     seed: int
     probe: Probe = "main"
@@ -167,7 +167,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of the scenario."""
+        """Name of the scenario."""
         return str(self.document["name"])
 
 

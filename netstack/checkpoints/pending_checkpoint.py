@@ -168,7 +168,7 @@ class Checkpoint:
         return True
 
     def metadata(self, job: JobShape, now: float) -> CheckpointMetadata:
-        """All of it, for the storage."""
+        """Return all that has been acknowledged, as the storage keeps it."""
         names = list(job.parallelism)
         snapshots = dict(self.snapshots)
         for vertex, index in self.finished:

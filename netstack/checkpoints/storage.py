@@ -1,6 +1,6 @@
 """Where the bytes of checkpoints go: an interface, what it means in terms of files, and a storage in memory.
 
-Paths are relative to the root of the storage (`checkpoint_paths`), so a whole directory can be moved.
+Paths are relative to the root of the storage (`paths`), so a whole directory can be moved.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     @property
     def _operators(self) -> Iterable[Operator]:
-        """Those of the edges too; each once."""
+        """The operators of the task and of its edges, each once."""
         return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
 
     async def _read(self) -> None:

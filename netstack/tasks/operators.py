@@ -104,7 +104,7 @@ class Forward(Operator):
     one_to_one = True
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """The same block."""
+        """Return the block as it came."""
         return block
 
 

@@ -20,7 +20,7 @@ from .throttle import Pauses, Throttle
 
 
 class Serving(Protocol):
-    """One of the ways; all times are in seconds."""
+    """A way to serve the records of a buffer; all times are in seconds."""
 
     @property
     def records(self) -> int:

@@ -173,7 +173,7 @@ _UNCHECKED = (
     *("netty.client.tcp.keepCount", "netty.client.tcp.keepIdleSec", "netty.client.tcp.keepIntervalSec"),
     *("retries", "sort-shuffle.min-buffers", "tcp-connection.enable-reuse-across-jobs"),
 )
-"""Of ``taskmanager.network.``; their values are not looked at."""
+"""Options below ``taskmanager.network.`` whose values are not looked at."""
 
 _UNCHECKED_OF_FLINK_1 = (
     *("batch-shuffle.compression.enabled", "blocking-shuffle.type", "hybrid-shuffle.enable-new-mode"),
@@ -183,7 +183,7 @@ _UNCHECKED_OF_FLINK_1 = (
     *("netty.sendReceiveBufferSize", "netty.server.backlog", "netty.server.numThreads"),
     *("netty.transport", "sort-shuffle.min-parallelism"),
 )
-"""The same, of those that Flink 2 has no more."""
+"""Options of the same kind that Flink 2 no longer has."""
 
 _UNCHECKED_OF_CHECKPOINTS = (
     *("cleaner.parallel-mode", "create-subdir", "externalized-checkpoint-retention"),
@@ -214,7 +214,7 @@ class Known(NamedTuple):
     name: str
     """The name it has now."""
     field: str | None
-    """Its field in `NetworkConfig`, if the emulator knows it."""
+    """The option's field in `NetworkConfig`, if the emulator knows it."""
     only_1x: bool = False
     """Whether Flink 2 has removed it."""
 
