@@ -1,9 +1,9 @@
-"""What strangers cost who hold the door of a task: the time until two processes are connected, as Markdown.
+"""What strangers cost who crowd a listening task: the time until two processes are connected, as Markdown.
 
-Run it with ``python -m benches.strangers``. A process of its own connects to the door as often as it is told
-and then says nothing, or says a right hello and nothing after that. The two members of a mesh then find each
-other through the same door, and two askers get their answers from a letterbox in the same state, as the tasks
-of a shuffle do before they move a row.
+Run it with ``python -m benches.strangers``. A process of its own connects to the socket as often as told, and
+then says nothing, or says a right hello and nothing after that. The two members of a mesh then find each
+other through the same socket, and two askers get their answers from a letterbox in the same state, as the
+tasks of a shuffle do before they move a row.
 """
 
 from __future__ import annotations

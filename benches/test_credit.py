@@ -15,6 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from buffers import (
     BufferBuilder,
     ChannelBuffers,
+    LocalBufferPool,
     NetworkBufferPool,
     PipelinedSubpartition,
     ReceivedBuffer,
@@ -23,6 +24,16 @@ from flowcontrol import AddCredit, BufferResponse, ChannelReceiver, PartitionReq
 
 SEGMENT_BYTES = 32768
 PAYLOAD = memoryview(bytes(SEGMENT_BYTES))
+
+
+def add_buffer(pool: LocalBufferPool, subpartition: PipelinedSubpartition) -> None:
+    """Write one whole buffer."""
+    segment = pool.request(0)
+    assert segment is not None
+    builder = BufferBuilder(segment, pool, 0)
+    subpartition.add(builder.consumer())
+    builder.append(PAYLOAD)
+    builder.finish()
 
 
 def round_trip() -> Callable[[], int]:
@@ -35,13 +46,7 @@ def round_trip() -> Callable[[], int]:
     subpartition = PipelinedSubpartition(0)
     queue = SendQueue()
 
-    def add() -> None:
-        segment = sending.request(0)
-        assert segment is not None
-        builder = BufferBuilder(segment, sending, 0)
-        subpartition.add(builder.consumer())
-        builder.append(PAYLOAD)
-        builder.finish()
+    add = partial(add_buffer, sending, subpartition)
 
     def step() -> int:
         item = queue.next_message()

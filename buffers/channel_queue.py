@@ -104,13 +104,13 @@ class ChannelQueue:
 
     def in_flight(self) -> list[ReceivedBuffer | RecoveredBuffer]:
         """Queued data in front of the noted barrier, whether that was polled or not; all data if none is."""
-        found: list[ReceivedBuffer | RecoveredBuffer] = []
+        data: list[ReceivedBuffer | RecoveredBuffer] = []
         for item in self._items:
             if not isinstance(item, EventBuffer):
-                found.append(item)
+                data.append(item)
             if item is self._last_before_barrier:
-                return found
-        return [] if self._barrier_known else found
+                return data
+        return [] if self._barrier_known else data
 
     def prioritize(self, sequence_number: int) -> bool:
         """Move an announced barrier to the priority part, and drop its announcement if it is still there.

@@ -73,9 +73,9 @@ class UsageNotice(msgspec.Struct, frozen=True, kw_only=True):
     warning: bool
     """True: more than there is; False: back to normal."""
     requested: int
-    """Segments."""
+    """Segments that the pools would take if they could."""
     total: int
-    """Segments."""
+    """Segments that there are."""
     usage_percent: int
     missing_bytes: int
     """0 when back to normal."""

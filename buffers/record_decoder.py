@@ -162,14 +162,14 @@ def _follow(stream: memoryview | bytes, size: int, position: int) -> list[int]:
 
 def _follow_short(stream: memoryview | bytes, size: int) -> Offsets:
     """0 and the ends of all records before the first one of 256 bytes or more."""
-    found: list[int] = []
-    append = found.append
+    ends: list[int] = []
+    append = ends.append
     position = HEADER_BYTES - 1
     while position < size:
         append(position)
         position += stream[position] + HEADER_BYTES
     append(position)
-    offsets = np.fromiter(found, np.int64, len(found)) - (HEADER_BYTES - 1)
+    offsets = np.fromiter(ends, np.int64, len(ends)) - (HEADER_BYTES - 1)
     headers: npt.NDArray[np.uint32] = np.ndarray((size - 3,), "<u4", stream, 0, (1,))
     long = headers[offsets[:-1]] & 0x00FFFFFF
     return offsets[: int(np.argmax(long > 0)) + 1] if long.any() else offsets

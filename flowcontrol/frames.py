@@ -24,8 +24,8 @@ from .layouts import (
     ErrorLayout,
     Layout,
     ResponseLayout,
-    identity,
     int32,
+    wide_id,
 )
 from .messages import (
     AckAllUserRecordsProcessed,
@@ -66,8 +66,8 @@ _LAYOUTS: tuple[AnyLayout, ...] = (
     Layout(
         2,
         PartitionRequest,
-        identity("partition", 20),
-        identity("attempt", 40),
+        wide_id("partition", 20),
+        wide_id("attempt", 40),
         int32("first_subpartition", 0),
         int32("last_subpartition", 0),
         CHANNEL,

@@ -40,7 +40,7 @@ class Field(NamedTuple):
     from_wire: Callable[[Any], Any] | None = None
 
 
-def identity(name: str, size: int) -> Field:
+def wide_id(name: str, size: int) -> Field:
     """An id: a number in `size` bytes."""
     return Field(name, f"{size}s", None, lambda number: number.to_bytes(size), int.from_bytes)
 
@@ -50,7 +50,7 @@ def int32(name: str, minimum: int | None = None) -> Field:
     return Field(name, "i", minimum)
 
 
-CHANNEL = identity("channel", 16)
+CHANNEL = wide_id("channel", 16)
 """The field that names a channel."""
 
 

@@ -39,13 +39,6 @@ from .messages import (
 _ReceiverMessage = (
     AddCredit | ResumeConsumption | NewBufferSize | CancelPartitionRequest | AckAllUserRecordsProcessed
 )
-_FROM_RECEIVER = (
-    AddCredit,
-    ResumeConsumption,
-    NewBufferSize,
-    CancelPartitionRequest,
-    AckAllUserRecordsProcessed,
-)
 
 
 class SendBuffer(Protocol):
@@ -205,7 +198,7 @@ class SendQueue:
             RemoteProtocolError: if the message is for a channel that is not open, resumes one that is not
                 blocked, or is none that a receiver sends; nothing has changed.
         """
-        if not isinstance(message, _FROM_RECEIVER):
+        if not isinstance(message, _ReceiverMessage):
             raise RemoteProtocolError(f"a receiver does not send {type(message).__name__}")
         sender = self._senders.get(message.channel)
         if sender is not None:
@@ -270,7 +263,7 @@ class SendQueue:
         if sender.queued:
             self._ready.remove(sender)
             sender.queued = False
-        stale = [told for told in self._announcements if told.channel == sender.channel]
+        stale = [pending for pending in self._announcements if pending.channel == sender.channel]
         for announcement in stale:
             self._announcements.remove(announcement)
         sender.view.release()

@@ -108,8 +108,12 @@ class BarrierTracker(CheckpointBarrierHandler):
         pending = list(self._pending)
         if self._count_ends:
             # The newest one that is complete now makes the older ones useless.
-            return [action for one in reversed(pending) for action in self._count(channel, one, now)]
-        actions = [abort for one in pending for abort in self._abort(one, AbortReason.INPUT_ENDED)]
+            return [
+                action for checkpoint in reversed(pending) for action in self._count(channel, checkpoint, now)
+            ]
+        actions = [
+            abort for checkpoint in pending for abort in self._abort(checkpoint, AbortReason.INPUT_ENDED)
+        ]
         self._pending.clear()
         return actions
 

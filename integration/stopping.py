@@ -143,7 +143,7 @@ class StopSignals:
 
 
 STOP = StopSignals()
-"""Of this process."""
+"""What listens to signals in this process."""
 
 
 def _is_ctrl_c(error: BaseException | None) -> bool:

@@ -1,4 +1,4 @@
-"""The inside of the packages: which folder may import which, and that nothing goes round in circles.
+"""The inside of the packages: which folder may import which, how long modules and functions may be.
 
 `FLOORS` has what lies directly in a package, from the lowest floor to the highest; a module imports from its
 own floor and from those below. Imports inside functions and for types count as well.
@@ -45,7 +45,7 @@ FLOORS = {
     ),
 }
 
-DOORS = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark"}
+PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark"}
 """Packages that users import from: they name what lies within, and nobody within imports from them."""
 
 CIRCLES = {
@@ -53,14 +53,18 @@ CIRCLES = {
 }
 """Circles of files that there are, and why."""
 
+MOST_MODULE_LINES = 400
+MOST_FUNCTION_LINES = 40
+"""Without the docstring."""
+
 Graph = Mapping[str, set[str]]
 """Modules, and those that each imports."""
 
 
 def graph_of(package: str) -> Graph:
-    """The imports between the modules of a package; those of a door, and from one, are left out."""
+    """The imports between the modules of a package; those of a public package, and from one, are left out."""
     paths = {module_name(path): path for path in modules_of(package)}
-    graph: dict[str, set[str]] = {name: set() for name in paths if name not in DOORS}
+    graph: dict[str, set[str]] = {name: set() for name in paths if name not in PUBLIC}
     for name in graph:
         path = paths[name]
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -150,6 +154,36 @@ def test_a_module_has_a_name_of_its_own() -> None:
     modules = [path for package in FLOORS for path in modules_of(package)]
     counted = Counter(path.name for path in modules if path.parent.name != "cli")
     assert {name for name, count in counted.items() if count > 1} == {"__init__.py"}
+
+
+def long_functions(source: str) -> list[str]:
+    """The functions of a module that are too long, with their lines."""
+    return [
+        f"{node.name} has {lines} lines"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (lines := lines_of(node) - (lines_of(node.body[0]) if ast.get_docstring(node) else 0))
+        > MOST_FUNCTION_LINES
+    ]
+
+
+def lines_of(node: ast.stmt) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_no_module_and_no_function_is_too_long(package: str) -> None:
+    sources = {module_name(path): path.read_text("utf-8") for path in modules_of(package)}
+    modules = [name for name, source in sources.items() if len(source.splitlines()) > MOST_MODULE_LINES]
+    functions = [f"{name}: {text}" for name, source in sources.items() for text in long_functions(source)]
+    assert modules + functions == []
+
+
+def test_a_function_that_is_too_long_is_found() -> None:
+    body = "    pass\n" * (MOST_FUNCTION_LINES - 1)
+    assert long_functions(f'def fits():\n    """Docs."""\n{body}') == []
+    assert long_functions(f"async def long():\n    pass\n{body}") == ["long has 41 lines"]
 
 
 def planted(*imports: tuple[str, str]) -> Graph:

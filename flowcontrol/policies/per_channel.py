@@ -48,9 +48,13 @@ class PerChannelPolicy(DebloatPolicy):
                 size = self._debloater(place).recalculate(throughput * polled[place] // total, in_use)
                 if size is not None:
                     announced.append((place, size))
-        in_force = [one for place, one in self._debloaters.items() if not channels[place].released]
-        self.last_announced = min([one.last_announced for one in in_force], default=self.last_announced)
-        self.estimated_time_s = max([one.estimated_time_s for one in in_force], default=0.0)
+        in_force = [
+            debloater for place, debloater in self._debloaters.items() if not channels[place].released
+        ]
+        self.last_announced = min(
+            [debloater.last_announced for debloater in in_force], default=self.last_announced
+        )
+        self.estimated_time_s = max([debloater.estimated_time_s for debloater in in_force], default=0.0)
         return announced
 
     def _debloater(self, place: int) -> BufferDebloater:

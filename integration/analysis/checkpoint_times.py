@@ -34,7 +34,7 @@ from .known_values import known
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"
 PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
-"""In the order in which they come."""
+"""All phases, in the order in which they come."""
 
 NOT_TOLD = "not told"
 """The rest of a duration of which some phase was not measured."""
@@ -45,7 +45,7 @@ PLAIN_TYPE = "CHECKPOINT"
 """Flink's name of the type of a checkpoint that is aligned and exactly-once."""
 
 _ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT")
-"""Those of which no part is unaligned."""
+"""Types of checkpoints of which no part is unaligned."""
 
 _SAME_MS = 1.0
 """Two durations that differ by less are the same, as Flink's are whole milliseconds."""
@@ -101,7 +101,7 @@ class SubtaskPart(NamedTuple):
     processed_bytes: int | None
     """Read during alignment."""
     persisted_bytes: int | None
-    """Of data in flight."""
+    """Size of the data in flight that was stored."""
     unaligned: bool | None
 
 
@@ -156,7 +156,7 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     if vertex is not None:
         return CheckpointTimes(end_to_end_ms=part.end_to_end_ms, phases=part.phases, vertex=vertex)
     whole = max(checkpoint.duration_ms, part.end_to_end_ms)
-    if whole - part.end_to_end_ms > _SAME_MS and not _all_told(checkpoint):
+    if whole - part.end_to_end_ms > _SAME_MS and not _all_known(checkpoint):
         return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
     phases = dict(part.phases)
     last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
@@ -164,7 +164,7 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
 
 
-def _all_told(checkpoint: CheckpointResult) -> bool:
+def _all_known(checkpoint: CheckpointResult) -> bool:
     """Whether it is known of every subtask when it acknowledged; else another may have been last."""
     ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
     return all(times and None not in times for times in ends)

@@ -259,7 +259,7 @@ def _spread(runs: Sequence[dict[Subject, float]], subject: Subject) -> Spread:
 
 
 def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: int) -> float:
-    """Of the vertex, or for the whole job of its slowest vertex."""
+    """The time of one buffer at a vertex, or for the whole job at its slowest vertex."""
     block = run["steady"][windows(run).index(subject.window)]
     places = operators if subject.vertex is None else [subject.vertex]
     return max((buffer_time_ms(block, place, segment) for place in places), default=0.0)

@@ -21,7 +21,7 @@ class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """As "vertices.map.parallelism"."""
     first: str | None
-    """As JSON; None: it says nothing of that."""
+    """The value as JSON; None: the first result does not have that setting."""
     second: str | None
 
 
@@ -47,7 +47,7 @@ class ResultDifferences(msgspec.Struct, frozen=True, kw_only=True):
     second: str
     settings: list[SettingDifference]
     figures: list[FigureDifference]
-    """Of the last window of each."""
+    """Numbers of the last window of each result."""
 
 
 def differences(first: tuple[str, Result], second: tuple[str, Result]) -> ResultDifferences:
@@ -68,10 +68,10 @@ def document_of(result: Result) -> dict[str, Any]:
 
 
 def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[SettingDifference]:
-    one, other = dict(_leaves(first, "")), dict(_leaves(second, ""))
-    for key in dict.fromkeys([*one, *other]):
-        if one.get(key) != other.get(key):
-            yield SettingDifference(key=key, first=one.get(key), second=other.get(key))
+    left, right = dict(_leaves(first, "")), dict(_leaves(second, ""))
+    for key in dict.fromkeys([*left, *right]):
+        if left.get(key) != right.get(key):
+            yield SettingDifference(key=key, first=left.get(key), second=right.get(key))
 
 
 def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
@@ -98,9 +98,9 @@ def _by_name(value: object) -> dict[str, object]:
 
 
 def _figures(first: Result, second: Result) -> Iterator[FigureDifference]:
-    one, other = figures_of(first), figures_of(second)
+    left, right = figures_of(first), figures_of(second)
     for quantity in QUANTITIES:
-        values = quantity.value(one), quantity.value(other)
+        values = quantity.value(left), quantity.value(right)
         if quantity.optional and not any(values):
             continue
         known = values[0] is not None and values[1] is not None

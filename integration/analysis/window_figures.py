@@ -53,7 +53,7 @@ class WindowFigures:
     processed_bytes: float | None = None
     """Read by all subtasks between their first and their last barrier."""
     persisted_bytes: float | None = None
-    """Of data in flight that a checkpoint stored."""
+    """Size of the data in flight that a checkpoint stored."""
     snapshot_ms: float | None = None
     """What sync and async took after the alignment, at that subtask."""
     acknowledgement_ms: float | None = None

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stopped = STOP.end()
     except BaseException as error:
         stopped = STOP.end(error)
-        status = _said(error, arguments) if stopped is None else stopped
+        status = _report(error, arguments) if stopped is None else stopped
     if stopped is None:
         return status
     say(LINE)
@@ -49,7 +49,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _said(error: BaseException, arguments: Sequence[str] | None) -> int:
+def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
     """Say what went wrong and return the exit status; what is a defect of ours is raised again."""
     match error:
         case BrokenPipeError():

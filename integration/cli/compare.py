@@ -1,4 +1,4 @@
-"""The command ``netstack compare``."""
+"""The command ``netstack compare``: ours beside a real Flink's numbers, or two results beside each other."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from netstack import Result, Scenario, ScenarioError
 
 from ..analysis.comparison import Comparison, reference_runs
 from ..analysis.comparison import compare as compare_results
+from ..analysis.result_differences import differences
 from ..files.reading import load_json, load_result
 from ..report.comparison_text import comparison_markdown, print_comparisons
 from ..report.output import (
+    PAGE,
     indented,
     prepare_file,
     prepare_folder,
     progress,
+    say,
     to_stderr,
     to_stdout,
     write_files,
     write_json,
 )
 from ..runs.scenario_runs import run_seeds
-from .arguments import Flag, Whole, require_some
-from .compare_two import compare_two, is_result
+from .arguments import Flag, Whole, command_line, require_some
 from .exit_status import FAILED
 from .preparation import load_runnable
 
@@ -77,8 +79,8 @@ def compare(
     if len(paths) < 2:
         raise ScenarioError(["netstack compare: name a scenario or a result, and last the reference"])
     require_some("compare", "--seeds", seeds)
-    if len(paths) == 2 and all(map(is_result, paths)):
-        return compare_two(paths[0], paths[1], json=json, out=out, markdown=markdown)
+    if len(paths) == 2 and all(map(_is_result, paths)):
+        return _compare_two(paths[0], paths[1], json=json, out=out, markdown=markdown)
     prepare_folder(out, JSON_NAME, TABLE_NAME)
     prepare_file(markdown)
     subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]
@@ -119,7 +121,7 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
 
 
 def _ours(file: Path, allow_code: bool) -> Scenario | Result:
-    if file.suffix == ".json" and "schema" in load_json(file):
+    if _is_result(file):
         return load_result(file)
     return load_runnable(file, allow_code=allow_code)
 
@@ -144,3 +146,46 @@ def _write(report: Report, out: Path | None, markdown: Path | None) -> None:
         write_files(out, {JSON_NAME: indented(msgspec.json.encode(report)), TABLE_NAME: table})
     if markdown is not None:
         write_files(markdown.parent, {markdown.name: table})
+
+
+def _is_result(file: Path) -> bool:
+    """Whether a file says of itself that it is a result; a measurement of Flink does not."""
+    return file.suffix == ".json" and file.is_file() and "schema" in load_json(file)
+
+
+def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, markdown: Path | None) -> int:
+    """Show two results beside each other, whatever their jobs are; the exit status is 0."""
+    if markdown is not None:
+        raise ScenarioError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
+    prepare_folder(out, PAGE, JSON_NAME)
+    results = dict(zip(_names(first, second), (_measured(first), _measured(second)), strict=True))
+    left, right = results.items()
+    differing = differences(left, right)
+    encoded = msgspec.json.encode(differing)
+    # Here, since what draws takes a while to import.
+    from ..report.two_runs_report import print_differences, write_differences
+
+    if out is not None:
+        page, *_ = write_differences(out, differing, results, command_line())
+        write_files(out, {JSON_NAME: indented(encoded)})
+        say(f"wrote {page}")
+    if json:
+        write_json(encoded)
+    else:
+        print_differences(differing, to_stdout())
+    return 0
+
+
+def _measured(file: Path) -> Result:
+    result = load_result(file)
+    if not result.steady:
+        raise ScenarioError([f"{file}: the run ended before anything was measured"])
+    return result
+
+
+def _names(first: Path, second: Path) -> tuple[str, str]:
+    """The shortest names that tell the two files apart; numbers where they are one file."""
+    if first.stem != second.stem:
+        return first.stem, second.stem
+    longer = str(first.with_suffix("")), str(second.with_suffix(""))
+    return longer if longer[0] != longer[1] else (f"{first.stem} (1)", f"{second.stem} (2)")

@@ -49,7 +49,7 @@ class PlaceOptions:
 
 
 IN_VIRTUAL_TIME = PlaceOptions()
-"""In this process."""
+"""How a scenario runs unless told otherwise: in this process."""
 
 
 def run(

@@ -78,7 +78,7 @@ class ShuffleDocument(msgspec.Struct, frozen=True, kw_only=True):
     ship: Ship
     partitioner: Partitioner
     wall_seconds: float = 0.0
-    """Of the Spark job that read, shuffled and wrote."""
+    """Duration of the Spark job that read, shuffled and wrote."""
     tasks: list[dict[str, Any]] = []
     """By partition: the columns of `integration.spark.shuffle_statistics`."""
 

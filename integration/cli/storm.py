@@ -80,7 +80,7 @@ def storm(
     wanted = range(first_seed, first_seed + seeds)
     console = to_stdout()
     if verbose:
-        tally = _told(wanted, console)
+        tally = _run_one_by_one(wanted, console)
     else:
         outcomes = run_on_spark(wanted, spark_session()) if spark else run_storms(wanted)
         tally = _counted(outcomes, seeds, console)
@@ -88,7 +88,7 @@ def storm(
     return FAILED if tally.failed else 0
 
 
-def _told(seeds: range, console: Console) -> Tally:
+def _run_one_by_one(seeds: range, console: Console) -> Tally:
     """Run storms, and print all there is to say of each."""
     tally = Tally()
     for seed in seeds:

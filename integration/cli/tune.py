@@ -58,7 +58,7 @@ class TuneDocument(msgspec.Struct, frozen=True, kw_only=True):
     scenario: dict[str, Any]
     """What the sweep was made from, as a document; its run is as long as its checkpoints need."""
     notes: list[str]
-    """Of a scenario that was read from a job: what could not be read."""
+    """What could not be read of a running job, where the scenario was read from one."""
     recommendations: list[Recommendation]
     """One for each combination of the axes other than the target."""
     pitfalls: list[Pitfall]

@@ -72,7 +72,7 @@ class FigureRow:
     name: str
     kind: str
     middle: float
-    """Of the text, in pixels from the upper side of the vertex."""
+    """Middle of the text, in pixels from the upper side of the vertex."""
     cells: tuple[Cell, ...]
 
 
@@ -86,7 +86,7 @@ class DrawnVertex:
     box: Box
     rows: tuple[FigureRow, ...]
     spoken: str
-    """All of it in words."""
+    """The whole vertex in words, for those who cannot see the picture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ WIDTH = 80
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _WITHIN_LAYOUT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""The same without tabulator and line feed, which layouts are made of."""
+"""Control characters but tabulator and line feed, which layouts are made of."""
 
 _JSON_UNSHOWN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """What of these stands raw in the texts of a JSON document in UTF-8."""

@@ -22,10 +22,10 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8
 """Colours that people of every colour vision tell apart (after Okabe and Ito), on white and on black."""
 
 NEUTRAL = "#808080"
-"""Of what is no subtask's."""
+"""Colour of what belongs to no subtask."""
 
 ALARM = "#d1242f"
-"""Of what has gone wrong."""
+"""Colour of what has gone wrong."""
 
 SHADE = 0.14
 """How opaque the shade of a job that is down is."""

@@ -16,7 +16,7 @@ from .chart_data import Row
 from .panels import PANEL_WIDTH
 
 WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
-"""Of the picture, in pixels."""
+"""Width and height of the picture, in pixels."""
 PADDING = 50
 """Pixels between the marks at the ends and the sides of the picture."""
 FONT_SIZE = 11.5

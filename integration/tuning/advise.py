@@ -45,7 +45,7 @@ class Advice(NamedTuple):
     """What a sweep was made of and what it says."""
 
     scenario: Scenario
-    """With the windows that were run."""
+    """The scenario with the windows that were run."""
     rows: list[PointRow]
     recommendations: list[Recommendation]
     """One for each combination of the axes other than the target."""

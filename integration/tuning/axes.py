@@ -17,9 +17,7 @@ For the last three ``VERTEX:VALUE`` names one vertex instead.
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,8 +28,6 @@ from netstack import (
     Scenario,
     ScenarioError,
     Section,
-    Vertex,
-    did_you_mean,
     format_duration,
     parse_duration,
     parse_flink_duration,
@@ -41,19 +37,15 @@ from netstack import (
     with_options,
 )
 
+from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
+
 Change = Callable[[Scenario], Scenario]
 """Makes a scenario another one; raises ScenarioError where it has not what is to be changed."""
 
 TARGET, POLICY, LATENCY = "target", "policy", "latency"
-SERVICE, SKEW, PARALLELISM = "service", "skew", "parallelism"
 
 DEFAULT_TARGETS = "50ms,100ms,200ms,300ms,500ms,700ms,1s,1500ms,2s"
 """From where headers and small buffers begin to cost, to where a second of waiting is no news."""
-
-
-_FACTORS = re.compile(r"(?:(.+?):)??([0-9.]+(?::[0-9.]+)*)")
-
-_FACTORS_HINT = "factors such as 1:1:1:4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +90,7 @@ def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]
     except ScenarioError as error:
         return list(error.problems)
     problems = [f"{key}: {message}" for key, message in scenario_problems(changed)]
-    return problems + _surplus_factors(scenario, changed)
+    return problems + surplus_factors(scenario, changed)
 
 
 def read_axes(
@@ -257,8 +249,8 @@ def _latency(text: str) -> AxisValue:
 
 def _of_vertices(name: str) -> Callable[[str], AxisValue]:
     def read(text: str) -> AxisValue:
-        value = _read_vertex_value(name, text)
-        return AxisValue(value.text, lambda scenario: _change_vertices(scenario, value))
+        value = read_vertex_value(name, text)
+        return AxisValue(value.text, lambda scenario: change_vertices(scenario, value))
 
     return read
 
@@ -271,126 +263,3 @@ def _shown(field: str, value: object) -> str:
 
 def _setting(values: dict[str, object]) -> Change:
     return lambda scenario: dataclasses.replace(scenario, config=with_options(scenario.config, values))
-
-
-@dataclass(frozen=True, slots=True)
-class _VertexValue:
-    """One value of such an axis."""
-
-    axis: str
-    """Which of `SERVICE`, `SKEW` and `PARALLELISM`."""
-    vertex: str | None
-    """The vertex that it was given for; None: those that the rule of the axis names."""
-    number: float | int | tuple[float, ...]
-    """Seconds, a count, or factors."""
-
-    @property
-    def text(self) -> str:
-        """The value in one form, however it was typed."""
-        shown = _SHOWN[self.axis](self.number)
-        return shown if self.vertex is None else f"{self.vertex}:{shown}"
-
-
-def _read_vertex_value(axis: str, text: str) -> _VertexValue:
-    """Read ``VALUE`` or ``VERTEX:VALUE``.
-
-    Raises:
-        QuantityError: it is neither.
-    """
-    if axis == SKEW:
-        match = _FACTORS.fullmatch(text)
-        if match is None:
-            raise QuantityError(f"{text!r} is no list of factors", _FACTORS_HINT)
-        return _VertexValue(axis, match[1], _factors(match[2]))
-    vertex, colon, value = text.rpartition(":")
-    number = parse_duration(value) if axis == SERVICE else _count(value)
-    return _VertexValue(axis, vertex if colon else None, number)
-
-
-def _change_vertices(scenario: Scenario, value: _VertexValue) -> Scenario:
-    """Return the scenario with the vertices that a value is for changed.
-
-    Raises:
-        ScenarioError: there is no such vertex, or it is a source, which does no work on records.
-    """
-    names = _names(scenario, value)
-    vertices = tuple(
-        _changed(vertex, value) if vertex.name in names else vertex for vertex in scenario.vertices
-    )
-    return dataclasses.replace(scenario, vertices=vertices)
-
-
-def _surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
-    """Return a line for each vertex that was given more factors than it has subtasks: some change nothing.
-
-    Fewer are no mistake: they begin anew.
-    """
-    had = {vertex.name: vertex.service_skew for vertex in before.vertices}
-    return [
-        f"{vertex.name!r} has {vertex.parallelism} subtasks, and {len(vertex.service_skew)} factors are given"
-        for vertex in changed.vertices
-        if vertex.service_skew != had.get(vertex.name) and len(vertex.service_skew) > vertex.parallelism
-    ]
-
-
-def _names(scenario: Scenario, value: _VertexValue) -> set[str]:
-    if value.vertex is not None:
-        return {_named(scenario, value.vertex, value.axis)}
-    working = {vertex.name for vertex in scenario.vertices if vertex.source is None}
-    if value.axis != PARALLELISM:
-        return {vertex.name for vertex in scenario.vertices if vertex.service} or working
-    tied = {edge.source for edge in scenario.edges if edge.ship == "forward"}
-    return working | tied
-
-
-def _named(scenario: Scenario, name: str, axis: str) -> str:
-    names = {vertex.name: vertex for vertex in scenario.vertices}
-    if name not in names:
-        raise ScenarioError([f"no vertex is named {name!r}; {did_you_mean(name, names)}"])
-    if axis != PARALLELISM and names[name].source is not None:
-        raise ScenarioError([f"{name!r} is a source, which does no work on records; name another vertex"])
-    return name
-
-
-def _changed(vertex: Vertex, value: _VertexValue) -> Vertex:
-    number = value.number
-    if isinstance(number, tuple):
-        return dataclasses.replace(vertex, service_skew=number)
-    if value.axis == SERVICE:
-        return dataclasses.replace(vertex, service=((0.0, number),))
-    return _scaled(vertex, int(number))
-
-
-def _scaled(vertex: Vertex, parallelism: int) -> Vertex:
-    """A vertex in other subtasks; a source emits as much as before, with each subtask's share changed."""
-    source = vertex.source
-    if source is not None and source.rates and all(source.rates):  # not where 0 is as fast as possible
-        total = math.fsum(vertex.rate(subtask) for subtask in range(vertex.parallelism))
-        after = dataclasses.replace(vertex, parallelism=parallelism)
-        unscaled = math.fsum(after.rate(subtask) for subtask in range(parallelism))
-        rates = tuple(rate * total / unscaled for rate in source.rates)
-        source = dataclasses.replace(source, rates=rates)
-    return dataclasses.replace(vertex, parallelism=parallelism, source=source)
-
-
-def _factors(text: str) -> tuple[float, ...]:
-    try:
-        factors = tuple(float(factor) for factor in text.split(":"))
-    except ValueError:
-        raise QuantityError(f"{text!r} has a factor that is no number", _FACTORS_HINT) from None
-    if not any(factors):  # nothing would hold the records up, and nothing would be found out
-        raise QuantityError(f"{text!r} makes all work free", _FACTORS_HINT)
-    return factors
-
-
-def _count(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise QuantityError(f"{text!r} is no parallelism", "a whole number from 1")
-    return int(text)
-
-
-_SHOWN: Mapping[str, Callable[..., str]] = {
-    SERVICE: format_duration,
-    SKEW: lambda factors: ":".join(f"{factor:g}" for factor in factors),
-    PARALLELISM: str,
-}

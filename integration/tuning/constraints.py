@@ -42,7 +42,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
     limit: float
     """A share, milliseconds, or the share of checkpoints or of runs that may be lost."""
     value: Estimate | None
-    """In the same unit; None where there was nothing to measure."""
+    """What was measured, in the same unit; None where there was nothing to measure."""
     kept: Answer
     """"no", or "undecided" where the limit lies within the interval."""
     text: str

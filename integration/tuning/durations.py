@@ -40,7 +40,7 @@ class Tried(NamedTuple):
 
     scenario: Scenario
     rows: list[PointRow]
-    """Of this scenario: points that need not be run again."""
+    """Rows of this scenario's points, which need not be run again."""
 
 
 def with_enough_checkpoints(

@@ -36,9 +36,9 @@ class Estimate(msgspec.Struct, frozen=True):
     """The interval's ends; None where so few runs say nothing of the spread."""
     high: float | None
     runs: int
-    """Those that have the figure."""
+    """Runs that have the figure."""
     of: int
-    """Those that were to have it, failed ones included."""
+    """Runs that were to have the figure, failed ones included."""
 
     @property
     def least(self) -> float:

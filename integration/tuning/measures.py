@@ -70,7 +70,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     pending_ms: float | None = None
     """Age, at the end of the run, of the oldest checkpoint of the window that has not ended."""
     in_flight_bytes: float | None = None
-    """In all queues, of inputs and outputs; median over samples."""
+    """Bytes in all queues, of inputs and outputs; median over samples."""
     record_delay_ms: float | None = None
     """From emission by a source to processing by a last vertex, on the slowest way; median over samples."""
     record_delay_p95_ms: float | None = None
@@ -81,11 +81,11 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     debloated_buffer_bytes: float | None = None
     """Median over all subtasks with input; None where debloating is off."""
     debloated_buffer_min_bytes: float | None = None
-    """Of the subtask where it is smallest."""
+    """Size at the subtask where it is smallest."""
     checkpoints_completed: int = 0
     checkpoints_failed: int = 0
     checkpoints_expired: int = 0
-    """Those of the failed ones that took longer than the timeout."""
+    """Failed checkpoints that took longer than the timeout."""
 
 
 def measure(result: Result, *, step_at_s: float | None = None) -> Measures:

@@ -35,7 +35,7 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     name: str
-    """Of the scenario."""
+    """Name of the scenario."""
     labels: dict[str, str]
     """The value of each axis, by its name."""
     seed: int
@@ -46,7 +46,7 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float
     """That the emulation took."""
     versions: dict[str, str]
-    """Of what ran it; empty where it did not come to that."""
+    """Versions of what ran the point; empty where it did not come to that."""
     measures: Measures | None = None
     """None where it failed."""
     result: str | None = None

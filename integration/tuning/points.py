@@ -38,7 +38,8 @@ from netstack import (
 )
 
 from ..spark.workers import code_digest
-from .axes import PARALLELISM, SKEW, TARGET, Axis, AxisValue, apply, problems_after
+from .axes import TARGET, Axis, AxisValue, apply, problems_after
+from .vertex_axes import PARALLELISM, SKEW
 
 Probe = Literal["main", "unaligned", "step", "baseline"]
 """What a point is run for."""
@@ -156,7 +157,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One emulation of a sweep."""
 
     key: str
-    """The same for points that give the same result."""
+    """A digest that is the same for points that give the same result."""
     labels: dict[str, str]
     seed: int
     probe: Probe = "main"
@@ -166,7 +167,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of the scenario."""
+        """Name of the scenario."""
         return str(self.document["name"])
 
 

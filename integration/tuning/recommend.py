@@ -35,7 +35,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     scenario: str
-    """Its name."""
+    """Name of the scenario."""
     conditions: dict[str, str] = {}
     """Values of the axes other than the target, for which this holds."""
     constraints: Constraints
@@ -43,7 +43,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """The field of `TargetSummary` that is to be small."""
     rule: str
     seeds: list[int]
-    """Of all settings; one that needed fewer has its own list."""
+    """Seeds of all settings; a setting that needed fewer has its own list."""
     clock: str = "virtual"
     versions: dict[str, str] = {}
     current: str
@@ -160,7 +160,7 @@ class _Compared:
     rows: Sequence[PointRow]
     conditions: dict[str, str]
     scenario: Scenario
-    """With what the axes other than the target have changed."""
+    """The job, with what the axes other than the target have changed."""
     asked: Constraints
     objective: str
     now: TargetSummary

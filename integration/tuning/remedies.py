@@ -58,7 +58,7 @@ class Case:
     """What the rules look at: the figures of a sweep, and the constraints that rule out all of it."""
 
     scenario: Scenario
-    """With the values of all axes but the target."""
+    """The job, with the values of all axes but the target."""
     rows: Sequence[PointRow]
     baseline: TargetSummary
     targets: Sequence[TargetSummary]

@@ -50,9 +50,9 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a target comes to; an estimate is over seeds, None where nothing was measured."""
 
     target: str
-    """In Flink's syntax, or `OFF`."""
+    """The target in Flink's syntax, or `OFF`."""
     seeds: list[int]
-    """Those whose run ended well."""
+    """Seeds whose run ended well."""
     failed: int = 0
     """Seeds whose run did not."""
     throughput_per_s: Estimate | None = None
@@ -101,11 +101,11 @@ class Setting:
 
     target: str
     main: dict[int, Measures] = field(default_factory=dict)
-    """By seed."""
+    """Figures by seed."""
     unaligned: list[Measures] = field(default_factory=list)
     step: list[Measures] = field(default_factory=list)
     failed: int = 0
-    """Of the main ones, those that have no figures."""
+    """How many of the main runs have no figures."""
     failed_probes: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: PointRow) -> None:

@@ -17,7 +17,7 @@ from .storage import CheckpointStorage, StorageError
 class CompletedCheckpointStore:
     """Keeps the newest `retained` completed checkpoints in `storage`; outlives restarts of the job.
 
-    It begins with `found`, what is there already, oldest first. The checkpoint `initial` of an earlier run
+    It begins with `stored`, what is there already, oldest first. The checkpoint `initial` of an earlier run
     counts as the oldest one, and is forgotten in its turn but never deleted. What cannot be deleted is left
     where it is: it belongs to no checkpoint any more and harms none.
     """
@@ -26,13 +26,13 @@ class CompletedCheckpointStore:
         self,
         storage: CheckpointStorage,
         retained: int,
-        found: Iterable[CheckpointMetadata] = (),
+        stored: Iterable[CheckpointMetadata] = (),
         initial: CheckpointMetadata | None = None,
     ) -> None:
         self.storage = storage
         self._retained = retained
         self._initial = initial
-        self._checkpoints = [*([] if initial is None else [initial]), *found]
+        self._checkpoints = [*([] if initial is None else [initial]), *stored]
 
     @property
     def checkpoints(self) -> tuple[CheckpointMetadata, ...]:

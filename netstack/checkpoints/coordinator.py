@@ -55,12 +55,12 @@ class CheckpointCoordinator:
         on_end: Callable[[Checkpoint], None],
         fail_job: Callable[[str], None],
         first_id: int = 1,
-        found: Iterable[CheckpointMetadata] = (),
+        stored: Iterable[CheckpointMetadata] = (),
         initial: CheckpointMetadata | None = None,
         trace: Trace | None = None,
     ) -> None:
         self.control_plane = control_plane
-        self.store = CompletedCheckpointStore(storage, config.retained_checkpoints, found, initial)
+        self.store = CompletedCheckpointStore(storage, config.retained_checkpoints, stored, initial)
         self._pending: dict[int, Checkpoint] = {}
         self._agenda = agenda
         self._config = config
@@ -99,7 +99,7 @@ class CheckpointCoordinator:
         """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`, without messages."""
         for checkpoint in self._drop_all():
             checkpoint.failure = reason
-            self._say(f"checkpoint {checkpoint.identity} failed: {reason}", checkpoint.identity)
+            self._say(f"checkpoint {checkpoint.checkpoint_id} failed: {reason}", checkpoint.checkpoint_id)
             self._on_end(checkpoint)
 
     def release(self) -> None:
@@ -141,9 +141,11 @@ class CheckpointCoordinator:
         One that it has begun goes on waiting for its acknowledgement, which is under way.
         """
         for checkpoint in self.pending:
-            never_began = subtask.last_checkpoint < checkpoint.identity
+            never_began = subtask.last_checkpoint < checkpoint.checkpoint_id
             if never_began and key_of(subtask) in checkpoint.first:
-                self.decline(subtask, checkpoint.identity, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
+                self.decline(
+                    subtask, checkpoint.checkpoint_id, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+                )
 
     def _trigger(self) -> None:
         running = [subtask for subtask in self._subtasks if not subtask.ended]
@@ -162,15 +164,16 @@ class CheckpointCoordinator:
             finished=[key_of(subtask) for subtask in self._subtasks if subtask.ended],
         )
         self._next_id += 1
-        self._pending[checkpoint.identity] = checkpoint
+        self._pending[checkpoint.checkpoint_id] = checkpoint
         self._say(
-            f"triggers checkpoint {checkpoint.identity}: {how(checkpoint.options)}", checkpoint.identity
+            f"triggers checkpoint {checkpoint.checkpoint_id}: {how(checkpoint.options)}",
+            checkpoint.checkpoint_id,
         )
         self._send_triggers(checkpoint, first)
         self._watch()
 
     def _send_triggers(self, checkpoint: Checkpoint, first: Sequence[CheckpointedTask]) -> None:
-        barrier = CheckpointBarrier(checkpoint.identity, checkpoint.triggered_at, checkpoint.options)
+        barrier = CheckpointBarrier(checkpoint.checkpoint_id, checkpoint.triggered_at, checkpoint.options)
         delay, send = self._randomness.uniform(*self._costs.trigger_s), self.control_plane.send
         for subtask in first:
             send(ControlMessage.TRIGGER, key_of(subtask), delay, subtask.trigger_checkpoint, barrier)
@@ -188,7 +191,7 @@ class CheckpointCoordinator:
     def _expire(self) -> None:
         self._watch_timer = None
         for checkpoint in self.pending:
-            if checkpoint.identity in self._pending and self._deadline(checkpoint) <= self._agenda.now:
+            if checkpoint.checkpoint_id in self._pending and self._deadline(checkpoint) <= self._agenda.now:
                 missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
                 self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
         self._watch()
@@ -207,7 +210,7 @@ class CheckpointCoordinator:
 
     def _complete(self, checkpoint: Checkpoint) -> None:
         """Complete a checkpoint that all have acknowledged, and give up those that are older."""
-        now, number = self._agenda.now, checkpoint.identity
+        now, number = self._agenda.now, checkpoint.checkpoint_id
         metadata = checkpoint.metadata(self._job, now)
         try:
             self.store.add(metadata, self._files_in_use())
@@ -220,7 +223,7 @@ class CheckpointCoordinator:
         took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
         self._say(f"checkpoint {number} is complete after {took}: {size}", number)
         self._on_end(checkpoint)
-        for older in [other for other in self._pending.values() if other.identity < number]:
+        for older in [other for other in self._pending.values() if other.checkpoint_id < number]:
             self._fail(older, FailureReason.CHECKPOINT_SUBSUMED)
         self._tell_tasks(ControlMessage.COMPLETED, number)
         self._scheduler.ended()
@@ -232,7 +235,7 @@ class CheckpointCoordinator:
 
     def _fail(self, checkpoint: Checkpoint, reason: FailureReason, detail: str = "") -> None:
         """Give a checkpoint up and delete what was stored for it; too many in a row fail the job."""
-        number = checkpoint.identity
+        number = checkpoint.checkpoint_id
         del self._pending[number]
         checkpoint.failure = reason
         self.store.discard(number, checkpoint.files, self._files_in_use())
@@ -268,7 +271,7 @@ class CheckpointCoordinator:
         dropped = self.pending
         self._pending.clear()
         for checkpoint in dropped:
-            self.store.discard(checkpoint.identity, checkpoint.files)
+            self.store.discard(checkpoint.checkpoint_id, checkpoint.files)
         # Whoever would delete the files of these does not hear of them any more.
         for number in sorted({number for _, number in self._late}):
             self.store.discard(number, ())

@@ -42,7 +42,7 @@ def file_name(name: str) -> str:
     if name in ("", METADATA_NAME):
         raise ValueError(f"{name!r} is no name for a file of a checkpoint")
     plain = name.encode("utf-8", "replace")
-    escaped = _ESCAPED.sub(lambda found: b"%%%02X" % found[0][0], plain).decode()
+    escaped = _ESCAPED.sub(lambda match: b"%%%02X" % match[0][0], plain).decode()
     if len(escaped) <= LONGEST_NAME:
         return escaped
     return f"{escaped[: LONGEST_NAME - _CHECKSUM_LENGTH - 1]}-{checksum(plain)[:_CHECKSUM_LENGTH]}"
@@ -66,8 +66,8 @@ def metadata_path(checkpoint_id: int) -> str:
 
 def checkpoint_id_of(folder: str) -> int | None:
     """Return the id of the checkpoint whose folder has this name, None if it is none."""
-    found = _FOLDER.fullmatch(folder)
-    return int(found[1]) if found else None
+    match = _FOLDER.fullmatch(folder)
+    return int(match[1]) if match else None
 
 
 def is_file_path(path: str) -> bool:

@@ -90,7 +90,7 @@ class Checkpoint:
 
     def __init__(
         self,
-        identity: int,
+        checkpoint_id: int,
         triggered_at: float,
         options: CheckpointOptions,
         *,
@@ -98,7 +98,7 @@ class Checkpoint:
         first: Iterable[TaskKey],
         finished: Iterable[TaskKey] = (),
     ) -> None:
-        self.identity = identity
+        self.checkpoint_id = checkpoint_id
         self.triggered_at = triggered_at
         self.options = options
         self.completed_at: float | None = None
@@ -168,7 +168,7 @@ class Checkpoint:
         return True
 
     def metadata(self, job: JobShape, now: float) -> CheckpointMetadata:
-        """All of it, for the storage."""
+        """Return all that has been acknowledged, as the storage keeps it."""
         names = list(job.parallelism)
         snapshots = dict(self.snapshots)
         for vertex, index in self.finished:
@@ -176,7 +176,7 @@ class Checkpoint:
                 vertex=names[vertex], subtask=index, data_ended=True, finished=True
             )
         return CheckpointMetadata(
-            checkpoint_id=self.identity,
+            checkpoint_id=self.checkpoint_id,
             job=job.name,
             checkpoint_type=self.checkpoint_type.value,
             triggered_at=self.triggered_at,
@@ -190,7 +190,7 @@ class Checkpoint:
 def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
     """Record a checkpoint of which nothing changes any more."""
     recorder.checkpoint(
-        checkpoint.identity,
+        checkpoint.checkpoint_id,
         checkpoint.triggered_at,
         checkpoint.parts,
         duration_s=checkpoint.duration_s,

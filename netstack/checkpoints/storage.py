@@ -1,6 +1,6 @@
 """Where the bytes of checkpoints go: an interface, what it means in terms of files, and a storage in memory.
 
-Paths are relative to the root of the storage (`checkpoint_paths`), so a whole directory can be moved.
+Paths are relative to the root of the storage (`paths`), so a whole directory can be moved.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class FileLayout(ABC):
 
     def present(self) -> list[int]:
         """Return the ids of all checkpoints that there is anything of, complete or not, ascending."""
-        found = (checkpoint_id_of(folder) for folder in self._folders())
-        return sorted(number for number in found if number is not None)
+        ids = (checkpoint_id_of(folder) for folder in self._folders())
+        return sorted(number for number in ids if number is not None)
 
     def contents(self, checkpoint_id: int) -> dict[str, int]:
         """Return the sizes in bytes, by path, of the files in the folder of one checkpoint."""

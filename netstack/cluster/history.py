@@ -85,7 +85,7 @@ class RunHistory:
     @property
     def checkpoint_ids(self) -> list[int]:
         """The numbers of the checkpoints that are known to have begun."""
-        return [head.identity for head in self._recorder.checkpoints]
+        return [head.checkpoint_id for head in self._recorder.checkpoints]
 
     def began_with(self, metadata: CheckpointMetadata, *, restored: bool) -> None:
         """The last attempt began with this checkpoint, or could not; the first one is no restart."""
@@ -139,5 +139,5 @@ def _flat_places(scenario: Scenario) -> Iterator[int]:
     for vertex in scenario.vertices:
         places[vertex.manager_of(0)] += range(first, first + vertex.parallelism)
         first += vertex.parallelism
-    for own in places.values():
-        yield from own
+    for of_manager in places.values():
+        yield from of_manager

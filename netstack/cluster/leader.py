@@ -78,7 +78,7 @@ class Leader:
             on_end=partial(record_checkpoint, self._recorder),
             fail_job=fail,
             first_id=assignment.first_checkpoint,
-            found=() if restored is None or assignment.from_initial else (restored,),
+            stored=() if restored is None or assignment.from_initial else (restored,),
             initial=restored if assignment.from_initial else None,
             trace=environment.trace,
         )

@@ -93,7 +93,7 @@ ToLeader = Ready | Running | Acknowledge | Decline | Ended
 """What the leader is told."""
 
 Control = Start | Stop | ToTask | ToLeader
-"""All of them."""
+"""Every message between the leader and the other processes."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

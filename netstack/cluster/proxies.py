@@ -93,8 +93,8 @@ def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> di
     for edge in scenario.edges:
         producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
-        for source, own in enumerate(reached):
-            for target in own:
+        for source, targets in enumerate(reached):
+            for target in targets:
                 upstream = tasks[numbers[edge.source], source]
                 tasks[numbers[edge.target], target].upstream.append(upstream)
     return tasks

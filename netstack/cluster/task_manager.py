@@ -130,7 +130,7 @@ class _Process:
             self._agenda,
             scenario.costs,
             scenario.config,
-            Randomness(_own_seed(scenario, self._index), scenario.costs.jitter_sigma),
+            Randomness(_process_seed(scenario, self._index), scenario.costs.jitter_sigma),
             DistantCoordinator(partial(self._send, LEADER)),
             storage,
             self._trace if self._assignment.traced else None,
@@ -299,6 +299,6 @@ class _Process:
         )
 
 
-def _own_seed(scenario: Scenario, index: int) -> int:
+def _process_seed(scenario: Scenario, index: int) -> int:
     """A seed for what is random in one process: equal ones would begin alike in all."""
     return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])

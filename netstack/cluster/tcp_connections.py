@@ -77,8 +77,8 @@ class _AgendaEnd:
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message`; after `finish` it is dropped, and `written` is not called."""
         if not self._finished:
-            told = None if written is None else partial(self._agenda.external, written)
-            self._link_end.write(size, told, message)
+            on_written = None if written is None else partial(self._agenda.external, written)
+            self._link_end.write(size, on_written, message)
 
     def finish(self) -> None:
         """Write nothing more."""

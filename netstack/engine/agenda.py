@@ -142,13 +142,13 @@ class Agenda:
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
 
     def cancellable_at(self, time: float, callback: Callable[..., Any], *args: Any) -> Timer:
-        """As `at`, for what may be cancelled."""
+        """Plan a callback as `at` does, and return the handle by which it can be cancelled."""
         timer = Timer(callback, args)
         self.at(time, timer)
         return timer
 
     def cancellable_after(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
-        """As `after`, for what may be cancelled."""
+        """Plan a callback as `after` does, and return the handle by which it can be cancelled."""
         return self.cancellable_at(self.now + delay, callback, *args)
 
     def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:

@@ -74,23 +74,22 @@ class InputChannel:
     __slots__ = (
         "_persister",
         "_persisting",
+        "channel_id",
         "decoder",
         "gate",
-        "identity",
         "index",
         "persist",
         "queued",
         "urgent",
     )
 
-    is_remote = False
     released = False
     poll: Callable[[], tuple[Item | None, bool]]
 
-    def __init__(self, gate: Reader, index: int, identity: int) -> None:
+    def __init__(self, gate: Reader, index: int, channel_id: int) -> None:
         self.gate = gate
         self.index = index
-        self.identity = identity
+        self.channel_id = channel_id
         self.queued = False
         self.urgent = False
         self.decoder = RecordDecoder()

@@ -173,7 +173,7 @@ class ConsumerEnd:
     def _send_credit(self, channel: RemoteInputChannel) -> None:
         credit = channel.take_credit()
         if credit:
-            self._transmit(AddCredit(channel.identity, credit))
+            self._transmit(AddCredit(channel.channel_id, credit))
 
     def send(self, message: Message) -> None:
         """Send `message` to the producing end, behind all credit that is on its way to the network thread."""

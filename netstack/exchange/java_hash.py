@@ -107,13 +107,8 @@ def hash_utf8(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:
 def hash_strings(values: Sequence[str]) -> Hashes:
     """Hash Python strings as Java's String does."""
     encoded = [value.encode("utf-8") for value in values]
-    lengths = np.fromiter((len(one) for one in encoded), dtype=np.int64, count=len(encoded))
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
     return hash_utf8(b"".join(encoded), np.concatenate(([0], np.cumsum(lengths))))
-
-
-def hash_string(value: str) -> int:
-    """Hash one Python string as Java's String does."""
-    return int(hash_strings([value])[0])
 
 
 def hash_binary(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:

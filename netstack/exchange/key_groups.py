@@ -104,18 +104,6 @@ def assign_to_operators(
     return groups.astype(np.int64)
 
 
-def operator_index(key_group: int, max_parallelism: int, parallelism: int) -> int:
-    """Return the operator index that owns a key group.
-
-    Raises:
-        ValueError: The two numbers do not fit together, or the key group is outside 0 .. max - 1.
-    """
-    _check_parallelism(max_parallelism, parallelism)
-    if not 0 <= key_group < max_parallelism:
-        raise ValueError(f"key group {key_group} is outside 0..{max_parallelism - 1}")
-    return key_group * parallelism // max_parallelism
-
-
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> range:
     """Return the key groups that operator ``index`` owns; the ranges of all operators partition all groups.
 
@@ -156,11 +144,6 @@ def log2_floor(value: int) -> int:
     if value == 0:
         raise ArithmeticError("the logarithm of 0 is undefined")
     return (value & 0xFFFFFFFF).bit_length() - 1
-
-
-def round_down_to_power_of_two(value: int) -> int:
-    """Return the largest power of two that is at most ``value``; 0 gives 0 (``roundDownToPowerOf2``)."""
-    return 1 << (value.bit_length() - 1) if value > 0 else 0
 
 
 def round_up_to_power_of_two(value: int) -> int:

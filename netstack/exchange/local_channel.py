@@ -20,8 +20,10 @@ class LocalInputChannel(InputChannel):
 
     __slots__ = ("_recovered", "_subpartition")
 
-    def __init__(self, gate: Reader, index: int, identity: int, subpartition: PipelinedSubpartition) -> None:
-        super().__init__(gate, index, identity)
+    def __init__(
+        self, gate: Reader, index: int, channel_id: int, subpartition: PipelinedSubpartition
+    ) -> None:
+        super().__init__(gate, index, channel_id)
         self._subpartition = subpartition
         self._recovered: deque[RecoveredBuffer | EventBuffer] = deque()
 
@@ -76,7 +78,7 @@ class LocalInputChannel(InputChannel):
         Raises:
             LocalProtocolError: always.
         """
-        raise LocalProtocolError(f"local channel {self.identity} has not announced {sequence_number}")
+        raise LocalProtocolError(f"local channel {self.channel_id} has not announced {sequence_number}")
 
     def start_persisting(self, checkpoint_id: int) -> list[bytes]:
         """The task has begun a checkpoint; only recovered data can be in flight on this side."""

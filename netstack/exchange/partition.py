@@ -236,8 +236,8 @@ class ResultPartition:
             if barrier.options.is_unaligned:
                 settled(number, subpartition.overtake(EventConsumer(buffer)))
             else:
-                told = partial(settled, number)
-                subpartition.add_timeoutable(EventConsumer(buffer), barrier.checkpoint_id, told)
+                on_settled = partial(settled, number)
+                subpartition.add_timeoutable(EventConsumer(buffer), barrier.checkpoint_id, on_settled)
         return True
 
     def alignment_timeout(self, barrier: CheckpointBarrier) -> None:

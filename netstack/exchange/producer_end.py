@@ -118,7 +118,7 @@ class ProducerEnd:
         if self.stalls is not None:
             sender = self.queue.sender(channel)
             if sender is not None:
-                self.stalls.look_at(sender)
+                self.stalls.update(sender)
 
     def _written(self) -> None:
         buffer = self._leaving.popleft()

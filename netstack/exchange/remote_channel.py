@@ -66,18 +66,16 @@ class RemoteInputChannel(InputChannel):
 
     __slots__ = ("_barrier_id", "_connection", "_landing", "_queue", "buffers", "poll", "receiver")
 
-    is_remote = True
-
     def __init__(
         self,
         gate: Reader,
         index: int,
-        identity: int,
+        channel_id: int,
         connection: Uplink,
         exclusive: Sequence[MemorySegment],
         floating: LocalBufferPool,
     ) -> None:
-        super().__init__(gate, index, identity)
+        super().__init__(gate, index, channel_id)
         self.receiver = ChannelReceiver(len(exclusive))
         self._connection = connection
         self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self._credit_gained)
@@ -89,7 +87,7 @@ class RemoteInputChannel(InputChannel):
     def request(self, subpartition: int) -> None:
         """Ask the producer to send."""
         request = PartitionRequest(
-            channel=self.identity,
+            channel=self.channel_id,
             first_subpartition=subpartition,
             last_subpartition=subpartition,
             initial_credit=self.receiver.credit.initial,
@@ -134,7 +132,7 @@ class RemoteInputChannel(InputChannel):
         self.receiver.accept(sequence_number, backlog, DataType.DATA_BUFFER)
         taken = self.buffers.take()
         if taken is None:
-            raise RuntimeError(f"channel {self.identity} has no buffer for data that its credit allowed")
+            raise RuntimeError(f"channel {self.channel_id} has no buffer for data that its credit allowed")
         self._landing = buffer = ReceivedBuffer(*taken, size)
         return buffer.payload
 
@@ -197,7 +195,7 @@ class RemoteInputChannel(InputChannel):
             LocalProtocolError: if the channel is not blocked.
         """
         self.receiver.resume()
-        self._connection.send(ResumeConsumption(self.identity))
+        self._connection.send(ResumeConsumption(self.channel_id))
 
     def prioritize(self, sequence_number: int) -> None:
         """Let the announced barrier of that sequence number be polled next, unless it was polled already."""
@@ -236,12 +234,12 @@ class RemoteInputChannel(InputChannel):
             LocalProtocolError: if the channel is released.
         """
         if self.receiver.state is ReceiverState.RELEASED:
-            raise LocalProtocolError(f"channel {self.identity} is released and wants no buffers")
-        self._connection.send(NewBufferSize(self.identity, size))
+            raise LocalProtocolError(f"channel {self.channel_id} is released and wants no buffers")
+        self._connection.send(NewBufferSize(self.channel_id, size))
 
     def acknowledge_all_records(self) -> None:
         """Tell the producer that its last record has been processed."""
-        self._connection.send(AckAllUserRecordsProcessed(self.identity))
+        self._connection.send(AckAllUserRecordsProcessed(self.channel_id))
 
     @property
     def released(self) -> bool:  # type: ignore[override]

@@ -20,8 +20,8 @@ class CreditStalls:
         self._ended_s = 0.0
         self._since: dict[int, float] = {}
 
-    def look_at(self, sender: ChannelSender) -> None:
-        """Take note of how a channel stands now."""
+    def update(self, sender: ChannelSender) -> None:
+        """Begin or end the stall of a channel, as it stands now."""
         since = self._since
         if sender.credit.available == 0 and sender.view.backlog > 0:
             if sender.channel not in since:

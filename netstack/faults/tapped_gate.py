@@ -32,13 +32,13 @@ class TappedGate(InputGate):
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
         """Take the next buffer or event as `InputGate` does, and tell of it."""
         urgent = self.poll_priority(now) if self.priority_readable else None
-        return self._told(super().poll(now)) if urgent is None else urgent
+        return self._tell(super().poll(now)) if urgent is None else urgent
 
     def poll_priority(self, now: float) -> tuple[InputChannel, Item] | None:
         """Take the next priority event as `InputGate` does, and tell of it."""
-        return self._told(super().poll_priority(now))
+        return self._tell(super().poll_priority(now))
 
-    def _told(self, polled: tuple[InputChannel, Item] | None) -> tuple[InputChannel, Item] | None:
+    def _tell(self, polled: tuple[InputChannel, Item] | None) -> tuple[InputChannel, Item] | None:
         if polled is not None:
             channel, item = polled
             tap = self._taps.get(channel)

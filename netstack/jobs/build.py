@@ -242,32 +242,34 @@ class JobBuilder:
         scenario = self._scenario
         producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
-        channels = producers_of_consumers(reached, consumer.parallelism)
-        exclusive = [self._gate_spec(len(own)).exclusive_per_channel for own in channels]
+        sources_of_consumers = producers_of_consumers(reached, consumer.parallelism)
+        exclusive = [self._gate_spec(len(sources)).exclusive_per_channel for sources in sources_of_consumers]
         key_hash = key_hash_of(scenario, edge) if edge.ship == "hash" and not edge.shares else None
         partitions = [
-            self._partition(producer, index, edge, own, [exclusive[target] for target in own], key_hash)
-            for index, own in enumerate(reached if self._hosts(producer) else ())
+            self._partition(
+                producer, index, edge, targets, [exclusive[target] for target in targets], key_hash
+            )
+            for index, targets in enumerate(reached if self._hosts(producer) else ())
         ]
-        for index, own in enumerate(channels):
+        for index, sources in enumerate(sources_of_consumers):
             first = self._channels
-            self._channels += len(own)
+            self._channels += len(sources)
             if partitions:
-                self._offer(producer, partitions, own, first)
+                self._offer(producer, partitions, sources, first)
             if gates:
-                gates[index].append(self._gate(edge, index, own, first))
+                gates[index].append(self._gate(edge, index, sources, first))
 
     def _offer(
-        self, producer: Vertex, partitions: list[ResultPartition], own: list[tuple[int, int]], first: int
+        self, producer: Vertex, partitions: list[ResultPartition], sources: list[tuple[int, int]], first: int
     ) -> None:
-        """Let the subpartitions `own` be found by the numbers of their channels, from `first` on."""
+        """Let each subpartition be found by the number of the channel that reads it, from `first` on."""
         subtasks = self._subtasks_of(producer)
-        for identity, (source, subpartition) in enumerate(own, first):
+        for channel_id, (source, subpartition) in enumerate(sources, first):
             queue = partitions[source].subpartitions[subpartition]
             queue.on_acknowledged = subtasks[source].consumer_acknowledged
-            self._subpartitions[identity] = queue
+            self._subpartitions[channel_id] = queue
             for end in self.connections.producers:
-                end.partition_added(identity)
+                end.partition_added(channel_id)
 
     def _partition(
         self,
@@ -337,14 +339,14 @@ class JobBuilder:
             config.max_required_buffers_per_gate,
         )
 
-    def _gate(self, edge: Edge, index: int, own: list[tuple[int, int]], first: int) -> InputGate:
+    def _gate(self, edge: Edge, index: int, sources: list[tuple[int, int]], first: int) -> InputGate:
         """The gate of the edge's consumer `index`, whose channels are numbered from `first` on.
 
-        `own` has (producer, subpartition) of each channel.
+        `sources` has (producer, subpartition) of each channel.
         """
         producer, consumer = self._scenario.vertex(edge.source), self._scenario.vertex(edge.target)
         memory, manager = self._memory_of(consumer, index), consumer.manager_of(index)
-        spec = self._gate_spec(len(own))
+        spec = self._gate_spec(len(sources))
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
         subtask = self._subtasks_of(consumer)[index]
         assert isinstance(subtask, OperatorSubtask)
@@ -352,20 +354,20 @@ class JobBuilder:
         kind = TappedGate if taps else InputGate
         gate = kind(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
         each = spec.exclusive_per_channel
-        remote = [source for source, _ in own if producer.manager_of(source) != manager]
+        remote = [source for source, _ in sources if producer.manager_of(source) != manager]
         segments = memory.request_unpooled(each * len(remote)) if remote else []
         taken = 0
-        for number, (source, subpartition) in enumerate(own):
+        for number, (source, subpartition) in enumerate(sources):
             subtask.upstream.append(self._upstream(producer, source))
-            identity = first + number
+            channel_id = first + number
             channel: RemoteInputChannel | LocalInputChannel
             if producer.manager_of(source) == manager:
-                channel = LocalInputChannel(gate, number, identity, self._subpartitions[identity])
+                channel = LocalInputChannel(gate, number, channel_id, self._subpartitions[channel_id])
             else:
                 end = self.connections.reading(manager, producer.manager_of(source))
                 exclusive = segments[taken : taken + each]
                 taken += each
-                channel = RemoteInputChannel(gate, number, identity, end, exclusive, floating)
+                channel = RemoteInputChannel(gate, number, channel_id, end, exclusive, floating)
             gate.add_channel(channel, subpartition)
             if isinstance(gate, TappedGate) and source in taps:
                 gate.watch(channel, taps[source])

@@ -63,7 +63,7 @@ def emulate(
     with the run. `from_checkpoint` is one of an earlier run of the same job, which this one goes on from.
     `trace` is told what happens to checkpoints, step by step. `progress` is called with the
     emulated time in seconds, about once an emulated second. In virtual time the same scenario and seed give
-    the same result, `wall_seconds` apart; `real_time` runs the same job on the clock on the wall.
+    the same result, `wall_seconds` apart; `real_time` runs the same job in real time.
 
     Raises:
         ScenarioError: if the scenario makes no sense.
@@ -208,11 +208,11 @@ def _named(user_object: object) -> Any:
 
 def _versions() -> dict[str, str]:
     try:
-        own = version("netstack")
+        netstack = version("netstack")
     except PackageNotFoundError:
-        own = "unknown"
+        netstack = "unknown"
     return {
-        "netstack": own,
+        "netstack": netstack,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "trio": trio.__version__,

@@ -76,7 +76,6 @@ class Job:
         self._hopeless = False  # no checkpoint is left that can be restored
         self._progress = progress
         self._trace = trace
-        self._stopping = False
         self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, self._randomness)
         self.faults = FaultInjector(scenario, agenda, self)

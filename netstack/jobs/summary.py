@@ -72,16 +72,16 @@ def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[Checkpoin
     """Return all checkpoints recorded, with each subtask's part."""
     order = result_order(scenario)
     parts = {number: recorder.parts_of(number) for number in order}
-    found = []
+    results = []
     for row, head in enumerate(recorder.checkpoints):
         vertices = [
             _vertex_checkpoint(scenario.vertices[number].name, parts[number], row) for number in order
         ]
         processed = [count or 0 for vertex in vertices for count in vertex.alignment_processed_bytes]
         persisted = [count or 0 for vertex in vertices for count in vertex.alignment_persisted_bytes]
-        found.append(
+        results.append(
             CheckpointResult(
-                id=head.identity,
+                id=head.checkpoint_id,
                 t=rounded(head.triggered_at, TIME_DECIMALS),
                 status=head.status,
                 checkpoint_type=head.checkpoint_type,
@@ -93,7 +93,7 @@ def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[Checkpoin
                 vertices=vertices,
             )
         )
-    return found
+    return results
 
 
 def steady_results(scenario: Scenario, recorder: Recorder) -> list[Steady]:

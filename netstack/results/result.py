@@ -29,9 +29,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """Data buffers received, events not counted."""
     records: int = 0
     bytes: int = 0
-    """Of data buffers received."""
+    """Bytes of the data buffers received."""
     messages: int = 0
-    """Of all kinds, in both directions."""
+    """Messages of all kinds, in both directions."""
 
 
 class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float | None = None
     """Trigger to completion; None if it did not complete."""
     state_bytes: int = 0
-    """Of all state, data in flight included."""
+    """Size of all state, data in flight included."""
     processed_bytes: int = 0
     persisted_bytes: int = 0
     vertices: list[VertexCheckpoint] = []
@@ -86,9 +86,9 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_id: int | None = None
     """What was restored; None: the job began anew."""
     restored_bytes: int = 0
-    """Of all state that was read, data in flight included."""
+    """Size of all state that was read, data in flight included."""
     persisted_bytes: int = 0
-    """Of data in flight in it."""
+    """Size of the data in flight among that state."""
     unusable_checkpoint_id: int | UnsetType = UNSET
     """What could not be restored, which was the next failure; absent where all went well."""
 
@@ -100,9 +100,9 @@ class StartResult(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Where it was found."""
     restored_bytes: int = 0
-    """Of all state, data in flight included."""
+    """Size of all state, data in flight included."""
     persisted_bytes: int = 0
-    """Of data in flight in it."""
+    """Size of the data in flight in the checkpoint."""
     running_at: float | None = None
     """When all tasks had read it and checkpoints began, in seconds; None if it did not come to that."""
 

@@ -117,7 +117,7 @@ class Table:
 class CheckpointHead(NamedTuple):
     """A checkpoint as a whole."""
 
-    identity: int
+    checkpoint_id: int
     triggered_at: float
     status: str
     duration_s: float | None
@@ -153,7 +153,7 @@ class Recorder:
 
     def checkpoint(
         self,
-        identity: int,
+        checkpoint_id: int,
         triggered_at: float,
         parts: Mapping[tuple[int, int], SubtaskCheckpoint],
         *,
@@ -175,7 +175,7 @@ class Recorder:
         if self._parts.append(row):
             self._heads.append(
                 CheckpointHead(
-                    identity, triggered_at, status, duration_s, checkpoint_type, failure, state_bytes
+                    checkpoint_id, triggered_at, status, duration_s, checkpoint_type, failure, state_bytes
                 )
             )
             if len(self._parts) < len(self._heads):

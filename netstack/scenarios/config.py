@@ -230,11 +230,11 @@ class CostModel:
     """
 
     source_record_s: float = 3e-6
-    """Of each generated record."""
+    """Work on each generated record."""
     consumer_buffer_s: float = 25e-6
-    """Of each buffer read, times the subtask's factor."""
+    """Work on each buffer read, times the subtask's factor."""
     consumer_record_s: float = 0.8e-6
-    """Of each record read."""
+    """Work on each record read."""
     after_sleep_s: float = 4e-6
     """Added to each sleep."""
     oversleep_s: float = 70e-6
@@ -246,26 +246,26 @@ class CostModel:
     notify_s: float = 30e-6
     """From a subtask to the thread of the network (median)."""
     wire_s: float = 30e-6
-    """Of a message on its way (median)."""
+    """Time of a message on its way (median)."""
     wire_message_s: float = 15e-6
     """That a message occupies the wire for (median)."""
     wire_rate_bytes_per_s: float = 2e9
-    """Of the loopback."""
+    """Bandwidth of the loopback."""
     jitter_sigma: float = 1.0
     trigger_s: Range = (0.005, 0.010)
     """From the trigger of a checkpoint to the first source."""
     trigger_per_source_s: float = 0.003
-    """And to each further one."""
+    """Further delay of the trigger for each source after the first."""
     sync_s: Range = (0.0005, 0.002)
     """Synchronous part of a snapshot."""
     ack_s: Range = (0.003, 0.007)
     """From a snapshot until the coordinator knows of it."""
     ack_unaligned_s: Range = (0.008, 0.020)
-    """The same where channel state has to be written."""
+    """From a snapshot until the coordinator knows of it, where channel state has to be written."""
     upload_rate_bytes_per_s: float = 1e9
-    """Of state from a task to the checkpoint storage."""
+    """Rate at which a task writes state to the checkpoint storage."""
     download_rate_bytes_per_s: float = 1e9
-    """And back."""
+    """Rate at which a task reads state from the checkpoint storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

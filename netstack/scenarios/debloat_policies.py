@@ -25,12 +25,12 @@ def policy_class(name: str) -> type[DebloatPolicy]:
         return POLICIES[name]
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        policy = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a module may fail in any way
         raise PolicyError(f"{name!r} cannot be imported, {_in_a_line(error)}") from None
-    if not (isinstance(found, type) and issubclass(found, DebloatPolicy)):
+    if not (isinstance(policy, type) and issubclass(policy, DebloatPolicy)):
         raise PolicyError(f"{name!r} is no class derived from flowcontrol.DebloatPolicy")
-    return found
+    return policy
 
 
 def debloater_of(config: NetworkConfig) -> DebloatPolicy | None:

@@ -120,8 +120,8 @@ def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
 
 
 def _about_subtask(scenario: Scenario, name: SubtaskName, vertex_key: str, key: str) -> Iterator[Problem]:
-    yield from (found := list(_about_vertex(scenario, name.vertex, vertex_key)))
-    if not found:
+    yield from (problems := list(_about_vertex(scenario, name.vertex, vertex_key)))
+    if not problems:
         yield from _about_index(scenario, name.vertex, name.subtask, key)
 
 

@@ -28,7 +28,7 @@ class Option:
     """One option of Flink."""
 
     name: str
-    """As Flink spells it."""
+    """The option's name as Flink spells it."""
     kind: Kind
     former: tuple[str, ...] = ()
     """Names it had in older versions; they are read too."""

@@ -65,12 +65,12 @@ def cost_key(field: str) -> str:
 
 
 def _options(config: NetworkConfig, preset: NetworkConfig) -> Document:
-    found = {}
+    given = {}
     for field, option in OPTIONS.items():
         value = getattr(config, field)
         if value is not None and (field in config.given or value != getattr(preset, field)):
-            found[option.name] = option.kind.render(value)
-    return found
+            given[option.name] = option.kind.render(value)
+    return given
 
 
 def _costs(costs: CostModel) -> Document:
@@ -79,7 +79,7 @@ def _costs(costs: CostModel) -> Document:
 
 def _cost(field: str, value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_cost(field, one) for one in value]
+        return [_cost(field, end) for end in value]
     if field.endswith("_bytes_per_s"):
         return format_rate(value)
     return format_duration(value) if field.endswith("_s") else value

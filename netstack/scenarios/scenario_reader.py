@@ -175,11 +175,11 @@ def _meant(name: str, options: Iterable[str]) -> str:
 
 def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
     """Options by their whole names: without quotes, TOML reads the dots of a name as tables."""
-    found: list[tuple[str, object]] = []
+    options: list[tuple[str, object]] = []
     for key, value in values.items():
         name = prefix + key
-        found += _flat(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
-    return found
+        options += _flat(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
+    return options
 
 
 def _settings(section: Section, defaults: Settings) -> Settings:

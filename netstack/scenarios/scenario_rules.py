@@ -50,9 +50,9 @@ def check_scenario(scenario: Scenario) -> None:
     Raises:
         ScenarioError: with a line for each mistake.
     """
-    found = [f"{key}: {message}" for key, message in scenario_problems(scenario)]
-    if found:
-        raise ScenarioError(found)
+    problems = [f"{key}: {message}" for key, message in scenario_problems(scenario)]
+    if problems:
+        raise ScenarioError(problems)
 
 
 def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Problem]:
@@ -79,15 +79,15 @@ def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Proble
 
 def option_notices(scenario: Scenario) -> list[Problem]:
     """Return what a user should know of options that were given, though they are no mistakes."""
-    found = []
+    notices = []
     for field in sorted(scenario.config.given & OPTIONS.keys()):
         option = OPTIONS[field]
         if option.only_1x and not scenario.preset.startswith("flink-1"):
-            found.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
+            notices.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
         elif option.inert:
-            found.append((option_key(field), "is accepted, but changes nothing in the emulator"))
+            notices.append((option_key(field), "is accepted, but changes nothing in the emulator"))
     restarts = restart_notices(scenario.config, scenario.restart_strategy)
-    return [*found, *setting_notices(scenario.config), *restarts]
+    return [*notices, *setting_notices(scenario.config), *restarts]
 
 
 def vertex_key(name: str, field: str = "") -> str:

@@ -1,7 +1,7 @@
 """Keyed state as bytes: one table for each state, its entries in the order of their keys.
 
 A table is a msgpack array ``[layout, kind, [key, value, key, value, ...]]``. A key is a byte string: two
-bytes of key group, big-endian, and the key as `state_values` encodes it. The same state has the same bytes.
+bytes of key group, big-endian, and the key as `values` encodes it. The same state has the same bytes.
 """
 
 from __future__ import annotations

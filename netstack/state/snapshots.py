@@ -118,8 +118,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def files(self) -> dict[str, StoredFile]:
         """The files it needs, by path."""
-        found = [handle.file for snapshot in self.subtasks for handle in snapshot.handles]
-        return {file.path: file for file in found if file is not None}
+        files = [handle.file for snapshot in self.subtasks for handle in snapshot.handles]
+        return {file.path: file for file in files if file is not None}
 
     def of(self, vertex: str, subtask: int) -> SubtaskSnapshot | None:
         """The snapshot of one subtask; None if it is not part of the checkpoint."""

@@ -123,8 +123,8 @@ class CheckpointedInputs:
                     text = barrier_text(event, self._sender(number), number, actions)
                     self._subtask.trace(text, event.checkpoint_id)
             case EventAnnouncement():
-                identity = event.barrier.checkpoint_id
-                self._tell(f"barrier {identity} is announced by", number, identity)
+                checkpoint_id = event.barrier.checkpoint_id
+                self._tell(f"barrier {checkpoint_id} is announced by", number, checkpoint_id)
                 actions = handler.announcement(number, event.barrier, event.sequence_number, now)
             case CancelCheckpointMarker():
                 self._tell(f"checkpoint {event.checkpoint_id} is cancelled by", number, event.checkpoint_id)
@@ -159,12 +159,16 @@ class CheckpointedInputs:
                 self._tell("resumes the channel from", action.channel, self.handler.current_checkpoint_id)
                 self.channels[action.channel].resume()
             case Abort():
-                identity = action.checkpoint_id
-                subtask.trace(f"gives checkpoint {identity} up: {action.reason.value}", identity)
-                self._snapshots.give_up(identity, action.reason.value)
+                checkpoint_id = action.checkpoint_id
+                subtask.trace(f"gives checkpoint {checkpoint_id} up: {action.reason.value}", checkpoint_id)
+                self._snapshots.give_up(checkpoint_id, action.reason.value)
             case Prioritize():
-                identity = self.handler.current_checkpoint_id
-                self._tell(f"barrier {identity} overtakes what is queued here from", action.channel, identity)
+                checkpoint_id = self.handler.current_checkpoint_id
+                self._tell(
+                    f"barrier {checkpoint_id} overtakes what is queued here from",
+                    action.channel,
+                    checkpoint_id,
+                )
                 self.channels[action.channel].prioritize(action.sequence_number)
             case AlignmentEnd():
                 self.stop_persisting(action.checkpoint_id)
@@ -245,9 +249,9 @@ class CheckpointedInputs:
         gate = self.gates[self._place_of(channel)[0]]
         waiting = self._waiting_upstream
         waiting.add(self._numbers[id(channel)])
-        own = {self._numbers[id(other)] for other in gate.channels}
-        if own <= waiting:
-            waiting -= own
+        of_gate = {self._numbers[id(other)] for other in gate.channels}
+        if of_gate <= waiting:
+            waiting -= of_gate
             for other in gate.channels:
                 other.resume()
 

@@ -38,8 +38,8 @@ def hash_keys(keys: Sequence[object]) -> Hashes:
     places: dict[Callable[[list[Any]], Hashes], list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(_hash_function(key), []).append(place)
-    for function, own in places.items():
-        hashes[own] = function([keys[place] for place in own])
+    for function, alike in places.items():
+        hashes[alike] = function([keys[place] for place in alike])
     return hashes
 
 

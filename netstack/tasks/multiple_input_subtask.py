@@ -94,23 +94,32 @@ class MultipleInputSubtask(OperatorSubtask):
 
     @property
     def _operators(self) -> Iterable[Operator]:
-        """Those of the edges too; each once."""
+        """The operators of the task and of its edges, each once."""
         return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
 
     async def _read(self) -> None:
-        inputs, last = self._task_inputs, len(self._task_inputs) - 1
+        inputs, last = self._task_inputs, -1
         while self._inputs.open_channels:
             if self.mail:
                 await self.handle_mail()
             if not self.available:
                 await self.wait_for_output()
-            turns = [(last + 1 + step) % len(inputs) for step in range(len(inputs))]
-            readable = next((turn for turn in turns if inputs[turn].readable), None)
-            if readable is None:
+            turn = self._readable_after(last)
+            if turn is None:
                 await self._wait(Waiting.INPUT)
             else:
-                last = readable
-                await self._read_one(inputs[last])
+                last = turn
+                await self._read_one(inputs[turn])
+
+    def _readable_after(self, last: int) -> int | None:
+        """The input that has something and whose turn is next when that of `last` is over."""
+        inputs = self._task_inputs
+        turn = last
+        for _ in inputs:
+            turn = turn + 1 if turn + 1 < len(inputs) else 0
+            if inputs[turn].readable:
+                return turn
+        return None
 
     async def _read_one(self, task_input: TaskInput) -> None:
         """Read the next record or event of an input."""

@@ -253,7 +253,7 @@ class OperatorSubtask(Subtask):
     def recover(self, recovery: SubtaskRecovery) -> None:
         """Take the state of a checkpoint over; the data that was in flight comes first."""
         super().recover(recovery)
-        data = {(one.exchange, one.channel): one for one in recovery.of(StateKind.INPUT_CHANNEL)}
+        data = {(handle.exchange, handle.channel): handle for handle in recovery.of(StateKind.INPUT_CHANNEL)}
         for number, gate in enumerate(self.gates):
             for channel in gate.channels:
                 handle = data.get((number, channel.index))

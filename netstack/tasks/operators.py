@@ -104,7 +104,7 @@ class Forward(Operator):
     one_to_one = True
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """The same block."""
+        """Return the block as it came."""
         return block
 
 
@@ -187,12 +187,12 @@ class KeyedOperator(Operator):
 
     def process(self, block: RecordBlock) -> RecordBlock:
         """Work on each record, in order."""
-        context, found = self._context, list[bytes]()
+        context, results = self._context, list[bytes]()
         for payload, group in zip(block.payloads(), context.key_groups(block), strict=True):
             record = bytes(payload)
             context.keyed.set_current_key(self.key_of(record), group)
-            found.extend(_several(self.process_record(record)))
-        return RecordBlock.from_payloads(found)
+            results.extend(_several(self.process_record(record)))
+        return RecordBlock.from_payloads(results)
 
 
 class KeySum(Operator):

@@ -28,7 +28,7 @@ def output_sample(partitions: Sequence[ResultPartition], times: TimeAccount, now
 
 
 def with_inputs(sample: SubtaskSample, gates: Sequence[InputGate]) -> SubtaskSample:
-    """The same with the gauges of the input gates."""
+    """Return a sample of a subtask with the gauges of its input gates added."""
     exclusive, floating = [gate.exclusive_usage for gate in gates], [gate.floating_usage for gate in gates]
     debloaters = [gate.debloater for gate in gates if gate.debloater is not None]
     return sample._replace(

@@ -1,7 +1,8 @@
 """How a task spends the service time of the records that it reads.
 
 Without outputs it waits once for a whole buffer, and the operator sees the records at the end. With outputs
-it serves and emits record by record, as it may begin the next one only while the outputs are available.
+it serves and emits record by record, as it may begin the next one only while the outputs are available. A
+snapshot that is taken meanwhile keeps what is left of the block in progress.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from buffers import RecordBlock
 
 from ..engine.agenda import Agenda
 from ..exchange.channel import InputChannel
-from .block_in_progress import BlockBeingServed, BlockInProgress
 from .operators import NOTHING, Operator
 from .outbox import Outbox
 from .subtask import Subtask
@@ -20,7 +20,7 @@ from .throttle import Pauses, Throttle
 
 
 class Serving(Protocol):
-    """One of the ways; all times are in seconds."""
+    """A way to serve the records of a buffer; all times are in seconds."""
 
     @property
     def records(self) -> int:
@@ -49,6 +49,50 @@ class Serving(Protocol):
         ...
 
 
+class _BlockInProgress:
+    """A block whose records are emitted one after the other, and how far that has come."""
+
+    __slots__ = ("_block", "_outbox", "channel")
+
+    def __init__(self, channel: InputChannel, block: RecordBlock, outbox: Outbox) -> None:
+        self.channel: InputChannel | None = channel
+        self._block = block
+        self._outbox = outbox
+
+    def rest(self) -> bytes:
+        """The records whose output is not written yet, encoded."""
+        return self._block[self._outbox.position :].data.tobytes()
+
+
+class _BlockBeingServed:
+    """A block whose records go nowhere: the operator sees them all at the end, or up to a snapshot.
+
+    One object serves for all blocks of a subtask, one after the other: its user sets `block`, and `done`,
+    the records that the operator has seen, back to 0. `channel` is None in between.
+    """
+
+    __slots__ = ("_operator", "block", "channel", "done")
+
+    def __init__(self, operator: Operator) -> None:
+        self.channel: InputChannel | None = None
+        self.block = NOTHING
+        self.done = 0
+        self._operator = operator
+
+    def catch_up(self, records: int) -> None:
+        """Let the operator see the first `records` records, as far as it has not."""
+        if records > self.done:
+            seen_now = (
+                self.block[self.done : records] if self.done or records < len(self.block) else self.block
+            )
+            self._operator.process(seen_now)
+            self.done = records
+
+    def rest(self) -> bytes:
+        """The records that the operator has not seen, encoded."""
+        return self.block[self.done :].data.tobytes()
+
+
 class WholeBuffers:
     """Waits once for all records of a buffer."""
 
@@ -58,7 +102,7 @@ class WholeBuffers:
         self._agenda = agenda
         self._throttle = throttle
         self._record_cost = record_cost
-        self._block = BlockBeingServed(operator)
+        self._block = _BlockBeingServed(operator)
         self._served = 0
         self._pauses: Pauses | None = None
 
@@ -133,7 +177,7 @@ class RecordByRecord:
         self._throttle = throttle
         self._record_cost = record_cost
         self._spend = subtask.agenda.sleep if throttle.cores is None else throttle.cores.work
-        self._block: BlockInProgress | None = None
+        self._block: _BlockInProgress | None = None
         self._outbox: Outbox
         self._count = self._served = 0
         self._spent = 0.0
@@ -151,7 +195,7 @@ class RecordByRecord:
     def begin(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
         """Take the records of one buffer, to `go_on` with them."""
         self._outbox = Outbox(self._subtask, self._operator, block)
-        self._block = BlockInProgress(channel, block, self._outbox)
+        self._block = _BlockInProgress(channel, block, self._outbox)
         self._count, self._served, self._spent = len(block), 0, spent
 
     @property

@@ -198,8 +198,8 @@ class CollectionSource:
 
     def open(self, subtask: int, parallelism: int) -> CollectionReader:
         """Return the reader of one subtask's partitions, one after the other."""
-        own = self._partitions[subtask::parallelism]
-        return CollectionReader([payload for payloads in own for payload in payloads])
+        read = self._partitions[subtask::parallelism]
+        return CollectionReader([payload for payloads in read for payload in payloads])
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's hash code of each record's key."""
@@ -269,8 +269,8 @@ def leading_bytes(block: RecordBlock, count: int) -> NDArray[np.uint8]:
     if shortest < HEADER_BYTES + count:
         raise ValueError(f"a record of {shortest - HEADER_BYTES} bytes has no key of {count} bytes")
     if block.stride:
-        own = block.data.reshape(-1, block.stride)[:, HEADER_BYTES : HEADER_BYTES + count]
-        return np.ascontiguousarray(own)
+        leading_bytes = block.data.reshape(-1, block.stride)[:, HEADER_BYTES : HEADER_BYTES + count]
+        return np.ascontiguousarray(leading_bytes)
     leading: NDArray[np.uint8] = block.data[
         block.starts[:, None] + np.arange(HEADER_BYTES, HEADER_BYTES + count)
     ]

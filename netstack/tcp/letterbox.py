@@ -7,7 +7,8 @@
 
 The seal of an answer covers the question, so that no other message can stand in for it, nor an echo. A
 question that comes again, from who lost the answer or has overheard it, is answered and not counted again.
-Strangers are treated as at any door: not for long, or until there is no room, and with one line in the log.
+Strangers are treated as at any listener: they stay for a while, or until there is no room, and each leaves
+one line in the log.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import trio
 
 from flowcontrol import SEAL_BYTES, HandshakeRefused, Secret, seal, unseal
 
-from .door import Door
 from .handshaking import UnprovenError
 from .limits import ConnectionLimits
+from .listener import Listener
 
 _STRANGERS = 16
 _TIMEOUT_S = 60.0
@@ -41,7 +42,7 @@ class Letterbox(trio.abc.AsyncResource):
         self._max_bytes = max_bytes
         self._answer = answer
         limits = ConnectionLimits(max_connections=count + _STRANGERS, handshake_timeout_s=_TIMEOUT_S)
-        self._door = Door(host, limits, self._admit)
+        self._listener = Listener(host, limits, self._admit)
         self._done = trio.CancelScope()
 
     async def open(self, port: int) -> None:
@@ -50,17 +51,17 @@ class Letterbox(trio.abc.AsyncResource):
         Raises:
             OSError: if that is not possible at this host and port.
         """
-        await self._door.open(port)
+        await self._listener.open(port)
 
     async def serve(self) -> None:
         """Take questions until all have been answered."""
         if self._count:
             with self._done:
-                await self._door.serve()
+                await self._listener.serve()
 
     async def aclose(self) -> None:
         """Listen no more."""
-        self._door.close()
+        self._listener.close()
         await trio.lowlevel.checkpoint()
 
     async def _admit(self, stream: trio.SocketStream) -> None:
@@ -68,11 +69,11 @@ class Letterbox(trio.abc.AsyncResource):
         name = hashlib.sha256(question).digest()
         if name not in self._asked:  # who repeats what was overheard stays a stranger
             self._asked.add(name)
-            self._door.proven(stream)
+            self._listener.proven(stream)
         answer = await self._answer(question)
         await _send(stream, seal(self._secret, _answer_to(question), answer))
         await trio.aclose_forcefully(stream)
-        self._door.left(stream)
+        self._listener.left(stream)
         self._answered.add(name)
         if len(self._answered) == self._count:
             self._done.cancel()

@@ -16,9 +16,9 @@ import trio
 
 from flowcontrol import Identity, Secret, ServerHandshake
 
-from .door import Door
 from .handshaking import TlsContexts, UnprovenError, answer, converse, dial, fresh_nonce, refuse, say
 from .limits import ConnectionLimits
+from .listener import Listener
 from .pipe import Stream
 from .transport_errors import HandshakeError
 
@@ -59,7 +59,7 @@ class Mesh(trio.abc.AsyncResource):
         self._secret: Secret  # nobody is let in before `connect` knows it
         self._limits = limits
         self._tls = tls
-        self._door = Door(host, limits, self._admit)
+        self._listener = Listener(host, limits, self._admit)
         self._diallers_done = trio.CancelScope()
         self._addresses: Sequence[tuple[str, int]] = ()
         self._proven: set[int] = set()
@@ -73,7 +73,7 @@ class Mesh(trio.abc.AsyncResource):
         Raises:
             OSError: if that is not possible at this host.
         """
-        return await self._door.open()
+        return await self._listener.open()
 
     async def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> dict[int, Stream]:
         """Connect to all others; `addresses` has what `listen` gave each process, by index.
@@ -88,7 +88,7 @@ class Mesh(trio.abc.AsyncResource):
         """
         if len(addresses) != self._size:
             raise ValueError(f"{len(addresses)} addresses for {self._size} processes")
-        if not self._door.is_open:
+        if not self._listener.is_open:
             raise RuntimeError("a mesh has to listen before it connects")
         self._addresses, self._secret = addresses, secret
         try:
@@ -103,7 +103,7 @@ class Mesh(trio.abc.AsyncResource):
 
     async def aclose(self) -> None:
         """Listen no more, and close what `connect` has not handed over."""
-        self._door.close()
+        self._listener.close()
         streams, self._streams = self._streams, {}
         with trio.CancelScope(shield=True):
             for stream in streams.values():
@@ -118,8 +118,8 @@ class Mesh(trio.abc.AsyncResource):
     async def _wait_for_diallers(self) -> None:
         if self._diallers:
             with self._diallers_done:
-                await self._door.serve()
-        self._door.close()
+                await self._listener.serve()
+        self._listener.close()
 
     async def _admit(self, transport: trio.SocketStream) -> None:
         """Keep a connection if a peer proves to be at its other end.
@@ -136,7 +136,7 @@ class Mesh(trio.abc.AsyncResource):
             await refuse(stream, handshake)
             raise UnprovenError(f"task {peer} is connected already")
         self._proven.add(peer)
-        self._door.proven(transport)
+        self._listener.proven(transport)
         try:
             await say(stream, proof)
         except BaseException:

@@ -29,11 +29,11 @@ class Pipe(Protocol):
     """Both directions of a stream of bytes; each is used by one task at a time."""
 
     def send_now(self, parts: Sequence[bytes | memoryview]) -> int | None:
-        """As `send`, but None where that would have to wait."""
+        """Write what can be written at once, as `send`; None where that would have to wait."""
         ...
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """As `receive_into`, but None where that would have to wait."""
+        """Read what is there already, as `receive_into`; None where that would have to wait."""
         ...
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:

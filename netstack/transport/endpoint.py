@@ -73,23 +73,25 @@ class Endpoint:
         for subpartition in self._subpartitions:
             subpartition.on_acknowledged = self._acknowledged
         self._open_channels = size
-        own = LocalInputChannel(self._gate, index, self._identity(index, index), self._subpartitions[index])
-        self._gate.add_channel(own, index)
+        local = LocalInputChannel(
+            self._gate, index, self._channel_id(index, index), self._subpartitions[index]
+        )
+        self._gate.add_channel(local, index)
 
-    def _identity(self, producer: int, consumer: int) -> int:
+    def _channel_id(self, producer: int, consumer: int) -> int:
         """The number by which both ends know a channel."""
         return producer * self.size + consumer
 
     def attach(self, peer: int, link: TcpLink) -> None:
         """Exchange records with `peer` over `link`, which does not run yet."""
         self.links[peer] = link
-        own = {self._identity(self.index, peer): self._subpartitions[peer]}
-        self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, own.__getitem__)
+        to_peer = {self._channel_id(self.index, peer): self._subpartitions[peer]}
+        self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, to_peer.__getitem__)
         producer.stalls = self._stalls
         consumer = ConsumerEnd(link.consuming, link.notify, link.peer)
-        identity = self._identity(peer, self.index)
+        channel_id = self._channel_id(peer, self.index)
         exclusive = self._buffers.take_exclusive(peer)
-        channel = RemoteInputChannel(self._gate, peer, identity, consumer, exclusive, self._gate.floating)
+        channel = RemoteInputChannel(self._gate, peer, channel_id, consumer, exclusive, self._gate.floating)
         self._gate.add_channel(channel, self.index)
 
     def open(self) -> None:

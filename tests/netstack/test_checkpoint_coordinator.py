@@ -135,7 +135,9 @@ class Job:
 
     @property
     def outcomes(self) -> list[tuple[int, str, str | None]]:
-        return [(checkpoint.identity, checkpoint.status, checkpoint.failure) for checkpoint in self.ended]
+        return [
+            (checkpoint.checkpoint_id, checkpoint.status, checkpoint.failure) for checkpoint in self.ended
+        ]
 
     def lose(self, kind: ControlMessage, index: int = 0) -> None:
         """From now on messages of a kind from or for a source are lost."""
@@ -237,7 +239,7 @@ def test_one_subtask_that_turned_unaligned_makes_an_unaligned_checkpoint() -> No
 def test_the_newest_checkpoints_are_retained() -> None:
     job = Job(retained_checkpoints=2, first_id=7)
     job.run(4.0, [1.0, 2.0, 3.0])
-    assert [checkpoint.identity for checkpoint in job.ended] == [7, 8, 9]
+    assert [checkpoint.checkpoint_id for checkpoint in job.ended] == [7, 8, 9]
     assert job.storage.checkpoints() == [8, 9]
 
 

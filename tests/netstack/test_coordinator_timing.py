@@ -156,7 +156,7 @@ class ModelJob:
         self.log.append(
             (
                 self.agenda.now,
-                checkpoint.identity,
+                checkpoint.checkpoint_id,
                 checkpoint.triggered_at,
                 checkpoint.status,
                 checkpoint.duration_s,
@@ -204,7 +204,7 @@ class OneAtATime:
 
     def acknowledged(self, task: Task, report: Acknowledgement) -> None:
         checkpoint = self.pending
-        if checkpoint is None or checkpoint.identity != report.checkpoint_id:
+        if checkpoint is None or checkpoint.checkpoint_id != report.checkpoint_id:
             return
         checkpoint.parts[task.vertex, task.index] = ModelPart(self.agenda.now - checkpoint.triggered_at)
         checkpoint.awaited.remove(task)
@@ -214,14 +214,18 @@ class OneAtATime:
 
     def finished(self, task: Task) -> None:
         checkpoint = self.pending
-        if checkpoint is not None and task.last_checkpoint < checkpoint.identity and task in checkpoint.first:
-            self.decline(task, checkpoint.identity, "")
+        if (
+            checkpoint is not None
+            and task.last_checkpoint < checkpoint.checkpoint_id
+            and task in checkpoint.first
+        ):
+            self.decline(task, checkpoint.checkpoint_id, "")
 
     def decline(self, task: Task, checkpoint_id: int, reason: str) -> None:
         self.agenda.after(self.uniform(*COSTS.ack_s), self.declined, checkpoint_id)
 
     def declined(self, checkpoint_id: int) -> None:
-        if self.pending is not None and self.pending.identity == checkpoint_id:
+        if self.pending is not None and self.pending.checkpoint_id == checkpoint_id:
             self.pending.status = "FAILED"
             self.end(self.pending)
 
@@ -240,7 +244,7 @@ class ModelPart:
 
 @dataclass
 class ModelCheckpoint:
-    identity: int
+    checkpoint_id: int
     triggered_at: float
     awaited: list[Task]
     first: list[Task]

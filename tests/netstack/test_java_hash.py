@@ -88,7 +88,7 @@ def test_booleans() -> None:
     ],
 )
 def test_strings(value: str, expected: int) -> None:
-    assert java_hash.hash_string(value) == expected
+    assert java_hash.hash_strings([value])[0] == expected
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))

@@ -16,7 +16,6 @@ from buffers import InsufficientBuffers, RecordBlock
 from netstack import (
     CollectionReader,
     CollectionSource,
-    CostModel,
     Edge,
     GeneratorSpec,
     NetworkConfig,
@@ -37,24 +36,7 @@ from netstack.engine.agenda import Agenda
 from netstack.jobs.job import Job
 from netstack.tasks.operator_subtask import OperatorSubtask
 from netstack.tasks.operators import OperatorFactory
-
-EXACT = CostModel(
-    source_record_s=0.0,
-    consumer_buffer_s=0.0,
-    consumer_record_s=0.0,
-    after_sleep_s=0.0,
-    oversleep_s=0.0,
-    wake_up_s=0.0,
-    notify_s=0.0,
-    wire_s=0.0,
-    wire_message_s=0.0,
-    wire_rate_bytes_per_s=1e15,
-    trigger_s=(0.0, 0.0),
-    trigger_per_source_s=0.0,
-    sync_s=(0.0, 0.0),
-    ack_s=(0.0, 0.0),
-)
-"""A machine whose only cost is the service time, so that times can be computed by hand."""
+from tests.netstack.job_settings import EXACT
 
 
 def run(scenario: Scenario) -> Job:

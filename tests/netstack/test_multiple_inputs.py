@@ -14,7 +14,6 @@ from buffers import InsufficientBuffers
 from netstack import (
     Agenda,
     AtTime,
-    CheckpointMode,
     CollectionSource,
     Edge,
     Fault,
@@ -31,15 +30,9 @@ from netstack import (
     sink,
     transactional_sink,
 )
+from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 
 COUNT = 400
-MODES: dict[str, dict[str, Any]] = {
-    "aligned": {},
-    "at least once": {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE},
-    "unaligned": {"unaligned_enabled": True},
-    "aligned with timeout": {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.03},
-}
-EXACTLY_ONCE = [mode for mode in MODES if mode != "at least once"]
 KILLS = (("join", 0.33), ("left", 0.71), ("out", 1.02), ("join", 1.31))
 
 

@@ -17,7 +17,6 @@ from buffers import InsufficientBuffers, RecordBlock
 from netstack import (
     Agenda,
     CollectionSource,
-    CostModel,
     Edge,
     GeneratorSpec,
     Job,
@@ -34,26 +33,8 @@ from netstack.exchange.java_hash import hash_longs
 from netstack.exchange.key_groups import assign_to_operators
 from netstack.scenarios.scenario import Keys
 from netstack.tasks.source import key_shares
+from tests.netstack.job_settings import EXACT
 
-NOTHING = (0.0, 0.0)
-EXACT = CostModel(
-    source_record_s=0.0,
-    consumer_buffer_s=0.0,
-    consumer_record_s=0.0,
-    after_sleep_s=0.0,
-    oversleep_s=0.0,
-    wake_up_s=0.0,
-    notify_s=0.0,
-    wire_s=0.0,
-    wire_message_s=0.0,
-    wire_rate_bytes_per_s=1e15,
-    trigger_s=NOTHING,
-    trigger_per_source_s=0.0,
-    sync_s=NOTHING,
-    ack_s=NOTHING,
-    jitter_sigma=0.0,
-)
-"""A machine whose only cost is what a scenario says, so that times can be computed by hand."""
 AT_ONCE = NetworkConfig(buffer_timeout_interval_s=0.0)
 
 

@@ -19,7 +19,6 @@ from netstack import (
     Agenda,
     AtTime,
     ChannelItem,
-    CheckpointMode,
     CollectionSource,
     CutLink,
     DropMessages,
@@ -47,16 +46,10 @@ from netstack import (
     key_sum,
     transactional_sink,
 )
+from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 
 KEYS = 7
 COUNT = 600
-MODES: dict[str, dict[str, Any]] = {
-    "aligned": {},
-    "at least once": {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE},
-    "unaligned": {"unaligned_enabled": True},
-    "aligned with timeout": {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.03},
-}
-EXACTLY_ONCE = [mode for mode in MODES if mode != "at least once"]
 
 
 def number_of(payload: bytes | memoryview) -> int:
@@ -333,7 +326,7 @@ def test_a_full_storage_completes_nothing_until_there_is_room() -> None:
     job = run(sums_job(log, [fault, kill("sums", 0, 0.75)], **MODES["unaligned"]), storage)
     (restart,) = job.restarts
     before = [head for head in job.recorder.checkpoints if head.triggered_at < 0.3]
-    assert restart.checkpoint_id in {head.identity for head in before if head.status == "COMPLETED"}
+    assert restart.checkpoint_id in {head.checkpoint_id for head in before if head.status == "COMPLETED"}
     assert sorted(log.records) == expected()
 
 
@@ -343,7 +336,7 @@ def test_a_lost_acknowledgement_lets_the_checkpoint_expire_and_frees_it() -> Non
     job = run(sums_job(log, [fault], checkpoint_timeout_s=0.6), storage)
     expired = [head for head in job.recorder.checkpoints if str(head.failure) == "CHECKPOINT_EXPIRED"]
     assert expired
-    assert all(f"chk-{head.identity}/" not in path for head in expired for path in storage.files)
+    assert all(f"chk-{head.checkpoint_id}/" not in path for head in expired for path in storage.files)
     assert sorted(log.records) == expected()
 
 

@@ -42,11 +42,11 @@ def part(delay_s: float, **fields: Any) -> SubtaskCheckpoint:
 
 
 def record_checkpoint(
-    recorder: Recorder, identity: int, at: float, delays: list[float], **fields: Any
+    recorder: Recorder, checkpoint_id: int, at: float, delays: list[float], **fields: Any
 ) -> None:
     """A checkpoint in which the stage's subtasks had those start delays, and the source 10 ms."""
     parts = {(0, subtask): part(delay, **fields) for subtask, delay in enumerate(delays)}
-    recorder.checkpoint(identity, at, parts | {(1, 0): part(0.010)}, duration_s=max(delays) + 0.005)
+    recorder.checkpoint(checkpoint_id, at, parts | {(1, 0): part(0.010)}, duration_s=max(delays) + 0.005)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ LONG_SHARE = 0.5
 """Share of the checkpoint interval from which a duration is called a problem."""
 
 LONG_MS = 10_000.0
-"""The same where there is no interval."""
+"""A duration that is called a problem where there is no interval."""
 
 UNEVEN = 4.0
 """Quotient of the longest duration to the median from which durations are called uneven."""

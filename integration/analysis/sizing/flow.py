@@ -15,7 +15,7 @@ from typing import NamedTuple
 from netstack import GeneratorSpec, Scenario, ScenarioError, Vertex
 
 LENGTH_BYTES = 4
-"""Of the length in front of each record."""
+"""Bytes of the length in front of each record."""
 
 _FULL = 1 - 1e-9
 
@@ -25,7 +25,7 @@ class Flow(NamedTuple):
 
     records_per_s: float
     bytes_per_s: float
-    """With the lengths of records."""
+    """Bytes of records with their lengths."""
     is_full: bool
     """Whether it takes no more, so that it holds back all before it."""
 

@@ -53,9 +53,9 @@ class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
     is_local: bool
     """Whether both ends are in one task manager; then the receiver needs no buffers."""
     subpartitions: int
-    """Of a producer."""
+    """Subpartitions of one producer."""
     channels: int
-    """Of a consumer."""
+    """Channels of one consumer."""
     partition_required: int
     """A producer's, without which it does not start."""
     partition_most: int

@@ -46,7 +46,7 @@ class Numbers(NamedTuple):
     """What a person gives on the command line, as texts; None: not given."""
 
     throughput: str
-    """Of all subtasks of the consumer."""
+    """Rate of all subtasks of the consumer together."""
     parallelism: str = "1"
     """Of both ends, or "4:8", of the producer and of the consumer."""
     record_bytes: int = 1000

@@ -173,7 +173,7 @@ _UNCHECKED = (
     *("netty.client.tcp.keepCount", "netty.client.tcp.keepIdleSec", "netty.client.tcp.keepIntervalSec"),
     *("retries", "sort-shuffle.min-buffers", "tcp-connection.enable-reuse-across-jobs"),
 )
-"""Of ``taskmanager.network.``; their values are not looked at."""
+"""Options below ``taskmanager.network.`` whose values are not looked at."""
 
 _UNCHECKED_OF_FLINK_1 = (
     *("batch-shuffle.compression.enabled", "blocking-shuffle.type", "hybrid-shuffle.enable-new-mode"),
@@ -183,7 +183,7 @@ _UNCHECKED_OF_FLINK_1 = (
     *("netty.sendReceiveBufferSize", "netty.server.backlog", "netty.server.numThreads"),
     *("netty.transport", "sort-shuffle.min-parallelism"),
 )
-"""The same, of those that Flink 2 has no more."""
+"""Options of the same kind that Flink 2 no longer has."""
 
 _UNCHECKED_OF_CHECKPOINTS = (
     *("cleaner.parallel-mode", "create-subdir", "externalized-checkpoint-retention"),
@@ -214,7 +214,7 @@ class Known(NamedTuple):
     name: str
     """The name it has now."""
     field: str | None
-    """Its field in `NetworkConfig`, if the emulator knows it."""
+    """The option's field in `NetworkConfig`, if the emulator knows it."""
     only_1x: bool = False
     """Whether Flink 2 has removed it."""
 
@@ -333,7 +333,7 @@ def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> l
     if only_close:
         return []
     if begun := [each for each in names if _goes_on(name, each) or _goes_on(each, name)]:
-        return [max(begun, key=lambda each: len(_common(each, name)))]
+        return [max(begun, key=len)]
     return _sibling(name, names) or _in_family(name, names)
 
 
@@ -353,8 +353,3 @@ def _in_family(name: str, names: Iterable[str]) -> list[str]:
 
 def _goes_on(longer: str, shorter: str) -> bool:
     return is_of_family(shorter) and longer.startswith((f"{shorter}-", f"{shorter}."))
-
-
-def _common(one: str, other: str) -> str:
-    length = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
-    return one[:length]

@@ -24,7 +24,7 @@ class Remark(msgspec.Struct, frozen=True):
     rule: str
     """A short name of the rule that found it."""
     option: str
-    """As the file spells it."""
+    """The option's name as the file spells it."""
     message: str
     """What is wrong, or what happens."""
     advice: str = ""
@@ -60,7 +60,7 @@ class Settings(NamedTuple):
     others: Mapping[str, int | float | bool | str]
     """Options that the emulator does not know, by their names of today."""
     places: Mapping[str, Place]
-    """Of each option that is given, by its name of today."""
+    """Where each option that is given stands, by its name of today."""
     version: Version
 
     @property

@@ -36,7 +36,7 @@ class _Stranger(NamedTuple):
     scope: trio.CancelScope
 
 
-class Door:
+class Listener:
     """Listens at `host` and asks `admit` about each connection.
 
     `admit` calls `proven` as soon as it knows who is there, and returns when the connection is to stay or has
@@ -49,7 +49,7 @@ class Door:
         self._host = host
         self._limits = limits
         self._admit = admit
-        self._listener: Any = None
+        self._socket: Any = None
         self._strangers: dict[trio.SocketStream, _Stranger] = {}  # the oldest first
         self._proven: set[trio.SocketStream] = set()
         self._descriptors = 0
@@ -57,7 +57,7 @@ class Door:
     @property
     def is_open(self) -> bool:
         """Whether somebody can connect."""
-        return self._listener is not None
+        return self._socket is not None
 
     async def open(self, port: int = 0) -> tuple[str, int]:
         """Begin to listen, at a free port unless one is given; returns the address.
@@ -67,18 +67,18 @@ class Door:
         """
         self.close()
         try:
-            found = await trio.socket.getaddrinfo(self._host, port, type=trio.socket.SOCK_STREAM)
-            family, kind, protocol, _, address = found[0]
-            self._listener = trio.socket.socket(family, kind, protocol)
-            await self._listener.bind(address)
-            self._listener.listen(_BACKLOG)
+            addresses = await trio.socket.getaddrinfo(self._host, port, type=trio.socket.SOCK_STREAM)
+            family, kind, protocol, _, address = addresses[0]
+            self._socket = trio.socket.socket(family, kind, protocol)
+            await self._socket.bind(address)
+            self._socket.listen(_BACKLOG)
             self._descriptors = free_descriptors()
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
                 raise OSError(error.errno, f"cannot listen at {self._host}: {error.strerror}") from None
             raise
-        host, port, *_ = self._listener.getsockname()
+        host, port, *_ = self._socket.getsockname()
         return host, port
 
     def proven(self, stream: trio.SocketStream) -> None:
@@ -93,16 +93,16 @@ class Door:
 
     def close(self) -> None:
         """Listen no more; who has been let in stays."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     async def serve(self) -> None:
         """Take connections until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 try:
-                    socket, (host, port, *_) = await self._listener.accept()
+                    socket, (host, port, *_) = await self._socket.accept()
                 except OSError as error:
                     await self._wait_after(error)
                     continue
