@@ -25,7 +25,8 @@ SEEDS = 5
 DOCUMENT = "validation.json"
 
 LEGEND = (
-    "Flink: what the job shows now. ours: median and range over seeds, predicted from its load and options. "
+    "Flink: what the job shows now, times with their range over its checkpoints. "
+    "ours: median and range over seeds, predicted from its load and options. "
     "ratio: ours by Flink's. allowed: how far apart they may be. "
     "Times in ms, throughput in records/s, buffers in bytes."
 )

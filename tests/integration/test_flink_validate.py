@@ -40,6 +40,10 @@ def test_a_job_without_debloating_is_predicted_within_the_tolerance():
         assert shown[vertex, START_DELAY] == pytest.approx(1, abs=0.05)
     assert shown["", END_TO_END] == pytest.approx(1, abs=0.05)
     assert (found.flink, found.schema) == ("2.2.1", "netstack.validation/1")
+    durations = [checkpoint.duration_ms for checkpoint in imported.measured.checkpoints]
+    (row,) = [row for row in found.comparison.rows if row.quantity == END_TO_END]
+    assert (row.flink.least, row.flink.most) == (min(durations), max(durations))
+    assert row.flink.least < row.flink.median < row.flink.most
 
 
 @pytest.mark.parametrize("name", [ON1S, ON1S_OF_1X])

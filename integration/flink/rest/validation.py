@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from netstack import Result, scenario_document
+from netstack import CheckpointResult, Result, scenario_document
 
-from ...analysis.comparison import Comparison, compare
+from ...analysis.comparison import ALIGNMENT, END_TO_END, START_DELAY, Comparison, Row, Spread, compare
+from ...analysis.known_values import highest, known, mean_of_known
 from .client import FlinkRestError
 from .importing import Imported
 from .measured import Measured
@@ -48,15 +49,39 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
         raise FlinkRestError(
             f"{measured.url}: job {measured.job} shows neither rates nor checkpoints to compare with"
         )
+    rows = [_with_range(row, measured.checkpoints) for row in comparison.rows]
     return Validation(
         url=measured.url,
         job=measured.job,
         flink=measured.flink,
         ok=comparison.ok,
-        comparison=comparison,
+        comparison=msgspec.structs.replace(comparison, rows=rows),
         scenario=scenario_document(results[0].scenario),
         notes=imported.notes,
     )
+
+
+def _with_range(row: Row, checkpoints: Sequence[CheckpointResult]) -> Row:
+    """A row with the range that its time has over the job's checkpoints; the verdict is without it."""
+    values = known(_of_checkpoint(row, checkpoint) for checkpoint in checkpoints)
+    if not values:
+        return row
+    middle = row.flink.median
+    least, most = round(min(*values, middle), 2), round(max(*values, middle), 2)
+    return msgspec.structs.replace(row, flink=Spread(middle, least, most))
+
+
+def _of_checkpoint(row: Row, checkpoint: CheckpointResult) -> float | None:
+    """What one checkpoint took, as a row has it; None: it is no time of checkpoints, or is not told."""
+    if row.quantity == END_TO_END:
+        return checkpoint.duration_ms
+    for vertex in checkpoint.vertices:
+        if vertex.name == row.vertex:
+            if row.quantity == START_DELAY:
+                return mean_of_known(vertex.start_delay_ms)
+            if row.quantity == ALIGNMENT:
+                return highest(vertex.alignment_ms)
+    return None
 
 
 def _reference(measured: Measured, window: tuple[float, float]) -> dict[str, Any]:
