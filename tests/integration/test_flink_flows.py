@@ -8,6 +8,7 @@ import pytest
 from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
 from integration.flink.rest.flows import JobFlows, window_s
 from integration.flink.rest.job_options import EVERYWHERE, Overrides
+from integration.flink.rest.queue_growth import queue_growth
 from integration.flink.rest.sampling import SubtaskSamples
 from integration.flink.rest.vertices import VertexReader
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
@@ -112,6 +113,48 @@ def test_shares_are_of_what_flows_now_not_of_what_waits_since_the_start():
     }
     shape = job(edge, parallelism=2)
     assert JobFlows(shape, seen).shares(shape.vertices[1]) == pytest.approx([0.75, 0.25])
+
+
+def waits(*delays: float | None, unaligned: bool = False) -> list[CheckpointResult]:
+    """Checkpoints 5 s apart that wait before one subtask for so many milliseconds, and before another not."""
+    return [
+        CheckpointResult(
+            id=number,
+            t=5.0 * number,
+            vertices=[
+                VertexCheckpoint(name="count", start_delay_ms=[delay, 20.0], unaligned=[unaligned, False])
+            ],
+        )
+        for number, delay in enumerate(delays)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "growth"),
+    [
+        (waits(1000, 1100, 1200, 1310, 1400), 0.02),
+        (waits(1000, 950, 900, 700, 800, None, 700), -0.01),
+        (waits(1000, 1100, 900, 1100, 1000), 0.0),
+        (waits(1000, 1100, 1200, 1300), 0.0),
+        (waits(1000, 2000, 3000, 4000, 5000), 0.0),
+        (waits(1000, 1100, 1200, 1300, 1400, unaligned=True), 0.0),
+        ([], 0.0),
+    ],
+)
+def test_delays_that_rise_say_that_more_comes_than_is_read(checkpoints, growth):
+    assert queue_growth(checkpoints, "count", 2) == [pytest.approx(growth, abs=0.0015), 0.0]
+    assert queue_growth(checkpoints, "another", 2) == [0.0, 0.0]
+
+
+def test_what_comes_to_a_subtask_is_what_it_reads_and_what_waits_longer():
+    edge = edge_to("source", "count", "HASH")
+    seen = {
+        "source": [samples(*grown("records_out", 1000))] * 2,
+        "count": [samples(*grown("records_in", 1000))] * 2,
+    }
+    shape = job(edge, parallelism=2)
+    flows = JobFlows(shape, seen, {"count": [0.06, 0.0]})
+    assert flows.shares(shape.vertices[1]) == pytest.approx([106 / 206, 100 / 206])
 
 
 def test_of_few_records_those_since_the_start_tell_more():

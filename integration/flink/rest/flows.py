@@ -77,9 +77,15 @@ def _together(parts: Iterable[Counts]) -> Counts:
 
 
 class JobFlows:
-    """The flows of one job, from what its tasks have counted; a rate or ratio that is not told is None."""
+    """The flows of one job, from what its tasks have counted; a rate or ratio that is not told is None.
 
-    def __init__(self, job: FlinkJob, samples: Samples) -> None:
+    `growth` says by the vertex's id how the queues before its subtasks grow, as shares of what they read.
+    """
+
+    def __init__(
+        self, job: FlinkJob, samples: Samples, growth: Mapping[str, Sequence[float]] | None = None
+    ) -> None:
+        self._growth = growth or {}
         self._job = job
         self._samples = samples
         self._by_id = {vertex.id: vertex for vertex in job.vertices}
@@ -155,12 +161,13 @@ class JobFlows:
         return 1.0 if share >= 1 - ALIKE else share
 
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
-        """How often a record goes to each subtask of a vertex; the sum is 1."""
+        """How often a record goes to each subtask of a vertex, read or not; the sum is 1."""
         each = self._each(vertex, "records_in")
         if each is None or sum(counts.total for counts in each) < LEAST_RECORDS * vertex.parallelism:
             return None
         whole = _together(each)
-        shares = [_ratio(counts, whole) for counts in each]
+        growth = self._growth.get(vertex.id, [0.0] * len(each))
+        shares = [_ratio(counts, whole) * (1 + more) for counts, more in zip(each, growth, strict=True)]
         return [share / sum(shares) for share in shares]
 
     def period_s(self, vertex: FlinkVertex) -> float | None:

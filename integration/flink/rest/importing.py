@@ -15,6 +15,7 @@ from .flows import JobFlows
 from .job_options import Overrides, check_names, preset_of, read_config
 from .measured import Measured, measured, read_checkpoints
 from .network_memory import read_network_memory
+from .queue_growth import queue_growth
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
 from .topology import edges_of, job_name, vertex_names
 from .vertices import VertexReader
@@ -145,7 +146,10 @@ def scenario_of(
     config = read_config(job, given.options, notes)
     longest_s = _longest_checkpoint_s(checkpoints)
     warmup_s = max(WARMUP_S, math.ceil(_DRAINS * longest_s))
-    flows = JobFlows(job, samples)
+    growth = {
+        vertex.id: queue_growth(checkpoints, names[vertex.id], vertex.parallelism) for vertex in job.vertices
+    }
+    flows = JobFlows(job, samples, growth)
     vertices = VertexReader(job, names, config, samples, flows, given, notes, checkpoints).vertices()
     scenario = Scenario(
         name=job_name(job),

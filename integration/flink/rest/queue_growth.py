@@ -1,0 +1,53 @@
+"""How the queues before subtasks grow: what comes to a subtask that works all the time is not what it reads.
+
+A barrier waits as long as the records before it take, so delays that rise by 20 ms a second say that 2 % more
+comes than is read. Counts alone cannot tell this: of two subtasks that both work all the time both read as
+much as they can, though one of them gets more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from netstack import CheckpointResult
+
+from ...analysis.known_values import complete, middle
+
+_LEAST = 5
+"""Fewer checkpoints show no trend."""
+
+_AGREE = 0.8
+"""Share of all pairs of checkpoints that have to show the same direction."""
+
+_MOST = 0.1
+"""A queue that grows or shrinks by more than this share of what is read is no steady trend."""
+
+
+def queue_growth(checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int) -> list[float]:
+    """Return by how much each subtask's queue grows, as a share of what it reads; 0 where there is no trend.
+
+    The trend is the median over all pairs of checkpoints (Theil and Sen), so that one slow checkpoint changes
+    nothing.
+    """
+    delays: list[tuple[float, Sequence[float | None]]] = [
+        (checkpoint.t, each.start_delay_ms)
+        for checkpoint in checkpoints
+        for each in checkpoint.vertices
+        if each.name == vertex and len(each.start_delay_ms) == parallelism and not any(each.unaligned)
+    ]
+    return [_trend([(at, waits[subtask]) for at, waits in delays]) for subtask in range(parallelism)]
+
+
+def _trend(points: Sequence[tuple[float, float | None]]) -> float:
+    known = [(at, delay) for at, delay in points if delay is not None]
+    slopes = complete(
+        (late - early) / 1e3 / (later - earlier)
+        for (earlier, early), (later, late) in combinations(sorted(known), 2)
+        if later > earlier
+    )
+    if slopes is None or len(known) < _LEAST:
+        return 0.0
+    slope = middle(slopes) or 0.0
+    agreeing = sum(each * slope > 0 for each in slopes)
+    return slope if agreeing >= _AGREE * len(slopes) and abs(slope) <= _MOST else 0.0
