@@ -52,6 +52,9 @@ logger.deploy.name = org.apache.spark.deploy
 logger.deploy.level = info
 """
 
+PATIENT = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "300s"}
+"""Options of Spark's for a driver on a cluster: a loaded machine takes its time to start an executor."""
+
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java process that lives for seconds gains nothing from the second compiler."""
 
@@ -163,7 +166,7 @@ def drive(
     `options` are Spark's, `variables` those of the environment beside the usual ones. Nothing but the answer
     may be printed.
     """
-    settings = {"spark.executor.extraJavaOptions": SMALL_JAVA, **(options or {})}
+    settings = {"spark.executor.extraJavaOptions": SMALL_JAVA, **PATIENT, **(options or {})}
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + script, master, json.dumps(settings), *arguments],
         cwd=folder,

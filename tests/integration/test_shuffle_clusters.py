@@ -14,6 +14,7 @@ from integration.spark.workers import write_package
 from tests.integration.clusters import (
     FOR_ARROW,
     LOCAL_CLUSTER,
+    PATIENT,
     ROOT,
     bare_python,
     drive,
@@ -118,6 +119,7 @@ def test_the_command_on_a_cluster_whose_python_has_nothing_but_arrow(folder, clu
             *(sys.executable, "-m", "integration", "shuffle", "--master", cluster, "--json"),
             *("--input", str(numbers), "--key", "key", "--partitions", "4", "--output", str(output)),
             *("--set", f"spark.archives={archive}#files", "--set", "spark.executorEnv.PYTHONPATH=files"),
+            *(text for name, value in PATIENT.items() for text in ("--set", f"{name}={value}")),
         ],
         cwd=folder,
         env={**environment(folder), "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)},
