@@ -18,7 +18,7 @@ from integration.spark.shuffling.placement import HashPlacement
 from integration.spark.spark_errors import one_line
 from tests.integration.clusters import ROOT, drive, environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ROWS = 4000
 TABLE = pa.table({"number": range(ROWS), "name": [f"name {number % 61}" for number in range(ROWS)]})

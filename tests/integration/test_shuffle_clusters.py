@@ -23,7 +23,7 @@ from tests.integration.clusters import (
     standalone_cluster,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ROWS = 20_000
 

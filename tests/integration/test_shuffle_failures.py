@@ -217,7 +217,7 @@ def left_over(batches: Batches) -> Batches:
 
     import pyarrow as pa
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while threading.active_count() > 1 and time.monotonic() < deadline:
         time.sleep(0.1)  # Spark's answer to the rendezvous comes after a second
     assert sum(batch.num_rows for batch in batches) >= 0
