@@ -48,7 +48,7 @@ class Telling(TransportConfig):
 @pytest.fixture
 def telling(tmp_path: Path) -> Telling:
     """Writes into `tmp_path`, a file for each partition."""
-    config = Telling(limits=ConnectionLimits(keep_alive_s=KEEP_ALIVE_S))
+    config = Telling()
     object.__setattr__(config, "folder", tmp_path)
     return config
 
@@ -151,6 +151,7 @@ def test_a_worker_that_dies_fails_the_stage(spark: SparkSession, telling: Tellin
 def test_a_worker_that_hangs_is_found_within_the_keep_alive_time(
     spark: SparkSession, telling: Telling
 ) -> None:
+    object.__setattr__(telling, "limits", ConnectionLimits(keep_alive_s=KEEP_ALIVE_S))
     cause = failure_after(spark, telling, signal.SIGSTOP, victim=1, waiting=0)
     assert re.match(rf"task 1 at [0-9.:]+: nothing was heard for {KEEP_ALIVE_S:g} s", cause)
 
