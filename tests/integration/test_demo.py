@@ -40,6 +40,8 @@ from integration.report.tables import job_facts, summary_table
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 ROWS = 3000
