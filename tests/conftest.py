@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -9,6 +10,24 @@ from hypothesis import settings
 # A loaded machine makes any example slow; speed is measured in benches.
 settings.register_profile("netstack", deadline=None)
 settings.load_profile("netstack")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that the processes that share them end together.
+
+    First those marked `long` that start no Spark, whose archive of classes is made meanwhile (see
+    tests/integration/class_archive.py); then those with Spark, long ones before the others; then the rest.
+    """
+    marks: dict[Path, set[str]] = {}
+    for item in items:
+        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    items.sort(key=lambda item: _place(marks[item.path]))
+
+
+def _place(marks: set[str]) -> int:
+    if "spark" in marks:
+        return 1 if "long" in marks else 2
+    return 0 if "long" in marks else 3
 
 
 @pytest.fixture(autouse=True)

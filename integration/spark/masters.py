@@ -100,13 +100,25 @@ def count_slots(session: SparkSession, wanted: int = 1) -> int:
     """
     context = _context(session)
     profile = context.resourceProfileManager().defaultResourceProfile()
-    wait_ms = 0 if context.isLocal() else int(context.conf().getTimeAsMs(_REGISTRATION, "30s"))
-    deadline_ms = context.startTime() + wait_ms
+    deadline_ms = context.startTime() + (0 if context.isLocal() else _registration_ms(context))
     while True:
         slots = int(context.maxNumConcurrentTasks(profile))
         if slots >= wanted or time.time() * 1000 >= deadline_ms:
             return slots
         time.sleep(_PERIOD_S)
+
+
+def no_executor(session: SparkSession) -> str:
+    """Say that a cluster has given Spark no slot at all, and what to do about it."""
+    wait_s = _registration_ms(_context(session)) / 1000
+    return (
+        f"no executor of Spark has registered within {wait_s:g} s; see on the master's page whether workers"
+        f" have cores and memory free for one, or let Spark wait longer with {_REGISTRATION}"
+    )
+
+
+def _registration_ms(context: Any) -> int:
+    return int(context.conf().getTimeAsMs(_REGISTRATION, "30s"))
 
 
 def _context(session: SparkSession) -> Any:

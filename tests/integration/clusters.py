@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,14 +55,14 @@ logger.deploy.name = org.apache.spark.deploy
 logger.deploy.level = info
 """
 
-SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Java process that lives for seconds gains nothing from the second compiler."""
+PATIENT = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "300s"}
+"""Options of Spark's for a driver on a cluster: a loaded machine takes its time to start an executor."""
 
-SMALL_JAVA_PROCESSES = {"SPARK_SUBMIT_OPTS": SMALL_JAVA, "SPARK_LAUNCHER_OPTS": SMALL_JAVA}
-"""Variables that make the driver such a process, and the one before it that works out its command.
+JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""The variable with the options of the driver's Java; those of all other processes are the same."""
 
-Java's own variables do so too, but Java says on stderr that it has found them.
-"""
+SHARED = {"SPARK_HOME", "SPARK_LAUNCHER_OPTS", JAVA_OPTIONS}
+"""Variables of all tests (see `class_archive`) that clusters keep."""
 
 PRELUDE = """\
 import json
@@ -77,33 +80,19 @@ def answer(value):
 """What each driver begins with; its own arguments are ``sys.argv[3:]``."""
 
 
-def make_home(folder: Path) -> Path:
-    """Make a home for Spark: that of the PySpark package, but in a folder where it may write."""
-    import pyspark
-
-    home = folder / "spark-home"
-    if not home.exists():
-        home.mkdir(parents=True)
-        for part in ("bin", "jars", "python"):
-            (home / part).symlink_to(Path(pyspark.__file__).parent / part)
-        (home / "conf").mkdir()
-        (home / "conf" / "log4j2.properties").write_text(LOGGING)
-    return home
-
-
 def environment(folder: Path) -> dict[str, str]:
     """The variables of all processes of a cluster: nothing is written but below `folder`."""
     ours = ("PYTHONPATH", "PYSPARK_", "SPARK_")
+    logging = folder / "log4j2.properties"
+    logging.write_text(LOGGING)
+    java = os.environ[JAVA_OPTIONS]
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith(ours)},
-        "SPARK_HOME": str(make_home(folder)),
-        "SPARK_CONF_DIR": str(make_home(folder) / "conf"),
+        **{name: value for name, value in os.environ.items() if not name.startswith(ours) or name in SHARED},
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA,
-        **SMALL_JAVA_PROCESSES,
+        "SPARK_DAEMON_JAVA_OPTS": f'{java} "-Dlog4j2.configurationFile={logging.as_uri()}"',
     }
 
 
@@ -140,8 +129,8 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Name the processes whose Spark home is below a folder, as far as the system tells."""
-    wanted = f"SPARK_HOME={make_home(folder)}\0".encode()
+    """Name the processes of a cluster that writes below a folder, as far as the system tells."""
+    wanted = f"SPARK_WORKER_DIR={folder / 'work'}\0".encode()
     found = []
     for variables in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended, or is somebody else's
@@ -163,17 +152,32 @@ def drive(
     `options` are Spark's, `variables` those of the environment beside the usual ones. Nothing but the answer
     may be printed.
     """
-    settings = {"spark.executor.extraJavaOptions": SMALL_JAVA, **(options or {})}
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + script, master, json.dumps(settings), *arguments],
-        cwd=folder,
-        env={**environment(folder), "PYTHONPATH": str(ROOT), **(variables or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settings = {"spark.executor.extraJavaOptions": os.environ[JAVA_OPTIONS], **PATIENT, **(options or {})}
+    with _own_work(master):
+        done = subprocess.run(
+            [sys.executable, "-c", PRELUDE + script, master, json.dumps(settings), *arguments],
+            cwd=folder,
+            env={**environment(folder), "PYTHONPATH": str(ROOT), **(variables or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return json.loads(done.stdout)
+
+
+@contextmanager
+def _own_work(master: str) -> Iterator[None]:
+    """Keep apart drivers that start executors: these write into the home of Spark, whatever is set."""
+    if master != LOCAL_CLUSTER:
+        yield
+        return
+    home = Path(os.environ["SPARK_HOME"])
+    with FileLock(home.with_suffix(".lock")):
+        try:
+            yield
+        finally:
+            shutil.rmtree(home / "work", ignore_errors=True)
 
 
 @contextmanager

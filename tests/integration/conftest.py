@@ -1,26 +1,67 @@
-"""One Spark session for all tests that need one: a session takes seconds to start."""
+"""One Spark session for all tests that need one; and a quick start for each that tests start beside it."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from integration.spark import spark_session
-from tests.integration.clusters import SMALL_JAVA_PROCESSES
+from tests.integration.class_archive import ClassArchive, Maker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of this process and of those that tests start, each with a Spark of its own.
-os.environ |= SMALL_JAVA_PROCESSES
+ROOT = Path(__file__).parents[2]
+
+QUICK_WORKERS = {
+    "spark.python.daemon.module": "tests.integration.worker_daemon",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+}
+
+SPARK_FILES_OF_A_LONG_RUN = 4
+"""With fewer, a run takes no longer than the archive takes to make."""
+
+ARCHIVE = pytest.StashKey[ClassArchive]()
+TEMPORARY = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+MAKER = pytest.StashKey[Maker]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the archive used by this process and by all that tests start, each with a Spark of its own."""
+    archive = config.stash[ARCHIVE] = ClassArchive(_lasting_folder(config))
+    os.environ |= archive.variables
+
+
+def _lasting_folder(config: pytest.Config) -> Path:
+    if hasattr(config, "cache"):
+        return config.cache.mkdir("spark")
+    config.stash[TEMPORARY] = tempfile.TemporaryDirectory(prefix="netstack-spark-")  # -p no:cacheprovider
+    return Path(config.stash[TEMPORARY].name)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin to make the archive, in one of the processes of a run with many tests of Spark."""
+    files = {item.path for item in session.items if item.get_closest_marker("spark")}
+    if len(files) >= SPARK_FILES_OF_A_LONG_RUN and os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+        session.config.stash[MAKER] = Maker(session.config.stash[ARCHIVE])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave no process behind."""
+    if MAKER in config.stash:
+        config.stash[MAKER].stop()
+    if TEMPORARY in config.stash:
+        config.stash[TEMPORARY].cleanup()
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session with four slots."""
-    session = spark_session("local[4]")
+    session = spark_session("local[4]", QUICK_WORKERS)
     yield session
     session.stop()

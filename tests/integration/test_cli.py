@@ -18,6 +18,8 @@ from integration.report.run_text import MOST_INCIDENTS, print_incidents
 from netstack import from_json
 from tests.integration.sample_results import unaligned_result
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 REFERENCES = ROOT / "tests/data/flink-reference"
 COMMAND = [sys.executable, "-m", "integration"]

@@ -1,10 +1,12 @@
-"""The command ``netstack shuffle``, with two slots: in one process for all calls, and once from the shell."""
+"""The command ``netstack shuffle``: in the session's Spark for all calls, and once from the shell."""
 
 import gzip
+import io
 import json
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,30 +18,12 @@ from integration.cli import exit_status
 from integration.cli.app import main
 from integration.spark.shuffling.placement import HashPlacement
 from integration.spark.spark_errors import one_line
-from tests.integration.clusters import ROOT, drive, environment
+from tests.integration.clusters import ROOT, environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ROWS = 4000
 TABLE = pa.table({"number": range(ROWS), "name": [f"name {number % 61}" for number in range(ROWS)]})
-
-CALLS = """
-import io
-import os
-from contextlib import redirect_stderr, redirect_stdout
-from integration.cli.app import main
-
-
-def call(arguments):
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        status = main(["shuffle", *arguments])
-    out.flush()
-    return status, out.buffer.getvalue().decode(), err.getvalue()
-
-
-answer([call(arguments) for arguments in json.loads(sys.argv[3])])
-"""
 
 
 class Call(NamedTuple):
@@ -48,6 +32,14 @@ class Call(NamedTuple):
     status: int
     out: str
     err: str
+
+
+def call(arguments: list[str]) -> Call:
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(["shuffle", *arguments])
+    out.flush()
+    return Call(status, out.buffer.getvalue().decode(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +60,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def calls(folder) -> dict[str, Call]:
-    """All calls that need Spark, which starts once for them."""
+def calls(spark, folder) -> dict[str, Call]:
+    """All calls that need Spark, which runs already."""
     rows = ["--partitions", "2", "--input", str(folder / "rows.csv")]
     by_name = ["--key", "name"]
     no_output = str(folder / "no-0")
@@ -101,7 +93,7 @@ def calls(folder) -> dict[str, Call]:
             *("--partitions", "2", "--input", str(folder / "rows"), "--format", "csv", *by_name),
             *("--output", str(folder / "by-format")),
         ],
-        "too many": ["--partitions", "4", *rows[2:], *by_name, "--output", str(folder / "no-1")],
+        "too many": ["--partitions", "5", *rows[2:], *by_name, "--output", str(folder / "no-1")],
         "no column": [*rows, "--key", "name.first", "--output", str(folder / "no-2")],
         "no options": [
             *(*rows, *by_name, "--output", str(folder / "no-3")),
@@ -112,8 +104,14 @@ def calls(folder) -> dict[str, Call]:
             *("--output", str(folder / "no-4")),
         ],
     }
-    answers = drive(folder, "local[3]", CALLS, json.dumps(list(wanted.values())))
-    return {name: Call(*answer) for name, answer in zip(wanted, answers, strict=True)}
+    before = spark.conf.getAll
+    try:
+        return {name: call(arguments) for name, arguments in wanted.items()}
+    finally:  # the command sets its session to cut the file
+        for name in spark.conf.getAll.keys() - before.keys():
+            spark.conf.unset(name)
+        for name, value in before.items() - spark.conf.getAll.items():
+            spark.conf.set(name, value)
 
 
 def parts(folder: Path) -> list[Path]:
@@ -181,7 +179,7 @@ def test_an_exchange_before_the_shuffle_is_said(calls, folder):
     [
         (
             "too many",
-            ["netstack shuffle: the 4 tasks of a shuffle into 4 partitions"],
+            ["netstack shuffle: the 5 tasks of a shuffle into 5 partitions"],
         ),
         ("no column", ["netstack shuffle: there is no"]),
         ("no extension", ["netstack shuffle: "]),
@@ -204,7 +202,7 @@ def test_what_goes_wrong_is_one_line_each_and_leaves_no_output(calls, folder, na
 
 
 def test_a_line_about_arguments_has_their_names_on_the_command_line(calls):
-    assert "or take --partitions at most 3" in calls["too many"].err
+    assert "or take --partitions at most 4" in calls["too many"].err
 
 
 def test_the_format_can_be_given_where_no_extension_tells_it(calls, folder):

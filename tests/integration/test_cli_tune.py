@@ -16,6 +16,8 @@ from tests.integration.flink_cluster import replayed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 SCENARIO = """
 name = "slow"
 duration = "21 s"
@@ -166,7 +168,7 @@ def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> No
 @pytest.mark.spark
 def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     with replayed("flink-1.20.5_2x2_200KBs_on1s") as cluster:
-        command = ["tune", "--from-flink", cluster.url, "--watch", "0 s", "--target", "200ms", "--seeds", "5"]
+        command = ["tune", "--from-flink", cluster.url, "--watch", "0 s", "--target", "200ms", "--seeds", "2"]
         assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (recommendation,) = found["recommendations"]

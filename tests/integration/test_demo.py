@@ -40,6 +40,8 @@ from integration.report.tables import job_facts, summary_table
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 ROWS = 3000
@@ -382,7 +384,7 @@ def demo_process(rows, folder, **environment):
 
 def test_no_java_is_one_line(rows, tmp_path):
     with demo_process(rows, tmp_path, JAVA_HOME=str(tmp_path)) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
 
     assert (process.returncode, out, err.count("\n")) == (exit_status.MISTAKE, "", 1)
     assert "Spark needs Java" in err
@@ -395,7 +397,7 @@ def test_ctrl_c_ends_it_with_one_line_and_leaves_no_files(rows, tmp_path):
         assert process.stderr.readline().startswith("reading rows.csv: ")
         assert list(tmp_path.glob("netstack-spool-*"))
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
 
     assert (process.returncode, out) == (exit_status.INTERRUPTED, "")
     assert [line for line in err.splitlines() if not line.startswith(OFF)] == ["netstack: stopped"]

@@ -38,6 +38,8 @@ from netstack import (
 )
 from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
 
+pytestmark = pytest.mark.long
+
 REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
 
 Diagnosed = Callable[[Scenario], dict[str, Any]]

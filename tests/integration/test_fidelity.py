@@ -26,6 +26,8 @@ from integration.runs.scenario_runs import run_seeds
 from integration.tuning.measures import Measures, measure
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate
 
+pytestmark = pytest.mark.long
+
 REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"
 SEEDS = 5
 

@@ -207,11 +207,19 @@ def test_options_without_effect_are_warned_of() -> None:
         transport_config(TransportConfig(), 2)
 
 
+DAEMON = "spark.python.daemon.module"
+
+
 @pytest.fixture
 def without_checkout(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """A worker's folder is the driver's, and Python looks there for modules unless told not to."""
     monkeypatch.setitem(spark.sparkContext.environment, "PYTHONSAFEPATH", "1")
-    return monkeypatch
+    monkeypatch.delitem(spark.sparkContext.environment, "PYTHONPATH")
+    conf: Any = spark.sparkContext._jsc.sc().conf()
+    ours = conf.get(DAEMON)
+    conf.set(DAEMON, "pyspark.daemon")  # which imports nothing of ours
+    yield monkeypatch
+    conf.set(DAEMON, ours)
 
 
 @pytest.mark.spark

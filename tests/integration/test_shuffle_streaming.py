@@ -3,21 +3,17 @@
 import json
 import os
 import random
+import runpy
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.integration.clusters import ROOT, drive
+from tests.integration.clusters import ROOT
 
 pytestmark = pytest.mark.spark
 
-EXAMPLE = f"""
-import runpy
-
-totals = runpy.run_path({str(ROOT / "docs/examples/shuffle_stream.py")!r})["totals"]
-answer(totals(sys.argv[3]))
-"""
+EXAMPLE = ROOT / "docs" / "examples" / "shuffle_stream.py"
 
 CITIES = ("Aachen", "Bonn", "Köln", "Ulm", "")
 
@@ -34,10 +30,11 @@ def write_file(folder: Path, number: int, draw: random.Random) -> Counter[str]:
     return passengers
 
 
-def test_the_example_has_the_totals_of_each_city_after_each_batch(tmp_path):
+def test_the_example_has_the_totals_of_each_city_after_each_batch(spark, tmp_path):
     folder = tmp_path / "input"
     folder.mkdir()
     draw = random.Random(7)
     files = [write_file(folder, number, draw) for number in range(6)]
     expected = [dict(sum(files[:number], Counter[str]())) for number in (2, 4, 6)]
-    assert drive(tmp_path, "local[2]", EXAMPLE, str(folder)) == expected
+    totals = runpy.run_path(str(EXAMPLE))["totals"]
+    assert totals(str(folder)) == expected

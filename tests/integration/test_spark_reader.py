@@ -158,7 +158,6 @@ def test_a_spool_is_deleted_when_the_interpreter_ends(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert done.returncode != 0

@@ -29,7 +29,6 @@ def start(master: str = "local[1]", **environment: str) -> str:
         env={"PYTHONPATH": str(ROOT), "HOME": "/nowhere", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     assert done.stderr == ""

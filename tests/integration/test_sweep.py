@@ -19,7 +19,6 @@ from integration.tuning.points import Grid, Point
 from integration.tuning.running import run_point, sweep_function
 from integration.tuning.sweep import run_points, sweep
 from netstack import Edge, GeneratorSpec, NetworkConfig, PathSpec, Scenario, SourceError, Vertex, from_json
-from tests.integration.clusters import LOCAL_CLUSTER, drive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -191,29 +190,3 @@ def test_a_file_that_is_missing_is_an_error_of_the_sweep(spark: SparkSession) ->
     points = points_for("50ms", 1, job(source=PathSpec(path="nowhere.parquet")))
     with pytest.raises(SourceError, match=r"nowhere\.parquet"):
         run_points(points, spark)
-
-
-ON_A_CLUSTER = """
-from integration import load_scenario
-from integration.spark import Grid, read_axes, sweep
-
-scenario = load_scenario(sys.argv[3])
-frame = sweep(scenario, Grid(read_axes(target="50ms,1s"), 1))
-answer([[row["labels"]["target"], row["status"], row["throughput_per_s"] > 0] for row in frame.collect()])
-"""
-
-SHORT = """
-name = "short"
-duration = "1 s"
-vertices = [
-  { name = "source", source = { record_bytes = 1000 } },
-  { name = "slow", service = "2 ms" },
-]
-edges = [{ from = "source", to = "slow" }]
-"""
-
-
-def test_the_same_call_uses_a_cluster(tmp_path: Path) -> None:
-    (tmp_path / "short.toml").write_text(SHORT)
-    rows = drive(tmp_path, LOCAL_CLUSTER, ON_A_CLUSTER, "short.toml")
-    assert rows == [["50 ms", "finished", True], ["1 s", "finished", True]]

@@ -50,7 +50,7 @@ from netstack import (
 from ...checkpoints.directory import DirectoryStorage
 from ..arrow_types import arrow_schema
 from ..interrupts import run_cancellable
-from ..masters import allows_barriers, count_slots, is_local
+from ..masters import allows_barriers, count_slots, is_local, no_executor
 from ..rendezvous import Rendezvous
 from ..rows import RowCodec, key_hash
 from ..spark_errors import first_cause, is_from_spark, was_raised_in_task
@@ -201,12 +201,14 @@ def require_slots(session: SparkSession, tasks: int) -> None:
     if not allows_barriers(session):
         problem = "Spark runs no barrier stage, which a job is, with dynamic allocation"
         raise SourceError(f"{problem}; set spark.dynamicAllocation.enabled to false")
-    slots = count_slots(session, tasks)
+    slots, local = count_slots(session, tasks), is_local(session)
+    if slots == 0 and not local:
+        raise SourceError(no_executor(session))
     if slots < tasks:
         problem = (
             f"the job needs {tasks} tasks at once, one for each task manager, and Spark has slots for {slots}"
         )
-        more = f"--master local[{tasks}]" if is_local(session) else "more spark.executor.instances or cores"
+        more = f"--master local[{tasks}]" if local else "more spark.executor.instances or cores"
         raise SourceError(f"{problem}; give it {more}, or let vertices share a task_manager")
 
 

@@ -20,7 +20,7 @@ from netstack import SourceError, TransportConfig, fresh_secret
 
 from ...analysis.wording import counted
 from ..arrow_types import UnsupportedColumnError, arrow_schema
-from ..masters import allows_barriers, count_slots, is_local
+from ..masters import allows_barriers, count_slots, is_local, no_executor
 from ..spark_errors import ShuffleError, ShuffleWarning, one_line, spark_errors
 from .columns import (
     Bound,
@@ -158,7 +158,10 @@ def require_slots(session: SparkSession, wanted: int) -> None:
     Raises:
         ShuffleError: They cannot; names the setting of Spark's that decides.
     """
-    check_slots(wanted, count_slots(session, wanted), local=is_local(session))
+    slots, local = count_slots(session, wanted), is_local(session)
+    if slots == 0 and not local:
+        raise ShuffleError(no_executor(session))
+    check_slots(wanted, slots, local=local)
 
 
 def check_slots(wanted: int, slots: int, *, local: bool) -> None:
@@ -172,10 +175,10 @@ def check_slots(wanted: int, slots: int, *, local: bool) -> None:
     remedy = f"start Spark with the master local[{wanted}]"
     if not local:
         remedy = "give it more spark.executor.cores or spark.executor.instances (spark.cores.max limits them)"
-    tasks = "1 task" if slots == 1 else f"{slots} tasks"
+    less = f", or take a num_partitions of at most {slots}" if slots else ""
     raise ShuffleError(
         f"the {wanted} tasks of a shuffle into {wanted} partitions have to run at the same time, but Spark"
-        f" has slots for {tasks}; {remedy}, or take a num_partitions of at most {slots}"
+        f" has slots for {counted(slots, 'task')}; {remedy}{less}"
     )
 
 

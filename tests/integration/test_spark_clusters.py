@@ -1,4 +1,4 @@
-"""A shuffle between executors that are processes of their own: started by the driver, and by a cluster."""
+"""Shuffles and sweeps over executors that are processes of their own: a driver's, and those of a cluster."""
 
 import json
 import subprocess
@@ -14,6 +14,7 @@ from integration.spark.workers import write_package
 from tests.integration.clusters import (
     FOR_ARROW,
     LOCAL_CLUSTER,
+    PATIENT,
     ROOT,
     bare_python,
     drive,
@@ -22,7 +23,7 @@ from tests.integration.clusters import (
     standalone_cluster,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ROWS = 20_000
 
@@ -78,10 +79,46 @@ def check_rows(rows: list[tuple[int, str, str, int]], partitions: int) -> None:
     assert [place for place, *_ in rows] == list(expected)
 
 
-def test_executors_that_the_driver_starts(folder):
-    rows = drive(folder, LOCAL_CLUSTER, SHUFFLES + f"answer(shuffled(2, {ROWS}))")
+SHORT = """
+name = "short"
+duration = "1 s"
+vertices = [
+  { name = "source", source = { record_bytes = 1000 } },
+  { name = "slow", service = "2 ms" },
+]
+edges = [{ from = "source", to = "slow" }]
+"""
+
+SWEEP = """
+from integration import load_scenario
+from integration.spark import Grid, read_axes, sweep
+
+
+def swept(scenario):
+    frame = sweep(load_scenario(scenario), Grid(read_axes(target="50ms,1s"), 1))
+    return [[row["labels"]["target"], row["status"], row["throughput_per_s"] > 0] for row in frame.collect()]
+
+
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(folder):
+    """Of a driver that starts its executors: the rows of a shuffle, and those of a sweep."""
+    (folder / "short.toml").write_text(SHORT)
+    script = SHUFFLES + SWEEP + f"answer([shuffled(2, {ROWS}), swept('short.toml')])"
+    return drive(folder, LOCAL_CLUSTER, script)
+
+
+def test_executors_that_the_driver_starts(answers):
+    rows, _ = answers
     check_rows(rows, 2)
     assert len({where for _, where, _, _ in rows}) == 2
+
+
+def test_a_sweep_uses_them_too(answers):
+    _, points = answers
+    assert points == [["50 ms", "finished", True], ["1 s", "finished", True]]
 
 
 LACKING = f"""
@@ -118,6 +155,7 @@ def test_the_command_on_a_cluster_whose_python_has_nothing_but_arrow(folder, clu
             *(sys.executable, "-m", "integration", "shuffle", "--master", cluster, "--json"),
             *("--input", str(numbers), "--key", "key", "--partitions", "4", "--output", str(output)),
             *("--set", f"spark.archives={archive}#files", "--set", "spark.executorEnv.PYTHONPATH=files"),
+            *(text for name, value in PATIENT.items() for text in ("--set", f"{name}={value}")),
         ],
         cwd=folder,
         env={**environment(folder), "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)},

@@ -1,0 +1,71 @@
+"""What is said where a cluster has too few slots, or none, of a session that is played here."""
+
+# ruff: noqa: N802, N815 - names of Spark's
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from integration.spark.distributed.stage import require_slots as require_slots_of_a_job
+from integration.spark.masters import count_slots
+from integration.spark.shuffling.api import check_slots, require_slots
+from integration.spark.spark_errors import ShuffleError
+from netstack import SourceError
+
+NO_EXECUTOR = (
+    r"^no executor of Spark has registered within 0\.2 s; see on the master's page .*"
+    r" with spark\.scheduler\.maxRegisteredResourcesWaitingTime$"
+)
+
+
+class Cluster:
+    """A session on a cluster that began long ago, and its SparkContext in Java, as far as they are asked."""
+
+    def __init__(self, slots: int, waits: str = "200ms") -> None:
+        self.sparkContext = self._jsc = self._jvm = self
+        self.org = self.apache = self.spark = self.util = self.Utils = self
+        self.slots = slots
+        self.waits = waits
+
+    def sc(self) -> Cluster:
+        return self
+
+    conf = resourceProfileManager = defaultResourceProfile = sc
+
+    def isLocal(self) -> bool:
+        return False
+
+    def startTime(self) -> int:
+        return 0
+
+    def getTimeAsMs(self, option: str, default: str) -> int:
+        assert (option, default) == ("spark.scheduler.maxRegisteredResourcesWaitingTime", "30s")
+        return int(self.waits.removesuffix("ms"))
+
+    def maxNumConcurrentTasks(self, profile: object) -> int:
+        return self.slots
+
+    def isDynamicAllocationEnabled(self, conf: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("check", "error"), [(require_slots, ShuffleError), (require_slots_of_a_job, SourceError)]
+)
+def test_a_cluster_that_gives_no_executor(check: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=NO_EXECUTOR):
+        check(Cluster(0), 4)
+
+
+def test_a_cluster_with_too_few_slots() -> None:
+    with pytest.raises(ShuffleError, match=r"has slots for 3 tasks; give it more .* at most 3$"):
+        require_slots(Cluster(3), 4)  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=r"has slots for 3; give it more spark\.executor\.instances"):
+        require_slots_of_a_job(Cluster(3), 4)  # type: ignore[arg-type]
+    assert count_slots(Cluster(3), 3) == 3  # type: ignore[arg-type]
+
+
+def test_tasks_of_more_cores_than_this_machine_gives_cannot_be_fewer() -> None:
+    with pytest.raises(ShuffleError, match=r"has slots for 0 tasks; start Spark with the master local\[4\]$"):
+        check_slots(4, 0, local=True)
