@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
-from integration.flink.rest.flows import JobFlows, window_s
+from integration.flink.rest.firings import Firings, window_s
+from integration.flink.rest.flows import JobFlows
 from integration.flink.rest.job_options import EVERYWHERE, Overrides
 from integration.flink.rest.queue_growth import queue_growth
 from integration.flink.rest.sampling import SubtaskSamples
@@ -182,10 +183,27 @@ def test_a_vertex_that_is_silent_in_between_emits_at_times():
     edges = edge_to("source", "window", "HASH"), edge_to("window", "sink", "REBALANCE")
     fired = [a | {"records_out": 1000.0 + 100 * (n // 5)} for n, a in enumerate(grown("records_in", 200))]
     steady = [a | {"records_out": 1000.0 + 100 * n} for n, a in enumerate(grown("records_in", 200))]
-    for looks, period in ((fired, 5.0), (steady, None)):
+    for looks, firings in ((fired, Firings(5.0, 100.0)), (steady, None)):
         seen = {"source": [samples(*looks)], "window": [samples(*looks)], "sink": [samples(*looks)]}
         shape = job(*edges)
-        assert JobFlows(shape, seen).period_s(shape.vertices[1]) == period
+        flows = JobFlows(shape, seen)
+        assert flows.firings(shape.vertices[1]) == firings
+        assert flows.selectivities(shape.vertices[1]) == [pytest.approx(0.1 if firings else 0.5)]
+
+
+def test_a_window_in_the_chain_of_a_source_makes_bursts_of_it():
+    """As of a local aggregation in SQL: nothing for ten seconds, then a record for each key it has seen."""
+    edge = edge_to("source", "sum", "HASH")
+    counts = [500.0, 500, 500, 500, 811, 811, 811, 811, 811, 1120, 1120, 1120]
+    seen = {
+        "source": [samples(*[{"records_out": count} for count in counts])] * 2,
+        "sum": [samples(*grown("records_in", 100), busy=0.1)] * 2,
+    }
+    shape = job(edge, parallelism=2)
+    assert JobFlows(shape, seen).firings(shape.vertices[0]) == Firings(5.0, 620.0)
+    source = vertices_of(shape, seen)["source"].source
+    assert isinstance(source, GeneratorSpec)
+    assert (source.burst_s, source.batch, source.rates) == (5.0, 310, (62.0,))
 
 
 def test_a_source_that_counts_in_steps_emits_them_at_once():
@@ -235,7 +253,7 @@ def test_a_filter_that_lets_little_through_is_no_window():
     looks = [a | {"records_out": 100.0 + n // 3} for n, a in enumerate(grown("records_in", 200))]
     seen = {name: [samples(*looks)] for name in ("source", "filter", "sink")}
     shape = job(*edges)
-    assert JobFlows(shape, seen).period_s(shape.vertices[1]) is None
+    assert JobFlows(shape, seen).firings(shape.vertices[1]) is None
 
 
 def test_only_the_busiest_consumer_of_a_held_producer_is_taken_for_the_limit():

@@ -8,14 +8,12 @@ it is not told.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
 from ...analysis.known_values import middle
 from .cluster_job import FlinkEdge, FlinkJob, FlinkVertex
+from .firings import Firings, account_s, firings_of
 from .loads import LEAST_RECORDS, passed_s
 from .sampling import Samples, SubtaskSamples
 
@@ -30,20 +28,6 @@ _SIGMAS = 3.0
 
 _EXACT = 0.03
 """A ratio of what was watched that may be so far off tells less than the counts since the start."""
-
-_QUIET = 0.4
-"""Share of the looks in which a vertex that reads has emitted nothing: then it emits at times, or rarely."""
-
-_MORE_THAN_CHANCE = 10
-"""Records for each look that never leave so many looks quiet if they come one by one."""
-
-_WINDOW = re.compile(
-    r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"
-)
-_UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-
-_ROUND = (1, 2, 3, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300, 600, 900, 1800, 3600)
-"""Seconds that people give to windows."""
 
 _ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
 """Seconds that people leave between the bursts of a source."""
@@ -91,7 +75,7 @@ class JobFlows:
         self._by_id = {vertex.id: vertex for vertex in job.vertices}
         every = [subtask for subtasks in samples.values() for subtask in subtasks]
         self._watched_s = passed_s(samples)
-        self._age_s = middle(_account_s(subtask.samples[-1]) or None for subtask in every if subtask.samples)
+        self._age_s = middle(account_s(subtask.samples[-1]) or None for subtask in every if subtask.samples)
 
     def _each(self, vertex: FlinkVertex, field: str) -> list[Counts] | None:
         """The counts of each subtask of a vertex."""
@@ -105,7 +89,7 @@ class JobFlows:
             return None
         watched = subtask.increase(field) or 0.0
         watched_s = subtask.accounted_s or self._watched_s or subtask.seconds
-        age_s = _account_s(subtask.samples[-1]) or self._age_s or 1.0
+        age_s = account_s(subtask.samples[-1]) or self._age_s or 1.0
         return Counts(watched / watched_s if watched_s else 0.0, total / age_s, watched, total)
 
     def _counts(self, vertex: FlinkVertex, field: str) -> Counts | None:
@@ -132,7 +116,10 @@ class JobFlows:
         emitted, read = self._emitted(vertex), self._counts(vertex, "records_in")
         if emitted is None or read is None or read.total < LEAST_RECORDS:
             return None
+        firings = self.firings(vertex)
         ratio = _ratio(emitted, read)
+        if firings is not None and firings.records and read.now_per_s:
+            ratio = firings.records / firings.period_s / read.now_per_s
         if len(edges) > 1:
             for place, edge in enumerate(edges):
                 alone = self.over(edge)
@@ -170,42 +157,9 @@ class JobFlows:
         shares = [_ratio(counts, whole) * (1 + more) for counts, more in zip(each, growth, strict=True)]
         return [share / sum(shares) for share in shares]
 
-    def period_s(self, vertex: FlinkVertex) -> float | None:
-        """How often a vertex emits, if it does so at times; None: it emits when it reads."""
-        if not self._job.inputs(vertex) or not self._job.outputs(vertex):
-            return None
-        emitted = [
-            after["records_out"] - before["records_out"]
-            for subtask in self._samples[vertex.id]
-            for before, after in pairwise(_different(subtask, "records_in"))
-            if "records_out" in before and "records_out" in after
-        ]
-        in_all = self._counts(vertex, "records_out")
-        if in_all is None or in_all.total < LEAST_RECORDS or not emitted:
-            return None
-        if emitted.count(0) < _QUIET * len(emitted):
-            return None
-        stated = window_s(vertex.description)
-        if stated is not None or sum(emitted) < _MORE_THAN_CHANCE * len(emitted):
-            return stated
-        return self._period_by_counts(vertex)
-
-    def _period_by_counts(self, vertex: FlinkVertex) -> float | None:
-        """Time between two emissions by how often they came; the roundest number that fits."""
-        gaps = []
-        for subtask in self._samples[vertex.id]:
-            looks = _different(subtask, "records_in")
-            times = [_account_s(look) for look in looks]
-            fired = [
-                (early + late) / 2
-                for (before, after), (early, late) in zip(pairwise(looks), pairwise(times), strict=True)
-                if after.get("records_out", 0) > before.get("records_out", 0)
-            ]
-            gaps += [late - early for early, late in pairwise(fired)]
-        if not gaps:
-            return None
-        middle = median(gaps)
-        return float(min(_ROUND, key=lambda seconds: abs(math.log(seconds / middle))))
+    def firings(self, vertex: FlinkVertex) -> Firings | None:
+        """How often a vertex emits, and how much, if it does so at times; None: it emits when it reads."""
+        return firings_of(self._job, vertex, self._samples) if self._job.outputs(vertex) else None
 
     def emitted_at_once(self, vertex: FlinkVertex) -> int:
         """The number of records in which a source's counts go up, whenever one looks; 1: any."""
@@ -237,17 +191,6 @@ class JobFlows:
         return at_once if at_once <= _LARGEST_BATCH else 1
 
 
-def window_s(description: str) -> float | None:
-    """Return how often the windows that a vertex's description names are emitted, in seconds.
-
-    Of a sliding window that is its slide, of a cumulating one its step, of any other its size.
-    """
-    ends = []
-    for size_ms, slide_ms, number, unit in _WINDOW.findall(description):
-        ends.append(float(slide_ms or size_ms) / 1e3 if size_ms else float(number) * _UNITS[unit])
-    return min(ends, default=None)
-
-
 def _ratio(part: Counts, whole: Counts) -> float:
     """What was watched counts; where that is little, what was counted since the start, if the two agree.
 
@@ -274,20 +217,6 @@ def _unicast(counts: Counts | None, edge: FlinkEdge, consumer: FlinkVertex) -> C
     if counts is None or edge.strategy != "BROADCAST":
         return counts
     return counts.times(1 / consumer.parallelism)
-
-
-def _different(subtask: SubtaskSamples, field: str) -> list[Mapping[str, float]]:
-    """The answers between which a counter has grown: others are of the same moment."""
-    looks: list[Mapping[str, float]] = []
-    for sample in subtask.samples:
-        if field in sample and (not looks or sample[field] > looks[-1][field]):
-            looks.append(sample)
-    return looks
-
-
-def _account_s(sample: Mapping[str, float]) -> float:
-    """Seconds since the start by a task's own account."""
-    return sum(sample.get(part, 0.0) for part in ("busy_ms", "idle_ms", "backpressured_ms")) / 1e3
 
 
 def shares_of(values: Iterable[float], digits: int = 4) -> tuple[float, ...]:

@@ -101,6 +101,7 @@ class VertexReader:
             source = self._source(vertex, name)
             return Vertex(name=name, parallelism=vertex.parallelism, task_manager=place, source=source)
         cost, skew = self._service(vertex, name)
+        firings = self._flows.firings(vertex)
         return Vertex(
             name=name,
             parallelism=vertex.parallelism,
@@ -109,12 +110,16 @@ class VertexReader:
             service_skew=skew,
             selectivity=self._selectivity(vertex, name),
             record_bytes=self._emitted_bytes(vertex, name),
-            emit_every_s=self._flows.period_s(vertex),
+            emit_every_s=None if firings is None else firings.period_s,
             behind_s=self._behind(vertex, name),
         )
 
     def _source(self, vertex: FlinkVertex, name: str) -> GeneratorSpec:
         size, rates = self._size(vertex, name), self._rates(vertex, name)
+        firings = self._flows.firings(vertex)
+        if firings is not None and of_vertex(self._given.rate, name) is None:
+            records = firings.records or fmean(rates) * len(self._loads[vertex.id]) * firings.period_s
+            return self._emitting_at_times(vertex, size, firings.period_s, records)
         if not all(rates):
             cost = self._cost(vertex)
             batch = self._flows.batch(vertex)
@@ -126,6 +131,20 @@ class VertexReader:
         if burst_s is not None and len(rates) == 1:
             rates = (self._flows.emitted_at_once(vertex) / burst_s,)
         return GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=self._is_legacy(vertex))
+
+    def _emitting_at_times(
+        self, vertex: FlinkVertex, size: int, period_s: float, records: float
+    ) -> GeneratorSpec:
+        """A source that emits so many records every so often, all of them by one call: a window fires."""
+        at_once = max(1, round(records / vertex.parallelism))
+        self._bursts_s[vertex.id] = period_s
+        return GeneratorSpec(
+            record_bytes=size,
+            rates=(float(f"{at_once / period_s:.6g}"),),
+            burst_s=period_s,
+            batch=at_once,
+            legacy=self._is_legacy(vertex),
+        )
 
     def _is_legacy(self, vertex: FlinkVertex) -> bool:
         """Whether a source is of the old kind: it alone tells no busy time."""
