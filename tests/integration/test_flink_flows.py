@@ -191,6 +191,16 @@ def test_a_vertex_that_is_silent_in_between_emits_at_times():
         assert flows.selectivities(shape.vertices[1]) == [pytest.approx(0.1 if firings else 0.5)]
 
 
+def test_who_emits_a_buffer_whenever_there_is_room_is_no_window():
+    edges = edge_to("source", "slow", "HASH"), edge_to("slow", "sink", "REBALANCE")
+    looks = [a | {"records_out": 500.0 + 39 * (n // 2)} for n, a in enumerate(grown("records_in", 20, 500))]
+    for held, firings in ((0.95, None), (0.2, Firings(2.0, 39.0))):
+        seen = {name: [samples(*looks, held=held)] for name in ("source", "slow", "sink")}
+        shape = job(*edges)
+        flows = JobFlows(shape, seen)
+        assert [flows.firings(vertex) for vertex in shape.vertices[:2]] == [firings, firings]
+
+
 def test_a_window_in_the_chain_of_a_source_makes_bursts_of_it():
     """As of a local aggregation in SQL: nothing for ten seconds, then a record for each key it has seen."""
     edge = edge_to("source", "sum", "HASH")

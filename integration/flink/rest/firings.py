@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...analysis.known_values import complete, middle
+from ...analysis.known_values import complete, highest, middle, quotient
 from .cluster_job import FlinkJob, FlinkVertex
 from .loads import LEAST_RECORDS
 from .sampling import Sample, Samples, SubtaskSamples
@@ -22,6 +22,9 @@ _QUIET = 0.4
 
 _MORE_THAN_CHANCE = 10
 """Records for each look that never leave so many looks quiet if they come one by one."""
+
+_HELD = 0.5
+"""Who is back-pressured for more of its time emits a buffer whenever there is room for one."""
 
 _WINDOW = re.compile(
     r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"
@@ -65,7 +68,8 @@ def firings_of(job: FlinkJob, vertex: FlinkVertex, samples: Samples) -> Firings 
         return None
     firings = [_firings(of_subtask) for of_subtask in looks]
     period_s = window_s(vertex.description)
-    if period_s is None and sum(emitted) >= _MORE_THAN_CHANCE * len(emitted):
+    by_itself = sum(emitted) >= _MORE_THAN_CHANCE * len(emitted) and _held(samples[vertex.id]) < _HELD
+    if period_s is None and by_itself:
         period_s = _period_s(firings)
     if period_s is None:
         return None
@@ -87,6 +91,12 @@ def window_s(description: str) -> float | None:
 def account_s(sample: Mapping[str, float]) -> float:
     """Return the seconds since the start by a task's own account; 0 where it keeps none."""
     return sum(sample.get(part, 0.0) for part in ("busy_ms", "idle_ms", "backpressured_ms")) / 1e3
+
+
+def _held(subtasks: Sequence[SubtaskSamples]) -> float:
+    """Share of its time in which the subtask was back-pressured that was most; 0 where none tells."""
+    shares = (quotient(each.increase("backpressured_ms"), each.accounted_s) for each in subtasks)
+    return (highest(shares) or 0.0) / 1e3
 
 
 def _moments(samples: Samples) -> list[float]:
