@@ -103,7 +103,7 @@ class LocalInputChannel(InputChannel):
 
     @property
     def queued_bytes(self) -> int:
-        """Recovered bytes; the others wait at the producer, which counts them, as in LocalInputChannel."""
+        """Recovered bytes; the producer counts the others, which wait there (Flink's LocalInputChannel)."""
         return sum(item.size for item in self._recovered)
 
     @property

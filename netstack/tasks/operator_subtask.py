@@ -40,8 +40,7 @@ class OperatorSubtask(Subtask):
     A subtask without outputs waits once for a whole buffer; mail that comes meanwhile is handled at the
     next end of a record's sleep. With outputs, or where its work takes a core, it emits each record when its
     service is over, and begins the next one only while the outputs are available. What is `held_back` is
-    emitted every so often.
-    `behind_s` seconds of earlier work come first, unless a checkpoint is restored.
+    emitted every so often. `behind_s` seconds of earlier work come first, unless a checkpoint is restored.
     """
 
     __slots__ = (

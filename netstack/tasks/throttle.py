@@ -1,11 +1,13 @@
 """The service time of records: how a task that does work of a given cost spends its time.
 
 Costs add to a debt. When it reaches a millisecond the task sleeps for the whole of it; the operating
-system wakes it a little late, and that over-sleep is credited to the next debt. (Modes of service: `exact`
-sleeps for each record by itself; `burn` does not sleep but works, on a core that it may have to share.)::
+system wakes it a little late, and that over-sleep is credited to the next debt::
 
     cost 0.4 ms:   record 1   record 2   record 3 | sleep 1.2 ms + over-sleep | record 4 ...
     debt           0.4        0.8        1.2      | -over-sleep               | 0.4 - over-sleep
+
+That is the mode `throttle`. In the mode `exact` each record sleeps for itself; in the mode `burn` a task
+works in place of sleeping, on a core that it may have to share.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Throttle:
     """The debt of one subtask, in seconds.
 
     `steps` are (time, cost) pairs in ascending order, costs in seconds a record; the first one holds
-    from the start. `mode` is one of `SERVICE_MODES`; `cores` are those that one that burns works on.
+    from the start. `mode` is one of `SERVICE_MODES`; `cores` are those on which it burns.
     """
 
     def __init__(

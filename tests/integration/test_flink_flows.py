@@ -191,6 +191,26 @@ def test_a_vertex_that_is_silent_in_between_emits_at_times():
         assert flows.selectivities(shape.vertices[1]) == [pytest.approx(0.1 if firings else 0.5)]
 
 
+def test_a_window_with_two_outputs_counts_what_goes_to_both_once():
+    edges = (
+        edge_to("source", "window", "HASH"),
+        edge_to("window", "main", "REBALANCE"),
+        edge_to("window", "copy", "REBALANCE"),
+    )
+    fired = [a | {"records_out": 1000.0 + 200 * (n // 5)} for n, a in enumerate(grown("records_in", 200))]
+    read = [{"records_in": 500.0 + 100 * (n // 5)} for n in range(12)]
+    seen = {
+        "source": [samples(*grown("records_out", 200))],
+        "window": [samples(*fired)],
+        "main": [samples(*read)],
+        "copy": [samples(*read)],
+    }
+    shape = job(*edges)
+    flows = JobFlows(shape, seen)
+    assert flows.firings(shape.vertices[1]) == Firings(5.0, 200.0)
+    assert flows.selectivities(shape.vertices[1]) == [pytest.approx(0.09, abs=0.02)]
+
+
 def test_who_emits_a_buffer_whenever_there_is_room_is_no_window():
     edges = edge_to("source", "slow", "HASH"), edge_to("slow", "sink", "REBALANCE")
     looks = [a | {"records_out": 500.0 + 39 * (n // 2)} for n, a in enumerate(grown("records_in", 20, 500))]

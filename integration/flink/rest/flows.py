@@ -116,7 +116,8 @@ class JobFlows:
         emitted, read = self._emitted(vertex), self._counts(vertex, "records_in")
         if emitted is None or read is None or read.total < LEAST_RECORDS:
             return None
-        firings = self.firings(vertex)
+        # Of several outputs a firing counts all together.
+        firings = self.firings(vertex) if len(self._job.outputs(vertex)) == 1 else None
         ratio = _ratio(emitted, read)
         if firings is not None and firings.records and read.now_per_s:
             ratio = firings.records / firings.period_s / read.now_per_s

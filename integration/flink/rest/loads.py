@@ -120,8 +120,7 @@ def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -
 
     One that idles emits all there is, unless its job is `limited`, which says that a task behind it works all
     the time. One that is slowed by back-pressure would emit in all its time what it emits in the rest. One of
-    the old kind does not tell when it idles:
-    it is taken for paced unless it is back-pressured all the time.
+    the old kind does not tell when it idles: it is taken for paced unless it is back-pressured all the time.
     """
     rate, (busy, idle, held) = load.per_s, _times(subtask)
     if rate is None or (load.held_share or 0.0) >= SATURATED:

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from netstack import CheckpointResult
 
-from ...analysis.known_values import complete, middle
+from ...analysis.known_values import middle
 
 _LEAST = 5
 """Fewer checkpoints show no trend."""
@@ -30,23 +30,33 @@ def queue_growth(checkpoints: Sequence[CheckpointResult], vertex: str, paralleli
     The trend is the median over all pairs of checkpoints (Theil and Sen), so that one slow checkpoint changes
     nothing.
     """
-    delays: list[tuple[float, Sequence[float | None]]] = [
+    delays = aligned_start_delays(checkpoints, vertex, parallelism)
+    return [_trend([(at, waits[subtask]) for at, waits in delays]) for subtask in range(parallelism)]
+
+
+def aligned_start_delays(
+    checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int
+) -> list[tuple[float, list[float | None]]]:
+    """Return when each aligned checkpoint was triggered, in seconds, and its start delays at all subtasks.
+
+    An unaligned one tells nothing of queues, for its barriers overtake what waits.
+    """
+    return [
         (checkpoint.t, each.start_delay_ms)
         for checkpoint in checkpoints
         for each in checkpoint.vertices
         if each.name == vertex and len(each.start_delay_ms) == parallelism and not any(each.unaligned)
     ]
-    return [_trend([(at, waits[subtask]) for at, waits in delays]) for subtask in range(parallelism)]
 
 
 def _trend(points: Sequence[tuple[float, float | None]]) -> float:
     known = [(at, delay) for at, delay in points if delay is not None]
-    slopes = complete(
+    slopes = [
         (late - early) / 1e3 / (later - earlier)
         for (earlier, early), (later, late) in combinations(sorted(known), 2)
         if later > earlier
-    )
-    if slopes is None or len(known) < _LEAST:
+    ]
+    if len(known) < _LEAST:
         return 0.0
     slope = middle(slopes) or 0.0
     agreeing = sum(each * slope > 0 for each in slopes)

@@ -24,6 +24,7 @@ from .loads import (
     service_s,
     source_rate,
 )
+from .queue_growth import aligned_start_delays
 from .sampling import Samples
 from .topology import placed
 
@@ -75,7 +76,7 @@ class VertexReader:
         self._notes = notes
         self._checkpoints = checkpoints
         self._problems: list[str] = []
-        self._bursts_s: dict[str, float] = {}
+        self._bursts_s: dict[str, float] = {}  # Flink lists sources before what reads them
         passed = passed_s(samples)
         self._loads = {
             vertex.id: [load_of(subtask, _counter(job, vertex), passed) for subtask in samples[vertex.id]]
@@ -258,8 +259,8 @@ class VertexReader:
         """Whether a subtask works all the time that reads what comes of a source."""
         behind, left = set[str](), [source.id]
         while left:
-            targets = {edge.target for edge in self._job.edges if edge.source == left[-1]} - behind
-            left.pop()
+            reached = left.pop()
+            targets = {edge.target for edge in self._job.edges if edge.source == reached} - behind
             behind |= targets
             left += targets
         return any(self._busiest(vertex) >= SATURATED for vertex in self._job.vertices if vertex.id in behind)
@@ -282,14 +283,7 @@ class VertexReader:
         if self._busiest(vertex) < SATURATED or max(map(self._held, producers)) >= _HARDLY_HELD:
             return (0.0,)
         burst_s = max(self._bursts_s.get(producer, 0.0) for producer in producers)
-        delays = [
-            each.start_delay_ms
-            for checkpoint in self._checkpoints
-            for each in checkpoint.vertices
-            if each.name == name
-            and len(each.start_delay_ms) == vertex.parallelism
-            and not any(each.unaligned)
-        ]
+        delays = [waits for _, waits in aligned_start_delays(self._checkpoints, name, vertex.parallelism)]
         waits = [(middle(of_subtask) or 0.0) / 1e3 for of_subtask in zip(*delays, strict=True)]
         return tuple(round(max(0.0, wait_s - burst_s / 2), 3) for wait_s in waits) or (0.0,)
 
