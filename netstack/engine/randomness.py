@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from statistics import NormalDist
 
 # Named, so that it is imported with this module and not by the first use, which is after a run has begun: its
 # compiled modules take a Ctrl-C that comes meanwhile for a failure that does not matter, and it is lost.
@@ -52,6 +53,23 @@ class Randomness:
 def numbers_of(*seed: int) -> Iterator[float]:
     """Return endless numbers between 0 and 1, each as likely, of a stream of its own."""
     return _uniform(default_rng(list(seed)))
+
+
+def uncertain_factor(seed: int, spread: float) -> float:
+    """Return the factor of a cost that is known within a standard error of `spread`, a share of it.
+
+    All costs of a run are uncertain together, as where a machine is busier or less so. Seeds are dealt over
+    the normal distribution in turns, so few of them say as much as many that are drawn::
+
+        seed     1     2     3     4     5     6     7
+        sigmas   0  -0.67  0.67 -1.15  0.32 -0.32  1.15
+    """
+    return max(0.0, 1 + spread * NormalDist().inv_cdf(_reversed_bits(abs(seed) or 1))) if spread else 1.0
+
+
+def _reversed_bits(number: int) -> float:
+    """Between 0 and 1, the bits of `number` in the opposite order (van der Corput's sequence)."""
+    return int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())
 
 
 def _lognormal(generator: Generator, sigma: float) -> Iterator[float]:

@@ -18,7 +18,7 @@ from buffers import (
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..engine.cores import Cores
-from ..engine.randomness import numbers_of
+from ..engine.randomness import numbers_of, uncertain_factor
 from ..exchange.gate import InputGate
 from ..exchange.key_groups import default_max_parallelism
 from ..exchange.local_channel import LocalInputChannel
@@ -198,7 +198,8 @@ class JobBuilder:
     def _throttle(self, vertex: Vertex, service: Sequence[Step], index: int) -> Throttle:
         costs, randomness = self._environment.costs, self._environment.randomness
         cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
-        steps = vertex.steps_of(service, index)
+        factor = uncertain_factor(self._scenario.seed, vertex.service_spread)
+        steps = tuple((at, cost * factor) for at, cost in vertex.steps_of(service, index))
         return Throttle(steps, costs, randomness, mode=vertex.service_mode, cores=cores)
 
     def _cores_of(self, task_manager: str) -> Cores:

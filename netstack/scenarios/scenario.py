@@ -127,6 +127,8 @@ class Vertex:
     """Cost of a record over time, the first one from 0 on; empty: nothing."""
     service_skew: tuple[float, ...] = (1.0,)
     """Factor of the cost of each subtask, cyclic."""
+    service_spread: float = 0.0
+    """How uncertain the cost is, as a share of it (a standard error); see `netstack.engine.randomness`."""
     service_mode: str = "throttle"
     selectivity: float = 1.0
     """Records that it emits for each that it reads."""

@@ -105,6 +105,8 @@ def _vertex(vertex: Vertex) -> Document:
         document["service"] = _service(vertex.service)
     if vertex.service_skew != (1.0,):
         document["service_skew"] = [_number(factor) for factor in vertex.service_skew]
+    if vertex.service_spread:
+        document["service_spread"] = _number(vertex.service_spread)
     if vertex.service_mode != "throttle":
         document["service_mode"] = vertex.service_mode
     if vertex.selectivity != 1:

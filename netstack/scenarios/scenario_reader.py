@@ -36,7 +36,7 @@ _ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "servic
 _LIST_KEYS = ("vertices", "edges", "machines", "checkpoints_at", "faults")
 _MACHINE_KEYS = ("cores", "task_managers")
 _SCENARIO_KEYS = (*_ABOUT_KEYS, "slots", "flink", "costs", "link", *_LIST_KEYS)
-_SERVICE_KEYS = ("service", "service_skew", "service_mode", "behind")
+_SERVICE_KEYS = ("service", "service_skew", "service_spread", "service_mode", "behind")
 _OUTPUT_KEYS = ("selectivity", "emission", "record_bytes", "emit_every")
 _PLACE_KEYS = ("task_manager", "slot_sharing_group")
 _VERTEX_KEYS = ("name", "parallelism", *_PLACE_KEYS, "source", *_SERVICE_KEYS, *_OUTPUT_KEYS)
@@ -210,6 +210,7 @@ def _vertex(section: Section, mode: str) -> Vertex:
         source=source,
         service=section.take("service", _service, ()),
         service_skew=section.take("service_skew", one_or_more(number), (1.0,)),
+        service_spread=section.take("service_spread", number, 0.0),
         service_mode=section.take("service_mode", text, mode),
         selectivity=section.take("selectivity", number, 1.0),
         emission=section.take("emission", text, "regular"),

@@ -41,6 +41,9 @@ from .user_code import NamedObject
 MAX_PARALLELISM = 32768
 """Flink's upper bound (KeyGroupRangeAssignment)."""
 
+LARGEST_SPREAD = 0.5
+"""A cost that is known no better than this is not known."""
+
 _NAME_ONLY = "is a Python object, which a file cannot hold; build the scenario in Python"
 
 
@@ -171,6 +174,9 @@ def _about_service(vertex: Vertex) -> Iterator[Problem]:
         yield "service", message
     if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
         yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
+    if not 0 <= vertex.service_spread < LARGEST_SPREAD:
+        text = f"is {vertex.service_spread:g}; it is a share of the cost, from 0 to below {LARGEST_SPREAD:g}"
+        yield "service_spread", text
     if not vertex.behind_s or any(not 0 <= seconds < math.inf for seconds in vertex.behind_s):
         yield "behind", f"is {', '.join(map(time_text, vertex.behind_s)) or 'empty'}; give 0 s or more"
     if vertex.source is not None and any(vertex.behind_s):

@@ -313,6 +313,46 @@ def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(bus
     assert source.rates == (rate,)
 
 
+class TestTheMinuteBefore:
+    """Flink's meters tell of a minute that the time watched follows."""
+
+    def read(self, now: float, minute: float | None, busy: float = 1.0) -> Vertex:
+        meter = {} if minute is None else {"records_in_of_a_minute": minute}
+        looks = [look | meter for look in grown("records_in", now, looks=21)]
+        shape = job(edge_to("source", "work", "REBALANCE"))
+        seen = {
+            "source": [samples(*grown("records_out", now), held=0.5)],
+            "work": [samples(*looks, busy=busy)],
+        }
+        return vertices_of(shape, seen)["work"]
+
+    def test_it_counts_for_a_task_that_never_idles(self):
+        vertex = self.read(now=1080, minute=1000)
+        assert vertex.service[0][1] == pytest.approx(1 / 1020, rel=0.005)
+        variance = 80**2 / (1 / 20 + 1 / 60)  # of a second, from means over 20 s and 60 s
+        assert vertex.service_spread == pytest.approx((variance / 80) ** 0.5 / 1020, rel=0.02)
+
+    def test_where_a_task_idles_its_costs_are_those_of_its_busy_time(self):
+        vertex = self.read(now=1080, minute=1000, busy=0.95)
+        assert vertex.service[0][1] == pytest.approx(0.95 / 1080, rel=0.005)
+        assert vertex.service_spread == 0
+
+    @pytest.mark.parametrize("minute", [None, 0.0, 700.0, 1500.0])
+    def test_of_another_load_it_says_nothing(self, minute):
+        vertex = self.read(now=1080, minute=minute)
+        assert vertex.service[0][1] == pytest.approx(1 / 1080, rel=0.005)
+        assert vertex.service_spread == 0
+
+    def test_shares_are_of_the_longer_time(self):
+        shape = job(edge_to("source", "count", "HASH"), parallelism=2)
+        looks = [
+            [look | {"records_in_of_a_minute": minute} for look in grown("records_in", 1000, looks=21)]
+            for minute in (1000, 900)
+        ]
+        seen = {"source": [samples(*looks[0])] * 2, "count": [samples(*each) for each in looks]}
+        assert JobFlows(shape, seen).shares(shape.vertices[1]) == pytest.approx([1000 / 1925, 925 / 1925])
+
+
 class TestConsumersThatJustKeepUp:
     """What waits before them is what happens to wait; it does not go away."""
 

@@ -147,6 +147,6 @@ def test_a_limit_that_spark_accepts_may_end_a_task_before_its_peers_are_done(spa
     from pyspark.sql import functions as sf
 
     # One partition has all rows, and Spark ends its task when it has given three of them.
-    limited = shuffle(spark.range(10_000_000, numPartitions=2), sf.lit("one key")).limit(3)
+    limited = shuffle(spark.range(3_000_000, numPartitions=2), sf.lit("one key")).limit(3)
     with pytest.raises(Exception, match=r"task \d .*(was not read to its end|the connection ended)"):
         limited.write.format("noop").mode("overwrite").save()

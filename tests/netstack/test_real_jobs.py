@@ -29,6 +29,7 @@ from netstack import (
     map_blocks,
     sink,
 )
+from netstack.engine.randomness import uncertain_factor
 from netstack.exchange.java_hash import hash_longs
 from netstack.exchange.key_groups import assign_to_operators
 from netstack.scenarios.scenario import Keys
@@ -368,3 +369,25 @@ def test_a_source_of_the_old_kind_goes_on_where_a_subpartition_is_full(legacy: b
     assert queued is not None
     # 10 buffers of a subpartition make a pool unavailable, which has 4 * 2 + 8.
     assert queued[0] > 14 if legacy else queued[0] == 10
+
+
+def test_seeds_are_dealt_over_what_a_cost_may_be() -> None:
+    stage = Vertex(name="work", service=((0.0, 0.01),), service_mode="exact", service_spread=0.1)
+    rates = {}
+    for seed in (1, 2, 3):
+        watch = Watch()
+        source = GeneratorSpec(record_bytes=50)
+        watch.run(replace(chain(watch, source, stage, duration_s=20.0), seed=seed))
+        rates[seed] = len(watch.seen) / 20.0
+    assert rates[1] == pytest.approx(100, rel=0.01)
+    assert rates[2] == pytest.approx(100 / (1 - 0.1 * 0.674), rel=0.01)
+    assert rates[3] == pytest.approx(100 / (1 + 0.1 * 0.674), rel=0.01)
+
+
+def test_the_first_seeds_are_spread_as_a_normal_distribution_is() -> None:
+    factors = [uncertain_factor(seed, 0.1) for seed in range(1, 128)]
+    assert factors[0] == 1
+    assert np.median(factors) == pytest.approx(1)
+    assert np.std(factors) == pytest.approx(0.1, rel=0.05)
+    assert all(1 - 0.3 < factor < 1 + 0.3 for factor in factors)
+    assert uncertain_factor(5, 0.0) == 1

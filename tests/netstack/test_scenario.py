@@ -155,6 +155,8 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
             "later than",
         ),
         (with_vertex(1, service_skew=()), "vertices.stage1.service_skew", "factors"),
+        (with_vertex(1, service_spread=-0.1), "vertices.stage1.service_spread", "a share of the cost"),
+        (with_vertex(1, service_spread=0.5), "vertices.stage1.service_spread", "to below 0.5"),
         (with_vertex(1, service_mode="fast"), "vertices.stage1.service_mode", "throttle, exact"),
         (with_edge(target="stage2"), "edges.source->stage2.to", "did you mean 'stage1'?"),
         (with_edge(source="scource"), "edges.scource->stage1.from", "did you mean 'source'?"),
@@ -356,7 +358,7 @@ RICH = Scenario(
         Vertex(name="a", parallelism=3, source=GeneratorSpec(record_bytes=100, rates=(0.0, 12.5))),
         Vertex(name="b", parallelism=0, source=PathSpec(path="x.csv", key=("k",), repeat=True, format="csv")),
         Vertex(name="c", parallelism=2, task_manager="tm", service=((0.0, 1e-3),), service_skew=(1.0, 0.5)),
-        Vertex(name="d", service=((0.0, 1e-3), (5.0, 7e-5)), service_mode="exact"),
+        Vertex(name="d", service=((0.0, 1e-3), (5.0, 7e-5)), service_spread=0.05, service_mode="exact"),
     ),
     edges=(
         Edge(source="a", target="c", ship="rescale"),

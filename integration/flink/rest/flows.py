@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...analysis.known_values import middle
 from .cluster_job import FlinkEdge, FlinkJob, FlinkVertex
 from .firings import Firings, account_s, firings_of
-from .loads import LEAST_RECORDS, passed_s
+from .loads import LEAST_RECORDS, longer_per_s, passed_s
 from .sampling import Samples, SubtaskSamples
 
 ALIKE = 0.02
@@ -41,9 +41,10 @@ _LARGEST_BATCH = 1000
 
 
 class Counts(NamedTuple):
-    """Records per second, while they were watched and since the start, and how many were counted for that.
+    """Records per second now and since the start, and how many were counted for that.
 
-    Tasks are asked one after the other, so each is timed by its own account.
+    Now is the time watched, and the minute before where the load was the same. Tasks are asked one after the
+    other, so each is timed by its own account.
     """
 
     now_per_s: float
@@ -90,7 +91,10 @@ class JobFlows:
         watched = subtask.increase(field) or 0.0
         watched_s = subtask.accounted_s or self._watched_s or subtask.seconds
         age_s = account_s(subtask.samples[-1]) or self._age_s or 1.0
-        return Counts(watched / watched_s if watched_s else 0.0, total / age_s, watched, total)
+        if not watched_s:
+            return Counts(0.0, total / age_s, watched, total)
+        rate = longer_per_s(watched / watched_s, watched_s, subtask.minute_per_s(field))
+        return Counts(rate, total / age_s, watched, total)
 
     def _counts(self, vertex: FlinkVertex, field: str) -> Counts | None:
         each = self._each(vertex, field)

@@ -5,6 +5,9 @@ or not. Counts of the time watched are the load of now; where they are too few, 
 stand in. Bytes are counted by buffers, so a few buffers more or less make a count of few bytes wrong; over
 one exchange the producer's count errs one way and the consumer's the other.
 
+What was counted while the metrics were watched is often little, so a rate that stands is taken over the
+minute before as well, of which Flink's own meter tells; how far the two differ says how sure it is.
+
 A task that keeps no account of its time, such as a source of the old kind, is timed by the account of others.
 """
 
@@ -12,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from netstack import CostModel, NetworkConfig
 
 from ...analysis.known_values import complete, mean_of_known, middle
 from .cluster_job import FlinkJob, FlinkVertex
-from .sampling import Samples, SubtaskSamples
+from .sampling import METER_S, Samples, SubtaskSamples
 
 ENOUGH_RECORDS = 200
 """From so many on, the records of the time watched say what one costs."""
@@ -31,8 +35,14 @@ ENOUGH_BUFFERS = 400
 SATURATED = 0.9
 """A subtask that works, or is back-pressured, for more of its time does so all the time."""
 
+_NEVER_IDLE = 0.99
+"""A task that works for more of its time takes as long for a record as its rate says."""
+
 IDLE = 0.05
 """A source that has nothing to do for such a share of its time emits what there is."""
+
+_SAME_LOAD = 0.2
+"""Rates of the time watched and of the minute before that differ by more are of two loads."""
 
 _LEAST_SERVICE_S = 1e-6
 _SLEEP_S = 1e-3
@@ -48,6 +58,8 @@ class Load:
     """How long it took."""
     held_s: float | None = None
     """How long it was back-pressured."""
+    minute_per_s: float | None = None
+    """Records per second in the minute before."""
 
     @property
     def busy_share(self) -> float | None:
@@ -61,8 +73,49 @@ class Load:
 
     @property
     def per_s(self) -> float | None:
-        """Records per second."""
+        """Records per second, in the minute before as well where that was of the same load."""
+        now = self._now_per_s
+        return None if now is None or not self.seconds else longer_per_s(now, self.seconds, self.minute_per_s)
+
+    @property
+    def cost_s(self) -> float | None:
+        """Busy time of a record; of a task that never idles, in the minute before as well."""
+        if self.busy_s is None:
+            return None
+        rate, now = self.per_s, self._now_per_s
+        dearer = now / rate if rate and now and self.never_idles else 1.0
+        return self.busy_s / self.records * dearer
+
+    @property
+    def never_idles(self) -> bool:
+        """Whether it works all the time, so that the cost of a record shows in its rate."""
+        return self.busy_share is not None and self.busy_share >= _NEVER_IDLE
+
+    @property
+    def error(self) -> float:
+        """Standard error of `per_s`, as a share of it; 0 where there is but one figure.
+
+        Two means of one rate, over times that do not overlap, differ by as much as their lengths allow.
+        """
+        rate, now, seconds, before = self.per_s, self._now_per_s, self.seconds, self.minute_per_s
+        if not rate or now is None or not seconds or before is None or not _is_same_load(now, before):
+            return 0.0
+        return abs(now - before) * sqrt(seconds * METER_S) / (seconds + METER_S) / rate
+
+    @property
+    def _now_per_s(self) -> float | None:
         return self.records / self.seconds if self.seconds else None
+
+
+def longer_per_s(now: float, seconds: float, minute_before: float | None) -> float:
+    """Return a rate over the `seconds` watched and the minute before; `now` if that was of another load."""
+    if minute_before is None or not _is_same_load(now, minute_before):
+        return now
+    return (now * seconds + minute_before * METER_S) / (seconds + METER_S)
+
+
+def _is_same_load(now: float, before: float) -> bool:
+    return abs(before - now) <= _SAME_LOAD * now
 
 
 def passed_s(samples: Samples) -> float | None:
@@ -79,7 +132,7 @@ def load_of(subtask: SubtaskSamples, field: str, passed: float | None = None) ->
     if watched is not None and watched >= ENOUGH_RECORDS:
         seconds = subtask.seconds if subtask.accounted_s is not None or passed is None else passed
         busy, held = (_seconds(subtask.increase(part)) for part in ("busy_ms", "backpressured_ms"))
-        return Load(watched, busy, seconds, held)
+        return Load(watched, busy, seconds, held, subtask.minute_per_s(field))
     total = subtask.total(field)
     if total is None or total < LEAST_RECORDS:
         return None
@@ -108,9 +161,9 @@ def overhead_s(subtask: SubtaskSamples, service_s: float, costs: CostModel, conf
 
 def service_s(subtask: SubtaskSamples, load: Load, costs: CostModel, config: NetworkConfig) -> float | None:
     """Return the service time of a subtask's records in seconds; None where its busy time is not told."""
-    if load.busy_s is None:
+    a_record = load.cost_s
+    if a_record is None:
         return None
-    a_record = load.busy_s / load.records
     left = a_record - overhead_s(subtask, a_record, costs, config)
     return left if left >= _LEAST_SERVICE_S else 0.0
 

@@ -15,6 +15,7 @@ from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady, b
 from ...analysis.known_values import known
 from .client import RestClient
 from .cluster_job import FlinkJob, FlinkVertex
+from .loads import longer_per_s
 from .sampling import Samples, SubtaskSamples
 
 _GAUGES = (
@@ -120,11 +121,16 @@ def _vertex(
 
 
 def _per_s(subtask: SubtaskSamples, field: str, passed: float | None) -> float | None:
-    """How fast a counter grew; by the time of the others where the subtask keeps no account of its own."""
+    """How fast a counter grew, in the minute before as well where Flink's meter tells.
+
+    By the time of the others where the subtask keeps no account of its own.
+    """
     grown, seconds = subtask.increase(field), subtask.accounted_s
     if seconds is None:
         seconds = subtask.seconds if passed is None else passed
-    return None if grown is None or not seconds else grown / seconds
+    if grown is None or not seconds:
+        return None
+    return longer_per_s(grown / seconds, seconds, subtask.minute_per_s(field))
 
 
 def _share(subtask: SubtaskSamples, field: str) -> float | None:

@@ -36,6 +36,10 @@ _GATE = r"Shuffle\.Netty\.Input\.\d+\."
 METRICS: Mapping[str, tuple[str, ...]] = {
     "records_in": ("numRecordsIn",),
     "records_out": ("numRecordsOut",),
+    "records_in_of_a_minute": ("numRecordsInPerSecond",),
+    "records_out_of_a_minute": ("numRecordsOutPerSecond",),
+    "bytes_in_of_a_minute": ("numBytesInPerSecond",),
+    "bytes_out_of_a_minute": ("numBytesOutPerSecond",),
     "bytes_in": ("numBytesIn",),
     "bytes_out": ("numBytesOut",),
     "buffers_in_remote": ("numBuffersInRemote",),
@@ -71,6 +75,13 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 
 _COUNTERS = ("records_in", "records_out", "bytes_in", "bytes_out")
 """What only grows while a task runs; a busy time is a difference of clocks, and may step back a little."""
+
+METER_S = 60.0
+"""A rate of Flink's is one over so long (MeterView); of a task that is younger it says too little."""
+
+_OF_A_MINUTE = "_of_a_minute"
+_METER_AGE_S = METER_S + 10.0
+"""A job that has run so long has had its tasks running for a minute, and its rates calculated since."""
 
 _OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
 """How the values of several gates become the task's; the greatest one unless said here."""
@@ -111,6 +122,10 @@ class SubtaskSamples:
         """Median of a gauge over the answers; those before the first measurement (below 0) do not count."""
         values = [sample[field] for sample in self.samples if sample.get(field, -1) >= 0]
         return median(values) if values else None
+
+    def minute_per_s(self, field: str) -> float | None:
+        """How fast a counter of records grew in the minute before the first answer; None: it is not told."""
+        return self.samples[0].get(f"{field}{_OF_A_MINUTE}") if len(self.samples) > 1 else None
 
     @property
     def accounted_s(self) -> float | None:
@@ -208,6 +223,8 @@ def _names(
     listed = [str(entry["id"]) for entry in entries or ()]
     fields: dict[str, str] = {}
     for field, patterns in METRICS.items():
+        if field.endswith(_OF_A_MINUTE) and job.age_s < _METER_AGE_S:
+            continue
         for pattern in patterns:
             matches = [name for name in listed if re.fullmatch(pattern, name)]
             if matches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
 from statistics import fmean
 
 from netstack import CheckpointResult, CostModel, GeneratorSpec, NetworkConfig, Vertex
@@ -36,6 +37,9 @@ KEY_BYTES = 8
 
 _SAME = 0.05
 """Service times of subtasks that differ by less are taken for equal."""
+
+_LEAST_SPREAD = 0.005
+"""Costs that are known better are as good as exact."""
 
 _ALIKE_RATES = 0.02
 """Rates of subtasks that differ by less are taken for equal."""
@@ -109,6 +113,7 @@ class VertexReader:
             task_manager=place,
             service=((0.0, cost),) if cost else (),
             service_skew=skew,
+            service_spread=self._spread(vertex) if cost else 0.0,
             selectivity=self._selectivity(vertex, name),
             record_bytes=self._emitted_bytes(vertex, name),
             emit_every_s=None if firings is None else firings.period_s,
@@ -254,6 +259,12 @@ class VertexReader:
         if busiest < max(_LIMITING, first) or not held or self._held(vertex.id) >= _HARDLY_BUSY:
             return costs
         return [None if cost is None else cost / busiest for cost in costs]
+
+    def _spread(self, vertex: FlinkVertex) -> float:
+        """How uncertain the costs are of subtasks that never idle, as a share; 0: too little to tell."""
+        errors = [load.error for load in self._loads[vertex.id] if load is not None and load.never_idles]
+        spread = round(sqrt(fmean(error**2 for error in errors)), 3) if errors else 0.0
+        return spread if spread >= _LEAST_SPREAD else 0.0
 
     def _is_limited(self, source: FlinkVertex) -> bool:
         """Whether a subtask works all the time that reads what comes of a source."""
