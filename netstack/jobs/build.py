@@ -385,7 +385,7 @@ class JobBuilder:
 def _calls(source: SourceSpec | None) -> Calls:
     if not isinstance(source, GeneratorSpec):
         return ONE_BY_ONE
-    return Calls(source.batch, source.legacy, source.cost_s)
+    return Calls(source.batch, source.legacy, source.cost_s, source.catch_up_s)
 
 
 def _reads_edges_apart(edges: Sequence[Edge]) -> bool:

@@ -9,7 +9,18 @@ from itertools import pairwise
 from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from .config_rules import Problem, did_you_mean, time_text
-from .scenario import EMISSIONS, FROM_SOURCE, KEY_BYTES, Edge, GeneratorSpec, Keys, Scenario, Step, Vertex
+from .scenario import (
+    CATCH_UP_S,
+    EMISSIONS,
+    FROM_SOURCE,
+    KEY_BYTES,
+    Edge,
+    GeneratorSpec,
+    Keys,
+    Scenario,
+    Step,
+    Vertex,
+)
 
 MAX_KEYS = 10_000_000
 """Most keys that a generator tells apart: how often each of them comes is kept in memory."""
@@ -71,6 +82,10 @@ def generator_problems(source: GeneratorSpec) -> Iterator[Problem]:
             yield key, "needs a rate, and a rate is 0 (as fast as possible); give one above 0"
     if source.batch < 1:
         yield "batch", f"is {source.batch}; a call gives 1 record or more"
+    if not 0 <= source.catch_up_s < math.inf:
+        yield "catch_up", f"is {time_text(source.catch_up_s)}; it must be 0 s or more"
+    if source.catch_up_s != CATCH_UP_S and (source.burst_s or source.wave_s or not any(source.rates)):
+        yield "catch_up", "is of an even pace; give the source a rate, and no burst and no wave, or drop it"
     if source.cost_s is not None and not 0 <= source.cost_s < math.inf:
         yield "cost", f"is {time_text(source.cost_s)}; it must be 0 s or more"
 

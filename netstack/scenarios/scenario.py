@@ -59,6 +59,10 @@ class Keys:
     most_frequent: tuple[float, ...] = ()
 
 
+CATCH_UP_S = 1.0
+"""What a paced source makes up for: as much as the rate limiter of Flink's generators does (Guava's)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorSpec:
     """Generated records: `record_bytes` after the length header, beginning with a random 64-bit key."""
@@ -76,6 +80,8 @@ class GeneratorSpec:
     """Whether it is a SourceFunction, which emits without asking whether its outputs are available."""
     cost_s: float | None = None
     """Seconds that emitting a record takes; None: as the cost model says."""
+    catch_up_s: float = CATCH_UP_S
+    """Of what an even pace missed while outputs were not available, so many seconds are made up for."""
     wave_s: float | None = None
     """Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."""
 

@@ -9,6 +9,7 @@ from .config import OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig
 from .fault_document import fault_document
 from .quantities import format_duration, format_rate
 from .scenario import (
+    CATCH_UP_S,
     FROM_SOURCE,
     Edge,
     GeneratorSpec,
@@ -148,6 +149,8 @@ def _generator(source: GeneratorSpec) -> Document:
         document["legacy"] = True
     if source.cost_s is not None:
         document["cost"] = format_duration(source.cost_s)
+    if source.catch_up_s != CATCH_UP_S:
+        document["catch_up"] = format_duration(source.catch_up_s)
     if source.wave_s is not None:
         document["wave"] = format_duration(source.wave_s)
     return document

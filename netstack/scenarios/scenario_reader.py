@@ -11,6 +11,7 @@ from .config import DEFAULT_PRESET, OPTIONS, PRESETS, CostModel, LinkConditions,
 from .fault_reader import read_faults
 from .quantities import QuantityError, parse_duration, parse_rate
 from .scenario import (
+    CATCH_UP_S,
     FILE_FORMATS,
     FROM_SOURCE,
     Edge,
@@ -40,7 +41,7 @@ _SERVICE_KEYS = ("service", "service_skew", "service_spread", "service_mode", "b
 _OUTPUT_KEYS = ("selectivity", "emission", "record_bytes", "emit_every")
 _PLACE_KEYS = ("task_manager", "slot_sharing_group")
 _VERTEX_KEYS = ("name", "parallelism", *_PLACE_KEYS, "source", *_SERVICE_KEYS, *_OUTPUT_KEYS)
-_GENERATOR_KEYS = ("record_bytes", "rate", "keys", "burst", "batch", "legacy", "cost", "wave")
+_GENERATOR_KEYS = ("record_bytes", "rate", "keys", "burst", "batch", "legacy", "cost", "catch_up", "wave")
 _KEYS_KEYS = ("number", "zipf", "most_frequent")
 _OBJECT_KEYS = ("object", "rate")
 _PATH_KEYS = ("path", "key", "repeat", "format", "rate")
@@ -258,6 +259,7 @@ def _source(vertex: Section, key: str) -> SourceSpec:
             batch=section.take("batch", integer, 1),
             legacy=section.take("legacy", boolean, False),
             cost_s=section.take("cost", parse_duration, None),
+            catch_up_s=section.take("catch_up", parse_duration, CATCH_UP_S),
             wave_s=section.take("wave", parse_duration, None),
         )
         section.finish(_GENERATOR_KEYS)

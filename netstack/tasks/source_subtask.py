@@ -8,6 +8,7 @@ from buffers import RecordBlock
 from flowcontrol import EndOfData
 
 from ..checkpoints.recovery import SubtaskRecovery
+from ..scenarios.scenario import CATCH_UP_S
 from ..scenarios.user_code import SourceReader
 from ..state.subtask_state import SubtaskState
 from .environment import Environment
@@ -23,9 +24,6 @@ BATCH_RECORDS = 20
 READ_RECORDS = 512
 """Records that are taken from a reader at once."""
 
-MAX_CATCH_UP_S = 1.0
-"""How far a paced source may lag before it forgets the records that were due."""
-
 MIN_PACE_S = 0.001
 """A paced source wakes up at most this often."""
 
@@ -38,11 +36,13 @@ class Calls(NamedTuple):
 
     `batch` records come of a call; one of a `legacy` source, a SourceFunction in a SourceStreamTask, begins
     without looking at the outputs, too. A record takes `cost_s` seconds; None: as the cost model says.
+    An even pace that lags by more than `catch_up_s` forgets the records that were due before.
     """
 
     batch: int = 1
     legacy: bool = False
     cost_s: float | None = None
+    catch_up_s: float = CATCH_UP_S
 
 
 ONE_BY_ONE = Calls()
@@ -60,6 +60,7 @@ class SourceSubtask(Subtask):
         "_batch",
         "_begun_at",
         "_block",
+        "_catch_up",
         "_channels",
         "_index",
         "_legacy",
@@ -90,6 +91,7 @@ class SourceSubtask(Subtask):
         self._pace_of_records = pace
         self._batch = calls.batch
         self._legacy = calls.legacy
+        self._catch_up = calls.catch_up_s
         self._begun_at = (0.0, 0)  # time, and position in the input
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
@@ -167,9 +169,9 @@ class SourceSubtask(Subtask):
             begun_s, position = self._begun_at
             return self._pace_of_records.due_by(self.agenda.now - begun_s) - (self.position - position)
         lag = self.agenda.now - self._next_due
-        if lag > MAX_CATCH_UP_S:
-            self._next_due += lag - MAX_CATCH_UP_S
-            lag = MAX_CATCH_UP_S
+        if lag > self._catch_up:
+            self._next_due += lag - self._catch_up
+            lag = self._catch_up
         return int(lag / self._period + 1e-9) + 1 if lag >= -1e-12 else 0
 
     async def _pace(self) -> None:

@@ -298,9 +298,9 @@ def test_only_the_busiest_consumer_of_a_held_producer_is_taken_for_the_limit():
     assert read["quick"].service[0][1] == pytest.approx(0.005, rel=0.02)
 
 
-@pytest.mark.parametrize(("busy", "rate"), [(0.99, 750.0), (0.6, 600.0)])
-def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(busy, rate):
-    """Else it waits for a moment, and catches up."""
+@pytest.mark.parametrize(("busy", "rate", "catch_up_s"), [(0.99, 750.0, 0.0), (0.6, 600.0, 1.0)])
+def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(busy, rate, catch_up_s):
+    """Else it waits for a moment, and catches up; one that idles though it is held back does not."""
     edges = edge_to("source", "map", "REBALANCE"), edge_to("map", "store", "REBALANCE")
     both = [a | b for a, b in zip(grown("records_in", 601), grown("records_out", 601), strict=True)]
     seen = {
@@ -311,6 +311,7 @@ def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(bus
     source = vertices_of(job(*edges), seen)["source"].source
     assert isinstance(source, GeneratorSpec)
     assert source.rates == (rate,)
+    assert source.catch_up_s == catch_up_s
 
 
 class TestTheMinuteBefore:
@@ -385,6 +386,52 @@ class TestConsumersThatJustKeepUp:
     @pytest.mark.parametrize(("busy", "held"), [(0.5, 0.0), (0.99, 0.9)])
     def test_others_do_not(self, busy, held):
         assert self.read(grown("records_out", 100), busy, held).behind_s == (0.0,)
+
+
+class TestConsumersThatAreTiedByTurns:
+    """Both get and read the same, so what one was once behind the other it stays behind."""
+
+    def read(self, *ends_ms: tuple[float, float], strategy: str = "REBALANCE", busy: float = 1.0) -> Vertex:
+        checkpoints = tuple(
+            CheckpointResult(
+                id=number,
+                t=float(number),
+                vertices=[
+                    VertexCheckpoint(
+                        name="filter",
+                        start_delay_ms=[end - 100 for end in ends],
+                        alignment_ms=[100.0, 100.0],
+                    )
+                ],
+            )
+            for number, ends in enumerate(ends_ms)
+        )
+        shape = job(edge_to("source", "filter", strategy), parallelism=2)
+        seen = {
+            "source": [samples(*grown("records_out", 100), held=1.0)] * 2,
+            "filter": [
+                samples(*grown("records_in", 100), busy=1.0),
+                samples(*grown("records_in", 100), busy=busy),
+            ],
+        }
+        return vertices_of(shape, seen, checkpoints=checkpoints)["filter"]
+
+    STEADY = (3500.0, 4100.0), (3580.0, 4200.0), (3600.0, 4190.0)
+
+    def test_they_begin_as_far_apart_as_they_are(self):
+        assert self.read(*self.STEADY).behind_s == (0.0, 0.6)
+
+    def test_where_keys_decide_who_gets_what_they_are_not_tied(self):
+        assert self.read(*self.STEADY, strategy="HASH").behind_s == (0.0,)
+
+    def test_one_that_idles_is_not_behind(self):
+        assert self.read(*self.STEADY, busy=0.7).behind_s == (0.0,)
+
+    def test_what_checkpoints_do_not_agree_on_is_chance(self):
+        assert self.read((3500.0, 4100.0), (4100.0, 3500.0), (3800.0, 3810.0)).behind_s == (0.0,)
+
+    def test_two_checkpoints_are_too_few(self):
+        assert self.read(*self.STEADY[:2]).behind_s == (0.0,)
 
 
 class TestSourcesOfTheOldKind:

@@ -3,13 +3,14 @@
 import socket
 import tomllib
 from contextlib import suppress
+from dataclasses import replace
 from statistics import median
 
 import pytest
 
 from integration.files.reading import load_scenario
 from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
-from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, read_scenario, scenario_document
+from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, Vertex, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
@@ -150,6 +151,11 @@ def test_an_override_that_fits_nothing_is_refused(given, message):
     assert caught.value.problems[0].startswith(message)
 
 
+def _without_the_past(imported: Imported) -> list[Vertex]:
+    """The vertices, but for how far they are behind, of which checkpoints tell."""
+    return [replace(vertex, behind_s=(0.0,)) for vertex in imported.scenario.vertices]
+
+
 @pytest.mark.parametrize(
     ("part", "still"),
     [
@@ -166,7 +172,7 @@ def test_a_missing_path_costs_only_what_it_would_have_told(part, still):
     with replayed(ON1S) as cluster:
         assert cluster.forget(part.format(job=cluster.job))
         rest = read(cluster)
-    assert rest.scenario.vertices == whole.scenario.vertices
+    assert _without_the_past(rest) == _without_the_past(whole)
     assert rest.scenario.edges == whole.scenario.edges
     assert any(still in note for note in rest.notes)
     assert not any(still in note for note in whole.notes)

@@ -162,6 +162,9 @@ def test_the_job_of_these_tests_makes_sense() -> None:
         (source(wave_s=1.0, rates=(5.0, 0.0)), f"{OF_SOURCE}.wave", "give one above 0"),
         (source(batch=0), f"{OF_SOURCE}.batch", "is 0; a call gives 1 record or more"),
         (source(cost_s=-1.0), f"{OF_SOURCE}.cost", "it must be 0 s or more"),
+        (source(catch_up_s=-1.0, rates=(5.0,)), f"{OF_SOURCE}.catch_up", "it must be 0 s or more"),
+        (source(catch_up_s=0.0, rates=(0.0,)), f"{OF_SOURCE}.catch_up", "is of an even pace"),
+        (source(catch_up_s=0.0, rates=(5.0,), burst_s=1.0), f"{OF_SOURCE}.catch_up", "is of an even pace"),
     ],
 )
 def test_nonsense_is_named_with_its_place_and_nothing_else(
@@ -264,6 +267,7 @@ generators = st.builds(
     batch=st.integers(1, 9),
     legacy=st.booleans(),
     cost_s=st.none() | shares,
+    catch_up_s=shares,
 ) | st.builds(GeneratorSpec, record_bytes=st.just(8), rates=st.just((2.0,)), burst_s=periods)
 waving = st.builds(GeneratorSpec, record_bytes=st.just(8), rates=st.just((2.0,)), wave_s=periods)
 placements = st.none() | names | st.lists(names, min_size=1, max_size=4).map(tuple)
@@ -278,6 +282,7 @@ stages = st.builds(
     record_bytes=st.none() | st.integers(8, 5000),
     emit_every_s=periods,
     service_mode=st.sampled_from(SERVICE_MODES),
+    service_spread=st.floats(0, 0.4),
     behind_s=st.lists(periods.map(lambda seconds: seconds or 0.0), min_size=1, max_size=3).map(tuple),
 )
 edges = st.builds(

@@ -391,3 +391,16 @@ def test_the_first_seeds_are_spread_as_a_normal_distribution_is() -> None:
     assert np.std(factors) == pytest.approx(0.1, rel=0.05)
     assert all(1 - 0.3 < factor < 1 + 0.3 for factor in factors)
     assert uncertain_factor(5, 0.0) == 1
+
+
+def test_a_paced_source_makes_up_for_a_part_of_what_it_missed() -> None:
+    """One that is held back for seconds; each record fills a buffer, so that little waits."""
+    emitted = {}
+    for catch_up_s in (0.0, 0.5, 1.0):
+        watch = Watch()
+        source = GeneratorSpec(record_bytes=30_000, rates=(100.0,), catch_up_s=catch_up_s)
+        held_until_5_s = Vertex(name="work", service=((0.0, 1.0), (5.0, 0.0)), service_mode="exact")
+        watch.run(chain(watch, source, held_until_5_s, duration_s=10.0))
+        emitted[catch_up_s] = len(watch.seen)
+    assert emitted[0.5] - emitted[0.0] == pytest.approx(50, abs=2)
+    assert emitted[1.0] - emitted[0.0] == pytest.approx(100, abs=2)

@@ -72,6 +72,12 @@ class Load:
         return None if self.held_s is None or not self.seconds else self.held_s / self.seconds
 
     @property
+    def idle_share(self) -> float | None:
+        """Share of its time in which it had nothing to do."""
+        busy, held = self.busy_share, self.held_share
+        return None if busy is None or held is None else 1 - busy - held
+
+    @property
     def per_s(self) -> float | None:
         """Records per second, in the minute before as well where that was of the same load."""
         now = self._now_per_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 from statistics import fmean
 
@@ -15,6 +16,7 @@ from .flows import JobFlows
 from .job_options import Overrides, of_vertex
 from .loads import (
     ENOUGH_RECORDS,
+    IDLE,
     LEAST_RECORDS,
     SATURATED,
     Load,
@@ -25,7 +27,7 @@ from .loads import (
     service_s,
     source_rate,
 )
-from .queue_growth import aligned_start_delays
+from .queue_growth import aligned_start_delays, times_behind_s
 from .sampling import Samples
 from .topology import placed
 
@@ -136,7 +138,11 @@ class VertexReader:
         self._bursts_s[vertex.id] = burst_s or 0.0
         if burst_s is not None and len(rates) == 1:
             rates = (self._flows.emitted_at_once(vertex) / burst_s,)
-        return GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=self._is_legacy(vertex))
+        source = GeneratorSpec(
+            record_bytes=size, rates=rates, burst_s=burst_s, legacy=self._is_legacy(vertex)
+        )
+        loses_pace = burst_s is None and self._loses_pace(vertex)
+        return replace(source, catch_up_s=0.0) if loses_pace else source
 
     def _emitting_at_times(
         self, vertex: FlinkVertex, size: int, period_s: float, records: float
@@ -223,6 +229,13 @@ class VertexReader:
             return (float(f"{fmean(rates):.4g}"),)
         return (rates[0],) if len(set(rates)) == 1 else tuple(rates)
 
+    def _loses_pace(self, vertex: FlinkVertex) -> bool:
+        """Whether a paced source that its job holds back idles at other times: it makes up for nothing."""
+        loads = [load for load in self._loads[vertex.id] if load is not None]
+        held = mean_of_known(load.held_share for load in loads)
+        idle = mean_of_known(load.idle_share for load in loads)
+        return bool(held and idle and held >= _HARDLY_HELD and idle >= IDLE) and self._is_limited(vertex)
+
     def _service(self, vertex: FlinkVertex, name: str) -> tuple[float, tuple[float, ...]]:
         """The service time of a record in seconds, and the factor of each subtask."""
         given = of_vertex(self._given.service_s, name)
@@ -285,18 +298,29 @@ class VertexReader:
         return highest(load.held_share for load in self._loads[vertex_id] if load is not None) or 0.0
 
     def _behind(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
-        """How far behind the subtasks are of a vertex that works all the time, though nothing waits for it.
+        """How far behind the subtasks are of a vertex that works all the time, which only its past tells.
 
-        It can just keep up, so what waits before it is as much as it happens to be. Barriers wait as long,
-        and for half of what a source emits at once.
+        If nothing waits for it, it can just keep up, so what waits before it is as much as it happens to be.
+        Barriers wait as long, and for half of what a source emits at once.
         """
         producers = [edge.source for edge in self._job.inputs(vertex)]
-        if self._busiest(vertex) < SATURATED or max(map(self._held, producers)) >= _HARDLY_HELD:
+        if self._busiest(vertex) < SATURATED:
             return (0.0,)
+        if max(map(self._held, producers)) >= _HARDLY_HELD:
+            return self._behind_each_other(vertex, name)
         burst_s = max(self._bursts_s.get(producer, 0.0) for producer in producers)
         delays = [waits for _, waits in aligned_start_delays(self._checkpoints, name, vertex.parallelism)]
         waits = [(middle(of_subtask) or 0.0) / 1e3 for of_subtask in zip(*delays, strict=True)]
         return tuple(round(max(0.0, wait_s - burst_s / 2), 3) for wait_s in waits) or (0.0,)
+
+    def _behind_each_other(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
+        """How far subtasks are behind each other that get records in turns, and all work all the time."""
+        in_turns = all(edge.strategy == "REBALANCE" for edge in self._job.inputs(vertex))
+        loads = self._loads[vertex.id]
+        if not in_turns or not all(load and (load.busy_share or 0.0) >= SATURATED for load in loads):
+            return (0.0,)
+        behind = times_behind_s(self._checkpoints, name, vertex.parallelism)
+        return tuple(round(seconds, 3) for seconds in behind) if any(behind) else (0.0,)
 
     def _note_past(self, vertex: FlinkVertex, name: str) -> None:
         counter, subtasks = _counter(self._job, vertex), enumerate(self._samples[vertex.id])
