@@ -13,6 +13,7 @@ settings.register_profile("netstack", deadline=None)
 settings.load_profile("netstack")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: tests of Spark and of sockets wait for a part of their time."""
     return (os.cpu_count() or 1) + 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -161,12 +162,23 @@ def _run(scenario: Scenario, seed: int) -> Result:
 
 @contextmanager
 def ctrl_c_held() -> Iterator[None]:
-    """Hold Ctrl-C back, here until the end of the block, and in processes started in it until `_quiet`."""
+    """Hold Ctrl-C back, here until the end of the block, and in processes started in it until `_quiet`.
+
+    To block it is not enough: another thread, such as those of numpy's algebra, may take it for this one.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler, came = signal.getsignal(signal.SIGINT), list[int]()
+    held = callable(handler) and threading.current_thread() is threading.main_thread()
+    if held:
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
+        if held:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _quiet(deaf: bool) -> None:
