@@ -11,6 +11,7 @@ from integration.flink.rest.flows import JobFlows
 from integration.flink.rest.job_options import EVERYWHERE, Overrides
 from integration.flink.rest.queue_growth import queue_growth
 from integration.flink.rest.sampling import SubtaskSamples
+from integration.flink.rest.topology import edges_of
 from integration.flink.rest.vertices import VertexReader
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
 
@@ -312,6 +313,32 @@ def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(bus
     assert isinstance(source, GeneratorSpec)
     assert source.rates == (rate,)
     assert source.catch_up_s == catch_up_s
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs"),
+    [
+        ("Map -> Sink: Writer", [0, 0]),
+        ("Sink: Writer", [0, 0]),
+        ("Window(TumblingEventTimeWindows(10000), EventTimeTrigger, Summed)", [0, 0]),
+        ("GroupAggregate[7] -> Calc[8]", [0, 0]),
+        ("Co-Map", [0, 1]),
+        ("Join[7] -> Calc[8]", [0, 1]),
+        ("IntervalJoin[12]", [0, 1]),
+        ("merge", [0, 1]),
+    ],
+)
+def test_a_union_is_told_from_a_join_where_a_name_tells(operator, inputs):
+    shape = job(edge_to("clicks", operator, "HASH"), edge_to("views", operator, "HASH"))
+    seen = {
+        name: [samples(*grown(field, 100))]
+        for name, field in (("clicks", "records_out"), ("views", "records_out"), (operator, "records_in"))
+    }
+    notes: list[str] = []
+    names = {vertex.id: vertex.id for vertex in shape.vertices}
+    edges = edges_of(shape, names, JobFlows(shape, seen), notes)
+    assert [edge.input for edge in edges] == inputs
+    assert ("a union by its name" in notes[0]) == (inputs == [0, 0])
 
 
 class TestTheMinuteBefore:

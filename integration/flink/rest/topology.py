@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,6 +24,15 @@ _SHIPS = {
     "SHUFFLE": "rebalance",
 }
 _ALIKE = ("REBALANCE", "HASH", "FORWARD", "RESCALE", "BROADCAST")
+
+
+_OF_ONE_INPUT = frozenset(
+    {"Filter", "Flat Map", "Keyed Aggregation", "Keyed Reduce", "KeyedProcess", "Map", "Process"}
+)
+"""Names that the DataStream API gives to operators of one input; those of two are "Co-Map" and the like."""
+
+_SQL_OPERATOR = re.compile(r"(\w+)\[\d+\]")
+"""Such as "GroupAggregate[4]"; those of two inputs are all joins."""
 
 
 def vertex_names(vertices: Sequence[FlinkVertex]) -> dict[str, str]:
@@ -58,12 +68,30 @@ def edges_of(job: FlinkJob, names: dict[str, str], flows: JobFlows, notes: list[
         edges.append(_with_flow(job, edge, plain, flows))
     for vertex in job.vertices:
         if len(job.inputs(vertex)) > 1:
-            notes.append(
-                f"{names[vertex.id]} reads {len(job.inputs(vertex))} exchanges; they are taken for inputs "
-                "of their own, as of a join, with keys spread alike, since Flink tells neither them from a "
-                "union nor what a subtask reads of each"
-            )
+            notes.append(_about_inputs(vertex, names[vertex.id], len(job.inputs(vertex))))
     return tuple(edges)
+
+
+def reads_a_union(vertex: FlinkVertex) -> bool:
+    """Whether the name of a vertex of several exchanges says that its first operator has but one input."""
+    first = vertex.name.split(_CHAIN, 1)[0].strip()
+    of_sql = _SQL_OPERATOR.match(first)
+    if of_sql is not None:
+        return "Join" not in of_sql[1]
+    return first in _OF_ONE_INPUT or first.startswith(("Sink: ", "Window("))
+
+
+def _about_inputs(vertex: FlinkVertex, name: str, exchanges: int) -> str:
+    if reads_a_union(vertex):
+        return (
+            f"{name} reads {exchanges} exchanges, a union by its name; they are taken to have keys spread "
+            "alike, since Flink does not tell what a subtask reads of each"
+        )
+    return (
+        f"{name} reads {exchanges} exchanges; they are taken for inputs of their own, as of a join, with "
+        "keys spread alike, since Flink tells neither them from a union (give both edges the same input "
+        "then) nor what a subtask reads of each"
+    )
 
 
 def _ship(job: FlinkJob, edge: FlinkEdge, names: dict[str, str], notes: list[str]) -> str:
@@ -91,7 +119,7 @@ def _with_flow(job: FlinkJob, edge: FlinkEdge, plain: Edge, flows: JobFlows) -> 
     if shares is not None and not are_even(shares):
         plain = replace(plain, shares=shares_of(shares))
     fraction = 1.0 if plain.ship == "broadcast" else round(flows.fraction(edge), 4)
-    return replace(plain, input=number, fraction=fraction)
+    return replace(plain, input=0 if reads_a_union(consumer) else number, fraction=fraction)
 
 
 def placed(vertex: FlinkVertex) -> str | tuple[str, ...] | None:
