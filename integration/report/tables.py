@@ -124,6 +124,8 @@ def _service(vertex: Vertex) -> str:
         text = f"{costs[0][1]} a record"
     else:
         text = ", ".join(f"{cost} a record from {at} on" for at, cost in costs)
+    if vertex.service_spread:
+        text += f" (known within {100 * vertex.service_spread:.2g} %)"
     skew = vertex.service_skew
     skewed = f"{text}, times {', '.join(f'{factor:g}' for factor in skew)} by subtask"
     return text if skew == (1.0,) else skewed

@@ -285,7 +285,13 @@ def test_facts_of_other_jobs():
         "vertices": [
             {"name": "a", "parallelism": 2, "source": {"record_bytes": 1013, "rate": [0]}},
             {"name": "b", "parallelism": 1, "source": {"object": "Mine", "rate": [2.5]}},
-            {"name": "c", "parallelism": 2, "service": "5 ms", "service_skew": [1, 4]},
+            {
+                "name": "c",
+                "parallelism": 2,
+                "service": "5 ms",
+                "service_skew": [1, 4],
+                "service_spread": 0.05,
+            },
             {"name": "d", "service": [{"at": "0 s", "cost": "1 ms"}, {"at": "9 s", "cost": "2 ms"}]},
         ],
         "edges": [
@@ -302,7 +308,7 @@ def test_facts_of_other_jobs():
         ("Job", "a ×2 → hash → c ×2; b ×1 → rebalance → c ×2; c ×2 → rebalance → d ×1"),
         ("Sources", "a: generated records of 1,013 bytes; 2 subtasks as fast as possible"),
         ("Sources", "b: Mine; 1 subtask at 2.5 records/s"),
-        ("Service", "c: 5 ms a record, times 1, 4 by subtask"),
+        ("Service", "c: 5 ms a record (known within 5 %), times 1, 4 by subtask"),
         ("Service", "d: 1 ms a record from 0 s on, 2 ms a record from 9 s on"),
         ("Checkpoints", "every 10 s, at least once, without alignment"),
     ]
