@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from integration.flink.rest.barrier_waits import queue_growth
 from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
 from integration.flink.rest.firings import Firings, window_s
 from integration.flink.rest.flows import JobFlows
 from integration.flink.rest.job_options import EVERYWHERE, Overrides
-from integration.flink.rest.queue_growth import queue_growth
 from integration.flink.rest.sampling import SubtaskSamples
 from integration.flink.rest.topology import edges_of
 from integration.flink.rest.vertices import VertexReader

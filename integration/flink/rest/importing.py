@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario, with_options
 
 from .answers import Answers
+from .barrier_waits import queue_growth
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob, check_still_runs, read_job
 from .flows import JobFlows
 from .job_options import Overrides, check_names, preset_of, read_config
 from .measured import Measured, measured, read_checkpoints
 from .network_memory import read_network_memory
-from .queue_growth import queue_growth
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
 from .topology import edges_of, job_name, vertex_names
 from .vertices import VertexReader

@@ -10,6 +10,7 @@ from statistics import fmean
 from netstack import CheckpointResult, CostModel, GeneratorSpec, NetworkConfig, Vertex
 
 from ...analysis.known_values import highest, known, mean_of_known, middle
+from .barrier_waits import aligned_start_delays, times_behind_s
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
 from .flows import JobFlows
@@ -27,7 +28,6 @@ from .loads import (
     service_s,
     source_rate,
 )
-from .queue_growth import aligned_start_delays, times_behind_s
 from .sampling import Samples
 from .topology import placed
 

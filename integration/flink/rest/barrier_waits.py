@@ -1,4 +1,4 @@
-"""How the queues before subtasks grow: what comes to a subtask that works all the time is not what it reads.
+"""What barriers tell of the queues that they wait in: how these grow, and how far subtasks are apart.
 
 A barrier waits as long as the records before it take, so delays that rise by 20 ms a second say that 2 % more
 comes than is read. Counts alone cannot tell this: of two subtasks that both work all the time both read as
