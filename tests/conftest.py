@@ -1,6 +1,5 @@
 """What tests of every package share."""
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +10,6 @@ from hypothesis import settings
 # A loaded machine makes any example slow; speed is measured in benches.
 settings.register_profile("netstack", deadline=None)
 settings.load_profile("netstack")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: tests of Spark and of sockets wait for a part of their time."""
-    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
