@@ -115,7 +115,7 @@ class VertexReader:
             task_manager=place,
             service=((0.0, cost),) if cost else (),
             service_skew=skew,
-            service_spread=self._spread(vertex) if cost else 0.0,
+            service_spread=self._spread(vertex, name) if cost else 0.0,
             selectivity=self._selectivity(vertex, name),
             record_bytes=self._emitted_bytes(vertex, name),
             emit_every_s=None if firings is None else firings.period_s,
@@ -273,11 +273,17 @@ class VertexReader:
             return costs
         return [None if cost is None else cost / busiest for cost in costs]
 
-    def _spread(self, vertex: FlinkVertex) -> float:
+    def _spread(self, vertex: FlinkVertex, name: str) -> float:
         """How uncertain the costs are of subtasks that never idle, as a share; 0: too little to tell."""
         errors = [load.error for load in self._loads[vertex.id] if load is not None and load.never_idles]
         spread = round(sqrt(fmean(error**2 for error in errors)), 3) if errors else 0.0
-        return spread if spread >= _LEAST_SPREAD else 0.0
+        if spread < _LEAST_SPREAD:
+            return 0.0
+        self._notes.append(
+            f"{name}: what a record costs changes, and is known within {100 * spread:.2g} %, over which "
+            "seeds are dealt; give --watch more time"
+        )
+        return spread
 
     def _is_limited(self, source: FlinkVertex) -> bool:
         """Whether a subtask works all the time that reads what comes of a source."""
