@@ -134,7 +134,7 @@ class Vertex:
     service_skew: tuple[float, ...] = (1.0,)
     """Factor of the cost of each subtask, cyclic."""
     service_spread: float = 0.0
-    """How uncertain the cost is, as a share of it (a standard error); see `netstack.engine.randomness`."""
+    """Standard error of the cost, as a share of it; seed 1 runs with the cost as given, others around it."""
     service_mode: str = "throttle"
     selectivity: float = 1.0
     """Records that it emits for each that it reads."""

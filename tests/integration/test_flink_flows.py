@@ -328,6 +328,7 @@ def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(bus
         ("Co-Map", [0, 1]),
         ("Join[7] -> Calc[8]", [0, 1]),
         ("IntervalJoin[12]", [0, 1]),
+        ("ProcessTableFunction[5]", [0, 1]),
         ("merge", [0, 1]),
     ],
 )

@@ -32,7 +32,10 @@ _OF_ONE_INPUT = frozenset(
 """Names that the DataStream API gives to operators of one input; those of two are "Co-Map" and the like."""
 
 _SQL_OPERATOR = re.compile(r"(\w+)\[\d+\]")
-"""Such as "GroupAggregate[4]"; those of two inputs are all joins."""
+"""Such as "GroupAggregate[4]"."""
+
+_SQL_OF_SEVERAL_INPUTS = ("Join", "MultipleInput", "ProcessTableFunction")
+"""What the names of SQL's operators have in them if they may read several inputs."""
 
 
 def vertex_names(vertices: Sequence[FlinkVertex]) -> dict[str, str]:
@@ -77,7 +80,7 @@ def reads_a_union(vertex: FlinkVertex) -> bool:
     first = vertex.name.split(_CHAIN, 1)[0].strip()
     of_sql = _SQL_OPERATOR.match(first)
     if of_sql is not None:
-        return "Join" not in of_sql[1]
+        return not any(kind in of_sql[1] for kind in _SQL_OF_SEVERAL_INPUTS)
     return first in _OF_ONE_INPUT or first.startswith(("Sink: ", "Window("))
 
 
