@@ -348,7 +348,7 @@ def test_a_union_is_told_from_a_join_where_a_name_tells(operator, inputs):
 class TestTheMinuteBefore:
     """Flink's meters tell of a minute that the time watched follows."""
 
-    def read(self, now: float, minute: float | None, busy: float = 1.0) -> Vertex:
+    def read(self, now: float, minute: float | None, busy: float = 1.0, given: Overrides = RECORDS) -> Vertex:
         meter = {} if minute is None else {"records_in_of_a_minute": minute}
         looks = [look | meter for look in grown("records_in", now, looks=21)]
         shape = job(edge_to("source", "work", "REBALANCE"))
@@ -357,7 +357,7 @@ class TestTheMinuteBefore:
             "work": [samples(*looks, busy=busy)],
         }
         self.notes = list[str]()
-        return vertices_of(shape, seen, notes=self.notes)["work"]
+        return vertices_of(shape, seen, given, notes=self.notes)["work"]
 
     def test_it_counts_for_a_task_that_never_idles(self):
         vertex = self.read(now=1080, minute=1000)
@@ -365,6 +365,13 @@ class TestTheMinuteBefore:
         variance = 80**2 / (1 / 20 + 1 / 60)  # of a second, from means over 20 s and 60 s
         assert vertex.service_spread == pytest.approx((variance / 80) ** 0.5 / 1020, rel=0.02)
         assert [note for note in self.notes if "known within 3.4 %" in note]
+
+    def test_a_cost_that_is_given_is_sure(self):
+        given = dataclasses.replace(RECORDS, service_s={"work": 0.002})
+        vertex = self.read(now=1080, minute=1000, given=given)
+        assert vertex.service == ((0.0, 0.002),)
+        assert vertex.service_spread == 0
+        assert self.notes == []
 
     def test_where_a_task_idles_its_costs_are_those_of_its_busy_time(self):
         vertex = self.read(now=1080, minute=1000, busy=0.95)

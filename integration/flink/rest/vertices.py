@@ -275,6 +275,8 @@ class VertexReader:
 
     def _spread(self, vertex: FlinkVertex, name: str) -> float:
         """How uncertain the costs are of subtasks that never idle, as a share; 0: too little to tell."""
+        if of_vertex(self._given.service_s, name) is not None:
+            return 0.0
         errors = [load.error for load in self._loads[vertex.id] if load is not None and load.never_idles]
         spread = round(sqrt(fmean(error**2 for error in errors)), 3) if errors else 0.0
         if spread < _LEAST_SPREAD:
