@@ -1,8 +1,8 @@
 """Memory: segments and pools, buffers that are written and read, records to bytes and back.
 
 Read `segment`, `network_pool` and `local_pool` for where memory comes from, `buffer` and `subpartition`
-for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records` for what is
-inside.
+for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records` and
+`watermarks` for what is inside.
 """
 
 from .buffer import (
@@ -26,12 +26,14 @@ from .redistribution import plan_sizes
 from .segment import Bytes, MemorySegment, MemorySlab
 from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
 from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
+from .watermarks import WATERMARK_BYTES, encode_watermark, watermark_at, watermark_places
 
 __all__ = [
     "ADD_REFUSED",
     "DEFAULT_MAX_RECORD_BYTES",
     "HEADER_BYTES",
     "UNLIMITED_SIZE",
+    "WATERMARK_BYTES",
     "BufferBuilder",
     "BufferConsumer",
     "BufferListener",
@@ -59,10 +61,13 @@ __all__ = [
     "RecoveredBuffer",
     "Recycler",
     "UsageNotice",
+    "encode_watermark",
     "gate_buffers",
     "gate_segments",
     "partition_buffers",
     "partition_segments",
     "plan_sizes",
     "recovered_buffers",
+    "watermark_at",
+    "watermark_places",
 ]

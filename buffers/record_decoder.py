@@ -17,6 +17,7 @@ import numpy.typing as npt
 from .errors import CorruptRecord
 from .records import HEADER_BYTES, Offsets, RecordBlock
 from .segment import Bytes
+from .watermarks import WATERMARK_BYTES, WATERMARK_LENGTH
 
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A longer record is taken for a corrupt length."""
@@ -35,13 +36,24 @@ class RecordDecoder:
     """Turns the bytes of one channel, in any portions, into blocks of records.
 
     Keeps the begun record between calls. Invariant: bytes fed = bytes of all blocks + `pending_bytes`;
-    after an error, the decoder is as it was before the call.
+    after an error, the decoder is as it was before the call. With `watermarks`, these are elements of the
+    blocks, too.
     """
 
-    __slots__ = ("_decoded", "_long", "_max_record_bytes", "_needed", "_parts", "_short", "pending_bytes")
+    __slots__ = (
+        "_decoded",
+        "_long",
+        "_max_record_bytes",
+        "_needed",
+        "_parts",
+        "_short",
+        "_watermarks",
+        "pending_bytes",
+    )
 
-    def __init__(self, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES) -> None:
+    def __init__(self, max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES, *, watermarks: bool = False) -> None:
         self._max_record_bytes = max_record_bytes
+        self._watermarks = watermarks
         self._parts: list[bytes] = []
         self._long: memoryview | None = None  # begins with the pending bytes, if the record is a long one
         self._needed = HEADER_BYTES
@@ -118,6 +130,8 @@ class RecordDecoder:
     def _length(self, stream: memoryview | bytes, start: int) -> int:
         length: int = _read_length(stream, start)[0]
         if length > self._max_record_bytes:
+            if length == WATERMARK_LENGTH and self._watermarks:
+                return WATERMARK_BYTES - HEADER_BYTES
             self._refuse(length, start)
         return length
 
@@ -132,7 +146,8 @@ class RecordDecoder:
             offsets = _follow_short(stream, size)
         self._short = bool(offsets[-1] > size - HEADER_BYTES)
         if not self._short:
-            rest = _follow(stream, size, int(offsets[-1]))
+            follow = _follow_with_watermarks if self._watermarks else _follow
+            rest = follow(stream, size, int(offsets[-1]))
             offsets = np.concatenate((offsets, np.fromiter(rest, np.int64, len(rest))))
         lengths = np.diff(offsets) - HEADER_BYTES
         if lengths.max() > self._max_record_bytes:
@@ -157,6 +172,17 @@ def _follow(stream: memoryview | bytes, size: int, position: int) -> list[int]:
     while position <= last:
         position += read(stream, position)[0] + HEADER_BYTES
         append(position)
+    return ends
+
+
+def _follow_with_watermarks(stream: memoryview | bytes, size: int, position: int) -> list[int]:
+    """The same where some elements may be watermarks."""
+    ends: list[int] = []
+    read = _read_length
+    while position <= size - HEADER_BYTES:
+        length = read(stream, position)[0]
+        position += WATERMARK_BYTES if length == WATERMARK_LENGTH else length + HEADER_BYTES
+        ends.append(position)
     return ends
 
 

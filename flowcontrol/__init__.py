@@ -3,7 +3,7 @@
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
 `messages`, `frames`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`, `sender`,
 `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`,
-`debloat_policy`, `policies`, `partition_requests`, `peer_text`.
+`debloat_policy`, `policies`, `partition_requests`, `peer_text`, `watermark_valve`.
 """
 
 from .alignment import BarrierAligner
@@ -102,6 +102,7 @@ from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
 from .sealing import SEAL_BYTES, seal, unseal
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
 from .tracker import BarrierTracker
+from .watermark_valve import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 
 __all__ = [
     "ANNOUNCED_TYPES",
@@ -109,9 +110,11 @@ __all__ = [
     "DEFAULT_MAX_FRAME_BYTES",
     "EVENT_TYPES",
     "MAX_PEER_TEXT",
+    "MAX_WATERMARK",
     "NEED_DATA",
     "NONCE_BYTES",
     "NO_CHECKPOINT",
+    "NO_WATERMARK",
     "PARTITION_NOT_FOUND",
     "POLICIES",
     "PRIORITY_TYPES",
@@ -202,6 +205,7 @@ __all__ = [
     "ThroughputCalculator",
     "Trigger",
     "UnknownMessage",
+    "WatermarkValve",
     "announcements",
     "data_type_of",
     "decode_event",
