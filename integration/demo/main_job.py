@@ -30,7 +30,6 @@ from netstack import (
     Result,
     Scenario,
     SourceError,
-    SourceObject,
     Vertex,
     with_options,
 )
@@ -164,7 +163,7 @@ def _scenario(source: SparkSource, data: Data, settings: DemoSettings) -> Scenar
             Vertex(
                 name="source",
                 parallelism=PARALLELISM,
-                source=SourceObject(source=source, rates=spec.rates, spec=spec),
+                source=spec.opened(source),
             ),
             Vertex(name="consumer", parallelism=PARALLELISM, service=((0.0, cost),)),
         ),

@@ -20,7 +20,6 @@ from netstack import (
     Result,
     Scenario,
     SourceError,
-    SourceObject,
     Vertex,
     check_scenario,
     vertex_key,
@@ -71,7 +70,7 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
     return dataclasses.replace(
         vertex,
         parallelism=source.parallelism_hint,
-        source=SourceObject(source=source, rates=spec.rates, spec=spec),
+        source=spec.opened(source),
     )
 
 

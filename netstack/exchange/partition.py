@@ -144,6 +144,14 @@ class ResultPartition:
             self.flush()
         return written and self.pool.available
 
+    def write_element(self, channel: int, element: memoryview) -> None:
+        """Write a watermark, which is no record, to a subpartition or to `ALL`.
+
+        If it is then `blocked`, call `go_on` until it is not.
+        """
+        self.bytes_out += len(element)
+        self._write_record(channel, element, len(element))
+
     def go_on(self) -> bool:
         """Try to write the rest of a half-written record; returns whether it is complete."""
         if self._unwritten is None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import cast
 
 from buffers import (
     UNLIMITED_SIZE,
     GateBuffersSpec,
     NetworkBufferPool,
     PipelinedSubpartition,
+    RecordDecoder,
     gate_buffers,
     partition_buffers,
 )
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
-from ..engine.cores import Cores
-from ..engine.randomness import numbers_of, uncertain_factor
 from ..exchange.gate import InputGate
 from ..exchange.key_groups import default_max_parallelism
 from ..exchange.local_channel import LocalInputChannel
@@ -27,22 +24,21 @@ from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..faults.tapped_gate import Tap, TappedGate
 from ..scenarios.debloat_policies import debloater_of
-from ..scenarios.scenario import Edge, GeneratorSpec, Scenario, SourceSpec, Step, Vertex
+from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash, SourceReader
 from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from ..state.subtask_state import SubtaskState
-from ..tasks.emission import Emission, HeldBack
 from ..tasks.environment import Environment, Output, RemoteSubtask
-from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
+from ..tasks.multiple_input_subtask import MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
-from ..tasks.operators import Forward, Operator, OperatorContext
+from ..tasks.operators import OperatorContext
 from ..tasks.pace import pace_of
-from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask
+from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
-from ..tasks.throttle import Throttle
 from .connections import Connections, EmulatedConnections, Site
 from .job_sources import key_hash_of, source_of
 from .memory_plan import check_memory, plan_segments
+from .vertex_work import VertexWork, calls_of
 
 Watched = Callable[[str, str, int], Mapping[int, Tap]]
 """The taps of the gate that reads from a vertex (the first name) into a subtask of another, by producer."""
@@ -77,7 +73,7 @@ class JobBuilder:
         self._config = scenario.config
         self._environment = environment
         self._site = site
-        self._cores: dict[str, Cores] = {}
+        self._work = VertexWork(scenario, environment)
         self._channels = 0
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self._gates: list[InputGate] = []
@@ -139,20 +135,21 @@ class JobBuilder:
                 reader,
                 rate,
                 pace_of(vertex.source, rate),
-                _calls(vertex.source),
+                calls_of(vertex.source),
+                self._work.watermarks_of(vertex),
             )
 
         return make
 
     def _operators(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
-        environment = self._environment
+        environment, work = self._environment, self._work
         groups_of_keys: dict[bytes, int] = {}
         key_hash = self._hash_into(vertex)
 
         def make(number: int, index: int) -> Subtask:
-            throttle = self._throttle(vertex, vertex.service, index)
-            held_back = HeldBack() if vertex.emit_every_s is not None else None
-            operator = self._operator(vertex, number, index, vertex.selectivity, held_back)
+            throttle = work.throttle(vertex, vertex.service, index)
+            held_back = work.held_back(vertex)
+            operator = work.operator(vertex, number, index, vertex.selectivity, held_back)
             state = self._state(vertex, index, groups_of_keys)
             context = OperatorContext(
                 vertex.name,
@@ -174,61 +171,15 @@ class JobBuilder:
                 context,
                 throttle,
                 held_back,
-                vertex.emit_every_s or 0.0,
+                0.0 if vertex.emits_by_event_time else vertex.emit_every_s or 0.0,
                 vertex.behind_s[index % len(vertex.behind_s)],
             )
+            subtask.watermarks = work.flow_into(vertex, held_back)
             if isinstance(subtask, MultipleInputSubtask):
-                subtask.reads([self._work(vertex, number, index, edge, subtask) for edge in edges])
+                subtask.reads([work.of_edge(vertex, number, index, edge, subtask) for edge in edges])
             return subtask
 
         return make
-
-    def _work(
-        self, vertex: Vertex, number: int, index: int, edge: Edge, subtask: OperatorSubtask
-    ) -> GateWork:
-        """What a subtask does with the records of one edge into it."""
-        operator, throttle = subtask.operator, subtask.throttle
-        if edge.selectivity is not None:
-            name = f"of {edge.source}"
-            operator = self._operator(vertex, number, index, edge.selectivity, subtask.held_back, name)
-        if edge.service is not None:
-            throttle = self._throttle(vertex, edge.service, index)
-        return GateWork(edge.input, operator, throttle)
-
-    def _throttle(self, vertex: Vertex, service: Sequence[Step], index: int) -> Throttle:
-        costs, randomness = self._environment.costs, self._environment.randomness
-        cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
-        factor = uncertain_factor(self._scenario.seed, vertex.service_spread)
-        steps = tuple((at, cost * factor) for at, cost in vertex.steps_of(service, index))
-        return Throttle(steps, costs, randomness, mode=vertex.service_mode, cores=cores)
-
-    def _cores_of(self, task_manager: str) -> Cores:
-        """The cores that a task manager works on; without a machine, as many as it needs."""
-        if task_manager not in self._cores:
-            machines = [each for each in self._scenario.machines if task_manager in each.task_managers]
-            shared = machines[0].task_managers if machines else (task_manager,)
-            cores = Cores(self._environment.agenda, machines[0].cores if machines else inf)
-            self._cores.update(dict.fromkeys(shared, cores))
-        return self._cores[task_manager]
-
-    def _operator(
-        self,
-        vertex: Vertex,
-        number: int,
-        index: int,
-        selectivity: float,
-        held_back: HeldBack | None,
-        name: str = "",
-    ) -> Operator:
-        """What a subtask does with records: the user's function, or what the scenario says it emits."""
-        if vertex.operator is not None:
-            return cast(Operator, vertex.operator(index))
-        if selectivity == 1 and vertex.record_bytes is None and held_back is None:
-            return Forward()
-        chance = None
-        if vertex.emission == "random":
-            chance = numbers_of(self._scenario.seed, number, index)
-        return Emission(selectivity, vertex.record_bytes, chance, held_back, name)
 
     def _state(self, vertex: Vertex, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
         parallelism = vertex.parallelism
@@ -298,7 +249,7 @@ class JobBuilder:
             maximum,
             subpartitions=count,
             max_buffers_per_channel=config.max_buffers_per_channel,
-            max_overdraft=0 if _calls(vertex.source).legacy else config.max_overdraft_buffers_per_gate,
+            max_overdraft=0 if calls_of(vertex.source).legacy else config.max_overdraft_buffers_per_gate,
             on_available=subtask.output_available,
         )
         partition = ResultPartition(
@@ -369,6 +320,8 @@ class JobBuilder:
                 exclusive = segments[taken : taken + each]
                 taken += each
                 channel = RemoteInputChannel(gate, number, channel_id, end, exclusive, floating)
+            if subtask.watermarks is not None:
+                channel.decoder = RecordDecoder(watermarks=True)
             gate.add_channel(channel, subpartition)
             if isinstance(gate, TappedGate) and source in taps:
                 gate.watch(channel, taps[source])
@@ -380,12 +333,6 @@ class JobBuilder:
 
     def _memory_of(self, vertex: Vertex, index: int) -> NetworkBufferPool:
         return self.task_managers[vertex.manager_of(index)].pool
-
-
-def _calls(source: SourceSpec | None) -> Calls:
-    if not isinstance(source, GeneratorSpec):
-        return ONE_BY_ONE
-    return Calls(source.batch, source.legacy, source.cost_s, source.catch_up_s)
 
 
 def _reads_edges_apart(edges: Sequence[Edge]) -> bool:

@@ -227,11 +227,13 @@ def _vertex_steady(
         field: [median_of(row[inside], decimals) for row in samples[gauge]]
         for field, (gauge, decimals) in _GAUGES.items()
     }
+    lags = [median_of(row[inside], MS_DECIMALS) for row in samples["watermark_lag_ms"]]
     return VertexSteady(
         name=vertex.name,
         parallelism=vertex.parallelism,
         **barrier_figures(parts["start_delay_s"] * 1e3, parts["alignment_s"] * 1e3),
         unaligned_share=rounded(unaligned.mean(), USAGE_DECIMALS) if unaligned.size else None,
+        watermark_lag_ms=UNSET if all(lag is None for lag in lags) else lags,
         **rates,
         **gauges,
     )
@@ -310,4 +312,5 @@ def _series(name: str, times: Figures, samples: dict[str, Figures]) -> Series:
         idle_ms=decimal("idle_s", MS_DECIMALS, 1e3),
         inputExclusiveBuffersUsage=gauge("exclusive_buffers_usage", USAGE_DECIMALS),
         inputFloatingBuffersUsage=gauge("floating_buffers_usage", USAGE_DECIMALS),
+        watermark_lag_ms=gauge("watermark_lag_ms", MS_DECIMALS),
     )

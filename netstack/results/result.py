@@ -159,6 +159,9 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     inputExclusiveBuffersUsage: list[float | None] = []  # noqa: N815
     """0 to 1, of remote channels; None where there is no input. So is the next one."""
     inputFloatingBuffersUsage: list[float | None] = []  # noqa: N815
+    watermark_lag_ms: list[float | None] | UnsetType = UNSET
+    """How far the watermark is behind the clock: of a source the last that it sent (Flink's watermarkLag),
+    else the least of its channels (currentInputWatermark); absent where no watermarks flow."""
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +201,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     inputExclusiveBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
     """Absent, with the next one, where there is no input."""
     inputFloatingBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
+    watermark_lag_ms: list[list[float | None]] | UnsetType = UNSET
+    """Absent where no watermarks flow."""
 
 
 class _Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):

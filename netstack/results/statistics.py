@@ -56,6 +56,8 @@ class SubtaskSample(NamedTuple):
     exclusive_buffers_usage: float = math.nan
     """Parts of the in-pool usage; NaN where there is no input."""
     floating_buffers_usage: float = math.nan
+    watermark_lag_ms: float = math.nan
+    """How far the watermark is behind the clock: of a source what it sent, else the least that it read."""
 
 
 class SubtaskCheckpoint(NamedTuple):

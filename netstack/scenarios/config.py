@@ -111,6 +111,8 @@ class NetworkConfig:
     buffer_timeout_interval_s: float = option(
         "execution.buffer-timeout.interval", DURATION, 0.1, former=("execution.buffer-timeout",)
     )
+    auto_watermark_interval_s: float = option("pipeline.auto-watermark-interval", DURATION, 0.2)
+    """From one watermark of a source to the next; 0: none are sent."""
     checkpoint_interval_s: float | None = option("execution.checkpointing.interval", DURATION, None)
     """From one trigger to the next; None: no checkpoints."""
     checkpoint_mode: CheckpointMode = option(  # noqa: RUF009 - the default is a constant

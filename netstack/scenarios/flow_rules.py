@@ -12,6 +12,7 @@ from .config_rules import Problem, did_you_mean, time_text
 from .scenario import (
     CATCH_UP_S,
     EMISSIONS,
+    EMITS_BY,
     FROM_SOURCE,
     KEY_BYTES,
     Edge,
@@ -26,7 +27,13 @@ MAX_KEYS = 10_000_000
 """Most keys that a generator tells apart: how often each of them comes is kept in memory."""
 
 _ROUNDING = 1e-9
-_OUTPUT_FIELDS = {"selectivity": 1.0, "emission": EMISSIONS[0], "record_bytes": None, "emit_every_s": None}
+_OUTPUT_FIELDS = {
+    "selectivity": 1.0,
+    "emission": EMISSIONS[0],
+    "record_bytes": None,
+    "emit_every_s": None,
+    "emit_by": EMITS_BY[0],
+}
 """The fields that say what a vertex emits, and their values where nothing is said."""
 
 

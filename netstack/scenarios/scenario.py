@@ -22,6 +22,9 @@ SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 EMISSIONS = ("regular", "random")
 """Which records give one more than others where the selectivity is no whole number: in turns, or any."""
 
+EMITS_BY = ("processing_time", "event_time")
+"""By which time a vertex emits what it holds back: by the clock, or by the watermarks that it reads."""
+
 SERVICE_MODES = ("throttle", "exact", "burn")
 """How service time is spent: in sleeps of at least a millisecond, as a task would, or record by record."""
 
@@ -70,6 +73,8 @@ class GeneratorSpec:
     record_bytes: int
     rates: tuple[float, ...] = (0.0,)
     """Records per second of each subtask, cyclic; 0: as fast as possible."""
+    out_of_orderness_s: float | None = None
+    """How far its watermarks stay behind its records, in seconds; None: it sends no watermarks."""
     keys: Keys | None = None
     """None: any 64-bit number, so that hardly a key comes twice."""
     burst_s: float | None = None
@@ -101,8 +106,15 @@ class PathSpec:
     """Whether a subtask begins again at the end of its rows."""
     rates: tuple[float, ...] = (0.0,)
     """Records per second of each subtask, cyclic; 0: as fast as possible."""
+    out_of_orderness_s: float | None = None
+    """How far its watermarks stay behind its records, in seconds; None: it sends no watermarks."""
     format: str | None = None
     """One of `FILE_FORMATS`; None: the name of the file tells."""
+
+    def opened(self, source: Source) -> SourceObject:
+        """What takes its place when `source` reads it."""
+        disorder_s = self.out_of_orderness_s
+        return SourceObject(source=source, rates=self.rates, out_of_orderness_s=disorder_s, spec=self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +124,8 @@ class SourceObject:
     source: Source
     rates: tuple[float, ...] = (0.0,)
     """Records per second of each subtask, cyclic; 0: as fast as possible."""
+    out_of_orderness_s: float | None = None
+    """How far its watermarks stay behind its records, in seconds; None: it sends no watermarks."""
     spec: PathSpec | None = None
     """The path that was opened."""
 
@@ -144,6 +158,8 @@ class Vertex:
     """Bytes of the records that it emits, without their length; None: of those that it reads."""
     emit_every_s: float | None = None
     """What it emits it holds back, and emits all at once every so often, as a window does; None: at once."""
+    emit_by: str = "processing_time"
+    """By which time it does so, one of `EMITS_BY`."""
     behind_s: tuple[float, ...] = (0.0,)
     """Seconds of earlier work that each subtask, cyclic, ends before it reads anything, when a job starts."""
     operator: Callable[[int], OperatorOfRecords] | None = None
@@ -161,6 +177,11 @@ class Vertex:
         """The task managers that it runs in, in the order of its subtasks, each once."""
         every = (self.manager_of(subtask) for subtask in range(max(1, self.parallelism)))
         return tuple(dict.fromkeys(every))
+
+    @property
+    def emits_by_event_time(self) -> bool:
+        """Whether it emits what it holds back when a watermark says so."""
+        return self.emit_by == "event_time"
 
     @property
     def burns(self) -> bool:

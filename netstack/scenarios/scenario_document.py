@@ -10,6 +10,7 @@ from .fault_document import fault_document
 from .quantities import format_duration, format_rate
 from .scenario import (
     CATCH_UP_S,
+    EMITS_BY,
     FROM_SOURCE,
     Edge,
     GeneratorSpec,
@@ -118,6 +119,8 @@ def _vertex(vertex: Vertex) -> Document:
         document["record_bytes"] = vertex.record_bytes
     if vertex.emit_every_s is not None:
         document["emit_every"] = format_duration(vertex.emit_every_s)
+    if vertex.emit_by != EMITS_BY[0]:
+        document["emit_by"] = vertex.emit_by
     if vertex.behind_s != (0.0,):
         document["behind"] = [format_duration(seconds) for seconds in vertex.behind_s]
     if vertex.operator is not None:
@@ -126,7 +129,10 @@ def _vertex(vertex: Vertex) -> Document:
 
 
 def _source(source: SourceSpec) -> Document:
-    return _origin(source) | {"rate": [_number(rate) for rate in source.rates]}
+    document = _origin(source) | {"rate": [_number(rate) for rate in source.rates]}
+    if source.out_of_orderness_s is not None:
+        document["out_of_orderness"] = format_duration(source.out_of_orderness_s)
+    return document
 
 
 def _origin(source: SourceSpec) -> Document:

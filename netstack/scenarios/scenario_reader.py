@@ -12,6 +12,7 @@ from .fault_reader import read_faults
 from .quantities import QuantityError, parse_duration, parse_rate
 from .scenario import (
     CATCH_UP_S,
+    EMITS_BY,
     FILE_FORMATS,
     FROM_SOURCE,
     Edge,
@@ -38,13 +39,14 @@ _LIST_KEYS = ("vertices", "edges", "machines", "checkpoints_at", "faults")
 _MACHINE_KEYS = ("cores", "task_managers")
 _SCENARIO_KEYS = (*_ABOUT_KEYS, "slots", "flink", "costs", "link", *_LIST_KEYS)
 _SERVICE_KEYS = ("service", "service_skew", "service_spread", "service_mode", "behind")
-_OUTPUT_KEYS = ("selectivity", "emission", "record_bytes", "emit_every")
+_OUTPUT_KEYS = ("selectivity", "emission", "record_bytes", "emit_every", "emit_by")
 _PLACE_KEYS = ("task_manager", "slot_sharing_group")
 _VERTEX_KEYS = ("name", "parallelism", *_PLACE_KEYS, "source", *_SERVICE_KEYS, *_OUTPUT_KEYS)
-_GENERATOR_KEYS = ("record_bytes", "rate", "keys", "burst", "batch", "legacy", "cost", "catch_up", "wave")
+_PACE_KEYS = ("rate", "burst", "batch", "legacy", "cost", "catch_up", "wave")
+_GENERATOR_KEYS = ("record_bytes", "keys", *_PACE_KEYS, "out_of_orderness")
 _KEYS_KEYS = ("number", "zipf", "most_frequent")
-_OBJECT_KEYS = ("object", "rate")
-_PATH_KEYS = ("path", "key", "repeat", "format", "rate")
+_OBJECT_KEYS = ("object", "rate", "out_of_orderness")
+_PATH_KEYS = ("path", "key", "repeat", "format", "rate", "out_of_orderness")
 _EDGE_KEYS = ("from", "to", "ship", "shares", "fraction", "input", "selectivity", "service")
 
 
@@ -217,6 +219,7 @@ def _vertex(section: Section, mode: str) -> Vertex:
         emission=section.take("emission", text, "regular"),
         record_bytes=section.take("record_bytes", integer, None),
         emit_every_s=section.take("emit_every", parse_duration, None),
+        emit_by=section.take("emit_by", text, EMITS_BY[0]),
         behind_s=section.take("behind", one_or_more(parse_duration), (0.0,)),
         operator=section.take("operator", _named_object, None),
     )
@@ -246,24 +249,13 @@ def _source(vertex: Section, key: str) -> SourceSpec:
     if not isinstance(vertex.values[key], Mapping):
         return GeneratorSpec(record_bytes=8)  # that it is no table has been said
     rates = section.take("rate", one_or_more(number), (0.0,))
+    disorder_s = section.take("out_of_orderness", parse_duration, None)
     if "object" in section:
         named: Any = section.take("object", _named_object, None)
         section.finish(_OBJECT_KEYS)
-        return SourceObject(source=named, rates=rates)
+        return SourceObject(source=named, rates=rates, out_of_orderness_s=disorder_s)
     if "path" not in section:
-        generator = GeneratorSpec(
-            record_bytes=section.require("record_bytes", integer, 8, "1000, or a path"),
-            rates=rates,
-            keys=_keys(section.section("keys")) if "keys" in section else None,
-            burst_s=section.take("burst", parse_duration, None),
-            batch=section.take("batch", integer, 1),
-            legacy=section.take("legacy", boolean, False),
-            cost_s=section.take("cost", parse_duration, None),
-            catch_up_s=section.take("catch_up", parse_duration, CATCH_UP_S),
-            wave_s=section.take("wave", parse_duration, None),
-        )
-        section.finish(_GENERATOR_KEYS)
-        return generator
+        return _generator(section, rates, disorder_s)
     if "record_bytes" in section:
         section.complain("record_bytes", "is given with a path; a source has one of the two")
         section.take("record_bytes", integer, 8)
@@ -272,10 +264,28 @@ def _source(vertex: Section, key: str) -> SourceSpec:
         key=section.take("key", one_or_more(text), ()),
         repeat=section.take("repeat", boolean, False),
         rates=rates,
+        out_of_orderness_s=disorder_s,
         format=section.take("format", _format, None),
     )
     section.finish(_PATH_KEYS)
     return spec
+
+
+def _generator(section: Section, rates: tuple[float, ...], disorder_s: float | None) -> GeneratorSpec:
+    generator = GeneratorSpec(
+        record_bytes=section.require("record_bytes", integer, 8, "1000, or a path"),
+        rates=rates,
+        out_of_orderness_s=disorder_s,
+        keys=_keys(section.section("keys")) if "keys" in section else None,
+        burst_s=section.take("burst", parse_duration, None),
+        batch=section.take("batch", integer, 1),
+        legacy=section.take("legacy", boolean, False),
+        cost_s=section.take("cost", parse_duration, None),
+        catch_up_s=section.take("catch_up", parse_duration, CATCH_UP_S),
+        wave_s=section.take("wave", parse_duration, None),
+    )
+    section.finish(_GENERATOR_KEYS)
+    return generator
 
 
 def _keys(section: Section) -> Keys:

@@ -22,6 +22,7 @@ from .config_rules import (
     setting_notices,
     time_text,
 )
+from .event_time import event_time_problems
 from .fault_rules import fault_problems
 from .flow_rules import edge_problems, generator_problems, output_problems, service_problems
 from .scenario import (
@@ -75,6 +76,7 @@ def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Proble
         lambda scenario: _about_names(scenario) if to_run else (),
         _about_cycles,
         _about_keys,
+        _about_event_time,
         _about_faults,
     )
     return [problem for rule in rules for problem in rule(scenario)]
@@ -275,6 +277,13 @@ def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
         return edge.ship == "hash" and not edge.shares
     before = scenario.inputs(scenario.vertex(edge.source))
     return bool(before) and all(_deals_out_by_key(scenario, each) for each in before)
+
+
+def _about_event_time(scenario: Scenario) -> Iterable[Problem]:
+    """What watermarks reach is looked up once vertices and edges are all right."""
+    if any(True for rule in (_about_vertices, _about_edges, _about_cycles) for _ in rule(scenario)):
+        return ()
+    return event_time_problems(scenario)
 
 
 def _about_faults(scenario: Scenario) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ As many records as its selectivity says, of the size that is given, at once or h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +42,12 @@ class HeldBack:
         return RecordBlock.concat(blocks)
 
     @property
-    def encoded(self) -> list[bytes]:
+    def encoded(self) -> list[Any]:
         """What is kept now, as state."""
         self._blocks = [RecordBlock.concat(self._blocks)] if self._blocks else []
         return [block.data.tobytes() for block in self._blocks]
 
-    def restore(self, encoded: list[bytes]) -> None:
+    def restore(self, encoded: list[Any]) -> None:
         """Keep what was state."""
         for data in encoded:
             self.add(RecordDecoder().feed(memoryview(data)))

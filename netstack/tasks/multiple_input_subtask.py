@@ -20,6 +20,10 @@ from .operators import Operator
 from .serving import RecordByRecord
 from .throttle import Throttle
 from .time_account import Waiting
+from .watermark_flow import WatermarkedRecords
+
+OneByOne = RecordByRecord | WatermarkedRecords
+"""Serves the records of one gate, one at a time."""
 
 
 class GateWork(NamedTuple):
@@ -38,9 +42,9 @@ class TaskInput:
 
     def __init__(self) -> None:
         self.gates: list[InputGate] = []
-        self.servings: dict[InputGate, RecordByRecord] = {}
+        self.servings: dict[InputGate, OneByOne] = {}
         self.buffer: InputBuffer | None = None
-        self.serving: RecordByRecord | None = None
+        self.serving: OneByOne | None = None
         self._polled_last = False
         self._turn = 0
 
@@ -84,7 +88,9 @@ class MultipleInputSubtask(OperatorSubtask):
         for gate, work in zip(gates, self._works, strict=True):
             task_input = inputs.setdefault(work.input, TaskInput())
             task_input.gates.append(gate)
-            task_input.servings[gate] = RecordByRecord(self, work.operator, work.throttle, cost)
+            serving = RecordByRecord(self, work.operator, work.throttle, cost)
+            flow = self.watermarks
+            task_input.servings[gate] = serving if flow is None else WatermarkedRecords(serving, flow)
         self._task_inputs = [inputs[number] for number in sorted(inputs)]
 
     @property

@@ -29,6 +29,7 @@ from .serving import RecordByRecord, Serving, WholeBuffers
 from .subtask import Mail, Subtask
 from .throttle import Throttle
 from .time_account import Waiting
+from .watermark_flow import EVENT_TIME, WatermarkedBuffers, WatermarkFlow
 
 HELD_BACK = "records held back"
 """Name of the operator state that has what a window has not emitted yet."""
@@ -40,7 +41,8 @@ class OperatorSubtask(Subtask):
     A subtask without outputs waits once for a whole buffer; mail that comes meanwhile is handled at the
     next end of a record's sleep. With outputs, or where its work takes a core, it emits each record when its
     service is over, and begins the next one only while the outputs are available. What is `held_back` is
-    emitted every so often. `behind_s` seconds of earlier work come first, unless a checkpoint is restored.
+    emitted every so often, or as `watermarks` say where that is set before `connect`. `behind_s` seconds of
+    earlier work come first, unless a checkpoint is restored.
     """
 
     __slots__ = (
@@ -58,6 +60,7 @@ class OperatorSubtask(Subtask):
         "held_back",
         "operator",
         "throttle",
+        "watermarks",
     )
 
     def __init__(
@@ -89,6 +92,7 @@ class OperatorSubtask(Subtask):
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
         self._emits_held_back = False
+        self.watermarks: WatermarkFlow | None = None
         cost = costs.consumer_record_s
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
 
@@ -98,6 +102,10 @@ class OperatorSubtask(Subtask):
         if self.outputs or self.throttle.cores is not None:
             cost = self.environment.costs.consumer_record_s
             self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
+        if self.watermarks is not None:
+            channels = [channel for gate in gates for channel in gate.channels]
+            self.watermarks.connect(channels, self._event_time_goes_on)
+            self._serving = WatermarkedBuffers(self._serving, self.watermarks)
         self._inputs = self.checkpoints.connect(gates)
 
     def data_arrived(self) -> None:
@@ -177,6 +185,13 @@ class OperatorSubtask(Subtask):
             await self.emit_all(self.held_back.take())
             await super().handle_mail()
 
+    async def _event_time_goes_on(self, watermark: int) -> None:
+        """The least watermark of all channels has risen: fire windows, and send it on behind them."""
+        if self.watermarks is not None and self.watermarks.windows is not None:
+            for block in self.watermarks.windows.take_until(watermark):
+                await self.emit_all(block)
+        await self.emit_watermark(watermark)
+
     async def _process(self, channel: InputChannel, buffer: InputBuffer) -> None:
         self._count(buffer)
         try:
@@ -235,6 +250,8 @@ class OperatorSubtask(Subtask):
             operator.before_snapshot(checkpoint_id)
         if self.held_back is not None:
             self._context.operator.put(HELD_BACK, self.held_back.encoded)
+        if self.watermarks is not None:
+            self._context.operator.put(EVENT_TIME, [self.watermarks.clock.now_ms])
 
     @property
     def _operators(self) -> Iterable[Operator]:
@@ -252,6 +269,9 @@ class OperatorSubtask(Subtask):
     def recover(self, recovery: SubtaskRecovery) -> None:
         """Take the state of a checkpoint over; the data that was in flight comes first."""
         super().recover(recovery)
+        if self.watermarks is not None:
+            for reached_ms in self.state.operator.get(EVENT_TIME):
+                self.watermarks.clock.go_on_from(reached_ms)
         data = {(handle.exchange, handle.channel): handle for handle in recovery.of(StateKind.INPUT_CHANNEL)}
         for number, gate in enumerate(self.gates):
             for channel in gate.channels:
@@ -269,6 +289,8 @@ class OperatorSubtask(Subtask):
             .sample()
             ._replace(records_in=self.records_in, bytes_in=self.bytes_in, buffers_in=self.buffers_in)
         )
+        if self.watermarks is not None:
+            sample = sample._replace(watermark_lag_ms=self.watermarks.lag_ms)
         return with_inputs(sample, self.gates)
 
     def debloat(self) -> None:

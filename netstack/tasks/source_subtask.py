@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from buffers import RecordBlock
-from flowcontrol import EndOfData
+from flowcontrol import MAX_WATERMARK, EndOfData
 
 from ..checkpoints.recovery import SubtaskRecovery
+from ..results.statistics import SubtaskSample
 from ..scenarios.scenario import CATCH_UP_S
 from ..scenarios.user_code import SourceReader
 from ..state.subtask_state import SubtaskState
@@ -17,6 +18,7 @@ from .pace import Pace
 from .source import skip
 from .subtask import Subtask
 from .time_account import Waiting
+from .watermark_flow import EVENT_TIME, SourceWatermarks
 
 BATCH_RECORDS = 20
 """Records that a source emits before it looks for mail."""
@@ -53,7 +55,8 @@ class SourceSubtask(Subtask):
     """Emits the records of a reader while its outputs are available, or at a given rate.
 
     `rate` is in records a second, 0 for as fast as possible; `pace` says when they are due if that is not in
-    even steps. The rules are those of Flink's SourceOperator in a StreamTask.
+    even steps. With `watermarks` it sends some, also while it waits for its outputs. The rules are those of
+    Flink's SourceOperator in a StreamTask.
     """
 
     __slots__ = (
@@ -71,6 +74,8 @@ class SourceSubtask(Subtask):
         "_reader",
         "_record_cost",
         "_timer",
+        "_watermark_due",
+        "_watermarks",
         "_working_until",
     )
 
@@ -85,6 +90,7 @@ class SourceSubtask(Subtask):
         rate: float,
         pace: Pace | None = None,
         calls: Calls = ONE_BY_ONE,
+        watermarks: SourceWatermarks | None = None,
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
         self._reader = reader
@@ -92,6 +98,8 @@ class SourceSubtask(Subtask):
         self._batch = calls.batch
         self._legacy = calls.legacy
         self._catch_up = calls.catch_up_s
+        self._watermarks = watermarks
+        self._watermark_due = False
         self._begun_at = (0.0, 0)  # time, and position in the input
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
@@ -110,6 +118,7 @@ class SourceSubtask(Subtask):
         self._begun_at = agenda.now, self.position
         if self.on_running is not None:
             self.on_running()
+        self._set_alarm()
         while True:
             if self.mail:
                 await self.handle_mail()
@@ -121,9 +130,34 @@ class SourceSubtask(Subtask):
                 break
             else:
                 await self._emit_batch()
+        if self._watermarks is not None:
+            await self.emit_watermark(MAX_WATERMARK)
         self.data_ended = True
         self.broadcast(EndOfData())
         await self._end()
+
+    def _set_alarm(self) -> None:
+        """Send a watermark when the interval is over."""
+        if self._watermarks is not None:
+            self.agenda.after(self._watermarks.interval_s, self._alarm)
+
+    def _alarm(self) -> None:
+        if not self.data_ended:
+            self.post(self._let_emit_watermark)
+            self._set_alarm()
+
+    def _let_emit_watermark(self) -> None:
+        self._watermark_due = True
+
+    async def handle_mail(self) -> None:
+        """Handle all mail; a timer may say that a watermark is due, if there is news for one."""
+        await super().handle_mail()
+        while self._watermark_due and self._watermarks is not None:
+            self._watermark_due = False
+            watermark = None if self.data_ended else self._watermarks.due()
+            if watermark is not None:
+                await self.emit_watermark(watermark)
+            await super().handle_mail()
 
     def _read(self) -> bool:
         """Fetch the next block; False at the end of the input."""
@@ -148,11 +182,14 @@ class SourceSubtask(Subtask):
                 await self._pace()
                 return
         self._working_until = agenda.now
+        emitted_ms = 0 if self._watermarks is None else self._watermarks.clock.now_ms
         if self._batch > 1 or self._legacy:
             await self._emit_calls(stop)
         else:
             self._index = await self.emit(self._block, self._channels, start, stop)
         emitted = self._index - start
+        if emitted and self._watermarks is not None:
+            self._watermarks.emitted(emitted_ms)
         self._working_until += emitted * self._record_cost
         self._next_due += emitted * self._period
 
@@ -200,6 +237,8 @@ class SourceSubtask(Subtask):
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Note the position, which is the state of a source."""
         self.state.operator.put(POSITION, [self.position])
+        if self._watermarks is not None:
+            self.state.operator.put(EVENT_TIME, [self._watermarks.clock.now_ms])
         self.trace(f"notes its position: {self.position} records sent", checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
@@ -209,6 +248,14 @@ class SourceSubtask(Subtask):
             skip(self._reader, position)
             self._read_records = position
             self.trace(f"goes on behind record {position}")
+        if self._watermarks is not None:
+            for reached_ms in self.state.operator.get(EVENT_TIME):
+                self._watermarks.clock.go_on_from(reached_ms)
+
+    def sample(self) -> SubtaskSample:
+        """The counters and gauges of this moment."""
+        sample, watermarks = super().sample(), self._watermarks
+        return sample if watermarks is None else sample._replace(watermark_lag_ms=watermarks.lag_ms)
 
     def release(self) -> None:
         """Give all memory back and close the reader."""

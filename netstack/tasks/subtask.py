@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from buffers import RecordBlock
+from buffers import RecordBlock, encode_watermark
 from flowcontrol import CheckpointBarrier, EndOfPartition, Event
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..engine.agenda import Waiter
 from ..exchange.channel import InputChannel
-from ..exchange.partition import ResultPartition
+from ..exchange.partition import ALL, ResultPartition
 from ..exchange.selectors import LEFT_OUT
 from ..results.statistics import SubtaskSample
 from ..results.trace import restored_text
@@ -186,6 +186,21 @@ class Subtask:
         if partition.blocked:
             await self._complete_record(partition)
         return index
+
+    async def emit_watermark(self, watermark: int) -> None:
+        """Send a watermark to all channels of all outputs, behind all that has been written.
+
+        As in Flink's ChannelSelectorRecordWriter each channel gets its own, in the buffer that is open there.
+        """
+        element = memoryview(encode_watermark(watermark))
+        for partition, selector in self.outputs:
+            channels = (ALL,) if selector is None else range(len(partition.subpartitions))
+            for channel in channels:
+                partition.write_element(channel, element)
+                if partition.blocked:
+                    await self._complete_record(partition)
+            if self.environment.config.buffer_timeout_s == 0:
+                partition.flush()
 
     def select_channels(self, block: RecordBlock) -> list[list[int]]:
         """The channels of all records of `block`, for each output."""

@@ -397,3 +397,62 @@ def test_output_of_an_earlier_run_is_not_mixed_with_that_of_another(tmp_path: Pa
         again.commit(Transaction("out", 0, 1, (b"b",)))
     again.commit(Transaction("out", 1, 1, (b"b", b"c")))
     assert again.records == [b"a", b"b", b"c"]
+
+
+WINDOWS = """\
+name = "windows"
+duration = "{seconds} s"
+
+[flink]
+"execution.checkpointing.interval" = "500 ms"
+"execution.checkpointing.unaligned.enabled" = true
+"execution.checkpointing.dir" = "{directory}"
+
+[[vertices]]
+name = "source"
+source = {{ record_bytes = 300, out_of_orderness = "0 s" }}
+
+[[vertices]]
+name = "work"
+service = "2 ms"
+
+[[vertices]]
+name = "window"
+emit_every = "1 s"
+emit_by = "event_time"
+
+[[vertices]]
+name = "sink"
+
+[[edges]]
+from = "source"
+to = "work"
+
+[[edges]]
+from = "work"
+to = "window"
+ship = "hash"
+
+[[edges]]
+from = "window"
+to = "sink"
+"""
+
+
+def test_event_time_goes_on_behind_what_the_earlier_run_had_reached(
+    tmp_path: Path, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else new watermarks would have to catch up with those in flight, and nothing would fire until then."""
+    file = tmp_path / "windows.toml"
+    file.write_text(WINDOWS.format(seconds=12, directory=directory))
+    lags, fired = [], []
+    for more in ([], ["--from-checkpoint", str(directory)]):
+        assert main(["run", str(file), "--json", *more]) == 0
+        window = from_json(capsys.readouterr().out).series[2]
+        assert isinstance(window.watermark_lag_ms, list)
+        lags.append([lag for lag in window.watermark_lag_ms[0] if lag is not None])
+        fired.append(window.numRecordsOut[0][-1])
+        file.write_text(WINDOWS.format(seconds=6, directory=tmp_path / "others"))
+    assert lags[0][-1] > 1000
+    assert 0 < min(lags[1]) < max(lags[1]) < 2 * lags[0][-1]  # what was in flight is recovered on top
+    assert fired[1] > 1500  # of 500 a second

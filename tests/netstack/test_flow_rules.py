@@ -18,6 +18,7 @@ from netstack import (
     Edge,
     GeneratorSpec,
     Machine,
+    NetworkConfig,
     Scenario,
     ScenarioError,
     SourceObject,
@@ -52,6 +53,16 @@ JOB = Scenario(
 
 def source(**changes: Any) -> Scenario:
     return vertex(0, source=dataclasses.replace(RATED, **changes))
+
+
+def windows(*, disorder_s: float | None = 0.1, interval_s: float = 0.2, **changes: Any) -> Scenario:
+    """The job with windows in its sink that fire by event time."""
+    by_event_time = {"emit_every_s": 1.0, "emit_by": "event_time"}
+    job = vertex(2, **(by_event_time | changes))
+    given = dataclasses.replace(RATED, out_of_orderness_s=disorder_s)
+    first = dataclasses.replace(job.vertices[0], source=given)
+    config = NetworkConfig(auto_watermark_interval_s=interval_s)
+    return dataclasses.replace(job, vertices=(first, *job.vertices[1:]), config=config)
 
 
 def vertex(place: int, **changes: Any) -> Scenario:
@@ -96,6 +107,19 @@ def test_the_job_of_these_tests_makes_sense() -> None:
         (vertex(1, record_bytes=1 << 40), f"{STAGE}.record_bytes", "it must be 8 (the key) to"),
         (vertex(1, emit_every_s=0.0), f"{STAGE}.emit_every", "is 0 s; it must be more than 0 s"),
         (vertex(1, emit_every_s=math.inf), f"{STAGE}.emit_every", "it must be more than 0 s"),
+        (vertex(2, emit_every_s=1.0, emit_by="event"), "vertices.sink.emit_by", "did you mean 'event_time'?"),
+        (vertex(0, emit_by="event_time"), "vertices.source.emit_by", "is given on a source"),
+        (windows(emit_every_s=None), "vertices.sink.emit_by", "nothing is held back; give it emit_every"),
+        (windows(emit_every_s=0.0004), "vertices.sink.emit_every", "by event time it must be 1 ms or more"),
+        (windows(disorder_s=None), "vertices.sink.emit_by", "and source, whose records come here, sends no"),
+        (windows(disorder_s=-1.0), f"{OF_SOURCE}.out_of_orderness", "is -1 s; it must be 0 s or more"),
+        (windows(disorder_s=math.inf), f"{OF_SOURCE}.out_of_orderness", "it must be 0 s or more"),
+        (
+            windows(interval_s=0.0),
+            "flink.pipeline.auto-watermark-interval",
+            "is 0, so no watermarks are sent",
+        ),
+        (windows(emit_by="processing_time"), f"{OF_SOURCE}.out_of_orderness", "changes nothing: no vertex"),
         (vertex(1, behind_s=(0.1, -1.0)), f"{STAGE}.behind", "is 100 ms, -1 s; give 0 s or more"),
         (vertex(1, behind_s=()), f"{STAGE}.behind", "is empty"),
         (vertex(0, behind_s=(1.0,)), "vertices.source.behind", "is given on a source"),
@@ -296,6 +320,15 @@ edges = st.builds(
     selectivity=st.none() | st.floats(0.0, 5.0),
     service=st.none() | steps,
 )
+
+
+@given(st.floats(0.0, 1e3), st.floats(0.001, 1e3), st.integers(1, 5000).map(lambda ms: ms / 1e3))
+def test_whatever_is_said_of_event_time_survives_a_file(
+    disorder_s: float, size_s: float, interval_s: float
+) -> None:
+    job = windows(disorder_s=disorder_s, interval_s=interval_s, emit_every_s=size_s)
+    assert read_scenario(json.loads(json.dumps(scenario_document(job)))) == job
+    assert read_scenario(tomllib.loads(scenario_toml(job))) == job
 
 
 @given(generators | waving, stages, st.lists(edges, min_size=2, max_size=3))

@@ -16,7 +16,6 @@ from netstack import (
     Result,
     Scenario,
     SourceError,
-    SourceObject,
     Trace,
     Vertex,
     run_distributed,
@@ -118,7 +117,7 @@ def _read(session: SparkSession, number: int, vertex: Vertex, spec: PathSpec) ->
     if vertex.parallelism != FROM_SOURCE:
         frame = frame.repartition(vertex.parallelism)
     source = fed_source(frame, number, spec)
-    opened = SourceObject(source=source, rates=spec.rates, spec=spec)
+    opened = spec.opened(source)
     return frame, dataclasses.replace(vertex, parallelism=source.partitions, source=opened)
 
 

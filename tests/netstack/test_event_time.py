@@ -1,0 +1,282 @@
+"""Windows that fire by event time: when, what of, who holds them back, and that they come back whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+from msgspec import UNSET
+
+from buffers import WATERMARK_BYTES, RecordBlock
+from netstack import (
+    Agenda,
+    AtTime,
+    CollectionSource,
+    Edge,
+    GeneratorSpec,
+    Job,
+    KillSubtask,
+    NetworkConfig,
+    RestartStrategy,
+    Scenario,
+    SourceObject,
+    SubtaskName,
+    TransactionLog,
+    Vertex,
+    emulate,
+    sink,
+    transactional_sink,
+)
+from netstack.tasks.event_windows import EventTimeWindows
+from tests.netstack.job_settings import EXACT, EXACTLY_ONCE, MODES
+
+COUNT = 400
+BY_EVENT_TIME: dict[str, Any] = {"emit_by": "event_time"}
+AT_ONCE = NetworkConfig(buffer_timeout_interval_s=0.0, auto_watermark_interval_s=0.05)
+
+
+def records(name: bytes, count: int = COUNT) -> list[bytes]:
+    return [b"%s %d" % (name, number) for number in range(count)]
+
+
+def source(name: str, rate: float, count: int = COUNT, disorder_s: float | None = 0.0) -> Vertex:
+    """A source whose record n is emitted n / `rate` seconds after the start."""
+    given = CollectionSource([records(name.encode(), count)])
+    return Vertex(name=name, source=SourceObject(source=given, rates=(rate,), out_of_orderness_s=disorder_s))
+
+
+def firings(
+    sources: Sequence[Vertex],
+    *,
+    disorder_s: float | None = 0.0,
+    inputs: Sequence[int] = (0, 0),
+    **of_window: Any,
+) -> list[tuple[float, dict[bytes, list[int]]]]:
+    """When windows of half a second fire, and the numbers of the records in them, by source."""
+    agenda, found = Agenda(), dict[float, dict[bytes, list[int]]]()
+
+    def note(record: bytes) -> None:
+        name, number = record.split()
+        found.setdefault(round(agenda.now, 3), {}).setdefault(name, []).append(int(number))
+
+    given = [
+        replace(each, source=replace(each.source, out_of_orderness_s=disorder_s))  # type: ignore[type-var]
+        for each in sources
+    ]
+    window = Vertex(name="window", emit_every_s=0.5, **(BY_EVENT_TIME | of_window))
+    scenario = Scenario(
+        name="windows",
+        duration_s=10.0,
+        costs=EXACT,
+        config=AT_ONCE,
+        vertices=(*given, window, Vertex(name="sink", operator=lambda subtask: sink(note)(subtask))),
+        edges=(
+            *(
+                Edge(source=each.name, target="window", input=of)
+                for each, of in zip(given, inputs, strict=False)
+            ),
+            Edge(source="window", target="sink"),
+        ),
+    )
+    job = Job(scenario, agenda)
+    trio.run(job.run)
+    assert job.leaked_segments == 0
+    return sorted(found.items())
+
+
+def counts(fired: Sequence[tuple[float, dict[bytes, list[int]]]]) -> list[tuple[float, int]]:
+    return [(at, sum(map(len, by_source.values()))) for at, by_source in fired]
+
+
+def test_a_window_fires_when_a_watermark_has_passed_its_end() -> None:
+    # Records come every 10 ms. Of those up to 0.55 s the watermark of then tells, so it passes 0.5 s; those
+    # between 0.50 s and 0.55 s come behind the watermark of 0.50 s, which says that 0.5 s is not over.
+    fired = firings([source("a", 100.0, 130)])
+    assert counts(fired) == [(0.55, 55), (1.05, 50), (1.29, 25)]
+    assert [number for _, by_source in fired for number in by_source[b"a"]] == list(range(130))
+
+
+def test_by_processing_time_it_fires_by_the_clock() -> None:
+    fired = firings([source("a", 100.0, 130)], disorder_s=None, emit_by="processing_time")
+    assert counts(fired) in ([(0.5, 50), (1.0, 50), (1.29, 30)], [(0.5, 51), (1.0, 50), (1.29, 29)])
+
+
+def test_a_window_fires_later_by_the_disorder_that_is_allowed_for() -> None:
+    assert [at for at, _ in firings([source("a", 97.0, 290)], disorder_s=0.2)] == [
+        0.75, 1.25, 1.75, 2.25, 2.75, 2.979
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("inputs", [(0, 0), (0, 1)])
+def test_the_slowest_channel_holds_the_windows_of_all_back(inputs: Sequence[int]) -> None:
+    # The records of `slow` come at 0 s, 0.83 s, 1.67 s and 2.5 s: nothing fires in between.
+    fired = firings([source("fast", 100.0, 200), source("slow", 1.2, 4)], inputs=inputs)
+    assert [at for at, _ in fired] == [0.85, 1.7, 2.5]
+    assert [len(by_source[b"fast"]) for _, by_source in fired] == [55, 100, 45]
+
+
+def test_a_channel_that_has_ended_holds_nothing_back() -> None:
+    fired = firings([source("fast", 100.0, 200), source("short", 100.0, 3)])
+    assert [at for at, _ in fired] == [0.55, 1.05, 1.55, 1.99]
+
+
+def late_job(*, debloat: bool = False, **of_window: Any) -> Scenario:
+    """A source -> work that holds it back -> windows of a second -> a sink."""
+    config = NetworkConfig(debloat_enabled=debloat, debloat_target_s=0.2)
+    return Scenario(
+        name="late",
+        duration_s=20.0,
+        warmup_s=8.0,
+        config=config,
+        vertices=(
+            Vertex(name="source", source=GeneratorSpec(record_bytes=300, out_of_orderness_s=0.0)),
+            Vertex(name="work", parallelism=2, service=((0.0, 0.002),), service_skew=(1.0, 1.5)),
+            Vertex(name="window", parallelism=2, emit_every_s=1.0, **(BY_EVENT_TIME | of_window)),
+            Vertex(name="sink"),
+        ),
+        edges=(
+            Edge(source="source", target="work"),
+            Edge(source="work", target="window", ship="hash"),
+            Edge(source="window", target="sink"),
+        ),
+    )
+
+
+def test_under_back_pressure_windows_fire_late_by_what_waits_and_debloating_helps() -> None:
+    off, on = lags_ms(late_job()), lags_ms(late_job(debloat=True))
+    quick, slow = off["work"]
+    assert slow > 2 * quick > 1000
+    assert off["window"] == pytest.approx([slow, slow], rel=0.05)
+    assert max(on["window"]) < slow / 3
+
+
+def lags_ms(job: Scenario) -> dict[str, list[float]]:
+    """How far the watermarks of each vertex are behind, by its name."""
+    return {
+        vertex.name: [lag for lag in vertex.watermark_lag_ms or () if lag is not None]
+        for vertex in emulate(job).steady[0].vertices
+    }
+
+
+def test_where_nothing_fires_by_event_time_no_watermark_is_sent() -> None:
+    job = late_job(emit_by="processing_time")
+    vertices = (Vertex(name="source", source=GeneratorSpec(record_bytes=300)), *job.vertices[1:])
+    steady = emulate(replace(job, vertices=vertices)).steady[0]
+    assert [vertex.watermark_lag_ms for vertex in steady.vertices] == [UNSET] * 4
+    (records_out,), (bytes_out,) = steady.vertices[0].records_out_per_s, steady.vertices[0].bytes_out_per_s
+    assert records_out
+    assert bytes_out == pytest.approx(304 * records_out, abs=20)
+
+
+def test_watermarks_are_bytes_and_no_records() -> None:
+    job = late_job()
+    quiet = Vertex(
+        name="source", source=GeneratorSpec(record_bytes=300, rates=(50.0,), out_of_orderness_s=0.0)
+    )
+    steady = emulate(replace(job, vertices=(quiet, *job.vertices[1:]))).steady[0]
+    sent, read = steady.vertices[0], steady.vertices[1]
+    assert sent.records_out_per_s == pytest.approx([50.0], abs=0.2)
+    # Five times a second to each of two channels.
+    assert sent.bytes_out_per_s == pytest.approx([50 * 304 + 5 * 2 * WATERMARK_BYTES], abs=30)
+    assert sum(filter(None, read.records_in_per_s)) == pytest.approx(50.0, abs=0.5)
+    assert sum(filter(None, read.bytes_in_per_s)) == pytest.approx(50 * 304 + 130, abs=100)
+
+
+@pytest.mark.parametrize("ship", ["broadcast", "rescale", "forward", "hash"])
+def test_every_exchange_carries_watermarks(ship: str) -> None:
+    job = late_job()
+    vertices = (job.vertices[0], replace(job.vertices[1], parallelism=1), *job.vertices[2:])
+    if ship == "forward":
+        vertices = (*vertices[:2], replace(vertices[2], parallelism=1), vertices[3])
+    edges = (job.edges[0], Edge(source="work", target="window", ship=ship), job.edges[2])
+    steady = emulate(replace(job, vertices=vertices, edges=edges)).steady[0]
+    assert all(rate for vertex in steady.vertices[1:] for rate in vertex.records_in_per_s)
+
+
+KILLS = (("window", 0.33), ("left", 0.71), ("out", 1.02), ("window", 1.31))
+
+
+def killed_job(log: TransactionLog, *, inputs: int = 1, **settings: Any) -> Scenario:
+    """Two sources -> windows of 120 ms -> what commits; killed four times."""
+    config: dict[str, Any] = {
+        "checkpoint_interval_s": 0.05,
+        "segment_bytes": 1024,
+        "exclusive_buffers_per_channel": 1,
+        "floating_buffers_per_gate": 2,
+        "restart_strategy": RestartStrategy.FIXED_DELAY,
+        "restart_attempts": 1000,
+        "restart_delay_s": 0.05,
+        "auto_watermark_interval_s": 0.02,
+    }
+    window = Vertex(name="window", service=((0.0, 0.001),), emit_every_s=0.12, **BY_EVENT_TIME)
+    return Scenario(
+        name="killed windows",
+        duration_s=60.0,
+        config=NetworkConfig(**(config | settings)),
+        vertices=(
+            source("left", 300.0),
+            source("right", 300.0),
+            window,
+            Vertex(name="out", parallelism=2, operator=transactional_sink(log.commit)),
+        ),
+        edges=(
+            Edge(source="left", target="window"),
+            Edge(source="right", target="window", input=inputs - 1),
+            Edge(source="window", target="out"),
+        ),
+        faults=tuple(KillSubtask(when=AtTime(at), subtask=SubtaskName(name, 0)) for name, at in KILLS),
+    )
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_windows_come_back_with_every_record(mode: str, inputs: int) -> None:
+    log = TransactionLog()
+    job = Job(killed_job(log, inputs=inputs, **MODES[mode]), Agenda())
+    trio.run(job.run)
+    assert job.leaked_segments == 0
+    assert len(job.restarts) >= 2
+    assert any(restart.checkpoint_id for restart in job.restarts)
+    found, everything = Counter(log.records), Counter(records(b"left") + records(b"right"))
+    if mode in EXACTLY_ONCE:
+        assert found == everything
+    else:
+        assert found.keys() == everything.keys()
+
+
+def test_restored_windows_fire_by_the_first_watermarks_and_not_before() -> None:
+    windows = EventTimeWindows(1.0)
+    windows.add(RecordBlock.from_payloads([b"early"]))
+    windows.reads_behind(1200)
+    windows.add(RecordBlock.from_payloads([b"late"]))
+    assert payloads(windows.take_until(998)) == []
+    restored = EventTimeWindows(1.0)
+    restored.restore(windows.encoded)
+    assert payloads(restored.take_until(998)) == []
+    assert payloads(restored.take_until(999)) == [[b"early"]]
+    again = EventTimeWindows(1.0)
+    again.restore(restored.encoded)
+    again.reads_behind(-(1 << 63))  # of a channel that has brought no watermark since
+    again.add(RecordBlock.from_payloads([b"in flight"]))
+    assert payloads(again.take_until(1998)) == []
+    assert payloads(again.take_until(1999)) == [[b"late", b"in flight"]]
+
+
+def test_windows_that_one_watermark_passes_fire_in_their_order() -> None:
+    windows = EventTimeWindows(1.0, 0.5)
+    for watermark, payload in ((2400, b"third"), (300, b"first"), (1499, b"third too"), (1498, b"second")):
+        windows.reads_behind(watermark)
+        windows.add(RecordBlock.from_payloads([payload]))
+    windows.reads_behind(3000)
+    windows.add(RecordBlock.from_payloads([b"fourth"]))
+    assert payloads(windows.take_until(2999)) == [[b"first"], [b"second"], [b"third", b"third too"]]
+    assert payloads([windows.take()]) == [[b"fourth"]]
+    assert payloads([windows.take()]) == [[]]
+
+
+def payloads(blocks: Sequence[RecordBlock]) -> list[list[bytes]]:
+    return [[bytes(payload) for payload in block.payloads()] for block in blocks]
