@@ -12,6 +12,7 @@ from .answers import Answers
 from .barrier_waits import queue_growth
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob, check_still_runs, read_job
+from .firing_time import by_event_time
 from .flows import JobFlows
 from .job_options import Overrides, check_names, preset_of, read_config
 from .measured import Measured, measured, read_checkpoints
@@ -151,6 +152,8 @@ def scenario_of(
     }
     flows = JobFlows(job, samples, growth)
     vertices = VertexReader(job, names, config, samples, flows, given, notes, checkpoints).vertices()
+    if config.auto_watermark_interval_s > 0:
+        vertices = by_event_time(job, names, samples, vertices, notes)
     scenario = Scenario(
         name=job_name(job),
         duration_s=warmup_s + _window_s(config, longest_s),

@@ -69,6 +69,8 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         r"buffers\.outputQueueLength",
     ),
     "outputQueueSize": (r"Shuffle\.Netty\.Output\.Buffers\.outputQueueSize", r"buffers\.outputQueueSize"),
+    "currentInputWatermark": ("currentInputWatermark",),
+    "watermarkLag": (r".*\.watermarkLag",),
     "outPoolUsage": (r"Shuffle\.Netty\.Output\.Buffers\.outPoolUsage", r"buffers\.outPoolUsage"),
 }
 """Of each field the patterns of its metric's name; the first one that a task has is read."""
