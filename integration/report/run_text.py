@@ -20,7 +20,7 @@ from ..analysis.checkpoint_times import (
     completed_within,
     mean_times,
 )
-from ..analysis.known_values import known, lowest, mean_of_known
+from ..analysis.known_values import highest, known, lowest, mean_of_known
 from ..analysis.wording import counted
 from .comparison_text import figure
 from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
@@ -45,6 +45,9 @@ def print_result(result: Result, console: Console) -> None:
         completed = completed_within(result.checkpoints, steady)
         console.print(_window_line(steady, completed, result.emulated_seconds), highlight=False)
         console.print(_table(steady, completed))
+        behind = _watermarks_text(steady)
+        if behind is not None:
+            console.print(behind, highlight=False)
     paid = price(result)
     if paid is not None:
         console.print(paid, highlight=False)
@@ -133,6 +136,13 @@ def _table(steady: Steady, completed: Sequence[CheckpointResult]) -> Table:
     for vertex in steady.vertices:
         table.add_row(*_cells(vertex, mean_times(completed, vertex.name)))
     return table
+
+
+def _watermarks_text(steady: Steady) -> str | None:
+    """How far the watermarks of each vertex are behind, at the subtask that is last; None: there are none."""
+    lags = {vertex.name: highest(vertex.watermark_lag_ms or ()) for vertex in steady.vertices}
+    shown = [f"{name} {figure(lag)}" for name, lag in lags.items() if lag is not None]
+    return f"watermarks behind the clock, ms: {', '.join(shown)}" if shown else None
 
 
 def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str | Text]:

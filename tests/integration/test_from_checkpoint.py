@@ -454,5 +454,9 @@ def test_event_time_goes_on_behind_what_the_earlier_run_had_reached(
         fired.append(window.numRecordsOut[0][-1])
         file.write_text(WINDOWS.format(seconds=6, directory=tmp_path / "others"))
     assert lags[0][-1] > 1000
+    file.write_text(WINDOWS.format(seconds=6, directory=tmp_path / "third"))
+    assert main(["run", str(file)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("watermarks behind")]
+    assert re.fullmatch(r"watermarks behind the clock, ms: source \d+, work \d+, window \d+, sink \d+", line)
     assert 0 < min(lags[1]) < max(lags[1]) < 2 * lags[0][-1]  # what was in flight is recovered on top
     assert fired[1] > 1500  # of 500 a second

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import trio
@@ -119,6 +120,28 @@ def test_a_job_may_pass_through_a_task_manager_twice() -> None:
     assert Counter(arrived) == Counter({b"%d" % number: 4 for number in range(1000)})
     assert len(seen[0]) == 2
     assert result.failure is None
+
+
+def test_windows_that_fire_by_event_time_lose_nothing_over_tcp() -> None:
+    arrived: list[bytes] = []
+    rated = replace(paced(numbers(600), 2000.0), out_of_orderness_s=0.0)
+    scenario = Scenario(
+        name="windows",
+        duration_s=60.0,
+        config=replace(SMALL, auto_watermark_interval_s=0.02),
+        vertices=(
+            Vertex(name="numbers", source=rated, parallelism=2),
+            Vertex(name="window", parallelism=2, emit_every_s=0.05, emit_by="event_time"),
+            Vertex(name="sink", operator=sink(arrived.append)),
+        ),
+        edges=(
+            Edge(source="numbers", target="window", ship="hash"),
+            Edge(source="window", target="sink"),
+        ),
+    )
+    result, _ = run(scenario)
+    assert Counter(arrived) == Counter(b"%d" % number for number in range(600))
+    assert [sum(row[-1] for row in series.numRecordsIn) for series in result.series] == [0, 600, 600]
 
 
 def test_one_task_manager_needs_no_network() -> None:
