@@ -12,7 +12,6 @@ from __future__ import annotations
 import mmap
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -61,29 +60,35 @@ class MemorySegment:
     for and then kept, so that a segment that was never used costs only its handle.
     """
 
-    __slots__ = ("_slab", "array", "index", "memory", "size")
-
-    memory: memoryview
-    array: Bytes
+    __slots__ = ("_array", "_memory", "_slab", "index", "size")
 
     def __init__(self, slab: MemorySlab, index: int) -> None:
         self._slab = slab
+        self._memory: memoryview | None = None
+        self._array: Bytes | None = None
         self.index = index
         self.size = slab.segment_size
 
     def __repr__(self) -> str:
         return f"MemorySegment({self.index}, size={self.size})"
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> memoryview | Bytes:
-            # Runs only while the slot is empty: later reads cost no more than any attribute.
-            if name not in ("memory", "array"):
-                raise AttributeError(f"a memory segment has no attribute {name!r}")
+    @property
+    def memory(self) -> memoryview:
+        """The bytes, to be read and written."""
+        view = self._memory
+        if view is None:
             start = self.index * self.size
-            view = getattr(self._slab, name)[start : start + self.size]
-            setattr(self, name, view)
-            return view
+            self._memory = view = self._slab.memory[start : start + self.size]
+        return view
+
+    @property
+    def array(self) -> Bytes:
+        """The bytes as numbers of numpy's."""
+        view = self._array
+        if view is None:
+            start = self.index * self.size
+            self._array = view = self._slab.array[start : start + self.size]
+        return view
 
 
 def _anonymous_mapping(size: int) -> mmap.mmap:

@@ -16,6 +16,7 @@ from .cluster.distributed_run import Launch, LaunchError, run_distributed
 from .cluster.task_manager import run_task_manager
 from .cluster.terms import Assignment, distribution_notices, distribution_problems, task_managers
 from .engine.agenda import Agenda
+from .engine.compiled import core_is_compiled, stale_modules
 from .exchange import java_hash
 from .exchange.connection import ConsumerEnd, ProducerEnd
 from .exchange.gate import InputGate
@@ -308,6 +309,7 @@ __all__ = [
     "checkpoint_id_of",
     "checkpoint_results",
     "consumers_of_producers",
+    "core_is_compiled",
     "cost_key",
     "decode_report",
     "default_max_parallelism",
@@ -357,6 +359,7 @@ __all__ = [
     "skip",
     "source_of",
     "split_assignment",
+    "stale_modules",
     "steady_results",
     "task_managers",
     "text_hash",

@@ -7,9 +7,24 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from netstack import core_is_compiled, stale_modules
+
 # A loaded machine makes any example slow; speed is measured in benches.
 settings.register_profile("netstack", deadline=None)
 settings.load_profile("netstack")
+
+
+def pytest_configure() -> None:
+    """Refuse to test compiled modules that are not what their sources say."""
+    if stale := stale_modules():
+        names = ", ".join(stale)
+        pytest.exit(f"compiled before {names} changed: 'make fast' or 'make pure' first", returncode=4)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot be with a compiled core."""
+    if core_is_compiled() and item.get_closest_marker("interpreted"):
+        pytest.skip("inherits from, or stands in for, a class that is compiled")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

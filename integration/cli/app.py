@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cyclopts import App, CycloptsError
 
 from buffers import InsufficientBuffers
-from netstack import JobFailedError, ScenarioError, SourceError
+from netstack import JobFailedError, ScenarioError, SourceError, core_is_compiled, stale_modules
 
 from ..files.reading import one_line
 from ..report.output import OutputError, say
@@ -80,9 +80,19 @@ def _drop_stdout() -> None:
 
 def _version() -> str:
     try:
-        return f"netstack {version('netstack')}"
+        number = version("netstack")
     except PackageNotFoundError:
-        return "netstack, not installed"
+        number = "of an unknown version"
+    return f"netstack {number}, {_core()}"
+
+
+def _core() -> str:
+    if not core_is_compiled():
+        return "plain Python"
+    stale = stale_modules()
+    if not stale:
+        return "with a compiled core"
+    return f"with a compiled core that is older than {stale[0]}; 'make fast' compiles it again"
 
 
 app = App(

@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import metadata, resources
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -108,7 +109,8 @@ def _files_of_package(package: str) -> Iterator[tuple[Path, str]]:
     """The files of a package of ours, wherever it is imported from, with their names in the archive."""
     (folder,) = importlib.import_module(package).__path__
     for file in sorted(Path(folder).rglob("*")):
-        if file.is_file() and _CACHE not in file.parts:
+        # Compiled modules cannot be loaded from a zip file, and are for this machine's Python.
+        if file.is_file() and _CACHE not in file.parts and not file.name.endswith(EXTENSION_SUFFIXES[0]):
             yield file, str(Path(package, file.relative_to(folder)))
 
 

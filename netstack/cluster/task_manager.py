@@ -25,6 +25,7 @@ from flowcontrol import RemoteProtocolError
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.storage import CheckpointStorage, StorageError
 from ..engine.agenda import Agenda
+from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
@@ -183,7 +184,7 @@ class _Process:
         if self._begins_at is not None:
             await trio.sleep(max(0.0, self._begins_at - self._clock()))
         try:
-            await self._agenda.run()
+            await run_agenda(self._agenda)
         except Exception as error:
             self._fail_with(error)
 

@@ -1,8 +1,8 @@
 """The agenda: what happens next, in virtual or in real time.
 
 One heap of (time, serial, what): callbacks, and routines that wait. The serial breaks ties, so the order
-of a run depends on nothing but the scenario and its seed. `run` takes entry after entry: it calls a
-callback, or steps a routine until that waits again::
+of a run depends on nothing but the scenario and its seed. `agenda_loop` beside it takes entry after entry:
+a callback is called, a routine is stepped until it waits again::
 
     heap   0.0312  17  link: message arrives        -> call it
            0.0312  18  routine of subtask 3         -> step it: ... await agenda.sleep(0.032)
@@ -17,7 +17,7 @@ What may be taken back is put there with `cancellable_at` or `cancellable_after`
 cancelled one keeps its place and does nothing when it is due, so the order of all else stays.
 
 An agenda with a `clock` of its own lives beside other trio tasks, which receive what comes from other
-processes and hand it over with `external`: that tells `now`, and wakes the agenda from its sleep.
+processes and hand it over with `external`: that tells `now`, and wakes whoever runs the agenda.
 """
 
 from __future__ import annotations
@@ -28,20 +28,8 @@ from collections.abc import Callable, Coroutine, Generator
 from math import inf
 from typing import Any
 
-import trio
-
 Routine = Coroutine[Any, None, None]
 """What the agenda steps."""
-
-_ENTRIES_PER_CHECKPOINT = 1000
-"""How many entries run before trio gets to look for a cancellation or Ctrl-C."""
-
-_ENTRIES_PER_TURN = 50
-"""How many entries run, where there are other trio tasks, before those have their turn."""
-
-
-class AgendaStuckError(RuntimeError):
-    """Routines wait and nothing is left to happen: a bug of netstack or of whoever waits."""
 
 
 class Waiter:
@@ -113,23 +101,34 @@ class Agenda:
     `now` is the time in seconds since the tasks opened, `current` the routine that is being stepped.
     `real_time` makes the agenda keep pace with the clock on the wall; what is late then runs as soon as
     possible, and `now` is when it was due. With a `clock`, which says how many seconds the run has lasted,
-    `now` is what that says when an entry runs, never less than before.
+    `now` is what that says when an entry runs, never less than before; `on_external` is called when something
+    was put on it from outside. `stopped`: nothing more is to run.
     """
 
     def __init__(self, *, real_time: bool = False, clock: Callable[[], float] | None = None) -> None:
         self.now = 0.0
         self.real_time = real_time or clock is not None
-        self._clock = clock
-        self._asleep: trio.Event | None = None
+        self.clock = clock
+        self.on_external: Callable[[], None] | None = None
         self.current: Routine | None = None
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
         self._serial = 0
-        self._stopped = False
+        self.stopped = False
         self._routines: dict[Routine, None] = {}
 
     def __len__(self) -> int:
         """Entries that are due now or later."""
         return len(self._heap)
+
+    @property
+    def next_s(self) -> float:
+        """When the next entry is due, in seconds; infinity if there is none."""
+        return self._heap[0][0] if self._heap else inf
+
+    @property
+    def routines(self) -> int:
+        """Routines that have not ended."""
+        return len(self._routines)
 
     def at(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
         """Call ``callback(*args)`` at `time`, or as soon as possible if that is over."""
@@ -178,8 +177,8 @@ class Agenda:
         heapq.heappush(self._heap, (self.now + delay, serial, None, routine))
 
     def stop(self) -> None:
-        """End `run` as soon as the current entry is done."""
-        self._stopped = True
+        """Run nothing more once the current entry is done."""
+        self.stopped = True
 
     async def sleep(self, duration: float) -> None:
         """Let the calling routine go on in `duration` seconds."""
@@ -195,57 +194,19 @@ class Agenda:
     def external(self, callback: Callable[..., Any], *args: Any) -> None:
         """Do ``callback(*args)`` at once, on behalf of a trio task beside this agenda's, which has a clock.
 
-        What it puts on the agenda is seen to in time, also if the agenda sleeps.
+        What it puts on the agenda is seen to in time, also if whoever runs that sleeps.
         """
         self._look_at_clock()
         callback(*args)
-        if self._asleep is not None:
-            self._asleep.set()
+        if self.on_external is not None:
+            self.on_external()
 
-    # Ctrl-C is not to hit a routine in the middle of its bookkeeping, but this task where it waits.
-    @trio.lowlevel.enable_ki_protection
-    async def run(self) -> None:
-        """Work until stopped or cancelled, or until all routines have ended; routines are closed then.
-
-        With a clock it works until stopped or cancelled: more may always come from outside.
-
-        Raises:
-            AgendaStuckError: if routines wait and nothing is left to happen.
-        """
-        try:
-            if self._clock is not None:
-                await self._follow(self._clock)
-                return
-            started_at = trio.current_time() - self.now
-            while self._heap and not self._stopped:
-                if self.real_time:
-                    await trio.sleep_until(started_at + self._heap[0][0])
-                await trio.lowlevel.checkpoint()
-                self._run_entries(1 if self.real_time else _ENTRIES_PER_CHECKPOINT)
-            if self._routines and not self._stopped:
-                raise AgendaStuckError(f"{len(self._routines)} routines wait and nothing is left to happen")
-        finally:
-            self.clear()
-
-    async def _follow(self, clock: Callable[[], float]) -> None:
-        """Run each entry when it is due by `clock`, and let other trio tasks have their turn in between."""
+    def run_due(self, count: int) -> None:
+        """Run up to `count` entries that are due by the clock of its own."""
         heap = self._heap
-        while not self._stopped:
-            pause = heap[0][0] - clock() if heap else inf
-            if pause > 0:
-                self._asleep = trio.Event()
-                with trio.move_on_after(pause):
-                    await self._asleep.wait()
-                self._asleep = None
-            else:
-                await trio.lowlevel.checkpoint()
-            self._run_due()
-
-    def _run_due(self) -> None:
-        heap = self._heap
-        for _ in range(_ENTRIES_PER_TURN):
+        for _ in range(count):
             self._look_at_clock()
-            if self._stopped or not heap or heap[0][0] > self.now:
+            if self.stopped or not heap or heap[0][0] > self.now:
                 break
             _, _, callback, argument = heapq.heappop(heap)
             if callback is None:
@@ -254,12 +215,13 @@ class Agenda:
                 callback(*argument)
 
     def _look_at_clock(self) -> None:
-        assert self._clock is not None, "only an agenda with a clock of its own has others beside it"
-        now = self._clock()
+        assert self.clock is not None, "only an agenda with a clock of its own has others beside it"
+        now = self.clock()
         if now > self.now:
             self.now = now
 
-    def _run_entries(self, count: int) -> None:
+    def run_entries(self, count: int) -> None:
+        """Run the next `count` entries, of which there is at least one, and turn the time to each."""
         heap = self._heap
         pop = heapq.heappop
         for _ in range(count):
@@ -270,7 +232,7 @@ class Agenda:
                 self._step(argument)
             else:
                 callback(*argument)
-            if self._stopped or not heap:
+            if self.stopped or not heap:
                 break
 
     def _step(self, routine: Routine) -> None:

@@ -11,8 +11,7 @@ Both kinds take part in two things besides handing out what they receive::
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from buffers import (
     BufferSlice,
@@ -68,10 +67,10 @@ class InputChannel:
     `queued`: it stands in the gate's line, and if `urgent` in the front part of it; the gate sets both.
     `persist` is called with a checkpoint's id, the channel and bytes: data that arrived after the task had
     begun that checkpoint, and before its barrier. None: nobody wants it.
-    `poll` takes the next item, None if there is none after all, and tells whether more can follow.
     """
 
     __slots__ = (
+        "_failure",
         "_persister",
         "_persisting",
         "channel_id",
@@ -84,7 +83,6 @@ class InputChannel:
     )
 
     released = False
-    poll: Callable[[], tuple[Item | None, bool]]
 
     def __init__(self, gate: Reader, index: int, channel_id: int) -> None:
         self.gate = gate
@@ -94,6 +92,7 @@ class InputChannel:
         self.urgent = False
         self.decoder = RecordDecoder()
         self.persist: Callable[[int, InputChannel, bytes], None] | None = None
+        self._failure: Exception | None = None
         self._persister: ChannelStatePersister | None = None  # until there is a checkpoint
         self._persisting: int | None = None  # always what the persister says, and cheaper to look at
 
@@ -101,9 +100,13 @@ class InputChannel:
         """Ask the producer to send."""
         raise NotImplementedError
 
+    def poll(self) -> tuple[Item | None, bool]:
+        """Take the next item, None if there is none after all, and tell whether more can follow."""
+        raise NotImplementedError
+
     def fail(self, error: Exception) -> None:
         """Raise `error` instead of whatever the next poll would give."""
-        self.poll = partial(_raise, error)
+        self._failure = error
         self.gate.data_arrived(self)
 
     @property
@@ -197,10 +200,6 @@ class InputChannel:
     def _persist(self, data: bytes) -> None:
         if self.persist is not None and self._persisting is not None:
             self.persist(self._persisting, self, data)
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
 
 
 def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBarrier | None:

@@ -50,9 +50,7 @@ class InputGate:
         self._ready: deque[InputChannel] = deque()
         self._on_data = on_data
         self._paused = True
-        if debloater is not None and debloater.watches_polls:
-            self._poll_untold = self.poll
-            self.poll = self._poll_and_tell  # type: ignore[method-assign]  # for those only who want it
+        self._watcher = debloater if debloater is not None and debloater.watches_polls else None
 
     def add_channel(self, channel: InputChannel, subpartition: int) -> None:
         """Read from `channel` too, which is to ask for `subpartition` of its producer."""
@@ -110,6 +108,7 @@ class InputGate:
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
         """Take the next buffer or event of the channel whose turn it is; None if there is none."""
         if self._urgent and (polled := self.poll_priority(now)) is not None:
+            self._tell_watcher(*polled)
             return polled
         ready = self._ready
         while ready:
@@ -120,22 +119,13 @@ class InputGate:
             else:
                 channel.queued = False
             if item is not None:
-                if self._paused:
-                    self._resume(now)
-                self.throughput.add(item.size, now)
+                self._count(item, now)
+                self._tell_watcher(channel, item)
                 return channel, item
         if not self._paused:
             self._paused = True
             self.throughput.pause(now)
         return None
-
-    def _poll_and_tell(self, now: float) -> tuple[InputChannel, Item] | None:
-        """Take the next item as `poll` does, and tell the debloater of it."""
-        polled = self._poll_untold(now)
-        if polled is not None and self.debloater is not None:
-            channel, item = polled
-            self.debloater.polled(channel.index, item.size)
-        return polled
 
     def poll_priority(self, now: float) -> tuple[InputChannel, Item] | None:
         """Take the next priority event; None if there is none."""
@@ -152,15 +142,19 @@ class InputGate:
             if more:
                 (urgent if channel.urgent else self._ready).append(channel)
             if item is not None:
-                if self._paused:
-                    self._resume(now)
-                self.throughput.add(item.size, now)
+                self._count(item, now)
                 return channel, item
         return None
 
-    def _resume(self, now: float) -> None:
-        self._paused = False
-        self.throughput.resume(now)
+    def _count(self, item: Item, now: float) -> None:
+        if self._paused:
+            self._paused = False
+            self.throughput.resume(now)
+        self.throughput.add(item.size, now)
+
+    def _tell_watcher(self, channel: InputChannel, item: Item) -> None:
+        if self._watcher is not None:
+            self._watcher.polled(channel.index, item.size)
 
     @property
     def readable(self) -> bool:

@@ -43,7 +43,12 @@ class LocalInputChannel(InputChannel):
             self.gate.priority_arrived(self)
 
     def poll(self) -> tuple[Item | None, bool]:
-        """Take the next item, if there is one; also tells whether more can follow."""
+        """Take the next item, if there is one; also tells whether more can follow.
+
+        Raises whatever the channel has failed with.
+        """
+        if self._failure is not None:
+            raise self._failure
         recovered = self._recovered
         if recovered:
             return recovered.popleft(), bool(recovered)

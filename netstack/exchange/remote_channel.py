@@ -38,7 +38,7 @@ from flowcontrol import (
     encode_event,
 )
 
-from .channel import InputChannel, Reader, barrier_in
+from .channel import InputChannel, Item, Reader, barrier_in
 
 
 class Uplink(Protocol):
@@ -64,7 +64,7 @@ class RemoteInputChannel(InputChannel):
     arrives, with its place in the queue. The rules are those of Flink's RemoteInputChannel.
     """
 
-    __slots__ = ("_barrier_id", "_connection", "_landing", "_queue", "buffers", "poll", "receiver")
+    __slots__ = ("_barrier_id", "_connection", "_landing", "_queue", "buffers", "receiver")
 
     def __init__(
         self,
@@ -80,7 +80,6 @@ class RemoteInputChannel(InputChannel):
         self._connection = connection
         self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self._credit_gained)
         self._queue = ChannelQueue()
-        self.poll = self._queue.poll  # no frame of ours around it: it runs once a buffer
         self._barrier_id = NO_CHECKPOINT
         self._landing: ReceivedBuffer | None = None
 
@@ -93,6 +92,15 @@ class RemoteInputChannel(InputChannel):
             initial_credit=self.receiver.credit.initial,
         )
         self._connection.open(self, request)
+
+    def poll(self) -> tuple[Item | None, bool]:
+        """Take the next item, and tell whether more can follow.
+
+        Raises whatever the channel has failed with.
+        """
+        if self._failure is not None:
+            raise self._failure
+        return self._queue.poll()
 
     def on_message(self, message: BufferResponse) -> bool:
         """Take an arrived buffer or event; returns whether it was an event.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from flowcontrol import CheckpointBarrier, decode_event
+from buffers import LocalBufferPool
+from flowcontrol import CheckpointBarrier, DebloatPolicy, decode_event
 
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate, Item
@@ -21,8 +21,14 @@ Watched = Callable[[str, str, int], Mapping[int, Tap]]
 class TappedGate(InputGate):
     """An `InputGate` some of whose channels are watched; gates that nobody watches stay plain ones."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        name: str,
+        floating: LocalBufferPool,
+        debloater: DebloatPolicy | None,
+        on_data: Callable[[], None],
+    ) -> None:
+        super().__init__(name, floating, debloater, on_data)
         self._taps: dict[InputChannel, Tap] = {}
 
     def watch(self, channel: InputChannel, tap: Tap) -> None:

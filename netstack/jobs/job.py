@@ -22,6 +22,7 @@ from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.storage import CheckpointStorage, MemoryStorage
 from ..engine.agenda import Agenda
+from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
 from ..faults.injection import FaultInjector
 from ..results.result import Work
@@ -115,7 +116,7 @@ class Job:
                 agenda.keep(at, self.coordinator.request_checkpoint)
             self.faults.start()
             self._begin_from(self.coordinator.latest_completed)
-            await agenda.run()
+            await run_agenda(agenda)
             self.failure = self.failure or never_restored(self.restarts)
             for checkpoint in self.coordinator.pending:
                 record_checkpoint(self.recorder, checkpoint)

@@ -12,6 +12,8 @@ import pytest
 from buffers import BufferListener, ChannelBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool
 from flowcontrol import ChannelReceiver, DataType
 
+pytestmark = pytest.mark.interpreted
+
 VECTORS = {
     scenario["id"]: scenario
     for scenario in json.loads(

@@ -167,6 +167,7 @@ class Returned(RecoveredBuffer):
         self.releases += 1
 
 
+@pytest.mark.interpreted
 def test_clear_releases_every_item() -> None:
     queue = filled("")
     items = [Returned(memoryview(b"a")) for _ in range(3)]

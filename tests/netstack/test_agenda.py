@@ -12,7 +12,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.engine.agenda import Agenda, AgendaStuckError, Routine, Waiter
+from netstack.engine.agenda import Agenda, Routine, Waiter
+from netstack.engine.agenda_loop import AgendaStuckError, run_agenda
 from netstack.engine.timers import Timers
 
 Trace = list[tuple[float, str]]
@@ -39,7 +40,7 @@ class Story:
             self.agenda.start(routine)
 
     def run(self, **trio_options: Any) -> Trace:
-        trio.run(self.agenda.run, **trio_options)
+        trio.run(run_agenda, self.agenda, **trio_options)
         return self.trace
 
     async def sleeper(self, name: str, *durations: float) -> None:
@@ -81,7 +82,7 @@ def test_equal_times_keep_the_order_in_which_they_were_asked_for(times: list[int
 def test_arguments_reach_the_callback() -> None:
     agenda, called = Agenda(), list[object]()
     agenda.at(1.0, lambda *args: called.extend(args), "a", 2)
-    trio.run(agenda.run)
+    trio.run(run_agenda, agenda)
     assert called == ["a", 2]
 
 
@@ -310,7 +311,7 @@ def test_cancelling_from_outside_ends_every_routine() -> None:
     async def main() -> bool:
         with trio.CancelScope() as scope:
             story.agenda.at(1.0, scope.cancel)
-            await story.agenda.run()
+            await run_agenda(story.agenda)
         return scope.cancelled_caught
 
     assert trio.run(main)
@@ -325,7 +326,7 @@ def test_a_busy_emulation_lets_other_tasks_run() -> None:
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(story.agenda.run)
+            nursery.start_soon(run_agenda, story.agenda)
             for _ in range(3):
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
@@ -374,7 +375,7 @@ class Paced(Story):
 
         async def main() -> None:
             self._started = trio.current_time()
-            await self.agenda.run()
+            await run_agenda(self.agenda)
 
         trio.run(main, clock=clock)
 
@@ -426,7 +427,7 @@ def test_a_run_on_the_real_clock_ends_while_it_sleeps(way: str) -> None:
 
     async def main() -> float:
         with trio.move_on_after(5.0):
-            await story.agenda.run()
+            await run_agenda(story.agenda)
         return trio.current_time()
 
     story.start(sleepy())

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from netstack.engine.agenda import Agenda, Waiter
+from netstack.engine.agenda_loop import run_agenda
 
 
 class Clocked:
@@ -28,7 +29,7 @@ class Clocked:
             async with trio.open_nursery() as nursery:
                 for task in beside:
                     nursery.start_soon(task)
-                await self.agenda.run()
+                await run_agenda(self.agenda)
 
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
         return self.trace

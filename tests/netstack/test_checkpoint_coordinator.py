@@ -17,6 +17,7 @@ from netstack.checkpoints.failures import FailureReason
 from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.checkpoints.storage import MemoryStorage, StorageError
 from netstack.engine.agenda import Agenda
+from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.results.statistics import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
@@ -131,7 +132,7 @@ class Job:
         for at in requests:
             self.agenda.at(at, self.coordinator.request_checkpoint)
         self.agenda.at(seconds, self.agenda.stop)
-        trio.run(self.agenda.run)
+        trio.run(run_agenda, self.agenda)
 
     @property
     def outcomes(self) -> list[tuple[int, str, str | None]]:

@@ -30,6 +30,7 @@ from flowcontrol import (
     wire_size,
 )
 from netstack.engine.agenda import Agenda
+from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.exchange.connection import connect
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
@@ -146,7 +147,7 @@ class Connected:
         return payloads
 
     def run(self) -> None:
-        trio.run(self.agenda.run)
+        trio.run(run_agenda, self.agenda)
 
     def close(self) -> None:
         self.producer.close()
@@ -161,7 +162,7 @@ def test_work_for_the_network_thread_keeps_its_order() -> None:
     notify = Notifier(agenda, CostModel(), Randomness(1, 3.0))
     for number in range(100):
         agenda.at(number * 1e-6, notify, done.append, number)
-    trio.run(agenda.run)
+    trio.run(run_agenda, agenda)
     assert done == list(range(100))
 
 
@@ -169,7 +170,7 @@ def test_a_notification_takes_its_time() -> None:
     agenda, done = Agenda(), list[float]()
     notify = Notifier(agenda, CostModel(notify_s=0.25), Randomness(1, 0.0))
     agenda.at(1.0, notify, lambda: done.append(agenda.now))
-    trio.run(agenda.run)
+    trio.run(run_agenda, agenda)
     assert done == [1.25]
 
 

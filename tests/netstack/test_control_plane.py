@@ -7,6 +7,7 @@ import trio
 
 from netstack.checkpoints.control_plane import ControlMessage, ControlPlane, TaskKey
 from netstack.engine.agenda import Agenda
+from netstack.engine.agenda_loop import run_agenda
 
 Arrivals = list[tuple[float, str]]
 
@@ -26,7 +27,7 @@ class Plane:
         self.arrivals.append((self.agenda.now, text))
 
     def run(self) -> Arrivals:
-        trio.run(self.agenda.run)
+        trio.run(run_agenda, self.agenda)
         return self.arrivals
 
 

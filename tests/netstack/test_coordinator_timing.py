@@ -19,6 +19,7 @@ from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
+from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.scenarios.config import CostModel, NetworkConfig
 from netstack.scenarios.job_shape import JobShape
@@ -149,7 +150,7 @@ class ModelJob:
             self.agenda.at(self.plan.ends[task.index] + task.vertex * self.plan.drain, task.end)
         self.agenda.at(10.0, self.agenda.stop)
         self.coordinator.start(self.tasks)
-        trio.run(self.agenda.run)
+        trio.run(run_agenda, self.agenda)
         return self.log
 
     def checkpoint_ended(self, checkpoint: Any) -> None:

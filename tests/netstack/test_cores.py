@@ -18,6 +18,7 @@ from netstack import (
     scenario_problems,
 )
 from netstack.engine.agenda import Agenda
+from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.cores import Cores
 
 Work = list[tuple[float, float]]
@@ -36,7 +37,7 @@ def ends_of(cores: float, work: Work) -> list[float]:
 
     for number, (begin, seconds) in enumerate(work):
         agenda.start(burn(number, begin, seconds))
-    trio.run(agenda.run)
+    trio.run(run_agenda, agenda)
     return ends
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flowcontrol import AddCredit, Message
 from netstack.engine.agenda import Agenda
+from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.exchange.emulated_link import EmulatedLink, EmulatedWire
 from netstack.scenarios.config import CostModel, LinkConditions
@@ -60,7 +61,7 @@ class Traffic:
         self.arrived.append(Delivery(message.credit, self._left[message.credit], self.agenda.now))
 
     def run(self) -> list[Delivery]:
-        trio.run(self.agenda.run)
+        trio.run(run_agenda, self.agenda)
         return self.arrived
 
 

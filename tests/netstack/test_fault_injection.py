@@ -33,6 +33,7 @@ from netstack import (
 from netstack.checkpoints.control_plane import ControlMessage
 from netstack.checkpoints.storage import MemoryStorage, StorageError
 from netstack.engine.agenda import Agenda
+from netstack.engine.agenda_loop import run_agenda
 from netstack.faults.injection import FaultInjector
 
 STAGE = SubtaskName("stage1", 1)
@@ -97,7 +98,7 @@ class FakeJob:
 
     def run(self, until: float = 100.0) -> None:
         self.agenda.keep(until, self.agenda.stop)
-        trio.run(self.agenda.run)
+        trio.run(run_agenda, self.agenda)
 
     @property
     def fired(self) -> list[tuple[float, str]]:

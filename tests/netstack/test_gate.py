@@ -21,6 +21,8 @@ from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.results.statistics import SubtaskSample
 from netstack.tasks.samples import with_inputs
 
+pytestmark = pytest.mark.interpreted
+
 METRICS = {
     scenario["id"]: scenario
     for scenario in json.loads(

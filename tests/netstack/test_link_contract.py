@@ -40,6 +40,7 @@ from netstack import (
     LinkConditions,
     PeerFailedError,
 )
+from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.exchange.connection import ConsumerEnd, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedLink
@@ -90,7 +91,7 @@ class Emulated:
     async def until(self, condition: Callable[[], bool]) -> None:
         assert self._started
         if not condition():
-            await self.agenda.run()
+            await run_agenda(self.agenda)
         assert condition(), "nothing is left to happen, and it has not"
 
     def cancel(self) -> None:

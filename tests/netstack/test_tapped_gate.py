@@ -14,6 +14,8 @@ from netstack.exchange.gate import InputGate, Item
 from netstack.faults.tapped_gate import TappedGate
 from netstack.scenarios.fault import ChannelItem
 
+pytestmark = pytest.mark.interpreted
+
 BARRIER = CheckpointBarrier(7, 0.0)
 
 

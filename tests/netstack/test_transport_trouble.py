@@ -186,6 +186,7 @@ def test_a_cause_that_is_no_unicode_still_reaches_the_peers() -> None:
     close_all(transports)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("where", ["receiving", "flushing"])
 def test_a_defect_in_the_network_thread_is_told_to_everybody(
     where: str, monkeypatch: pytest.MonkeyPatch

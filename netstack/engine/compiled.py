@@ -1,0 +1,44 @@
+"""Whether the core runs compiled, and whether what was compiled is what the sources say.
+
+``make fast`` compiles modules in place, beside their sources, and Python takes a compiled module before its
+source. So a source that was changed since would not be what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+PACKAGES = ("flowcontrol", "buffers", "netstack")
+
+_ROOT = Path(__file__).parents[2]
+
+
+def core_is_compiled() -> bool:
+    """Return whether the modules that run once a buffer are compiled ones."""
+    return any(_compiled())
+
+
+def stale_modules(root: Path = _ROOT) -> list[str]:
+    """Return the sources, below `root`, that are newer than what was compiled of them.
+
+    Only of a checkout: an installation writes both at once, in any order.
+    """
+    if not (root / "setup.py").is_file():
+        return []
+    return [
+        str(source.relative_to(root))
+        for source, library in _compiled(root)
+        if source.stat().st_mtime > library.stat().st_mtime
+    ]
+
+
+def _compiled(root: Path = _ROOT) -> Iterator[tuple[Path, Path]]:
+    """Sources that have a compiled module beside them, and that module."""
+    suffix = EXTENSION_SUFFIXES[0]
+    for package in PACKAGES:
+        for library in sorted((root / package).rglob(f"*{suffix}")):
+            source = library.with_name(library.name.removesuffix(suffix) + ".py")
+            if source.is_file():
+                yield source, library
