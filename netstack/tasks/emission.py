@@ -9,6 +9,7 @@ As many records as its selectivity says, of the size that is given, at once or h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ OWED = "part of a record owed"
 
 FILLER = 0x2E
 """Every byte of an emitted record beyond what was read."""
+
+_ROUNDING = 1e-9
+"""What a record that is owed may fall short of a whole one, as sums of selectivities are not exact."""
 
 
 class HeldBack:
@@ -85,13 +89,30 @@ class Emission(Operator):
 
     def process(self, block: RecordBlock) -> RecordBlock:
         """What comes of each record now."""
-        emitted = block if self._selectivity == 1 else repeated(block, self._counts(len(block)))
+        if self._selectivity == 1:
+            emitted = block
+        elif len(block) == 1:
+            emitted = self._of_one(block)
+        else:
+            emitted = repeated(block, self._counts(len(block)))
         if self._record_bytes is not None:
             emitted = resized(emitted, self._record_bytes)
         if self._held_back is None:
             return emitted
         self._held_back.add(emitted)
         return NOTHING
+
+    def _of_one(self, block: RecordBlock) -> RecordBlock:
+        """As `repeated` for a block of one record, without the cost of arrays."""
+        if self._chance is not None:
+            count = floor(self._selectivity + next(self._chance))
+        else:
+            owed = self._owed + self._selectivity
+            count = floor(owed + _ROUNDING)
+            self._owed = max(0.0, owed - count)
+        if count < 2:
+            return block if count else NOTHING
+        return repeated(block, np.array([count]))
 
     def _counts(self, records: int) -> NDArray[np.int64]:
         """How many records each of the next ones gives."""
@@ -100,7 +121,7 @@ class Emission(Operator):
             counts: NDArray[np.int64] = np.floor(self._selectivity + drawn).astype(np.int64)
             return counts
         owed = self._owed + self._selectivity * np.arange(1, records + 1)
-        whole = np.floor(owed + 1e-9).astype(np.int64)
+        whole = np.floor(owed + _ROUNDING).astype(np.int64)
         self._owed = max(0.0, float(owed[-1] - whole[-1])) if records else self._owed
         differences: NDArray[np.int64] = np.diff(whole, prepend=0)
         return differences
