@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
 from cyclopts import Parameter
 from rich.text import Text
 
-from netstack import QuantityError, ScenarioError, parse_duration, split_assignment
+from netstack import SERVICE_MODES, QuantityError, ScenarioError, parse_duration, split_assignment
 
 from ..flink.rest import (
     Answers,
@@ -41,6 +42,10 @@ class ReadingOptions:
     """Bytes of a record, in place of those measured: VERTEX:BYTES, or BYTES for all sources."""
     service: Several = ()
     """What a record costs, in place of what was measured: VERTEX:TIME, or TIME for all."""
+    service_mode: Several = ()
+    """How a record's cost is spent: VERTEX:MODE, or MODE for all; burn takes a core, throttle waits."""
+    cores: float | None = None
+    """Cores of each machine, in place of those that its task managers tell; what burns shares them."""
     rate: Several = ()
     """Records per second of each subtask of a source, 0 for as fast as possible: VERTEX:RATE, or RATE."""
     settings: Settings = ()
@@ -61,6 +66,8 @@ class ReadingOptions:
         return overrides_of(
             record_bytes=self.record_bytes,
             service=self.service,
+            service_mode=self.service_mode,
+            cores=self.cores,
             rate=self.rate,
             settings=self.settings,
             latency=self.latency,
@@ -75,6 +82,8 @@ def overrides_of(
     *,
     record_bytes: Sequence[str] = (),
     service: Sequence[str] = (),
+    service_mode: Sequence[str] = (),
+    cores: float | None = None,
     rate: Sequence[str] = (),
     settings: Sequence[str] = (),
     latency: str | None = None,
@@ -88,6 +97,8 @@ def overrides_of(
     given = Overrides(
         record_bytes=_by_vertex("--record-bytes", record_bytes, _whole, problems),
         service_s=_by_vertex("--service", service, parse_duration, problems),
+        service_mode=_by_vertex("--service-mode", service_mode, _mode, problems),
+        cores=_cores(cores, problems),
         rate=_by_vertex("--rate", rate, _rate, problems),
         options=_settings(settings, problems),
         latency_s=0.0 if latency is None else _read("--latency", latency, parse_duration, problems) or 0.0,
@@ -182,6 +193,18 @@ def _whole(text: str) -> int:
     if not text.strip().isdecimal():
         raise QuantityError(f"{text!r} is not a whole number", "bytes without a unit, such as 1000")
     return int(text)
+
+
+def _mode(text: str) -> str:
+    if text not in SERVICE_MODES:
+        raise QuantityError(f"{text!r} is unknown", f"one of {', '.join(SERVICE_MODES)}")
+    return text
+
+
+def _cores(cores: float | None, problems: list[str]) -> float | None:
+    if cores is not None and not 0 < cores < inf:
+        problems.append(f"--cores {cores:g}: must be a number above 0")
+    return cores
 
 
 def _rate(text: str) -> float:

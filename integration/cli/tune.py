@@ -77,6 +77,10 @@ class JobOptions:
     """Id of the job there; by default the one that runs."""
     record_bytes: Several = ()
     """Bytes of a source's records, or VERTEX:BYTES, in place of what was read from Flink."""
+    service_mode: Several = ()
+    """How a record's cost is spent, burn or throttle, or VERTEX:burn, likewise."""
+    cores: float | None = None
+    """Cores of each machine, likewise."""
     rate: Several = ()
     """Records per second of a source's subtask, or VERTEX:RATE, likewise; 0: as fast as possible."""
     watch: str | None = None
@@ -201,14 +205,19 @@ def _scenario(
     file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
 ) -> tuple[Scenario, list[str]]:
     """The scenario of a file, or of a running job with what could not be read of it."""
-    given = overrides_of(record_bytes=running.record_bytes, rate=running.rate)
+    given = overrides_of(
+        record_bytes=running.record_bytes,
+        rate=running.rate,
+        service_mode=running.service_mode,
+        cores=running.cores,
+    )
     if running.from_flink is not None and file is None:
         imported = read_flink(access.cluster(running.from_flink), running.job, given, running.watch)
         return imported.scenario, list(imported.notes)
     if file is None or running.from_flink is not None:
         raise ScenarioError(["netstack tune: name a scenario, or a Flink with --from-flink; one of the two"])
     if running != OF_A_FILE:
-        only = "--job, --record-bytes, --rate and --watch are for --from-flink"
+        only = "--job, --record-bytes, --service-mode, --cores, --rate and --watch are for --from-flink"
         raise ScenarioError([f"netstack tune: {only}; give that in place of a file, or leave them out"])
     access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), []

@@ -129,6 +129,17 @@ def read_job(client: RestClient, job: str | None, *, ended: bool = False) -> Fli
     )
 
 
+def read_task_managers(client: RestClient, job: FlinkJob) -> dict[str, dict[str, Any]]:
+    """Return what each task manager that a job runs in says of itself, by its id.
+
+    Nothing where it is not told in which each subtask runs, and of one that does not answer.
+    """
+    named = dict.fromkeys(manager for vertex in job.vertices for manager in vertex.managers)
+    if not named or None in named:
+        return {}
+    return {str(name): client.find(f"/taskmanagers/{name}") or {} for name in named}
+
+
 def check_still_runs(client: RestClient, job: FlinkJob) -> None:
     """Make sure that a job has been running since it was read.
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario, with_options
 
 from .answers import Answers
 from .barrier_waits import queue_growth
+from .burning import NOTHING_BURNS, Burning, burning_of
 from .client import FlinkRestError, RestClient
-from .cluster_job import FlinkJob, check_still_runs, read_job
+from .cluster_job import FlinkJob, check_still_runs, read_job, read_task_managers
 from .firing_time import by_event_time
 from .flows import JobFlows
 from .job_options import Overrides, check_names, preset_of, read_config
 from .measured import Measured, measured, read_checkpoints
-from .network_memory import read_network_memory
+from .network_memory import network_memory_of
+from .processors import Processors
 from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
 from .topology import edges_of, job_name, vertex_names
 from .vertices import VertexReader
@@ -75,12 +78,15 @@ def import_scenario(
         names = vertex_names(running.vertices)
         check_shape(client, running)
         check_names(given, running, names)
-        samples = _watched(client, running, watch_s, pause or client.pause, watching)
+        managers = read_task_managers(client, running)
+        processors = Processors(client, running, managers)
+        samples = _watched(client, running, watch_s, pause or client.pause, watching, processors.look)
         checkpoints = read_checkpoints(client, running, names)
         notes = _notes_before(running, samples)
         try:
-            scenario = scenario_of(running, names, samples, given, notes, checkpoints)
-            scenario = _with_network_memory(client, running, scenario, notes)
+            burning = burning_of(running, names, samples, processors.hosts(samples), given, notes)
+            scenario = scenario_of(running, names, samples, given, notes, checkpoints, burning)
+            scenario = _with_network_memory(running, managers, scenario, notes)
         except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
             raise FlinkRestError(*error.problems, *about_missing(client)) from None
         shown = measured(client.url, running, names, samples, checkpoints)
@@ -94,6 +100,7 @@ def _watched(
     watch_s: float | None,
     pause: Callable[[float], None],
     watching: Callable[[float, float], None],
+    also: Callable[[], None],
 ) -> Samples:
     """What the tasks of a job answer while it is watched, which it has to outlast."""
     seconds = watch_time_s(job) if watch_s is None else watch_s
@@ -104,6 +111,7 @@ def _watched(
         pause=pause,
         clock=client.clock,
         done=lambda done: watching(done, seconds),
+        also=also,
     )
     check_still_runs(client, job)
     check_no_restart(client, job, samples)
@@ -135,10 +143,11 @@ def scenario_of(
     given: Overrides,
     notes: list[str],
     checkpoints: Sequence[CheckpointResult] = (),
+    burning: Burning = NOTHING_BURNS,
 ) -> Scenario:
     """Return the scenario of a job; `notes` gets a line for each thing that it cannot say.
 
-    `checkpoints` are the last ones, if any are told.
+    `checkpoints` are the last ones, if any are told; `burning` is what of its work takes a core.
 
     Raises:
         FlinkRestError: the job shows too little to go by.
@@ -151,7 +160,8 @@ def scenario_of(
         vertex.id: queue_growth(checkpoints, names[vertex.id], vertex.parallelism) for vertex in job.vertices
     }
     flows = JobFlows(job, samples, growth)
-    vertices = VertexReader(job, names, config, samples, flows, given, notes, checkpoints).vertices()
+    reader = VertexReader(job, names, config, samples, flows, given, notes, checkpoints, burning)
+    vertices = reader.vertices()
     if config.auto_watermark_interval_s > 0:
         vertices = by_event_time(job, names, samples, vertices, notes)
     scenario = Scenario(
@@ -163,17 +173,20 @@ def scenario_of(
         link=LinkConditions(latency_s=given.latency_s),
         vertices=tuple(vertices),
         edges=edges_of(job, names, flows, notes),
+        machines=burning.machines,
     )
     check_scenario(scenario)
     return scenario
 
 
-def _with_network_memory(client: RestClient, job: FlinkJob, scenario: Scenario, notes: list[str]) -> Scenario:
+def _with_network_memory(
+    job: FlinkJob, managers: Mapping[str, Mapping[str, Any]], scenario: Scenario, notes: list[str]
+) -> Scenario:
     """The scenario with the network memory that its task managers have, unless the user has given one."""
     config = scenario.config
     if config.network_memory_max_bytes is not None:
         return scenario
-    size = read_network_memory(client, job, config.segment_bytes, notes)
+    size = network_memory_of(job, managers, config.segment_bytes, notes)
     if size is None:
         return scenario
     return replace(scenario, config=with_options(config, {"network_memory_max_bytes": size}))

@@ -64,6 +64,10 @@ class Overrides:
     """Of vertices with input: seconds a record, in all subtasks."""
     rate: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Of sources: records per second of each subtask, 0 for as fast as possible."""
+    service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Of vertices with input: one of `SERVICE_MODES`, such as "burn" for work that takes a core."""
+    cores: float | None = None
+    """Of each machine."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Options of Flink by their names."""
     latency_s: float = 0.0
@@ -87,6 +91,7 @@ def check_names(given: Overrides, job: FlinkJob, names: Mapping[str, str]) -> No
         ("--record-bytes", given.record_bytes, sources, "source"),
         ("--rate", given.rate, sources, "source"),
         ("--service", given.service_s, others, "vertex with input"),
+        ("--service-mode", given.service_mode, others, "vertex with input"),
     )
     wrong = [
         f"{option} {name}: no {kind} has that name; use one of {', '.join(known)}"

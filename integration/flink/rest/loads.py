@@ -155,22 +155,36 @@ def is_of_the_past(subtask: SubtaskSamples, field: str) -> bool:
     return few and (subtask.total(field) or 0.0) >= LEAST_RECORDS
 
 
-def overhead_s(subtask: SubtaskSamples, service_s: float, costs: CostModel, config: NetworkConfig) -> float:
-    """Return the seconds a record that the emulated task spends besides its service time."""
+def overhead_s(subtask: SubtaskSamples, slept_s: float, costs: CostModel, config: NetworkConfig) -> float:
+    """Return the seconds a record that the emulated task spends besides its service time.
+
+    `slept_s` is how long it sleeps for a record.
+    """
     buffers = sum(subtask.total(field) or 0.0 for field in ("buffers_in_remote", "buffers_in_local"))
     records, size = subtask.total("records_in") or 0.0, subtask.total("bytes_in") or 0.0
     buffers = buffers or size / config.segment_bytes
     a_record = buffers / records if records else 0.0
-    sleeps = min(1.0, service_s / _SLEEP_S)
+    sleeps = min(1.0, slept_s / _SLEEP_S)
     return costs.consumer_record_s + costs.consumer_buffer_s * a_record + costs.after_sleep_s * sleeps
 
 
-def service_s(subtask: SubtaskSamples, load: Load, costs: CostModel, config: NetworkConfig) -> float | None:
-    """Return the service time of a subtask's records in seconds; None where its busy time is not told."""
-    a_record = load.cost_s
-    if a_record is None:
+def service_s(
+    subtask: SubtaskSamples,
+    load: Load,
+    costs: CostModel,
+    config: NetworkConfig,
+    core_share: float | None = None,
+) -> float | None:
+    """Return the service time of a subtask's records in seconds; None where its busy time is not told.
+
+    `core_share` is what it had of a core while it was busy, and its service time then processor time; None:
+    its work takes none.
+    """
+    busy = load.cost_s
+    if busy is None:
         return None
-    left = a_record - overhead_s(subtask, a_record, costs, config)
+    a_record = busy if core_share is None else busy * core_share
+    left = a_record - overhead_s(subtask, a_record if core_share is None else 0.0, costs, config)
     return left if left >= _LEAST_SERVICE_S else 0.0
 
 

@@ -2,15 +2,18 @@
 
 Names of hosts and task managers, ports, paths of files, other jobs, options that the network layer does not
 ask for, and why checkpoints failed are no part of what a job does. Names and descriptions of its operators
-are.
+are; so is which task managers share a machine, and how many cores it has, so hosts are numbered like them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from netstack import OPTIONS
+
+from .processors import host_of
 
 _LEFT_OUT = frozenset(
     {
@@ -19,11 +22,9 @@ _LEFT_OUT = frozenset(
         "external_path",
         "failure_cause",
         "failure_message",
-        "hardware",
         "host",
         "jmxPort",
         "memoryConfiguration",
-        "path",
     }
 )
 
@@ -51,18 +52,43 @@ _READ = frozenset(name for option in OPTIONS.values() for name in (option.name, 
 _MANAGERS = "/taskmanagers"
 _MANAGER = "taskmanager-id"
 
+_HARDWARE = "hardware"
+_CORES = "cpuCores"
+_PATH = "path"
+"""Of a task manager, which has its host in it."""
+
 
 def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
     """Return the answers, by path, as far as they are about that job; task managers become tm0, tm1, ..."""
-    managers = {*_managers_of(answers), *_listed(answers.get(_MANAGERS))}
-    known = sorted(managers, key=lambda manager: (len(manager), manager))  # so that tm10 comes after tm9
-    names = {manager: f"tm{number}" for number, manager in enumerate(known)}
-    kept = {}
-    for path, answer in answers.items():
-        manager = path.removeprefix(f"{_MANAGERS}/")
-        shown = f"{_MANAGERS}/{names.get(manager, manager)}" if manager != path else path
-        kept[shown] = _cleaned(_thinned(path, answer, job), names)
-    return kept
+    names = Names.of(answers)
+    return {
+        names.in_path(path): _cleaned(_thinned(path, answer, job), names) for path, answer in answers.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What task managers and hosts are called in a recording: tm0, tm1, ..., host0, host1, ..."""
+
+    managers: Mapping[str, str]
+    hosts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, answers: Mapping[str, Any]) -> Names:
+        """Name all that the answers, by path, are about."""
+        managers = {*_managers_of(answers), *_listed(answers.get(_MANAGERS))}
+        known = sorted(managers, key=lambda manager: (len(manager), manager))  # so that tm10 comes after tm9
+        names = {manager: f"tm{number}" for number, manager in enumerate(known)}
+        details = (answers.get(f"{_MANAGERS}/{manager}") for manager in known)
+        paths = (answer.get(_PATH) for answer in details if isinstance(answer, Mapping))
+        hosts = dict.fromkeys(host for host in map(host_of, paths) if host is not None)
+        return cls(names, {host: f"host{number}" for number, host in enumerate(hosts)})
+
+    def in_path(self, path: str) -> str:
+        """Return a path of Flink's REST API, with the name of its task manager if it is about one."""
+        of, slash, rest = path.removeprefix(f"{_MANAGERS}/").partition("/")
+        about_one = path.startswith(f"{_MANAGERS}/") and of in self.managers
+        return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
 
 
 def _managers_of(answer: Any) -> Iterator[str]:
@@ -81,17 +107,28 @@ def _listed(answer: Any) -> list[str]:
     return [entry["id"] for entry in entries]
 
 
-def _cleaned(value: Any, names: Mapping[str, str], key: str = "") -> Any:
+def _cleaned(value: Any, names: Names, key: str = "") -> Any:
     """A value without what is left out within it."""
     if isinstance(value, Mapping):
-        return {
-            name: _cleaned(inner, names, name) for name, inner in value.items() if not _is_place(name, inner)
+        kept = {
+            name: _cleaned(inner, names, name)
+            for name, inner in value.items()
+            if name not in (_HARDWARE, _PATH) and not _is_place(name, inner)
         }
+        return kept | _machine(value, names)
     if isinstance(value, list):
         return [_cleaned(inner, names, key) for inner in value]
     if isinstance(value, str) and key in ("id", _MANAGER):
-        return names.get(value, value)
+        return names.managers.get(value, value)
     return value
+
+
+def _machine(entry: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    """What of a task manager's entry says which machine it is on."""
+    hardware, host = entry.get(_HARDWARE), host_of(entry.get(_PATH))
+    cores = hardware.get(_CORES) if isinstance(hardware, Mapping) else None
+    told = {} if cores is None else {_HARDWARE: {_CORES: cores}}
+    return told if host is None or host not in names.hosts else told | {_PATH: f"flink@{names.hosts[host]}"}
 
 
 def _is_place(key: str, value: Any) -> bool:

@@ -1,10 +1,11 @@
 """A cluster's answers in a file: kept while it is read, and answering in its place later.
 
 The file is one JSON document, packed by gzip or not: `job`, `flink` (its version), `flink_options`, and
-`answers`, path to answer. ``.../subtasks/N/metrics?get=*`` stands for requests that name metrics of that
-subtask; its value is the list of their answers in order, null where there was none. `times_s` says when these
-came and `refused` what was refused, with which status; a file without these two does as well, its answers
-being `metrics_every_s` apart. Replaying waits for nothing: with each request the next answer is there.
+`answers`, path to answer. ``.../metrics?get=*`` stands for requests that name metrics of that subtask or
+task manager; its value is the list of their answers in order, null where there was none. `times_s` says
+when these came and `refused` what was refused, with which status; a file without these two does as well,
+its answers being `metrics_every_s` apart. Replaying waits for nothing: with each request the next answer is
+there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from netstack import scenario_document
 from ...files.reading import one_line, read_user_file
 from .answers import WITH_VALUES, Answers, FlinkRestError, Refused
 from .importing import Imported
-from .recorded_fields import without_the_cluster
+from .recorded_fields import Names, without_the_cluster
 
 LARGEST_RECORDING = 256 << 20
 """Bytes of the largest file, packed or not; a thousand subtasks have some ten millions."""
@@ -94,7 +95,7 @@ class Recorder:
 
     def document(self, imported: Imported) -> bytes:
         """Return what was kept while that job was imported, without what only this cluster needs to know."""
-        shown = imported.measured
+        shown, names = imported.measured, Names.of(self._kept)
         document = {
             "scenario": imported.scenario.name,
             "job": shown.job,
@@ -102,7 +103,7 @@ class Recorder:
             "flink_options": scenario_document(imported.scenario).get("flink", {}),
             "metrics_every_s": self._every_s,
             "answers": without_the_cluster(self._kept, shown.job),
-            "times_s": self._times_s,
+            "times_s": {names.in_path(path): times for path, times in self._times_s.items()},
             "refused": {path: code for path, code in self._refused.items() if "/taskmanagers/" not in path},
         }
         return json.dumps(document).encode() + b"\n"

@@ -173,10 +173,12 @@ def take_samples(
     pause: Callable[[float], None],
     clock: Callable[[], float],
     done: Callable[[float], None] = lambda seconds: None,
+    also: Callable[[], None] = lambda: None,
 ) -> Samples:
     """Return what all subtasks answer during `watch_s` seconds; `done` is told how many of them are over.
 
-    A vertex without metrics has one sample, of what ``/vertices/V`` says.
+    `also` is called each time that all have been asked. A vertex without metrics has one sample, of what
+    ``/vertices/V`` says.
     """
     period = watch_s / (SAMPLES - 1)
     names = {vertex.id: _names(client, job, vertex, lambda: pause(period)) for vertex in job.vertices}
@@ -185,6 +187,7 @@ def take_samples(
         if number:
             pause(period)
         rounds.append(_round(client, job, names, clock))
+        also()
         done(number * period)
     return {
         vertex.id: [_gathered(rounds, vertex, n) for n in range(vertex.parallelism)]

@@ -11,6 +11,7 @@ from netstack import CheckpointResult, CostModel, GeneratorSpec, NetworkConfig, 
 
 from ...analysis.known_values import highest, known, mean_of_known, middle
 from .barrier_waits import aligned_start_delays, times_behind_s
+from .burning import NOTHING_BURNS, Burning
 from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
 from .flows import JobFlows
@@ -72,6 +73,7 @@ class VertexReader:
         given: Overrides,
         notes: list[str],
         checkpoints: Sequence[CheckpointResult] = (),
+        burning: Burning = NOTHING_BURNS,
     ) -> None:
         self._job = job
         self._names = names
@@ -81,6 +83,7 @@ class VertexReader:
         self._given = given
         self._notes = notes
         self._checkpoints = checkpoints
+        self._burning = burning
         self._problems: list[str] = []
         self._bursts_s: dict[str, float] = {}  # Flink lists sources before what reads them
         passed = passed_s(samples)
@@ -116,6 +119,7 @@ class VertexReader:
             service=((0.0, cost),) if cost else (),
             service_skew=skew,
             service_spread=self._spread(vertex, name) if cost else 0.0,
+            service_mode=self._burning.modes.get(vertex.id, "throttle"),
             selectivity=self._selectivity(vertex, name),
             record_bytes=self._emitted_bytes(vertex, name),
             emit_every_s=None if firings is None else firings.period_s,
@@ -243,8 +247,10 @@ class VertexReader:
             return given, (1.0,)
         loads = self._loads[vertex.id]
         costs = [
-            None if load is None else service_s(subtask, load, CostModel(), self._config)
-            for subtask, load in zip(self._samples[vertex.id], loads, strict=True)
+            None if load is None else service_s(subtask, load, CostModel(), self._config, core_share)
+            for subtask, load, core_share in zip(
+                self._samples[vertex.id], loads, self._burning.core_shares(vertex), strict=True
+            )
         ]
         if not any(loads):
             self._too_little(name, "read", "cost", f"--service '{name}:5 ms'")

@@ -1,0 +1,410 @@
+"""Whether the work of a running Flink job takes cores: what is in use beside how busy tasks are."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.cli.app import main
+from integration.flink.rest import Imported, Overrides, Recorder, Recording, import_scenario
+from integration.flink.rest.answers import Refused
+from integration.flink.rest.burning import Burning, burning_of
+from integration.flink.rest.client import RestClient
+from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
+from integration.flink.rest.processors import CPU_LOAD, CPU_TIME, Host, Processors, host_of
+from integration.flink.rest.recording import packed
+from integration.flink.rest.sampling import SubtaskSamples
+from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml
+from tests.integration.flink_cluster import NAMES, recording
+
+LOOKS = 12
+LOOK_S = 2.0
+
+BUSY = (0.8, 0.8, 1.0, 0.8)
+"""Of four subtasks, two in each of two task managers; they wait for each other's core where there are two."""
+
+
+def task(busy: float | None, looks: int = LOOKS) -> SubtaskSamples:
+    """Answers 2 s apart, by the task's own account; None: it keeps none."""
+    if busy is None:
+        return SubtaskSamples(tuple({} for _ in range(looks)), tuple(LOOK_S * n for n in range(looks)))
+    at_s = [50 + LOOK_S * n for n in range(looks)]
+    parts = {"busy_ms": busy, "idle_ms": 1 - busy, "backpressured_ms": 0.0}
+    return SubtaskSamples(tuple({part: 1e3 * s * share for part, share in parts.items()} for s in at_s))
+
+
+MANAGERS = ("tm0", "tm0", "tm1", "tm1")
+JOB = FlinkJob(
+    id="job",
+    name="job",
+    version="2.2.1",
+    batch=False,
+    running_since_ms=0.0,
+    age_s=100.0,
+    vertices=(
+        FlinkVertex(id="source", name="source", parallelism=2, managers=("tm0", "tm1")),
+        FlinkVertex(id="work", name="work", parallelism=4, managers=MANAGERS),
+        FlinkVertex(id="sink", name="sink", parallelism=4, managers=MANAGERS),
+    ),
+    edges=(
+        FlinkEdge(source="source", target="work", strategy="REBALANCE"),
+        FlinkEdge(source="work", target="sink", strategy="FORWARD"),
+    ),
+    configuration={},
+    checkpointing=None,
+)
+
+
+def read(
+    *hosts: Host,
+    work: Sequence[float | None] = BUSY,
+    sink: Sequence[float | None] = (0.05,) * 4,
+    source: Sequence[float | None] = (0.0, 0.0),
+    given: Overrides | None = None,
+) -> tuple[Burning, list[str]]:
+    """What is made of the use of machines, and what is said of it."""
+    samples = {"source": [*map(task, source)], "work": [*map(task, work)], "sink": [*map(task, sink)]}
+    notes: list[str] = []
+    names = {vertex.id: vertex.id for vertex in JOB.vertices}
+    return burning_of(JOB, names, samples, hosts, given or Overrides(), notes), notes
+
+
+def machine(cores: float | None, used: float | None, *managers: str, other_jobs: bool = False) -> Host:
+    return Host(managers=managers or ("tm0", "tm1"), cores=cores, used=used, other_jobs=other_jobs)
+
+
+class TestRule:
+    def test_a_job_that_burns_on_too_few_cores(self) -> None:
+        burning, notes = read(machine(2, 1.8))
+        assert burning.modes == {"work": "burn", "sink": "burn"}
+        assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
+        assert notes == [
+            "tm0, tm1: the work of tasks takes a core (1.80 of 2 cores in use, 1.99 if all busy time took "
+            "one), which they had for 55 % of their busy time, so costs are processor time; what else takes "
+            "cores there is not told, and in the costs; give --service-mode VERTEX:throttle for work that "
+            "waits, --cores for others"
+        ]
+
+    def test_shares_of_tasks_add_up_to_the_cores_that_they_keep_in_use(self) -> None:
+        burning, _ = read(machine(2, 1.8), sink=(0.0,) * 4)
+        shares = [burning.shares["work", subtask] for subtask in range(4)]
+        # With a chance of 0.2 ** 3 only the one that is always busy is; else all cores are in use.
+        used = sum(share * busy for share, busy in zip(shares, BUSY, strict=True))
+        assert used == pytest.approx(2 - 0.2**3)
+        # It is alone with two others at most of the time, and they with it and one more.
+        assert shares[2] == pytest.approx(0.008 + 0.096 + 0.384 * 2 / 3 + 0.512 / 2)
+        assert shares[0] == pytest.approx(0.04 + 0.32 * 2 / 3 + 0.64 / 2)
+
+    @pytest.mark.parametrize("used", [0.0, 0.18, 0.4])
+    def test_a_job_whose_work_waits(self, used: float) -> None:
+        assert read(machine(2, used)) == (Burning(), [])
+
+    def test_serialization_and_network_are_not_the_work(self) -> None:
+        """Sources that work all the time, and network threads, use cores; what tasks do besides waits."""
+        assert read(machine(16, 2.4), work=(1.0,) * 4, source=(1.0, 1.0)) == (Burning(), [])
+        burning, notes = read(machine(4, 1.6), work=(1.0,) * 4, sink=(0.5,) * 4, source=(1.0, 1.0))
+        assert burning == Burning()
+        assert notes == [
+            "tm0, tm1: some of the work may take a core, or others did (1.60 of 4 cores in use, 4.00 if all "
+            "busy time took one); here it waits; give --service-mode burn if it takes one"
+        ]
+
+    def test_with_cores_to_spare_busy_time_is_processor_time(self) -> None:
+        burning, notes = read(machine(16, 3.7))
+        assert burning.modes == {"work": "burn", "sink": "burn"}
+        assert set(burning.shares.values()) == {1.0}
+        assert burning.machines == (Machine(cores=16, task_managers=("tm0", "tm1")),)
+        assert "for 100 % of their busy time" in notes[0]
+
+    def test_other_threads_do_not_make_more_than_a_core_of_a_busy_second(self) -> None:
+        burning, _ = read(machine(16, 9.0))
+        assert set(burning.shares.values()) == {1.0}
+
+    def test_what_is_not_told_is_not_taken_for_zero(self) -> None:
+        burning, notes = read(machine(2, None))
+        assert burning == Burning()
+        assert notes == [
+            "tm0, tm1: whether the work of tasks takes a core is not told, and there are fewer than tasks; "
+            "here it waits; give --service-mode burn if it takes one"
+        ]
+
+    @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 1.0)])
+    def test_nothing_is_said_where_it_makes_no_difference(self, host: Host) -> None:
+        assert read(host) == (Burning(), [])
+
+    def test_as_many_cores_as_needed_where_they_are_not_told(self) -> None:
+        burning, _ = read(machine(None, 3.0))
+        assert (burning.modes["work"], burning.machines) == ("burn", ())
+        assert set(burning.shares.values()) == {1.0}
+
+    def test_tasks_that_do_not_tell_may_have_used_the_cores(self) -> None:
+        assert read(machine(2, 1.8), source=(None, None))[0] == Burning()
+        assert read(machine(2, 1.8), source=(0.0, 0.0))[0] != Burning()
+
+    def test_tasks_of_other_jobs_may_have_used_them_too(self) -> None:
+        burning, notes = read(machine(2, 1.8, other_jobs=True))
+        assert burning == Burning()
+        assert "other jobs run there too" in notes[0]
+
+    def test_an_idle_job_says_nothing(self) -> None:
+        assert read(machine(2, 0.3), work=(0.0,) * 4, sink=(0.0,) * 4) == (Burning(), [])
+
+    def test_each_machine_has_its_own_say(self) -> None:
+        hosts = machine(1, 0.95, "tm0"), machine(1, 0.1, "tm1")
+        burning, notes = read(*hosts, work=(0.9, 0.9, 0.5, 0.5))
+        assert burning.modes == {"work": "burn"}  # most of its busy time is where cores are in use
+        assert [machine.task_managers for machine in burning.machines] == [("tm0",), ("tm1",)]
+        assert [note[:4] for note in notes] == ["tm0:", "tm1:"]
+        burning, _ = read(*hosts, work=(0.5, 0.5, 0.9, 0.9))
+        assert burning.modes == {}
+
+
+class TestGiven:
+    def test_a_vertex_that_waits_leaves_the_cores_to_the_others(self) -> None:
+        given = Overrides(service_mode={"sink": "throttle"})
+        burning, _ = read(machine(2, 1.9), work=(0.6, 0.6, 0.6, 0.6), sink=(0.5,) * 4, given=given)
+        assert burning.modes == {"work": "burn", "sink": "throttle"}
+        assert set(burning.shares) == {("work", subtask) for subtask in range(4)}
+        all_burn, _ = read(machine(2, 1.9), work=(0.6, 0.6, 0.6, 0.6), sink=(0.5,) * 4)
+        assert burning.shares["work", 0] > all_burn.shares["work", 0]
+
+    def test_all_can_be_said_to_wait_or_to_burn(self) -> None:
+        waits = Overrides(service_mode={"": "throttle"})
+        assert read(machine(2, 1.9), given=waits)[0].machines == ()
+        burns = Overrides(service_mode={"": "burn"})
+        for used in (0.1, None):
+            burning, notes = read(machine(2, used), given=burns)
+            assert burning.shares == read(machine(2, 1.9))[0].shares
+            assert len(notes) == 1
+
+    def test_cores_can_be_given(self) -> None:
+        burning, _ = read(machine(2, 1.8), given=Overrides(cores=3))
+        assert burning.machines[0].cores == 3
+
+
+def test_an_emulation_makes_the_same_busy_time_of_the_costs() -> None:
+    """Service times are busy time by share; in an emulation with these cores tasks are as busy again."""
+    burning, _ = read(machine(2, 1.8), sink=(0.0,) * 4)
+    rates = [80.0, 80.0, 60.0, 80.0]
+    costs = [
+        busy / rate * burning.shares["work", n]
+        for n, (busy, rate) in enumerate(zip(BUSY, rates, strict=True))
+    ]
+    scenario = Scenario(
+        name="contended",
+        duration_s=60.0,
+        warmup_s=20.0,
+        config=replace(NetworkConfig(), checkpoint_interval_s=None),
+        vertices=(
+            Vertex(name="source", parallelism=1, source=GeneratorSpec(record_bytes=1000, rates=(300.0,))),
+            Vertex(
+                name="work",
+                parallelism=4,
+                task_manager=MANAGERS,
+                service=((0.0, costs[0]),),
+                service_skew=tuple(cost / costs[0] for cost in costs),
+                service_mode="burn",
+            ),
+        ),
+        edges=(Edge(source="source", target="work", ship="hash", shares=tuple(rates)),),
+        machines=burning.machines,
+    )
+    work = emulate(scenario).steady[0].vertices[1]
+    shares = [(busy or 0.0) / 1e3 for busy in work.busy_ms_per_s or ()]
+    assert shares == pytest.approx(BUSY, abs=0.06)
+
+
+NO_SAMPLES: dict[str, list[SubtaskSamples]] = {vertex.id: [] for vertex in JOB.vertices}
+
+
+class OneTaskManager:
+    """A cluster of task managers that answer, in turn, what they are told to."""
+
+    name = "made up"
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.asked: list[str] = []
+        self._answers = iter(answers)
+
+    def answer(self, path: str) -> Any | Refused:
+        self.asked.append(path)
+        return next(self._answers)
+
+    def pause(self, seconds: float) -> None:
+        """Nobody waits."""
+
+    def clock(self) -> float:
+        return 0.0
+
+
+def metric(**values: object) -> list[dict[str, str]]:
+    names = {"time": CPU_TIME, "load": CPU_LOAD}
+    return [{"id": names[key], "value": str(value)} for key, value in values.items()]
+
+
+def used(answers: list[Any], account: Sequence[float] | None = None) -> tuple[float | None, list[str]]:
+    """Cores in use by what a task manager of four cores answers, and what it was asked."""
+    job = replace(JOB, vertices=(FlinkVertex(id="v", name="v", parallelism=1, managers=("tm0",)),), edges=())
+    cluster = OneTaskManager(answers)
+    processors = Processors(RestClient(cluster), job, {"tm0": {"hardware": {"cpuCores": 4}}})
+    for _ in range(LOOKS):
+        processors.look()
+    tasks = task(0.5)
+    if account is not None:
+        rows = ({"busy_ms": 0.0, "idle_ms": 1e3 * at_s, "backpressured_ms": 0.0} for at_s in account)
+        tasks = SubtaskSamples(tuple(rows))
+    (host,) = processors.hosts({"v": [tasks]})
+    return host.used, cluster.asked
+
+
+class TestUse:
+    def test_processor_time_by_the_time_of_the_tasks(self) -> None:
+        cores, asked = used([metric(load=0.9, time=int(1e9 * (7 + 1.5 * LOOK_S * n))) for n in range(LOOKS)])
+        assert cores == pytest.approx(1.5)
+        assert set(asked) == {f"/taskmanagers/tm0/metrics?get={CPU_LOAD},{CPU_TIME}"}
+
+    def test_a_value_that_is_collected_between_two_questions_hardly_matters(self) -> None:
+        """The first value of the task manager is one collection ahead of the task's, so 10 s."""
+        account = [0, 0, 0, 0, 10, 10, 10, 10, 10, 20, 20, 20]
+        seconds = [10, *account[1:]]
+        assert used([metric(time=1e9 * 1.5 * s) for s in seconds], account)[0] == pytest.approx(1.5)
+
+    def test_load_stands_in_where_time_is_not_told(self) -> None:
+        assert used([metric(load=0.25, time=-1)] * LOOKS)[0] == pytest.approx(1.0)
+
+    @pytest.mark.parametrize("answer", [[], metric(time="NaN", load=-1.0), [{"id": CPU_TIME}]])
+    def test_values_that_are_none(self, answer: list[Any]) -> None:
+        assert used([answer] * LOOKS)[0] is None
+
+    def test_metrics_that_stand_still(self) -> None:
+        assert used([metric(time=5e9)] * LOOKS, [50.0] * LOOKS)[0] is None
+
+    def test_who_refuses_is_not_asked_again(self) -> None:
+        cores, asked = used([Refused(404, "")])
+        assert (cores, len(asked)) == (None, 1)
+
+    @pytest.mark.parametrize(
+        ("path", "host"),
+        [
+            ("pekko.tcp://flink@10.0.0.1:6122/user/rpc/taskmanager_0", "10.0.0.1"),
+            ("akka.tcp://flink@node-7.example.org:4711/user/rpc/taskmanager_0", "node-7.example.org"),
+            ("pekko.tcp://flink@[::1]:6122/user/rpc/taskmanager_0", "[::1]"),
+            ("pekko://flink/user/rpc/taskmanager_0", None),
+            (None, None),
+        ],
+    )
+    def test_the_host_is_in_the_path(self, path: str | None, host: str | None) -> None:
+        assert host_of(path) == host
+
+    def test_task_managers_of_one_host_share_its_cores(self) -> None:
+        path = "pekko.tcp://flink@10.0.0.{}:6122/user/rpc/taskmanager_0"
+        details = {
+            f"tm{number}": {"path": path.format(host), "hardware": {"cpuCores": 8}}
+            for number, host in ((2, 1), (1, 2), (0, 1), (10, 2))
+        }
+        hosts = Processors(RestClient(OneTaskManager([])), JOB, details).hosts(NO_SAMPLES)
+        assert [host.managers for host in hosts] == [("tm0", "tm2"), ("tm1", "tm10")]
+        assert [(host.cores, host.used) for host in hosts] == [(8, None), (8, None)]
+
+    def test_task_managers_that_say_nothing_are_machines_of_their_own(self) -> None:
+        hosts = Processors(RestClient(OneTaskManager([])), JOB, {"tm0": {}, "tm1": {}}).hosts(NO_SAMPLES)
+        assert [(host.managers, host.cores) for host in hosts] == [(("tm0",), None), (("tm1",), None)]
+
+
+def with_processors(cores_in_use: float) -> dict[str, Any]:
+    """A recorded job of two consumers in a task manager that now tells of its processor, and has one core."""
+    document = copy.deepcopy(recording(NAMES[0]))
+    answers = document["answers"]
+    for manager in ("tm0", "tm1"):
+        answers[f"/taskmanagers/{manager}"]["hardware"] = {"cpuCores": 1}
+        path = f"pekko.tcp://flink@secret-{manager}.example.org:6122/user/rpc/taskmanager_0"
+        answers[f"/taskmanagers/{manager}"]["path"] = path
+        answers[f"/taskmanagers/{manager}/metrics?get=*"] = [
+            metric(load=0.5, time=int(1e9 * (20 + cores_in_use * 1.5 * turn))) for turn in range(6)
+        ]
+    return document
+
+
+def imported(document: dict[str, Any], folder: Path, given: Overrides | None = None) -> Imported:
+    file = folder / "job.json"
+    file.write_text(json.dumps(document))
+    return import_scenario(Recording(file), overrides=given)
+
+
+class TestImport:
+    def test_costs_of_what_burns_are_processor_time(self, tmp_path: Path) -> None:
+        plain = imported(recording(NAMES[0]), tmp_path).scenario.vertices[1]
+        scenario = imported(with_processors(0.95), tmp_path).scenario
+        stage = scenario.vertices[1]
+        assert (plain.service_mode, stage.service_mode) == ("throttle", "burn")
+        assert scenario.machines == (Machine(cores=1, task_managers=("tm1",)),)
+        # Both consumers are busy all the time, and share one core.
+        assert stage.service[0][1] == pytest.approx(plain.service[0][1] / 2, rel=0.02)
+        assert scenario.vertices[0].service_mode == "throttle"
+
+    def test_a_job_that_waits_is_as_it_was(self, tmp_path: Path) -> None:
+        plain = imported(recording(NAMES[0]), tmp_path)
+        waits = imported(with_processors(0.1), tmp_path)
+        assert scenario_toml(waits.scenario) == scenario_toml(plain.scenario)
+        assert not any("core" in note for note in waits.notes)
+
+    def test_a_recording_keeps_it_without_the_hosts(self, tmp_path: Path) -> None:
+        document = json.loads(json.dumps(with_processors(0.95)).replace("tm1", "secret-7"))
+        (tmp_path / "job.json").write_text(json.dumps(document))
+        recorder = Recorder(Recording(tmp_path / "job.json"))
+        first = import_scenario(recorder)
+        file = tmp_path / "kept.json"
+        file.write_bytes(packed(recorder.document(first), file))
+        assert "secret" not in file.read_text()
+        kept = json.loads(file.read_text())
+        assert kept["answers"]["/taskmanagers/tm1"]["path"] == "flink@host1"
+        assert kept["answers"]["/taskmanagers/tm1"]["hardware"] == {"cpuCores": 1}
+        path = "/taskmanagers/tm1/metrics?get=*"
+        assert len(kept["answers"][path]) == len(kept["times_s"][path]) == LOOKS
+        again = import_scenario(Recording(file))
+        assert again.notes == [note.replace("secret-7", "tm1") for note in first.notes]
+        assert scenario_toml(again.scenario) == scenario_toml(first.scenario).replace("secret-7", "tm1")
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_recording_from_before_is_imported_as_before(self, name: str, tmp_path: Path) -> None:
+        """It tells of no processor; of these some tell cores, of which there are enough."""
+        document = recording(name)
+        scenario = imported(document, tmp_path)
+        for manager in ("tm0", "tm1", "tm2"):
+            for field in ("hardware", "path"):
+                document["answers"].get(f"/taskmanagers/{manager}", {}).pop(field, None)
+        untold = imported(document, tmp_path)
+        assert scenario_toml(untold.scenario) == scenario_toml(scenario.scenario)
+        assert scenario.scenario.machines == ()
+        assert not any("core" in note for note in untold.notes)
+        assert not any("taskmanagers" in note for note in untold.notes)
+
+    def test_the_command_line_can_say_it(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "job.json"
+        file.write_text(json.dumps(with_processors(0.1)))
+        assert main(["import-flink", str(file), "--service-mode", "stage1:burn", "--cores", "1.5"]) == 0
+        text = capsys.readouterr().out
+        assert 'service_mode = "burn"' in text
+        assert "cores = 1.5" in text
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (["--service-mode", "boil"], "--service-mode boil: 'boil' is unknown; it must be one of"),
+            (["--service-mode", "source:burn"], "--service-mode source: no vertex with input has that name"),
+            (["--cores", "0"], "--cores 0: must be a number above 0"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(
+        self, options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "job.json"
+        file.write_text(json.dumps(with_processors(0.1)))
+        assert main(["import-flink", str(file), *options]) == 2
+        assert said in capsys.readouterr().err
