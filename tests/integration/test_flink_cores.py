@@ -21,7 +21,7 @@ from integration.flink.rest.processors import CPU_LOAD, CPU_TIME, Host, Processo
 from integration.flink.rest.recording import packed
 from integration.flink.rest.sampling import SubtaskSamples
 from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml
-from tests.integration.flink_cluster import NAMES, recording
+from tests.integration.flink_cluster import NAMES, RECORDINGS, recording
 
 LOOKS = 12
 LOOK_S = 2.0
@@ -173,6 +173,13 @@ class TestGiven:
         assert set(burning.shares) == {("work", subtask) for subtask in range(4)}
         all_burn, _ = read(machine(2, 1.9), work=(0.6, 0.6, 0.6, 0.6), sink=(0.5,) * 4)
         assert burning.shares["work", 0] > all_burn.shares["work", 0]
+
+    def test_a_vertex_that_waits_has_no_part_in_the_cores_in_use(self) -> None:
+        busy = {"work": (0.5,) * 4, "sink": (1.0,) * 4}
+        assert read(machine(16, 1.4), work=busy["work"], sink=busy["sink"])[0].modes == {}
+        given = Overrides(service_mode={"sink": "throttle"})
+        burning, _ = read(machine(16, 1.4), work=busy["work"], sink=busy["sink"], given=given)
+        assert burning.modes == {"work": "burn", "sink": "throttle"}
 
     def test_all_can_be_said_to_wait_or_to_burn(self) -> None:
         waits = Overrides(service_mode={"": "throttle"})
@@ -335,6 +342,30 @@ def imported(document: dict[str, Any], folder: Path, given: Overrides | None = N
     file = folder / "job.json"
     file.write_text(json.dumps(document))
     return import_scenario(Recording(file), overrides=given)
+
+
+class TestRealJob:
+    """A word count that spends 100 us of processor time on each word, in two task managers on two cores."""
+
+    FILE = RECORDINGS / "flink-2.2.1_wordcount_burn_off.json.gz"
+
+    def test_it_is_seen_to_burn(self) -> None:
+        scenario = import_scenario(Recording(self.FILE)).scenario
+        lines, count = scenario.vertices
+        assert (lines.service_mode, count.service_mode) == ("throttle", "burn")
+        assert scenario.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
+
+    def test_its_cost_is_processor_time_and_that_of_what_the_process_does_besides(self) -> None:
+        waits = Overrides(service_mode={"": "throttle"})
+        seen, by_busy_time = (
+            import_scenario(Recording(self.FILE), overrides=given).scenario.vertices[1]
+            for given in (None, waits)
+        )
+        assert seen.service[0][1] * 1e6 == pytest.approx(125, abs=3)
+        assert by_busy_time.service[0][1] * 1e6 == pytest.approx(230, abs=3)
+        # A word costs the same in all four, as far as it is told.
+        assert max(seen.service_skew) - min(seen.service_skew) < 0.15
+        assert max(by_busy_time.service_skew) - min(by_busy_time.service_skew) > 0.18
 
 
 class TestImport:
