@@ -17,10 +17,11 @@ demo: env ## run the main job on real data through Spark; writes netstack-demo/r
 
 fast: env ## compile the core in place (two minutes, needs a C compiler): about twice the speed
 	@echo "netstack: compiling the core; this takes about two minutes"
-	@mkdir -p build
+	@mkdir -p build && touch build/begun
+	@find flowcontrol buffers netstack -name '*.so' -delete
 	@$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 >build/fast.log 2>&1 || \
 		{ tail -n 20 build/fast.log; exit 1; }
-	@find flowcontrol buffers netstack -name '*.so' -exec touch {} + # what is as it was is not written again
+	@find flowcontrol buffers netstack -name '*.so' -exec touch -r build/begun {} + # what changed since is stale
 	@$(BIN)/netstack --version
 
 pure: ## back to plain Python: remove what 'make fast' has compiled

@@ -8,11 +8,13 @@ classes), exceptions, and what waits on trio.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 import sysconfig
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from setuptools import setup
@@ -34,9 +36,11 @@ COMPILED = {
 
 def what_is_missing() -> str | None:
     """What has to be installed before anything can be compiled, and how; None: nothing."""
-    command = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
-    if shutil.which(command) is None and shutil.which("cc") is None:
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(command) is None:
         return "a C compiler; 'apt install gcc' or 'xcode-select --install' brings one"
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return "the headers of Python; 'apt install python3-dev' brings them"
     if find_spec("mypyc") is None:
         return "mypy; 'pip install mypy' brings it"
     return None

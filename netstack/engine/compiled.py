@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-PACKAGES = ("flowcontrol", "buffers", "netstack")
+from . import agenda
+
+_PACKAGES = ("flowcontrol", "buffers", "netstack")
 
 _ROOT = Path(__file__).parents[2]
 
 
 def core_is_compiled() -> bool:
     """Return whether the modules that run once a buffer are compiled ones."""
-    return any(_compiled())
+    return str(agenda.__file__).endswith(EXTENSION_SUFFIXES[0])
 
 
 def stale_modules(root: Path = _ROOT) -> list[str]:
@@ -37,7 +39,7 @@ def stale_modules(root: Path = _ROOT) -> list[str]:
 def _compiled(root: Path = _ROOT) -> Iterator[tuple[Path, Path]]:
     """Sources that have a compiled module beside them, and that module."""
     suffix = EXTENSION_SUFFIXES[0]
-    for package in PACKAGES:
+    for package in _PACKAGES:
         for library in sorted((root / package).rglob(f"*{suffix}")):
             source = library.with_name(library.name.removesuffix(suffix) + ".py")
             if source.is_file():

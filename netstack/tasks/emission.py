@@ -110,8 +110,10 @@ class Emission(Operator):
             owed = self._owed + self._selectivity
             count = floor(owed + _ROUNDING)
             self._owed = max(0.0, owed - count)
-        if count < 2:
-            return block if count else NOTHING
+        if not count:
+            return NOTHING
+        if count == 1 and self._held_back is None:
+            return block  # of what is held back a copy, as this keeps all of the buffer that it came in
         return repeated(block, np.array([count]))
 
     def _counts(self, records: int) -> NDArray[np.int64]:

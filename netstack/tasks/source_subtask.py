@@ -131,6 +131,7 @@ class SourceSubtask(Subtask):
             else:
                 await self._emit_batch()
         if self._watermarks is not None:
+            self._watermarks.ended()
             await self.emit_watermark(MAX_WATERMARK)
         self.data_ended = True
         self.broadcast(EndOfData())

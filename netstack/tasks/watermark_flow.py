@@ -55,10 +55,14 @@ class SourceWatermarks:
         self._sent = self._latest_ms - self._behind_ms
         return self._sent
 
+    def ended(self) -> None:
+        """No record follows: the last watermark is sent."""
+        self._sent = MAX_WATERMARK
+
     @property
     def lag_ms(self) -> float:
-        """How far the last watermark is behind the clock; NaN before the first one."""
-        return nan if self._sent == NO_WATERMARK else self.clock.now_ms - self._sent
+        """How far the last watermark is behind the clock; NaN before the first one, and after the last."""
+        return nan if self._sent in (NO_WATERMARK, MAX_WATERMARK) else self.clock.now_ms - self._sent
 
 
 class WatermarkFlow:

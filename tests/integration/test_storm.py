@@ -255,13 +255,28 @@ def one_too_far(seek: Callable[[CollectionReader, int], None]) -> Callable[[Coll
     return lambda reader, position: seek(reader, position + 1)
 
 
+COMPILED_CLASS = pytest.mark.interpreted  # a method of one cannot be put in place of another
+
+
 @pytest.mark.parametrize(
     ("where", "name", "defect"),
     [
         pytest.param(CollectionReader, "seek", one_too_far(CollectionReader.seek), id="a position is off"),
-        pytest.param(PipelinedSubpartition, "overtake", None, id="overtaken data is forgotten"),
+        pytest.param(
+            PipelinedSubpartition,
+            "overtake",
+            None,
+            id="overtaken data is forgotten",
+            marks=pytest.mark.interpreted,
+        ),
         pytest.param(TransactionalSink, "before_snapshot", nothing, id="nothing is sealed"),
-        pytest.param(ChannelBuffers, "_return_floating", nothing, id="floating buffers leak"),
+        pytest.param(
+            ChannelBuffers,
+            "_return_floating",
+            nothing,
+            id="floating buffers leak",
+            marks=pytest.mark.interpreted,
+        ),
         pytest.param(ListState, "add", nothing, id="state is not kept"),
     ],
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isnan
 from typing import Any
 
+import numpy as np
 import pytest
 import trio
 from msgspec import UNSET
@@ -31,7 +33,10 @@ from netstack import (
     sink,
     transactional_sink,
 )
+from netstack.engine.event_clock import EventClock
+from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows
+from netstack.tasks.watermark_flow import SourceWatermarks
 from tests.netstack.job_settings import EXACT, EXACTLY_ONCE, MODES
 
 COUNT = 400
@@ -280,3 +285,23 @@ def test_windows_that_one_watermark_passes_fire_in_their_order() -> None:
 
 def payloads(blocks: Sequence[RecordBlock]) -> list[list[bytes]]:
     return [[bytes(payload) for payload in block.payloads()] for block in blocks]
+
+
+def test_a_source_that_has_ended_is_not_behind() -> None:
+    watermarks = SourceWatermarks(EventClock(Agenda()), 0.2, 0.0)
+    watermarks.emitted(5)
+    assert watermarks.due() == 4
+    assert watermarks.lag_ms == -4
+    watermarks.ended()
+    assert isnan(watermarks.lag_ms)
+
+
+def test_what_is_held_back_does_not_keep_the_buffer_it_came_in() -> None:
+    block = RecordBlock.from_payloads([bytes(100)] * 300)
+    held_back = HeldBack()
+    emission = Emission(0.5, None, iter([0.9] * 300), held_back)
+    for place in range(300):
+        emission.process(block[place : place + 1])
+    kept = held_back._blocks
+    assert len(kept) == 300
+    assert not any(np.shares_memory(each.data, block.data) for each in kept)
