@@ -292,8 +292,9 @@ class TestUse:
     def test_metrics_that_stand_still(self) -> None:
         assert used([metric(time=5e9)] * LOOKS, [50.0] * LOOKS)[0] is None
 
-    def test_who_refuses_is_not_asked_again(self) -> None:
-        cores, asked = used([Refused(404, "")])
+    @pytest.mark.parametrize("code", [403, 404, 500])
+    def test_who_refuses_is_not_asked_again(self, code: int) -> None:
+        cores, asked = used([Refused(code, "")])
         assert (cores, len(asked)) == (None, 1)
 
     @pytest.mark.parametrize(

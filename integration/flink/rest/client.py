@@ -81,9 +81,14 @@ class RestClient:
         answer = self._found(path, may_be_gone)
         return None if answer is None else self._of_shape(dict, path, answer)
 
-    def find_list(self, path: str, *, may_be_gone: bool = False) -> list[dict[str, Any]] | None:
-        """Return the list of objects that answers a path; None, and errors, as with `find`."""
-        answer = self._found(path, may_be_gone)
+    def find_list(
+        self, path: str, *, may_be_gone: bool = False, may_be_denied: bool = False
+    ) -> list[dict[str, Any]] | None:
+        """Return the list of objects that answers a path; None, and errors, as with `find`.
+
+        What one can do without may be denied, as by a proxy: that counts as missing.
+        """
+        answer = self._found(path, may_be_gone, may_be_denied)
         if answer is None:
             return None
         return [self._of_shape(dict, path, entry) for entry in self._of_shape(list, path, answer)]
@@ -113,11 +118,11 @@ class RestClient:
             raise self._not_flink(f"where {right} should be is {is_}")
         return answer
 
-    def _found(self, path: str, may_be_gone: bool = False) -> Any | None:
+    def _found(self, path: str, may_be_gone: bool = False, may_be_denied: bool = False) -> Any | None:
         answer = self._ask(path)
         if not isinstance(answer, Refused):
             return answer
-        if answer.code != NOT_FOUND and answer.code < FAILURE:
+        if answer.code != NOT_FOUND and answer.code < FAILURE and not may_be_denied:
             raise FlinkRestError(f"{self.url}: {path}: {answer.text}")
         self.missing += [] if may_be_gone and answer.code == NOT_FOUND else [path]
         return None

@@ -65,7 +65,7 @@ class Processors:
         """Ask each once more; not those that have refused."""
         for manager in [manager for manager in self._looks if manager not in self._silent]:
             path = f"/taskmanagers/{manager}/metrics?get={CPU_LOAD},{CPU_TIME}"
-            entries = self._client.find_list(path, may_be_gone=True)
+            entries = self._client.find_list(path, may_be_gone=True, may_be_denied=True)
             if entries is None:
                 self._silent.add(manager)
             values = {str(entry["id"]): number(entry.get("value")) for entry in entries or ()}
