@@ -9,7 +9,7 @@ from typing import cast
 from ..engine.cores import Cores
 from ..engine.event_clock import EventClock
 from ..engine.randomness import numbers_of, uncertain_factor
-from ..scenarios.event_time import disorder_before_s, readers_of_watermarks, sources_with_watermarks
+from ..scenarios.event_time import disorder_s, readers_of_watermarks, sources_with_watermarks
 from ..scenarios.scenario import Edge, GeneratorSpec, Scenario, SourceSpec, Step, Vertex
 from ..tasks.emission import Emission, HeldBack
 from ..tasks.environment import Environment
@@ -87,13 +87,15 @@ class VertexWork:
             return None
         if not vertex.emits_by_event_time:
             return HeldBack()
-        return EventTimeWindows(vertex.emit_every_s, disorder_before_s(self._scenario, vertex))
+        return EventTimeWindows(vertex.emit_every_s)
 
     def flow_into(self, vertex: Vertex, held_back: HeldBack | None) -> WatermarkFlow | None:
         """What follows the watermarks that a subtask reads; None where none come."""
         if vertex.name not in self._read_watermarks:
             return None
-        return WatermarkFlow(self._clock, held_back if isinstance(held_back, EventTimeWindows) else None)
+        windows = held_back if isinstance(held_back, EventTimeWindows) else None
+        edges = self._scenario.inputs(vertex)
+        return WatermarkFlow(self._clock, windows, [disorder_s(self._scenario, edge) for edge in edges])
 
     def watermarks_of(self, vertex: Vertex) -> SourceWatermarks | None:
         """The watermarks that a subtask of a source sends; None where nobody waits for any."""

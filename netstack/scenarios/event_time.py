@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 from .config_rules import Problem, did_you_mean, option_key, time_text
-from .scenario import EMITS_BY, Scenario, Vertex
+from .scenario import EMITS_BY, Edge, Scenario, Vertex
 
 _LEAST_S = 0.001
 """Event time is in milliseconds, as in Flink."""
@@ -37,10 +37,15 @@ def readers_of_watermarks(scenario: Scenario) -> frozenset[str]:
     )
 
 
-def disorder_before_s(scenario: Scenario, vertex: Vertex) -> float:
-    """Return how far watermarks stay behind the records that a vertex reads, at least, in seconds."""
-    specs = [source.source for source in _sources_of(scenario, vertex)]
-    return min((spec.out_of_orderness_s or 0.0 for spec in specs if spec is not None), default=0.0)
+def disorder_s(scenario: Scenario, edge: Edge) -> float:
+    """Return how far the watermarks of an edge stay behind the records before them, in seconds.
+
+    Where the records of several sources come together, the least watermark goes on, which is that of the
+    source with the most disorder.
+    """
+    producer = scenario.vertex(edge.source)
+    specs = [source.source for source in _sources_of(scenario, producer)]
+    return max((spec.out_of_orderness_s or 0.0 for spec in specs if spec is not None), default=0.0)
 
 
 def event_time_problems(scenario: Scenario) -> Iterator[Problem]:

@@ -23,25 +23,22 @@ from .emission import HeldBack
 class EventTimeWindows(HeldBack):
     """Records by the end of their window, in milliseconds of event time.
 
-    `size_s` is that of a window; watermarks stay `disorder_s` behind the records that come before them.
+    `size_s` is that of a window.
     """
 
-    def __init__(self, size_s: float, disorder_s: float = 0.0) -> None:
+    def __init__(self, size_s: float) -> None:
         super().__init__()
         self._size_ms = round(size_s * 1e3)
-        self._ahead_ms = round(disorder_s * 1e3) + 1
         self._windows: dict[int, list[RecordBlock]] = {}
         self._watermark = NO_WATERMARK
         self._end = self._size_ms
 
-    def reads_behind(self, watermark: int) -> None:
-        """The records that are added next come behind a watermark; `NO_WATERMARK` says nothing of them.
+    def reads_from(self, event_time_ms: int | None) -> None:
+        """The records that are added next count as of this time, or of the first window that has not fired.
 
-        Those count as of the first window that has not fired.
+        The latter where nothing is known of them (None), or that window is later: no record is late.
         """
-        earliest = max(0, self._watermark + 1)
-        if watermark != NO_WATERMARK:
-            earliest = max(earliest, watermark + self._ahead_ms)
+        earliest = max(0, self._watermark + 1, event_time_ms or 0)
         self._end = (earliest // self._size_ms + 1) * self._size_ms
 
     def add(self, block: RecordBlock) -> None:

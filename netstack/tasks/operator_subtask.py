@@ -103,8 +103,7 @@ class OperatorSubtask(Subtask):
             cost = self.environment.costs.consumer_record_s
             self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
         if self.watermarks is not None:
-            channels = [channel for gate in gates for channel in gate.channels]
-            self.watermarks.connect(channels, self._event_time_goes_on)
+            self.watermarks.connect(gates, self._event_time_goes_on)
             self._serving = WatermarkedBuffers(self._serving, self.watermarks)
         self._inputs = self.checkpoints.connect(gates)
 

@@ -20,6 +20,7 @@ from flowcontrol import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 
 from ..engine.event_clock import EventClock
 from ..exchange.channel import InputChannel
+from ..exchange.gate import InputGate
 from .event_windows import EventTimeWindows
 from .operators import NOTHING
 from .serving import RecordByRecord, Serving
@@ -66,25 +67,42 @@ class SourceWatermarks:
 
 
 class WatermarkFlow:
-    """The watermarks of the channels that a subtask reads; `windows` are its own, if it has some."""
+    """The watermarks of the channels that a subtask reads; `windows` are its own, if it has some.
 
-    def __init__(self, clock: EventClock, windows: EventTimeWindows | None = None) -> None:
+    Those that come in by a gate stay behind the records before them by its number in `disorders_s`, which is
+    in the order of the gates.
+    """
+
+    def __init__(
+        self, clock: EventClock, windows: EventTimeWindows | None, disorders_s: Sequence[float]
+    ) -> None:
         self.clock = clock
         self.windows = windows
+        self._disorders_ms = [round(disorder_s * 1e3) for disorder_s in disorders_s]
         self._pass_on: PassOn
         self._valve: WatermarkValve
         self._numbers: dict[InputChannel, int] = {}
+        self._ahead_ms: list[int] = []
 
-    def connect(self, channels: Sequence[InputChannel], pass_on: PassOn) -> None:
-        """Follow the watermarks of these channels, and let `pass_on` have the least one when it rises."""
+    def connect(self, gates: Sequence[InputGate], pass_on: PassOn) -> None:
+        """Follow the watermarks of these gates, and let `pass_on` have the least one when it rises."""
+        channels = [channel for gate in gates for channel in gate.channels]
         self._numbers = {channel: number for number, channel in enumerate(channels)}
+        self._ahead_ms = [
+            disorder_ms + 1
+            for gate, disorder_ms in zip(gates, self._disorders_ms, strict=True)
+            for _ in gate.channels
+        ]
         self._valve = WatermarkValve(len(channels))
         self._pass_on = pass_on
 
     def reads(self, channel: InputChannel) -> None:
-        """The records that are served next come from a channel."""
+        """The records that are served next come from a channel: they are ahead of its watermark."""
         if self.windows is not None:
-            self.windows.reads_behind(self._valve.of_channel(self._numbers[channel]))
+            number = self._numbers[channel]
+            watermark = self._valve.of_channel(number)
+            known = watermark != NO_WATERMARK
+            self.windows.reads_from(watermark + self._ahead_ms[number] if known else None)
 
     async def take(self, channel: InputChannel, watermark: int) -> None:
         """Take a watermark of a channel, and do what follows from it."""

@@ -34,6 +34,7 @@ from netstack import (
     transactional_sink,
 )
 from netstack.engine.event_clock import EventClock
+from netstack.scenarios.event_time import disorder_s
 from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows
 from netstack.tasks.watermark_flow import SourceWatermarks
@@ -68,10 +69,12 @@ def firings(
         name, number = record.split()
         found.setdefault(round(agenda.now, 3), {}).setdefault(name, []).append(int(number))
 
-    given = [
-        replace(each, source=replace(each.source, out_of_orderness_s=disorder_s))  # type: ignore[type-var]
-        for each in sources
-    ]
+    given = list(sources)
+    if disorder_s != 0.0:
+        given = [
+            replace(each, source=replace(each.source, out_of_orderness_s=disorder_s))  # type: ignore[type-var]
+            for each in sources
+        ]
     window = Vertex(name="window", emit_every_s=0.5, **(BY_EVENT_TIME | of_window))
     scenario = Scenario(
         name="windows",
@@ -114,6 +117,37 @@ def test_a_window_fires_later_by_the_disorder_that_is_allowed_for() -> None:
     assert [at for at, _ in firings([source("a", 97.0, 290)], disorder_s=0.2)] == [
         0.75, 1.25, 1.75, 2.25, 2.75, 2.979
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("inputs", [(0, 0), (0, 1)])
+def test_sources_of_different_disorder_share_their_windows(inputs: Sequence[int]) -> None:
+    # Records come every 10 ms and watermarks every 50 ms, so a border is exact to 5 records, and one more.
+    fired = firings([source("a", 100.0, 290), source("b", 100.0, 290, 0.4)], inputs=inputs)
+    for number, (at, by_source) in enumerate(fired[:-1], 1):
+        assert 0.5 * number + 0.4 <= at <= 0.5 * number + 0.451
+        for name in (b"a", b"b"):
+            assert 50 * number <= max(by_source[name]) + 1 <= 50 * number + 6
+
+
+def test_of_sources_that_come_together_the_one_with_most_disorder_counts() -> None:
+    edges = (
+        Edge(source="a", target="both"),
+        Edge(source="b", target="both"),
+        Edge(source="both", target="window"),
+        Edge(source="a", target="window", input=1),
+    )
+    scenario = Scenario(
+        name="two ways",
+        duration_s=1.0,
+        vertices=(
+            source("a", 100.0, disorder_s=0.1),
+            source("b", 100.0, disorder_s=0.4),
+            Vertex(name="both"),
+            Vertex(name="window", emit_every_s=0.5, **BY_EVENT_TIME),
+        ),
+        edges=edges,
+    )
+    assert [disorder_s(scenario, edge) for edge in edges] == [0.1, 0.4, 0.4, 0.1]
 
 
 @pytest.mark.parametrize("inputs", [(0, 0), (0, 1)])
@@ -256,7 +290,7 @@ def test_windows_come_back_with_every_record(mode: str, inputs: int) -> None:
 def test_restored_windows_fire_by_the_first_watermarks_and_not_before() -> None:
     windows = EventTimeWindows(1.0)
     windows.add(RecordBlock.from_payloads([b"early"]))
-    windows.reads_behind(1200)
+    windows.reads_from(1201)
     windows.add(RecordBlock.from_payloads([b"late"]))
     assert payloads(windows.take_until(998)) == []
     restored = EventTimeWindows(1.0)
@@ -265,18 +299,23 @@ def test_restored_windows_fire_by_the_first_watermarks_and_not_before() -> None:
     assert payloads(restored.take_until(999)) == [[b"early"]]
     again = EventTimeWindows(1.0)
     again.restore(restored.encoded)
-    again.reads_behind(-(1 << 63))  # of a channel that has brought no watermark since
+    again.reads_from(None)  # of a channel that has brought no watermark since
     again.add(RecordBlock.from_payloads([b"in flight"]))
     assert payloads(again.take_until(1998)) == []
     assert payloads(again.take_until(1999)) == [[b"late", b"in flight"]]
 
 
 def test_windows_that_one_watermark_passes_fire_in_their_order() -> None:
-    windows = EventTimeWindows(1.0, 0.5)
-    for watermark, payload in ((2400, b"third"), (300, b"first"), (1499, b"third too"), (1498, b"second")):
-        windows.reads_behind(watermark)
+    windows = EventTimeWindows(1.0)
+    for event_time_ms, payload in (
+        (2901, b"third"),
+        (801, b"first"),
+        (2000, b"third too"),
+        (1999, b"second"),
+    ):
+        windows.reads_from(event_time_ms)
         windows.add(RecordBlock.from_payloads([payload]))
-    windows.reads_behind(3000)
+    windows.reads_from(3501)
     windows.add(RecordBlock.from_payloads([b"fourth"]))
     assert payloads(windows.take_until(2999)) == [[b"first"], [b"second"], [b"third", b"third too"]]
     assert payloads([windows.take()]) == [[b"fourth"]]
