@@ -90,6 +90,11 @@ class Names:
         about_one = path.startswith(f"{_MANAGERS}/") and of in self.managers
         return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
 
+    def knows(self, path: str) -> bool:
+        """Return whether a path is about no task manager, or about one that has a name in the recording."""
+        manager = path.removeprefix(f"{_MANAGERS}/").partition("/")[0]
+        return not path.startswith(f"{_MANAGERS}/") or manager in self.managers
+
 
 def _managers_of(answer: Any) -> Iterator[str]:
     """Every task manager that an answer names."""
