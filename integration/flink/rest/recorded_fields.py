@@ -13,7 +13,7 @@ from typing import Any
 
 from netstack import OPTIONS
 
-from .processors import host_of
+from .processors import LOCAL_PATH, host_of, is_local
 
 _LEFT_OUT = frozenset(
     {
@@ -130,9 +130,12 @@ def _cleaned(value: Any, names: Names, key: str = "") -> Any:
 
 def _machine(entry: Mapping[str, Any], names: Names) -> dict[str, Any]:
     """What of a task manager's entry says which machine it is on."""
-    hardware, host = entry.get(_HARDWARE), host_of(entry.get(_PATH))
+    hardware, path = entry.get(_HARDWARE), entry.get(_PATH)
+    host = host_of(path)
     cores = hardware.get(_CORES) if isinstance(hardware, Mapping) else None
     told = {} if cores is None else {_HARDWARE: {_CORES: cores}}
+    if is_local(path):
+        return told | {_PATH: LOCAL_PATH}
     return told if host is None or host not in names.hosts else told | {_PATH: f"flink@{names.hosts[host]}"}
 
 
