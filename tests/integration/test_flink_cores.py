@@ -30,13 +30,21 @@ BUSY = (0.8, 0.8, 1.0, 0.8)
 """Of four subtasks, two in each of two task managers; they wait for each other's core where there are two."""
 
 
-def task(busy: float | None, looks: int = LOOKS) -> SubtaskSamples:
+def task(busy: float | SubtaskSamples | None, looks: int = LOOKS) -> SubtaskSamples:
     """Answers 2 s apart, by the task's own account; None: it keeps none."""
+    if isinstance(busy, SubtaskSamples):
+        return busy
     if busy is None:
         return SubtaskSamples(tuple({} for _ in range(looks)), tuple(LOOK_S * n for n in range(looks)))
     at_s = [50 + LOOK_S * n for n in range(looks)]
     parts = {"busy_ms": busy, "idle_ms": 1 - busy, "backpressured_ms": 0.0}
     return SubtaskSamples(tuple({part: 1e3 * s * share for part, share in parts.items()} for s in at_s))
+
+
+def held_back(share: float) -> SubtaskSamples:
+    """A source of the old kind, held back for that share: it does not tell for how long it was busy."""
+    at_s = [50 + LOOK_S * n for n in range(LOOKS)]
+    return SubtaskSamples(tuple({"idle_ms": 0.0, "backpressured_ms": 1e3 * s * share} for s in at_s))
 
 
 MANAGERS = ("tm0", "tm0", "tm1", "tm1")
@@ -65,18 +73,25 @@ def read(
     *hosts: Host,
     work: Sequence[float | None] = BUSY,
     sink: Sequence[float | None] = (0.05,) * 4,
-    source: Sequence[float | None] = (0.0, 0.0),
+    source: Sequence[float | SubtaskSamples | None] = (0.0, 0.0),
     given: Overrides | None = None,
+    job: FlinkJob | None = None,
 ) -> tuple[Burning, list[str]]:
     """What is made of the use of machines, and what is said of it."""
     samples = {"source": [*map(task, source)], "work": [*map(task, work)], "sink": [*map(task, sink)]}
     notes: list[str] = []
     names = {vertex.id: vertex.id for vertex in JOB.vertices}
-    return burning_of(JOB, names, samples, hosts, given or Overrides(), notes), notes
+    return burning_of(job or JOB, names, samples, hosts, given or Overrides(), notes), notes
+
+
+def with_places(**managers: tuple[str | None, ...]) -> FlinkJob:
+    """The job, of which these vertices tell these task managers."""
+    vertices = (replace(vertex, managers=managers.get(vertex.id, vertex.managers)) for vertex in JOB.vertices)
+    return replace(JOB, vertices=tuple(vertices))
 
 
 def machine(cores: float | None, used: float | None, *managers: str, other_jobs: bool = False) -> Host:
-    return Host(managers=managers or ("tm0", "tm1"), cores=cores, used=used, other_jobs=other_jobs)
+    return Host(managers=managers or ("tm0", "tm1"), cores=cores, cores_in_use=used, other_jobs=other_jobs)
 
 
 class TestRule:
@@ -134,7 +149,7 @@ class TestRule:
             "here it waits; give --service-mode burn if it takes one"
         ]
 
-    @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 1.0)])
+    @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 0.6)])
     def test_nothing_is_said_where_it_makes_no_difference(self, host: Host) -> None:
         assert read(host) == (Burning(), [])
 
@@ -143,9 +158,109 @@ class TestRule:
         assert (burning.modes["work"], burning.machines) == ("burn", ())
         assert set(burning.shares.values()) == {1.0}
 
-    def test_tasks_that_do_not_tell_may_have_used_the_cores(self) -> None:
-        assert read(machine(2, 1.8), source=(None, None))[0] == Burning()
-        assert read(machine(2, 1.8), source=(0.0, 0.0))[0] != Burning()
+    def test_it_is_said_that_cores_are_not_told_where_many_are_in_use(self) -> None:
+        """All that there are may be in use: of 3.60 busy cores 1.00 is little, and of one core all."""
+        burning, notes = read(machine(None, 1.0))
+        assert burning == Burning()
+        assert notes == [
+            "tm0, tm1: how many cores there are is not told, so whether tasks wait for one is not known "
+            "(1.00 cores in use, 3.60 if all busy time took one); here their work waits; give --cores"
+        ]
+        assert read(machine(None, 1.0), given=Overrides(cores=1))[0].modes["work"] == "burn"
+        assert read(machine(None, 1.0), work=(0.0,) * 4, sink=(0.0,) * 4) == (Burning(), [])
+        _, notes = read(machine(None, 3.0))
+        assert notes[1:] == [
+            "tm0, tm1: how many cores there are is not told; here as many as tasks want; give --cores"
+        ]
+
+    def test_it_is_said_that_busy_time_is_not_told_where_many_cores_are_in_use(self) -> None:
+        untold = (None,) * 4
+        assert read(machine(2, 1.8), work=untold, sink=untold) == (
+            Burning(),
+            [
+                "tm0, tm1: how busy tasks are is not told, so whether their work takes a core is not known "
+                "(1.80 of 2 cores in use; 0.00 at most by tasks that tell how busy they are); here it waits; "
+                "give --service-mode burn if it takes one"
+            ],
+        )
+        assert read(machine(2, 0.4), work=untold, sink=untold) == (Burning(), [])
+        waits = Overrides(service_mode={"": "throttle"})
+        assert read(machine(2, 1.8), work=untold, sink=untold, given=waits)[1] == []
+
+    def test_tasks_that_do_not_tell_may_have_used_cores_that_are_free(self) -> None:
+        assert read(machine(16, 3.2))[0].modes["work"] == "burn"
+        assert read(machine(16, 3.2), source=(None, None))[0] == Burning()
+        assert read(machine(16, 4.2), source=(None, None))[0].modes["work"] == "burn"
+
+    def test_tasks_that_do_not_tell_use_no_more_than_their_share_of_few_cores(self) -> None:
+        """If the others want cores, they get theirs, though as many tasks do not tell as there are cores."""
+        assert read(machine(2, 1.8), source=(None, None))[0].modes["work"] == "burn"
+        burning, notes = read(machine(2, 1.2), source=(None, None))
+        assert burning == Burning()
+        assert notes[0].startswith(
+            "tm0, tm1: some of the work may take a core, or others did, such as 2 tasks that do not tell how "
+            "busy they are (1.20 of 2 cores in use, 1.99 if all busy time took one)"
+        )
+
+    def test_tasks_that_do_not_tell_used_no_core_while_they_were_held_back(self) -> None:
+        source = (held_back(0.9), held_back(0.9))
+        assert read(machine(2, 1.4), source=(None, None))[0] == Burning()
+        assert read(machine(2, 1.4), source=source)[0].modes["work"] == "burn"
+        assert read(machine(16, 3.2), source=source)[0].modes["work"] == "burn"
+
+    def test_use_says_nothing_of_tasks_that_would_have_a_small_part_of_it(self) -> None:
+        assert read(machine(2, 2.2), work=(None,) * 4, sink=(0.1,) * 4, source=(None, None))[0] == Burning()
+
+    def test_tasks_that_wait_as_the_user_says_used_none(self) -> None:
+        waits = Overrides(service_mode={"work": "throttle"})
+        busy = {"work": (None,) * 4, "sink": (0.5,) * 4}
+        assert read(machine(16, 2.0), work=busy["work"], sink=busy["sink"])[0].modes == {}
+        burning, _ = read(machine(16, 2.0), work=busy["work"], sink=busy["sink"], given=waits)
+        assert burning.modes == {"work": "throttle", "sink": "burn"}
+
+    @pytest.mark.parametrize(
+        ("host", "given", "figures"),
+        [
+            (machine(2, 1.98), None, "1.98 of 2 cores in use, 1.99 if all busy time took one"),
+            (
+                machine(2, 2.3),
+                None,
+                "2.30 cores in use, more than the 2 that are told; 1.99 at most by busy tasks",
+            ),
+            (machine(4, 2.3), 2, "2.30 cores in use, more than the 2 of --cores; 1.99 at most by busy tasks"),
+            (machine(16, 9.0), None, "9.00 of 16 cores in use; 3.60 at most by busy tasks"),
+            (machine(None, 9.0), None, "9.00 cores in use; 3.60 at most by busy tasks"),
+        ],
+    )
+    def test_figures_agree_with_each_other(self, host: Host, given: float | None, figures: str) -> None:
+        _, notes = read(host, given=Overrides(cores=given))
+        assert notes[0].startswith(f"tm0, tm1: the work of tasks takes a core ({figures}), which they had")
+
+    def test_what_the_cores_of_a_machine_do_not_tell_is_said_to_be_told_elsewhere(self) -> None:
+        _, notes = read(machine(1, 0.95, "tm0"), machine(1, 0.1, "tm1"), work=(0.9, 0.9, 0.5, 0.5))
+        assert notes[0].startswith("tm0: the work of tasks takes a core (0.95 of 1 cores in use")
+        assert notes[1].startswith(
+            "tm1: as on other machines, the work of tasks takes a core (0.10 of 1 cores"
+        )
+        _, notes = read(machine(2, 0.1), given=Overrides(service_mode={"": "burn"}))
+        assert notes[0].startswith(
+            "tm0, tm1: as --service-mode says, the work of tasks takes a core (0.10 of 2"
+        )
+
+    def test_tasks_of_a_vertex_whose_places_are_not_all_told_may_run_anywhere(self) -> None:
+        """Their work is not known to take a core, but what is in use may be theirs."""
+        some = with_places(sink=("tm0", "tm1"))
+        assert read(machine(16, 3.2), job=some)[0] == Burning()
+        burning, _ = read(machine(2, 1.9), job=some)
+        assert burning.modes == {"work": "burn"}
+        assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
+        waits = Overrides(service_mode={"sink": "throttle"})
+        assert read(machine(16, 3.2), job=some, given=waits)[0].modes["work"] == "burn"
+
+    def test_a_machine_names_no_task_manager_that_the_scenario_does_not_have(self) -> None:
+        places = with_places(source=("tm0", "tm0"), sink=("tm1",), work=("tm0",) * 4)
+        (here,) = read(machine(2, 1.9), job=places)[0].machines
+        assert here == Machine(cores=2, task_managers=("tm0",))
 
     def test_tasks_of_other_jobs_may_have_used_them_too(self) -> None:
         burning, notes = read(machine(2, 1.8, other_jobs=True))
@@ -189,6 +304,46 @@ class TestGiven:
             burning, notes = read(machine(2, used), given=burns)
             assert burning.shares == read(machine(2, 1.9))[0].shares
             assert len(notes) == 1
+
+    BURN_ON_TWO = Overrides(service_mode={"": "burn"}, cores=2)
+
+    def test_given_cores_are_there_though_no_task_tells_how_busy_it_is(self) -> None:
+        untold = (None,) * 4
+        burning, notes = read(machine(None, None), work=untold, sink=untold, given=self.BURN_ON_TWO)
+        assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
+        assert set(burning.core_shares(JOB.vertices[1])) == {1.0}
+        assert notes == [
+            "tm0, tm1: as --service-mode says, the work of tasks takes a core, so costs are processor time; "
+            "what else takes cores there is not told, and in the costs; give --service-mode VERTEX:throttle "
+            "for work that waits, --cores for others",
+            "tm0, tm1: 8 of 8 tasks whose work takes a core do not tell how busy they are, nor so what they "
+            "had of one; here they had a whole one while they were",
+        ]
+
+    def test_tasks_that_do_not_tell_how_busy_they_are_are_named_beside_those_that_do(self) -> None:
+        burning, notes = read(machine(1, 0.9), work=(0.8, None, 1.0, 0.8), sink=(0.0,) * 4)
+        shares = burning.core_shares(JOB.vertices[1])
+        assert [share == 1.0 for share in shares] == [False, True, False, False]
+        assert notes[1].startswith("tm0, tm1: 1 of 4 tasks whose work takes a core do not tell")
+
+    def test_where_no_host_is_known_each_task_manager_has_the_given_cores(self) -> None:
+        burning, notes = read(given=self.BURN_ON_TWO, work=(1.0,) * 4, sink=(0.0,) * 4)
+        assert burning.machines == (
+            Machine(cores=2, task_managers=("tm0",)),
+            Machine(cores=2, task_managers=("tm1",)),
+        )
+        assert [note[:4] for note in notes] == ["tm0:", "tm1:"]
+        assert read(given=Overrides(service_mode={"": "burn"}))[0].machines == ()
+
+    def test_where_no_place_is_known_each_vertex_has_them(self) -> None:
+        job = with_places(source=(), work=(), sink=())
+        burning, _ = read(given=self.BURN_ON_TWO, work=(1.0,) * 4, sink=(0.0,) * 4, job=job)
+        assert burning.machines == (
+            Machine(cores=2, task_managers=("work",)),
+            Machine(cores=2, task_managers=("sink",)),
+        )
+        # Four that always want a core, of two.
+        assert {burning.shares["work", number] for number in range(4)} == {0.5}
 
     def test_cores_can_be_given(self) -> None:
         burning, _ = read(machine(2, 1.8), given=Overrides(cores=3))
@@ -267,7 +422,7 @@ def used(answers: list[Any], account: Sequence[float] | None = None) -> tuple[fl
         rows = ({"busy_ms": 0.0, "idle_ms": 1e3 * at_s, "backpressured_ms": 0.0} for at_s in account)
         tasks = SubtaskSamples(tuple(rows))
     (host,) = processors.hosts({"v": [tasks]})
-    return host.used, cluster.asked
+    return host.cores_in_use, cluster.asked
 
 
 class TestUse:
@@ -318,11 +473,42 @@ class TestUse:
         }
         hosts = Processors(RestClient(OneTaskManager([])), JOB, details).hosts(NO_SAMPLES)
         assert [host.managers for host in hosts] == [("tm0", "tm2"), ("tm1", "tm10")]
-        assert [(host.cores, host.used) for host in hosts] == [(8, None), (8, None)]
+        assert [(host.cores, host.cores_in_use) for host in hosts] == [(8, None), (8, None)]
 
     def test_task_managers_that_say_nothing_are_machines_of_their_own(self) -> None:
         hosts = Processors(RestClient(OneTaskManager([])), JOB, {"tm0": {}, "tm1": {}}).hosts(NO_SAMPLES)
         assert [(host.managers, host.cores) for host in hosts] == [(("tm0",), None), (("tm1",), None)]
+
+    @staticmethod
+    def of_two(path: str | None, times: Sequence[Sequence[int]]) -> list[tuple[Sequence[str], float | None]]:
+        """The machines of two task managers with that path, which tell these times of their processors."""
+        answers = [metric(time=time) for look in times for time in look]
+        details = {manager: {"path": path, "hardware": {"cpuCores": 2}} for manager in ("tm0", "tm1")}
+        processors = Processors(RestClient(OneTaskManager(answers)), JOB, details)
+        for _ in times:
+            processors.look()
+        samples = {vertex.id: [task(0.5)] * vertex.parallelism for vertex in JOB.vertices}
+        return [(host.managers, host.cores_in_use) for host in processors.hosts(samples)]
+
+    def test_task_managers_of_one_process_are_on_one_machine_and_use_it_once(self) -> None:
+        both, each = ("tm0", "tm1"), [int(1e9 * (7 + 1.5 * LOOK_S * n)) for n in range(LOOKS)]
+        same = [(time, time) for time in each]
+        assert self.of_two(None, same) == [(both, pytest.approx(1.5))]
+        assert self.of_two("pekko.tcp://flink@localhost:6122/user/rpc/taskmanager_0", same) == [
+            (both, pytest.approx(1.5))
+        ]
+        once_other = [*same[:-1], (each[-1], each[-1] + 10_000_000)]
+        machines = self.of_two(None, once_other)
+        assert [managers for managers, _ in machines] == [("tm0",), ("tm1",)]
+
+    def test_an_address_without_a_host_is_in_the_process_of_the_job_manager(self) -> None:
+        """Whose times may be some ticks apart, each task manager being asked by itself."""
+        ticks = [(int(1e9 * 3 * n), int(1e9 * 3 * n) + 10_000_000 * (n % 2)) for n in range(LOOKS)]
+        machines = self.of_two("pekko://flink/user/rpc/taskmanager_0", ticks)
+        assert machines == [(("tm0", "tm1"), pytest.approx(1.5, rel=0.01))]
+
+    def test_who_tells_no_time_is_not_taken_for_one_process(self) -> None:
+        assert [managers for managers, _ in self.of_two(None, [(-1, -1)] * LOOKS)] == [("tm0",), ("tm1",)]
 
 
 def with_processors(cores_in_use: float) -> dict[str, Any]:
@@ -402,6 +588,37 @@ class TestImport:
         again = import_scenario(Recording(file))
         assert again.notes == [note.replace("secret-7", "tm1") for note in first.notes]
         assert scenario_toml(again.scenario) == scenario_toml(first.scenario).replace("secret-7", "tm1")
+
+    def test_a_recording_keeps_that_task_managers_are_in_one_process(self, tmp_path: Path) -> None:
+        document = with_processors(0.95)
+        for manager in ("tm0", "tm1"):
+            document["answers"][f"/taskmanagers/{manager}"]["path"] = "pekko://flink/user/rpc/secret_7"
+        for entries in document["answers"]["/taskmanagers/tm0/metrics?get=*"]:
+            entries[:] = [
+                entry | {"value": str(int(entry["value"]) + 10_000_000)}
+                for entry in entries
+                if entry["id"] == CPU_TIME
+            ]
+        (tmp_path / "job.json").write_text(json.dumps(document))
+        recorder = Recorder(Recording(tmp_path / "job.json"))
+        first = import_scenario(recorder)
+        file = tmp_path / "kept.json"
+        file.write_bytes(packed(recorder.document(first), file))
+        assert "secret" not in file.read_text()
+        assert first.scenario.machines == (Machine(cores=1, task_managers=("tm0", "tm1")),)
+        assert import_scenario(Recording(file)).scenario.machines == first.scenario.machines
+
+    @pytest.mark.parametrize("given", [None, Overrides(service_mode={"": "burn"}, cores=2)])
+    def test_a_vertex_that_tells_of_fewer_subtasks_than_it_has(
+        self, given: Overrides | None, tmp_path: Path
+    ) -> None:
+        document = with_processors(0.95)
+        stage = document["answers"][f"/jobs/{document['job']}"]["vertices"][1]["id"]
+        document["answers"][f"/jobs/{document['job']}/vertices/{stage}"]["subtasks"].pop()
+        scenario = imported(document, tmp_path, given).scenario
+        assert scenario.vertices[1].task_manager is None
+        machines = () if given is None else (Machine(cores=2, task_managers=("stage1",)),)
+        assert scenario.machines == machines
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_recording_from_before_is_imported_as_before(self, name: str, tmp_path: Path) -> None:

@@ -134,6 +134,36 @@ def test_what_is_refused_stays_so(tmp_path: Path) -> None:
     assert shown(import_scenario(Recording(file))) == shown(imported)
 
 
+@pytest.mark.parametrize("code", [403, 404, 500])
+def test_what_is_refused_of_task_managers_stays_so_without_their_names(code: int, tmp_path: Path) -> None:
+    document = json.loads(json.dumps(recording(NAMES[0])).replace("tm1", "secret-7"))
+    metrics = "/taskmanagers/{}/metrics?get=*"
+    del document["answers"]["/taskmanagers/tm0"]
+    document["refused"] = {
+        metrics.format("tm0"): code,
+        metrics.format("secret-7"): code,
+        "/taskmanagers/tm0": 404,
+    }
+    file = tmp_path / "recorded.json"
+    imported = recorded(Recording(written(document, tmp_path)), file)
+    kept = json.loads(file.read_text())
+    assert "secret" not in file.read_text()
+    assert (
+        kept["refused"].items()
+        >= {
+            metrics.format("tm0"): code,
+            metrics.format("tm1"): code,
+            "/taskmanagers/tm0": 404,
+        }.items()
+    )
+    for manager in ("tm0", "tm1"):
+        answer = Recording(file).answer(f"/taskmanagers/{manager}/metrics?get=Status.JVM.CPU.Time")
+        assert isinstance(answer, Refused)
+        assert answer.code == code
+    again = import_scenario(Recording(file), watch_s=7.5)
+    assert again.notes == [note.replace("secret-7", "tm1") for note in imported.notes]
+
+
 def test_a_round_that_failed_stays_one(tmp_path: Path) -> None:
     document = recording(NAMES[0])
     path = next(path for path in document["answers"] if path.endswith("?get=*"))

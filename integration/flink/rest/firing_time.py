@@ -16,8 +16,10 @@ from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples
 
 _ALIVE_MS = 1.0
-"""Watermarks are times of our era; the least long, and the greatest, are none."""
+"""The first time that is taken for a watermark: the least long, where none has come, is none of our era."""
+
 _LAST_MS = 1e15
+"""The last one: the greatest long, which ends event time, is none either."""
 
 _PACES = (0.5, 2.0)
 """Event time that goes on so much slower or faster than the clock is not that of what is emitted now."""

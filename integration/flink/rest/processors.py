@@ -10,18 +10,19 @@ together with it::
     CPU.Time  40.1 s   40.1 s   49.0 s   57.8 s        in use: (57.8 - 40.1) / 20 = 0.89 of its cores
     tasks     61.0 s   61.0 s   71.0 s   81.0 s
 
+Several task managers may be in one process (a MiniCluster), all of which tell what it used; it counts once.
 What else runs on a host is in no metric of Flink's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from ...analysis.known_values import complete, highest, middle, total
+from ...analysis.known_values import complete, highest, known, middle, total
 from .client import RestClient
 from .cluster_job import FlinkJob
 from .network_memory import other_jobs
@@ -32,6 +33,9 @@ CPU_LOAD = "Status.JVM.CPU.Load"
 
 _HOST = re.compile(r"@(\[[^\]]+\]|[^@:/]+)")
 """Within a path such as "pekko.tcp://flink@10.0.0.1:6122/user/rpc/taskmanager_0"."""
+
+LOCAL_PATH = "pekko://flink/user/rpc"
+"""The path, without a host, of a task manager in the process of the job manager, as in a MiniCluster."""
 
 _FAR_APART = 0.5
 """Share of the time watched from which on two answers tell how many cores were in use meanwhile."""
@@ -44,7 +48,7 @@ class Host:
     managers: tuple[str, ...]
     cores: float | None
     """How many it has; None: it is not told."""
-    used: float | None
+    cores_in_use: float | None
     """How many of them the processes of these task managers kept in use; None: it is not told."""
     other_jobs: bool = False
     """Whether tasks of other jobs run in them, which have a part in that."""
@@ -75,19 +79,46 @@ class Processors:
 
     def hosts(self, samples: Samples) -> list[Host]:
         """Return the machines of the job; `samples` are of its tasks, taken at the same times."""
-        together: dict[str, list[str]] = {}
-        for manager in sorted(self._details, key=lambda manager: (len(manager), manager)):
-            host = host_of(self._details[manager].get("path"))
-            together.setdefault(host or f"of {manager}", []).append(manager)
-        return [
-            Host(
-                managers=tuple(managers),
-                cores=highest(self._cores(manager) for manager in managers),
-                used=_all_of(self._used(manager, samples) for manager in managers),
-                other_jobs=any(self._has_other_jobs(manager) for manager in managers),
-            )
-            for managers in together.values()
+        tasks: dict[str | None, list[SubtaskSamples]] = {}
+        for vertex in self._job.vertices:
+            for manager, subtask in zip(vertex.managers, samples[vertex.id], strict=False):
+                tasks.setdefault(manager, []).append(subtask)
+        together: dict[str, list[list[str]]] = {}
+        for process in self._processes():
+            host = host_of(self._path(process[0]))
+            together.setdefault(host or f"of {process[0]}", []).append(process)
+        return [self._host(processes, tasks) for processes in together.values()]
+
+    def _processes(self) -> list[list[str]]:
+        """The task managers of each process.
+
+        Those without a host in their address are all in the job manager's. Otherwise it is one process if
+        the time of its processor is the same at every look, which counts ticks of 10 ms or less.
+        """
+        together: dict[object, list[str]] = {}
+        for manager in sorted(self._details, key=_in_order):
+            path, times = self._path(manager), tuple(look.get(CPU_TIME) for look in self._looks[manager])
+            process = (host_of(path), times) if any(times) else manager
+            together.setdefault(LOCAL_PATH if is_local(path) else process, []).append(manager)
+        return list(together.values())
+
+    def _host(
+        self, processes: Sequence[Sequence[str]], tasks: Mapping[str | None, Sequence[SubtaskSamples]]
+    ) -> Host:
+        managers = sorted((manager for process in processes for manager in process), key=_in_order)
+        in_use = [
+            middle(self._cores_in_use(manager, tasks.get(manager, ())) for manager in process)
+            for process in processes
         ]
+        return Host(
+            managers=tuple(managers),
+            cores=highest(self._cores(manager) for manager in managers),
+            cores_in_use=total(complete(in_use) or ()),
+            other_jobs=any(self._has_other_jobs(manager) for manager in managers),
+        )
+
+    def _path(self, manager: str) -> object:
+        return self._details[manager].get("path")
 
     def _cores(self, manager: str) -> float | None:
         hardware = self._details[manager].get("hardware")
@@ -97,33 +128,38 @@ class Processors:
     def _has_other_jobs(self, manager: str) -> bool:
         return other_jobs(self._job, self._details[manager])
 
-    def _used(self, manager: str, samples: Samples) -> float | None:
-        """Cores in use, by the time of its processor, or else by its load."""
+    def _cores_in_use(self, manager: str, tasks: Sequence[SubtaskSamples]) -> float | None:
+        """Cores that its process kept in use, by the time of its processor, or else by its load."""
         looks = self._looks[manager]
         times_s = _scaled(looks, CPU_TIME, 1e-9)
-        accounts_s = self._accounts_s(manager, samples, len(looks))
-        used = None if accounts_s is None else _slope(accounts_s, times_s)
-        if used is not None:
-            return used
+        accounts_s = _accounts_s(tasks, len(looks))
+        in_use = None if accounts_s is None else _slope(accounts_s, times_s)
+        if in_use is not None:
+            return in_use
         load, cores = middle(look.get(CPU_LOAD) for look in looks), self._cores(manager)
         return None if load is None or cores is None else load * cores
 
-    def _accounts_s(self, manager: str, samples: Samples, looks: int) -> list[float] | None:
-        """How long its tasks have been watched at each look, by their own account; None: none tells."""
-        of_tasks = [
-            _account_s(subtask)
-            for vertex in self._job.vertices
-            for place, subtask in zip(vertex.managers, samples[vertex.id], strict=False)
-            if place == manager and len(subtask.samples) == looks
-        ]
-        told = [account for account in of_tasks if account is not None]
-        return [middle(at_once) or 0.0 for at_once in zip(*told, strict=True)] if told else None
+
+def _in_order(manager: str) -> tuple[int, str]:
+    """By the length of its name first, so that tm10 comes after tm9."""
+    return len(manager), manager
 
 
 def host_of(path: object) -> str | None:
     """Return the host within a task manager's path; None where there is none."""
     found = _HOST.search(path) if isinstance(path, str) else None
     return found[1] if found else None
+
+
+def is_local(path: object) -> bool:
+    """Return whether a task manager's path is an address that holds within one process only."""
+    return isinstance(path, str) and "://" in path and host_of(path) is None
+
+
+def _accounts_s(tasks: Sequence[SubtaskSamples], looks: int) -> list[float] | None:
+    """How long a task manager's tasks have been watched at each look, by their account; None: none tells."""
+    accounts = known(_account_s(subtask) for subtask in tasks if len(subtask.samples) == looks)
+    return [middle(at_once) or 0.0 for at_once in zip(*accounts, strict=True)] if accounts else None
 
 
 def _account_s(subtask: SubtaskSamples) -> list[float] | None:
@@ -155,8 +191,3 @@ def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | 
         for earlier, later in combinations(told, 2)
         if later[0] - earlier[0] >= least
     )
-
-
-def _all_of(values: Iterable[float | None]) -> float | None:
-    """The sum of all values; None if one is not known."""
-    return total(complete(values) or ())

@@ -13,7 +13,7 @@ from typing import Any
 
 from netstack import OPTIONS
 
-from .processors import host_of
+from .processors import LOCAL_PATH, host_of, is_local
 
 _LEFT_OUT = frozenset(
     {
@@ -90,6 +90,11 @@ class Names:
         about_one = path.startswith(f"{_MANAGERS}/") and of in self.managers
         return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
 
+    def knows(self, path: str) -> bool:
+        """Return whether a path is about no task manager, or about one that has a name in the recording."""
+        manager = path.removeprefix(f"{_MANAGERS}/").partition("/")[0]
+        return not path.startswith(f"{_MANAGERS}/") or manager in self.managers
+
 
 def _managers_of(answer: Any) -> Iterator[str]:
     """Every task manager that an answer names."""
@@ -125,9 +130,12 @@ def _cleaned(value: Any, names: Names, key: str = "") -> Any:
 
 def _machine(entry: Mapping[str, Any], names: Names) -> dict[str, Any]:
     """What of a task manager's entry says which machine it is on."""
-    hardware, host = entry.get(_HARDWARE), host_of(entry.get(_PATH))
+    hardware, path = entry.get(_HARDWARE), entry.get(_PATH)
+    host = host_of(path)
     cores = hardware.get(_CORES) if isinstance(hardware, Mapping) else None
     told = {} if cores is None else {_HARDWARE: {_CORES: cores}}
+    if is_local(path):
+        return told | {_PATH: LOCAL_PATH}
     return told if host is None or host not in names.hosts else told | {_PATH: f"flink@{names.hosts[host]}"}
 
 

@@ -104,7 +104,9 @@ class Recorder:
             "metrics_every_s": self._every_s,
             "answers": without_the_cluster(self._kept, shown.job),
             "times_s": {names.in_path(path): times for path, times in self._times_s.items()},
-            "refused": {path: code for path, code in self._refused.items() if "/taskmanagers/" not in path},
+            "refused": {
+                names.in_path(path): code for path, code in self._refused.items() if names.knows(path)
+            },
         }
         return json.dumps(document).encode() + b"\n"
 
