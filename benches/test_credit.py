@@ -59,7 +59,7 @@ def round_trip() -> Callable[[], int]:
         assert taken is not None
         segment, recycler = taken
         received = ReceivedBuffer(segment, recycler, len(message.payload))
-        received.payload[:] = message.payload
+        segment.memory[: received.size] = bytes(message.payload)
         buffer.release()
         channel.report_backlog(message.backlog)
         received.release()

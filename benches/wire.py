@@ -139,7 +139,7 @@ async def receive_buffers(stream: trio.SocketStream, case: Case) -> int:
             if not item.is_event:
                 received += item.size
                 item.release()
-            elif isinstance(decode_event(item.payload), EndOfPartition):
+            elif isinstance(decode_event(bytes(item.payload)), EndOfPartition):
                 channel.acknowledge_all_records()
                 channel.release()
                 ended += 1

@@ -5,12 +5,14 @@ for the producing side, `channel_buffers` and `channel_queue` for the receiving 
 `watermarks` for what is inside.
 """
 
+from .blank_bytes import BlankBytes
 from .buffer import (
     BufferBuilder,
     BufferConsumer,
     BufferSlice,
     EventBuffer,
     EventConsumer,
+    Payload,
     ReceivedBuffer,
     Recycler,
 )
@@ -34,6 +36,7 @@ __all__ = [
     "HEADER_BYTES",
     "UNLIMITED_SIZE",
     "WATERMARK_BYTES",
+    "BlankBytes",
     "BufferBuilder",
     "BufferConsumer",
     "BufferListener",
@@ -52,6 +55,7 @@ __all__ = [
     "MemorySlab",
     "NetworkBufferPool",
     "NetworkPoolStatistics",
+    "Payload",
     "PipelinedSubpartition",
     "PolledBuffer",
     "PoolDestroyed",

@@ -20,8 +20,12 @@ import numpy as np
 
 from flowcontrol import EVENT_TYPES, DataType
 
+from .blank_bytes import BlankBytes
 from .records import RecordBlock
 from .segment import MemorySegment
+
+Payload = memoryview | BlankBytes
+"""What a buffer holds: bytes, or what says which they would be."""
 
 
 class Recycler(Protocol):
@@ -36,15 +40,18 @@ class BufferBuilder:
     """The writing half of a buffer; owner of its segment.
 
     Whole records are noted by their index in a block and copied together when somebody looks at the
-    bytes. Invariant: ``0 <= position <= capacity <= segment.size``; `position` counts the noted records
-    too and only grows.
+    bytes. Of blank records only how many bytes there are is noted, as long as nothing else is in the buffer;
+    `blank_stride` is their length then, and 0 otherwise. Invariant: ``0 <= position <= capacity <=
+    segment.size``; `position` counts the noted records too and only grows.
     """
 
     __slots__ = (
         "_copied",
+        "_phase",
         "_recycler",
         "_references",
         "_subpartition",
+        "blank_stride",
         "block",
         "capacity",
         "finished",
@@ -60,6 +67,8 @@ class BufferBuilder:
         self.finished = False
         self.block: RecordBlock | None = None
         self.indices: list[int] = []
+        self.blank_stride = 0
+        self._phase = 0
         self._copied = 0
         self._recycler = recycler
         self._subpartition = subpartition
@@ -70,8 +79,12 @@ class BufferBuilder:
         """Bytes that still fit."""
         return self.capacity - self.position
 
-    def append(self, data: memoryview) -> int:
+    def append(self, data: Payload) -> int:
         """Copy as much of `data` as fits; returns how many bytes did."""
+        if isinstance(data, BlankBytes):
+            return self._append_blank(data)
+        if self.blank_stride:
+            self._write_out()
         if self.indices:
             self.settle()
         start = self.position
@@ -80,8 +93,29 @@ class BufferBuilder:
         self.segment.memory[start:end] = data[:count]
         return count
 
+    def _append_blank(self, data: BlankBytes) -> int:
+        stride = data.stride
+        if self.position == 0:
+            self.blank_stride, self._phase = stride, data.phase
+        elif self.blank_stride != stride or (self._phase + self.position) % stride != data.phase:
+            return self.append(memoryview(bytes(data)))
+        count = min(data.size, self.capacity - self.position)
+        self.position += count
+        return count
+
+    def _write_out(self) -> None:
+        """Write blank records as bytes, since something else comes behind them."""
+        self.segment.memory[: self.position] = bytes(self._blank(0, self.position))
+        self.blank_stride = 0
+        self._copied = self.position
+
+    def _blank(self, start: int, end: int) -> BlankBytes:
+        return BlankBytes((self._phase + start) % self.blank_stride, end - start, self.blank_stride)
+
     def note(self, block: RecordBlock, index: int, size: int) -> None:
         """Append a whole record of `size` encoded bytes, which the caller knows to fit."""
+        if self.blank_stride:
+            self._write_out()
         if block is not self.block:
             self.settle()
             self.block = block
@@ -124,6 +158,10 @@ class BufferBuilder:
             self.settle()
         self._references += 1
         return BufferSlice(self, start, self.position - start)
+
+    def payload(self, start: int, end: int) -> Payload:
+        """The bytes from `start` to `end`, which are settled; a view of them is valid until released."""
+        return self._blank(start, end) if self.blank_stride else self.segment.memory[start:end]
 
     def release(self) -> None:
         """Let go once; the last one to do so recycles the segment."""
@@ -176,9 +214,9 @@ class BufferSlice:
         self.size = size
 
     @property
-    def payload(self) -> memoryview:
+    def payload(self) -> Payload:
         """The bytes, valid until released."""
-        return self._builder.segment.memory[self.start : self.start + self.size]
+        return self._builder.payload(self.start, self.start + self.size)
 
     def release(self) -> None:
         """Let go of the segment."""
@@ -219,7 +257,7 @@ class BufferConsumer:
         """What the next `build` would yield; it stays unread."""
         builder = self._builder
         builder.settle()
-        return bytes(builder.segment.memory[self._read : builder.position])
+        return bytes(builder.payload(self._read, builder.position))
 
     def close(self) -> None:
         """Read nothing more."""
@@ -266,22 +304,28 @@ class EventConsumer:
 
 
 class ReceivedBuffer:
-    """A buffer of `size` bytes that arrive, or have arrived, in a segment of the receiver."""
+    """A buffer of `size` bytes that arrive, or have arrived, in a segment of the receiver.
 
-    __slots__ = ("_recycler", "segment", "size")
+    `blank` says which they are where they are not written to it.
+    """
+
+    __slots__ = ("_blank", "_recycler", "segment", "size")
 
     data_type = DataType.DATA_BUFFER
     is_event = False
 
-    def __init__(self, segment: MemorySegment, recycler: Recycler, size: int) -> None:
+    def __init__(
+        self, segment: MemorySegment, recycler: Recycler, size: int, blank: BlankBytes | None = None
+    ) -> None:
         self.segment = segment
         self._recycler = recycler
+        self._blank = blank
         self.size = size
 
     @property
-    def payload(self) -> memoryview:
+    def payload(self) -> Payload:
         """The bytes, valid until released."""
-        return self.segment.memory[: self.size]
+        return self.segment.memory[: self.size] if self._blank is None else self._blank
 
     def release(self) -> None:
         """Give the segment back to where it came from."""

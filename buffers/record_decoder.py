@@ -14,6 +14,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
+from .blank_bytes import BlankBytes
 from .errors import CorruptRecord
 from .records import HEADER_BYTES, Offsets, RecordBlock
 from .segment import Bytes
@@ -41,6 +42,7 @@ class RecordDecoder:
     """
 
     __slots__ = (
+        "_blank_stride",
         "_decoded",
         "_long",
         "_max_record_bytes",
@@ -57,6 +59,7 @@ class RecordDecoder:
         self._parts: list[bytes] = []
         self._long: memoryview | None = None  # begins with the pending bytes, if the record is a long one
         self._needed = HEADER_BYTES
+        self._blank_stride = 0  # the length of the begun record if that is a blank one
         self._decoded = 0
         self._short = True
         self.pending_bytes = 0
@@ -64,14 +67,25 @@ class RecordDecoder:
     @property
     def pending(self) -> bytes:
         """The bytes of the begun record, of which there are `pending_bytes`."""
+        if self._blank_stride:
+            return bytes(BlankBytes(0, self.pending_bytes, self._blank_stride))
         return b"".join(self._parts) if self._long is None else bytes(self._long[: self.pending_bytes])
 
-    def feed(self, data: Bytes | memoryview | bytes) -> RecordBlock:
+    def feed(self, data: Bytes | memoryview | bytes | BlankBytes) -> RecordBlock:
         """Take the next bytes, 1-D and contiguous; returns copies of all records that are now complete.
+
+        Of blank bytes the block is blank too.
 
         Raises:
             CorruptRecord: if a length is negative or over the limit.
         """
+        if isinstance(data, BlankBytes):
+            begun_stride = self._blank_stride or (0 if self.pending_bytes else data.stride)
+            if begun_stride == data.stride and self.pending_bytes == data.phase:
+                return self._feed_blank(data)
+            data = bytes(data)
+        if self._blank_stride:
+            self._write_out()
         size = self.pending_bytes + len(data)
         if size < self._needed:
             if len(data):
@@ -86,6 +100,23 @@ class RecordDecoder:
         self._decoded += end
         self.pending_bytes = size - end
         return block
+
+    def _feed_blank(self, data: BlankBytes) -> RecordBlock:
+        stride = data.stride
+        if stride - HEADER_BYTES > self._max_record_bytes:
+            self._refuse(stride - HEADER_BYTES, 0)
+        size = self.pending_bytes + data.size
+        count = size // stride
+        self._decoded += count * stride
+        self.pending_bytes = size - count * stride
+        self._blank_stride = stride if self.pending_bytes else 0
+        return RecordBlock.blank(count, stride) if count else _NOTHING
+
+    def _write_out(self) -> None:
+        """Take the begun record as bytes, since others come behind it."""
+        self._parts = [self.pending]
+        self._needed = HEADER_BYTES if self.pending_bytes < HEADER_BYTES else self._blank_stride
+        self._blank_stride = 0
 
     def _keep(self, data: Bytes | memoryview | bytes, size: int) -> None:
         """Add bytes to the begun record, which is then `size` bytes long and not complete."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .blank_bytes import BlankBytes
 from .segment import Bytes
 
 HEADER_BYTES = 4
@@ -37,22 +38,51 @@ class RecordBlock:
 
     `memory`: begins with the records; there may be more behind them. `nbytes`: bytes of all records.
     `stride`: the length of each record in bytes if they are known to be equal; else 0, and 0 for an empty
-    block. Both, and all sizes and positions, count the headers.
+    block. Both, and all sizes and positions, count the headers. A `blank` block has no memory until somebody
+    asks for it.
     """
 
-    __slots__ = ("_bounds", "_count", "_data", "_offsets", "memory", "nbytes", "stride")
+    __slots__ = ("_bounds", "_count", "_data", "_memory", "_offsets", "nbytes", "stride")
 
     def __init__(
-        self, memory: memoryview | bytes, nbytes: int, count: int, stride: int, offsets: Offsets | None = None
+        self,
+        memory: memoryview | bytes | None,
+        nbytes: int,
+        count: int,
+        stride: int,
+        offsets: Offsets | None = None,
     ) -> None:
         """`memory` begins with the records and never changes; `offsets` may be left out with a stride."""
         self.nbytes = nbytes
         self.stride = stride
         self._count = count
-        self.memory = memoryview(memory)
+        self._memory = None if memory is None else memoryview(memory)
         self._offsets = offsets
         self._bounds: list[int] | None = None
         self._data: Bytes | None = None
+
+    @classmethod
+    def blank(cls, count: int, stride: int) -> RecordBlock:
+        """Records of `stride` bytes each, header included, whose payloads nobody will look at: all 0.
+
+        Raises:
+            ValueError: a record is shorter than its header.
+        """
+        if stride < HEADER_BYTES:
+            raise ValueError(f"a record has {HEADER_BYTES} bytes or more, not {stride}")
+        return cls(None, count * stride, count, stride if count else 0)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there are records, and nobody has asked for their bytes."""
+        return self._memory is None and self._count > 0
+
+    @property
+    def memory(self) -> memoryview:
+        """The records, back to back, and perhaps more."""
+        if self._memory is None:
+            self._memory = memoryview(bytes(BlankBytes(0, self.nbytes, max(self.stride, HEADER_BYTES))))
+        return self._memory
 
     @classmethod
     def _over(cls, data: Bytes, count: int, stride: int, offsets: Offsets | None = None) -> RecordBlock:
@@ -129,6 +159,8 @@ class RecordBlock:
             return filled[0]
         if not filled:
             return cls.from_payloads(())
+        if all(block._memory is None and block.stride == filled[0].stride for block in filled):
+            return cls.blank(sum([block._count for block in filled]), filled[0].stride)
         data = np.concatenate([block.data for block in filled])
         count = sum([block._count for block in filled])
         stride = filled[0].stride
@@ -219,6 +251,8 @@ class RecordBlock:
         if step != 1:
             raise ValueError(f"a block can only be sliced with step 1, got {step}; use take")
         stop = max(start, stop)
+        if self._memory is None and stop > start:
+            return RecordBlock.blank(stop - start, self.stride)
         if self.stride:
             nbytes = (stop - start) * self.stride
             memory = self.memory[start * self.stride :]
@@ -233,6 +267,8 @@ class RecordBlock:
         count = len(chosen)
         if count == 0:
             return RecordBlock.from_payloads(())
+        if self._memory is None:
+            return RecordBlock.blank(count, self.stride)
         if self.stride:
             rows = self.data.reshape(-1, self.stride)[chosen]
             return RecordBlock._over(rows.reshape(-1), count, self.stride)

@@ -70,6 +70,7 @@ from .frames import (
     NeedData,
     encode,
     encode_header,
+    payload_bytes,
     wire_size,
 )
 from .handshake import NONCE_BYTES, ClientHandshake, Handshake, Identity, Secret, ServerHandshake
@@ -83,6 +84,7 @@ from .messages import (
     CancelPartitionRequest,
     CloseRequest,
     ControlPayload,
+    DescribedBytes,
     ErrorResponse,
     KeepAlive,
     Message,
@@ -160,6 +162,7 @@ __all__ = [
     "DebloatPolicy",
     "DebloatSettings",
     "DebloatedChannel",
+    "DescribedBytes",
     "EndOfData",
     "EndOfInputChannelState",
     "EndOfOutputChannelState",
@@ -212,6 +215,7 @@ __all__ = [
     "encode",
     "encode_event",
     "encode_header",
+    "payload_bytes",
     "readable",
     "register_policy",
     "seal",

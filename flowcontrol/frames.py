@@ -105,7 +105,13 @@ def encode(message: Message) -> bytes:
         LocalProtocolError: if a value is outside what the message allows.
     """
     head = encode_header(message)
-    return b"".join((head, message.payload)) if type(message) is BufferResponse else head
+    return b"".join((head, payload_bytes(message))) if type(message) is BufferResponse else head
+
+
+def payload_bytes(response: BufferResponse) -> bytes | memoryview:
+    """The payload as it is sent; it is copied only if it is not there as bytes."""
+    payload = response.payload
+    return payload if isinstance(payload, bytes | memoryview) else bytes(payload)
 
 
 def encode_header(message: Message) -> bytes:

@@ -8,6 +8,8 @@ protocol, and Flink has other connections for what KeepAlive and ControlPayload 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from .data_type import DataType
@@ -16,11 +18,20 @@ PARTITION_NOT_FOUND = "PartitionNotFoundException"
 """The cause of an ErrorResponse when the requested partition does not exist, or does not exist yet."""
 
 
+class DescribedBytes(Protocol):
+    """Bytes that are made when somebody asks for them."""
+
+    def __len__(self) -> int: ...
+
+    def __bytes__(self) -> bytes: ...
+
+
 class BufferResponse(msgspec.Struct, frozen=True, gc=False):
     """One buffer, data or event, with the number of data buffers that wait behind it.
 
     `sequence_number`: counts the buffers of a channel from 0, signed 32 bits, wraps around.
-    `backlog`: in buffers, not negative. `payload`: a view must be one of single bytes.
+    `backlog`: in buffers, not negative. `payload`: a view must be one of single bytes; in place of bytes
+    there may be what says which they would be.
     """
 
     channel: int
@@ -29,7 +40,7 @@ class BufferResponse(msgspec.Struct, frozen=True, gc=False):
     backlog: int
     data_type: DataType
     compressed: bool
-    payload: bytes | memoryview
+    payload: bytes | memoryview | DescribedBytes
 
 
 class BufferHeader(msgspec.Struct, frozen=True, gc=False):

@@ -30,6 +30,7 @@ from .messages import (
     BacklogAnnouncement,
     BufferResponse,
     CancelPartitionRequest,
+    DescribedBytes,
     Message,
     NewBufferSize,
     PartitionRequest,
@@ -55,7 +56,7 @@ class SendBuffer(Protocol):
         ...
 
     @property
-    def payload(self) -> memoryview:
+    def payload(self) -> memoryview | DescribedBytes:
         """The bytes to send."""
         ...
 

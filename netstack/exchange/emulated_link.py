@@ -72,7 +72,7 @@ class EmulatedWire:
         self._last_arrival = arrival
         if written is not None:
             agenda.at(left, written)
-        if type(message) is BufferResponse:
+        if type(message) is BufferResponse and isinstance(message.payload, memoryview):
             message = _detached(message)
         agenda.at(arrival, self.arrive, message)
 

@@ -63,7 +63,7 @@ class LocalInputChannel(InputChannel):
     def _note(self, buffer: BufferSlice | EventBuffer) -> None:
         if not buffer.is_event:
             self._persist(bytes(buffer.payload))
-        elif (barrier := barrier_in(buffer.payload, buffer.data_type)) is not None:
+        elif (barrier := barrier_in(bytes(buffer.payload), buffer.data_type)) is not None:
             self._barrier_came(barrier.checkpoint_id)
 
     @property

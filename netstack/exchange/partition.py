@@ -20,10 +20,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from buffers import (
+    BlankBytes,
     BufferBuilder,
     EventBuffer,
     EventConsumer,
     LocalBufferPool,
+    Payload,
     PipelinedSubpartition,
     RecordBlock,
 )
@@ -43,7 +45,7 @@ class _Rest(NamedTuple):
     """What of a record is not yet written, for want of a segment."""
 
     channel: int
-    parts: list[memoryview]
+    parts: list[Payload]
     begun: bool
 
 
@@ -52,8 +54,9 @@ class ResultPartition:
 
     `flush_always` makes records available to the readers as soon as they are written (a buffer timeout of
     0). `grows`: whether the last buffer of an exhausted pool takes more than was announced for it.
-    `supports_unaligned`: whether barriers may overtake the data of this exchange. `records_out` and
-    `bytes_out` count records with their 4-byte lengths.
+    `supports_unaligned`: whether barriers may overtake the data of this exchange. `blank`: whether nobody
+    will look at the records, so that those of one length go as `BlankBytes`. `records_out` and `bytes_out`
+    count records with their 4-byte lengths.
     """
 
     def __init__(
@@ -64,11 +67,13 @@ class ResultPartition:
         flush_always: bool = False,
         supports_unaligned: bool = True,
         grows: bool = False,
+        blank: bool = False,
     ) -> None:
         self.pool = pool
         self.supports_unaligned = supports_unaligned
         self._flush_always = flush_always
         self._grows = grows
+        self._blank = blank
         self.subpartitions = list(subpartitions)
         self.records_out = 0
         self.bytes_out = 0
@@ -95,20 +100,23 @@ class ResultPartition:
         builders = self._open.unicast
         pool = self.pool
         stride = block.stride
+        blank_stride = stride if self._blank else 0
         index = start
         while index < stop:
             channel = channels[index]
             size = stride or block.size(index)
             builder = builders[channel]
             if builder is not None and builder.position + size < builder.capacity:
-                if builder.block is block:  # `note`, spelled out: this is the hottest line of a job
+                if blank_stride and builder.blank_stride == blank_stride:
+                    builder.position += size
+                elif builder.block is block:  # `note`, spelled out: this is the hottest line of a job
                     builder.indices.append(index)
                     builder.position += size
                 else:
                     builder.note(block, index, size)
                 index += 1
                 continue
-            written = self._write_record(channel, block.encoded(index), size)
+            written = self._write_record(channel, self._encoded(block, index), size)
             index += 1
             if not written or not pool.available:
                 break
@@ -122,7 +130,7 @@ class ResultPartition:
         """Write records to every subpartition; returns and blocks as `write` does."""
         index = start
         while index < stop:
-            record = block.encoded(index)
+            record = self._encoded(block, index)
             self.records_out += 1
             self.bytes_out += len(record)
             index += 1
@@ -131,6 +139,10 @@ class ResultPartition:
         if self._flush_always:
             self.flush()
         return index
+
+    def _encoded(self, block: RecordBlock, index: int) -> Payload:
+        stride = block.stride
+        return BlankBytes(0, stride, stride) if self._blank and stride else block.encoded(index)
 
     def write_record(self, channel: int, *parts: memoryview) -> bool:
         """Write one encoded record to a subpartition, or to `ALL`; returns whether the next may be begun.
@@ -162,13 +174,13 @@ class ResultPartition:
             self.flush()
         return complete
 
-    def _write_parts(self, channel: int, parts: Sequence[memoryview], begun: bool) -> bool:
+    def _write_parts(self, channel: int, parts: Sequence[Payload], begun: bool) -> bool:
         """Write a record, or go on with one that was `begun`; False if it could not be completed."""
         for place, part in enumerate(parts):
             if begun or place:
                 builder = self._open.get(channel)
                 copied = builder.append(part) if builder is not None else 0
-                written = self._continue(channel, builder, part[copied:])
+                written = self._continue(channel, builder, _behind(part, copied))
             else:
                 written = self._write_record(channel, part, sum(map(len, parts)))
             if not written:
@@ -177,7 +189,7 @@ class ResultPartition:
                 return False
         return True
 
-    def _write_record(self, channel: int, record: memoryview, size: int) -> bool:
+    def _write_record(self, channel: int, record: Payload, size: int) -> bool:
         """Write a record of `size` bytes, or its first part; False if that could not be completed."""
         builder = self._open.get(channel)
         if builder is None:
@@ -189,7 +201,7 @@ class ResultPartition:
             self._open.publish(channel, builder, size)
         self._extend(builder, len(record))
         copied = builder.append(record)
-        return self._continue(channel, builder, record[copied:])
+        return self._continue(channel, builder, _behind(record, copied))
 
     def _extend(self, builder: BufferBuilder, size: int) -> None:
         """Where the pool is exhausted, let a buffer grow until `size` bytes and one more fit (FLINK-33077).
@@ -200,7 +212,7 @@ class ResultPartition:
         if self._grows and size >= writable and not self.pool.available:
             builder.extend(builder.capacity + size - writable + 1)
 
-    def _continue(self, channel: int, builder: BufferBuilder | None, rest: memoryview) -> bool:
+    def _continue(self, channel: int, builder: BufferBuilder | None, rest: Payload) -> bool:
         """Write what of a record did not fit into `builder`; False if segments ran out."""
         while len(rest):
             if builder is not None:
@@ -212,7 +224,7 @@ class ResultPartition:
             builder = self._open.new(channel, segment)
             copied = builder.append(rest)
             self._open.publish(channel, builder, copied)
-            rest = rest[copied:]
+            rest = _behind(rest, copied)
         if builder is not None and builder.position >= builder.capacity:
             self._open.close(channel, builder)
         return True
@@ -291,6 +303,11 @@ class ResultPartition:
         for subpartition in self.subpartitions:
             subpartition.release()
         self.pool.lazy_destroy()
+
+
+def _behind(data: Payload, count: int) -> Payload:
+    """What is left of `data` without its first `count` bytes."""
+    return data.behind(count) if isinstance(data, BlankBytes) else data[count:]
 
 
 def _event_buffer(event: Event) -> EventBuffer:

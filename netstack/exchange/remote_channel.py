@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from buffers import (
+    BlankBytes,
     ChannelBuffers,
     ChannelQueue,
     EventBuffer,
@@ -112,8 +113,9 @@ class RemoteInputChannel(InputChannel):
         if data_type in EVENT_TYPES:
             # A plain aligned barrier is of interest only where some other barrier may overtake.
             plain = self.persist is None and data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
-            barrier = None if plain else barrier_in(message.payload, data_type)
-            last = data_type is DataType.EVENT_BUFFER and _is_last(message.payload)
+            event = bytes(message.payload)
+            barrier = None if plain else barrier_in(event, data_type)
+            last = data_type is DataType.EVENT_BUFFER and _is_last(event)
             self.receiver.accept(message.sequence_number, message.backlog, data_type)
             if last:
                 self.receiver.end()
@@ -121,7 +123,11 @@ class RemoteInputChannel(InputChannel):
             self.buffers.report_backlog(message.backlog)
             return True
         payload = message.payload
-        self.land(message.sequence_number, message.backlog, len(payload))[:] = payload
+        if isinstance(payload, BlankBytes):
+            self._landing = self._accept(message.sequence_number, message.backlog, len(payload), payload)
+        else:
+            assert isinstance(payload, bytes | memoryview)
+            self.land(message.sequence_number, message.backlog, len(payload))[:] = payload
         self.landed(message.backlog)
         return False
 
@@ -133,6 +139,13 @@ class RemoteInputChannel(InputChannel):
         Raises:
             RemoteProtocolError: if the sender broke the rules; nothing was taken.
         """
+        self._landing = buffer = self._accept(sequence_number, backlog, size)
+        return buffer.segment.memory[:size]
+
+    def _accept(
+        self, sequence_number: int, backlog: int, size: int, blank: BlankBytes | None = None
+    ) -> ReceivedBuffer:
+        """Take a segment for an arriving buffer, if the sender may send one."""
         if size > self.gate.segment_bytes:
             raise RemoteProtocolError(
                 f"a buffer of {size} bytes arrived where the largest has {self.gate.segment_bytes}"
@@ -141,8 +154,8 @@ class RemoteInputChannel(InputChannel):
         taken = self.buffers.take()
         if taken is None:
             raise RuntimeError(f"channel {self.channel_id} has no buffer for data that its credit allowed")
-        self._landing = buffer = ReceivedBuffer(*taken, size)
-        return buffer.payload
+        segment, recycler = taken
+        return ReceivedBuffer(segment, recycler, size, blank)
 
     def landed(self, backlog: int) -> None:
         """The buffer that `land` made room for is complete; `backlog` buffers wait behind it."""

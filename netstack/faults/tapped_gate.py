@@ -56,4 +56,4 @@ class TappedGate(InputGate):
 def _counted(item: Item) -> ChannelItem | None:
     if not item.is_event:
         return ChannelItem.BUFFER
-    return ChannelItem.BARRIER if isinstance(decode_event(item.payload), CheckpointBarrier) else None
+    return ChannelItem.BARRIER if isinstance(decode_event(bytes(item.payload)), CheckpointBarrier) else None

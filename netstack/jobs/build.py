@@ -23,6 +23,7 @@ from ..exchange.partition import ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..faults.tapped_gate import Tap, TappedGate
+from ..scenarios.contents import contents_of
 from ..scenarios.debloat_policies import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash, SourceReader
@@ -74,6 +75,7 @@ class JobBuilder:
         self._environment = environment
         self._site = site
         self._work = VertexWork(scenario, environment)
+        self._contents = contents_of(scenario)
         self._channels = 0
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self._gates: list[InputGate] = []
@@ -107,6 +109,17 @@ class JobBuilder:
                 if isinstance(subtask, OperatorSubtask):
                     subtask.connect(own)
 
+    def _is_blank(self, part: Vertex | Edge) -> bool:
+        """Whether nobody looks at the records that leave a vertex, or at those that an edge carries.
+
+        Between processes they are bytes in any case.
+        """
+        if self._site is not None:
+            return False
+        if isinstance(part, Vertex):
+            return part.name not in self._contents.vertices
+        return self._scenario.edges.index(part) not in self._contents.edges
+
     def _hosts(self, vertex: Vertex) -> bool:
         """Whether a vertex is built here; with a site, all its subtasks are in one task manager."""
         return self._site is None or self._site.task_manager == vertex.manager_of(0)
@@ -120,7 +133,7 @@ class JobBuilder:
             gate.request_partitions()
 
     def _sources(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
-        source = source_of(self._scenario, vertex)
+        source = source_of(self._scenario, vertex, blank=self._is_blank(vertex))
 
         def make(number: int, index: int) -> Subtask:
             reader: SourceReader = source.open(index, vertex.parallelism)
@@ -258,6 +271,7 @@ class JobBuilder:
             flush_always=config.buffer_timeout_s == 0,
             supports_unaligned=edge.ship not in ALIGNED_SHIPS,
             grows=not self._scenario.preset.startswith("flink-1"),
+            blank=self._is_blank(edge),
         )
         subtask.outputs.append(Output(partition, self._selector(edge, index, count, key_hash)))
         subtask.readers.append((edge.target, consumers))

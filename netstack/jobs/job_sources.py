@@ -21,8 +21,8 @@ from ..tasks.keys import hash_by
 from ..tasks.source import GeneratedSource
 
 
-def source_of(scenario: Scenario, vertex: Vertex) -> Source:
-    """Return what a source vertex of a scenario reads.
+def source_of(scenario: Scenario, vertex: Vertex, *, blank: bool = False) -> Source:
+    """Return what a source vertex of a scenario reads; if that is generated, without bytes where `blank`.
 
     Raises:
         ScenarioError: it is no source, or its path has not been opened.
@@ -31,7 +31,7 @@ def source_of(scenario: Scenario, vertex: Vertex) -> Source:
     if isinstance(spec, SourceObject):
         return spec.source
     if isinstance(spec, GeneratorSpec):
-        return GeneratedSource(spec.record_bytes, _source_seed(scenario, vertex), spec.keys)
+        return GeneratedSource(spec.record_bytes, _source_seed(scenario, vertex), spec.keys, blank=blank)
     what = "is no source" if spec is None else f"reads {spec.path!r}, which has not been opened"
     raise ScenarioError([f"vertex {vertex.name!r} {what}; use integration.open_sources(scenario)"])
 

@@ -194,7 +194,7 @@ class CheckpointedInputs:
         for gate in self.gates:
             while (polled := gate.poll_priority(self._agenda.now)) is not None:
                 channel, item = polled
-                self._in_mail(self.handle(channel, decode_event(item.payload)))
+                self._in_mail(self.handle(channel, decode_event(bytes(item.payload))))
 
     def _in_mail(self, begun: Begun | None) -> None:
         """What is done in mail cannot wait: the task stands still after it for the synchronous part."""

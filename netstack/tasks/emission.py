@@ -25,6 +25,8 @@ OWED = "part of a record owed"
 FILLER = 0x2E
 """Every byte of an emitted record beyond what was read."""
 
+_FILLING = bytes([FILLER])
+
 _ROUNDING = 1e-9
 """What a record that is owed may fall short of a whole one, as sums of selectivities are not exact."""
 
@@ -114,7 +116,9 @@ class Emission(Operator):
             return NOTHING
         if count == 1 and self._held_back is None:
             return block  # of what is held back a copy, as this keeps all of the buffer that it came in
-        return repeated(block, np.array([count]))
+        if block.is_blank:
+            return RecordBlock.blank(count, block.stride)
+        return RecordBlock.from_payloads([bytes(block.payload(0))] * count)
 
     def _counts(self, records: int) -> NDArray[np.int64]:
         """How many records each of the next ones gives."""
@@ -141,6 +145,8 @@ def repeated(block: RecordBlock, counts: NDArray[np.int64]) -> RecordBlock:
     """Return each record of a block as often as `counts` says."""
     if not counts.any():
         return NOTHING
+    if block.is_blank:
+        return RecordBlock.blank(int(counts.sum()), block.stride)
     if block.stride:
         rows = block.data.reshape(len(block), block.stride)[:, HEADER_BYTES:]
         return RecordBlock.from_matrix(np.repeat(rows, counts, axis=0))
@@ -152,12 +158,18 @@ def resized(block: RecordBlock, record_bytes: int) -> RecordBlock:
     """Return the records with payloads of that many bytes: cut off, or filled up."""
     if not len(block):
         return block
+    if block.is_blank:
+        return RecordBlock.blank(len(block), record_bytes + HEADER_BYTES)
+    if len(block) == 1:  # without the cost of arrays
+        return RecordBlock.from_payloads([_of_size(block.payload(0), record_bytes)])
     if block.stride:
         rows = block.data.reshape(len(block), block.stride)[:, HEADER_BYTES:]
         kept = min(rows.shape[1], record_bytes)
         sized = np.full((len(block), record_bytes), FILLER, dtype=np.uint8)
         sized[:, :kept] = rows[:, :kept]
         return RecordBlock.from_matrix(sized)
-    return RecordBlock.from_payloads(
-        [bytes(payload[:record_bytes]).ljust(record_bytes, bytes([FILLER])) for payload in block.payloads()]
-    )
+    return RecordBlock.from_payloads([_of_size(payload, record_bytes) for payload in block.payloads()])
+
+
+def _of_size(payload: memoryview, record_bytes: int) -> bytes:
+    return bytes(payload[:record_bytes]).ljust(record_bytes, _FILLING)

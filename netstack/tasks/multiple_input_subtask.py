@@ -135,7 +135,7 @@ class MultipleInputSubtask(OperatorSubtask):
                 return
             channel, item = polled
             if item.is_event:
-                await self._handle_event(channel, decode_event(item.payload))
+                await self._handle_event(channel, decode_event(bytes(item.payload)))
                 return
             self._begin(task_input, channel, item)  # type: ignore[arg-type]
 

@@ -154,7 +154,7 @@ class OperatorSubtask(Subtask):
             else:
                 channel, item = polled
                 if item.is_event:
-                    await self._handle_event(channel, decode_event(item.payload))
+                    await self._handle_event(channel, decode_event(bytes(item.payload)))
                 else:
                     await self._process(channel, item)  # type: ignore[arg-type]
 

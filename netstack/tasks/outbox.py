@@ -33,7 +33,8 @@ class Outbox:
             return
         while self.position < records:
             await self._process_next()
-            await self._subtask.wait_for_output()
+            if not self._subtask.available:
+                await self._subtask.wait_for_output()
 
     async def _emit_ready(self, records: int) -> None:
         """Emit records one by one: each only while the outputs are available."""
@@ -47,5 +48,6 @@ class Outbox:
         """Process one record and emit all that comes of it; mail has to wait meanwhile."""
         start = self.position
         output = self._operator.process(self._block[start : start + 1])
-        await self._subtask.emit_all(output)
+        if len(output):
+            await self._subtask.emit_all(output)
         self.position = start + 1

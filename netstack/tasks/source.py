@@ -71,25 +71,31 @@ class GeneratedSource:
         record_bytes: Length of a record in bytes, without its length header; at least 8.
         seed: Whatever has the same seed, subtask and length generates the same records.
         keys: Which keys there are, and how often; None: any 64-bit number.
+        blank: Nobody will look at the records, which need no bytes then.
 
     Raises:
         ValueError: ``record_bytes`` is too small for the key.
     """
 
-    def __init__(self, record_bytes: int, seed: int, keys: Keys | None = None) -> None:
+    def __init__(
+        self, record_bytes: int, seed: int, keys: Keys | None = None, *, blank: bool = False
+    ) -> None:
         if record_bytes < KEY_BYTES:
             raise ValueError(f"record_bytes is {record_bytes}, less than the {KEY_BYTES} of the key")
         self._record_bytes = record_bytes
         self._seed = seed
-        self._keys = None if keys is None else np.cumsum(key_shares(keys))
+        self._keys = None if keys is None or blank else np.cumsum(key_shares(keys))
+        self._blank = blank
 
     @property
     def parallelism_hint(self) -> None:
         """Any number of subtasks will do."""
         return None
 
-    def open(self, subtask: int, parallelism: int) -> GeneratedReader:
+    def open(self, subtask: int, parallelism: int) -> GeneratedReader | BlankReader:
         """Return the endless reader of one subtask; its records do not depend on ``parallelism``."""
+        if self._blank:
+            return BlankReader(self._record_bytes)
         return GeneratedReader(self._record_bytes, self._seed, subtask, self._keys)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
@@ -122,7 +128,7 @@ class GeneratedReader:
         self, record_bytes: int, seed: int, subtask: int, cumulated: NDArray[np.float64] | None = None
     ) -> None:
         self._cumulated = cumulated
-        count = max(1, min(BLOCK_RECORDS, BLOCK_BYTES // (record_bytes + HEADER_BYTES)))
+        count = _records_at_a_time(record_bytes)
         self._template = RecordBlock.from_matrix(np.full((count, record_bytes), FILLER, dtype=np.uint8))
         self._seed = [seed, subtask]
         self._generator = np.random.Generator(np.random.PCG64(self._seed))
@@ -170,6 +176,38 @@ class GeneratedReader:
             return self._generator.bytes(count * KEY_BYTES)
         chosen = np.searchsorted(self._cumulated, self._generator.random(count), side="right")
         return np.minimum(chosen, len(self._cumulated) - 1).astype(">i8").tobytes()
+
+
+class BlankReader:
+    """Gives as many records at a time as a `GeneratedReader`, of the same length, and blank."""
+
+    __slots__ = ("_block", "_position")
+
+    def __init__(self, record_bytes: int) -> None:
+        self._block = RecordBlock.blank(_records_at_a_time(record_bytes), record_bytes + HEADER_BYTES)
+        self._position = 0
+
+    def read(self, max_records: int) -> RecordBlock:
+        """Return the next 1 .. ``max_records`` records; there is no end."""
+        start = self._position % len(self._block)
+        self._position = min(start + max_records, len(self._block))
+        return self._block[start : self._position]
+
+    def seek(self, position: int) -> None:
+        """Go to a record.
+
+        Raises:
+            ValueError: ``position`` is negative.
+        """
+        check_position(position)
+        self._position = position % len(self._block)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def _records_at_a_time(record_bytes: int) -> int:
+    return max(1, min(BLOCK_RECORDS, BLOCK_BYTES // (record_bytes + HEADER_BYTES)))
 
 
 class CollectionSource:

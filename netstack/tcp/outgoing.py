@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
-from flowcontrol import BufferResponse, Message, encode_header
+from flowcontrol import BufferResponse, Message, encode_header, payload_bytes
 
 from .pipe import MAX_PARTS
 
@@ -39,7 +39,7 @@ class Outgoing:
         self.waiting_bytes += len(head)
         if type(message) is BufferResponse and len(message.payload):
             self._parts.append((head, None, False))
-            self._parts.append((message.payload, written, True))
+            self._parts.append((payload_bytes(message), written, True))
             self.waiting_bytes += len(message.payload)
         else:
             self._parts.append((head, written, True))

@@ -1,0 +1,107 @@
+"""Where somebody looks at what is in records; elsewhere they have no bytes, and nothing else is different."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from netstack import (
+    AtTime,
+    Edge,
+    GeneratorSpec,
+    KillSubtask,
+    NetworkConfig,
+    Result,
+    Scenario,
+    SubtaskName,
+    Vertex,
+    emulate,
+    map_records,
+)
+from netstack.jobs import build
+from netstack.scenarios.contents import Contents, contents_of
+from netstack.scenarios.scenario import Keys
+from tests.netstack.job_settings import MODES
+
+
+def pipeline(*vertices: Vertex, ships: tuple[str, ...] = (), **fields: Any) -> Scenario:
+    """Vertices one behind the other, the first of them a source."""
+    names = [vertex.name for vertex in vertices]
+    edges = tuple(
+        Edge(source=source, target=target, ship=ship)
+        for source, target, ship in zip(names, names[1:], ships or ["rebalance"] * 9, strict=False)
+    )
+    return Scenario(name="job", vertices=vertices, edges=edges, **({"duration_s": 4.0} | fields))
+
+
+SOURCE = Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=700, keys=Keys(number=50)))
+MIDDLE = Vertex(name="middle", parallelism=2, service=((0.0, 0.0005),))
+LAST = Vertex(name="last", parallelism=2, service=((0.0, 0.002),))
+MINE = replace(LAST, operator=map_records(bytes.upper))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [
+        (pipeline(SOURCE, MIDDLE, LAST), Contents(frozenset(), frozenset())),
+        (pipeline(SOURCE, MIDDLE, MINE), Contents(frozenset({"source", "middle"}), frozenset({0, 1}))),
+        (
+            pipeline(SOURCE, MIDDLE, LAST, ships=("forward", "hash")),
+            Contents(frozenset({"source", "middle"}), frozenset({0})),
+        ),
+        (
+            pipeline(SOURCE, MIDDLE, LAST, ships=("hash", "forward")),
+            Contents(frozenset({"source"}), frozenset()),
+        ),
+    ],
+    ids=["nobody", "a function", "a hash at the end", "a hash at once"],
+)
+def test_where_bytes_are_looked_at(scenario: Scenario, expected: Contents) -> None:
+    assert contents_of(scenario) == expected
+
+
+def test_a_measured_hash_and_watermarks() -> None:
+    measured = pipeline(SOURCE, LAST)
+    edge = Edge(source="source", target="last", ship="hash", shares=(1.0, 3.0))
+    assert contents_of(replace(measured, edges=(edge,))) == Contents(frozenset(), frozenset())
+    late = replace(SOURCE, source=GeneratorSpec(record_bytes=700, out_of_orderness_s=0.0))
+    windows = replace(LAST, emit_every_s=1.0, emit_by="event_time")
+    assert contents_of(pipeline(late, windows, MIDDLE)).edges == {0, 1}
+
+
+def shown(result: Result) -> Any:
+    """All fields of a result but how long it took."""
+    return {name: each for name, each in msgspec.to_builtins(result).items() if "wall" not in name}
+
+
+KILLED = (KillSubtask(when=AtTime(2.3), subtask=SubtaskName("last", 0)),)
+JOBS = {
+    "chain": pipeline(SOURCE, MIDDLE, LAST),
+    "hash": pipeline(SOURCE, MIDDLE, LAST, ships=("hash", "rescale")),
+    "sizes": pipeline(SOURCE, replace(MIDDLE, record_bytes=90, selectivity=0.7), LAST),
+    "windows": pipeline(SOURCE, replace(MIDDLE, emit_every_s=0.4, selectivity=0.3), LAST),
+    "broadcast": pipeline(SOURCE, MIDDLE, LAST, ships=("broadcast", "hash")),
+    "long records": pipeline(replace(SOURCE, source=GeneratorSpec(record_bytes=100_000)), LAST),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", JOBS)
+def test_without_bytes_the_numbers_are_the_same(
+    name: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = NetworkConfig(
+        checkpoint_interval_s=0.5, debloat_enabled=True, debloat_target_s=0.2, **MODES[mode]
+    )
+    scenario = replace(JOBS[name], config=config, faults=KILLED)
+    without = emulate(scenario)
+    everything = Contents(
+        frozenset(vertex.name for vertex in scenario.vertices), frozenset(range(len(scenario.edges)))
+    )
+    monkeypatch.setattr(build, "contents_of", lambda scenario: everything)
+    assert shown(without) == shown(emulate(scenario))
+    assert without.work.records > 0
+    assert without.restarts
