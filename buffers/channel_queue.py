@@ -14,8 +14,7 @@ of Flink's RemoteInputChannel.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from flowcontrol import DataType
@@ -52,24 +51,25 @@ Queued = ReceivedBuffer | RecoveredBuffer | EventBuffer
 class ChannelQueue:
     """Items of one channel in the order in which they are to be polled.
 
-    `add` appends data, or an event that is no barrier. Invariant: the priority part holds events only.
+    Invariant: the priority part holds events only.
     """
 
-    __slots__ = ("_announced", "_barrier_known", "_items", "_last_before_barrier", "_priority", "add")
-
-    add: Callable[[Queued], None]
+    __slots__ = ("_announced", "_barrier_known", "_items", "_last_before_barrier", "_priority")
 
     def __init__(self) -> None:
-        self._items: deque[Queued] = deque()
-        self._priority: list[EventBuffer] = []  # an empty deque takes more memory than all the rest here
+        self._items: list[Queued] = []  # a deque takes 760 bytes, empty or not
+        self._priority: list[EventBuffer] = []
         self._barrier_known = False
         self._last_before_barrier: Queued | None = None
         self._announced: tuple[int, EventBuffer, EventBuffer] | None = None
-        self.add = self._items.append  # no frame of ours around it: it runs once a buffer
 
     def __len__(self) -> int:
         """Buffers and events that are queued."""
         return len(self._items) + len(self._priority)
+
+    def add(self, item: Queued) -> None:
+        """Append data, or an event that is no barrier."""
+        self._items.append(item)
 
     @property
     def queued_bytes(self) -> int:
@@ -144,7 +144,7 @@ class ChannelQueue:
         if self._priority:
             event = self._priority.pop(0)
             return event, bool(self._priority or items)
-        return items.popleft(), bool(items)
+        return items.pop(0), bool(items)
 
     def clear(self) -> None:
         """Release all that is queued."""
@@ -152,4 +152,4 @@ class ChannelQueue:
         self._announced = None
         self._priority.clear()  # events hold no memory
         while self._items:
-            self._items.popleft().release()
+            self._items.pop(0).release()

@@ -13,7 +13,6 @@ of Flink's PipelinedSubpartition.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
@@ -40,7 +39,7 @@ class PriorityPart:
 
     __slots__ = ("_queue", "_timeoutable", "count")
 
-    def __init__(self, queue: deque[BufferConsumer | EventConsumer]) -> None:
+    def __init__(self, queue: list[BufferConsumer | EventConsumer]) -> None:
         self.count = 0
         self._queue = queue
         self._timeoutable: _Timeoutable | None = None
@@ -100,5 +99,5 @@ class PriorityPart:
             waiting.settled(overtaken)
 
 
-NOTHING_IN_FRONT = PriorityPart(deque())
+NOTHING_IN_FRONT = PriorityPart([])
 """Stands for the priority part of every queue that has had none so far; nothing may be added to it."""

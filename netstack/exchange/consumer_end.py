@@ -49,7 +49,8 @@ class ConsumerEnd:
         self._notify = notify
         self._peer = peer
         self._channels: dict[int, RemoteInputChannel] = {}
-        self._requests: dict[int, tuple[PartitionRequest, RequestBackoff]] = {}
+        self._requests: dict[int, PartitionRequest] = {}
+        self._backoffs: dict[int, RequestBackoff] = {}
         self._cancelled: set[int] = set()
         self._arriving: memoryview | None = None
         end.listen(self)
@@ -57,7 +58,7 @@ class ConsumerEnd:
     def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
         """Ask the producer for the subpartition of `channel`."""
         self._channels[request.channel] = channel
-        self._requests[request.channel] = request, RequestBackoff()
+        self._requests[request.channel] = request
         self._transmit(request)
 
     def receive(self, message: Message) -> None:
@@ -159,9 +160,9 @@ class ConsumerEnd:
             return
         if channel.receiver.expected_sequence != 0:
             raise RemoteProtocolError(f"there is no partition for channel {number}, which is served")
-        request, backoff = self._requests[number]
+        backoff = self._backoffs.setdefault(number, RequestBackoff())
         if backoff.increase():
-            self._transmit(request)
+            self._transmit(self._requests[number])
         else:
             problem = f"there was no partition for channel {number} in {backoff.waited_s:g} s"
             channel.fail(PartitionNotFoundError(self._peer, problem))

@@ -21,6 +21,7 @@ from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.storage import CheckpointStorage, MemoryStorage
+from ..engine import garbage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
@@ -124,6 +125,7 @@ class Job:
             self.coordinator.release()
             if self.attempt is not None:
                 self._end_attempt(self.attempt)
+            garbage.over()
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
         """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
@@ -154,12 +156,13 @@ class Job:
         self.attempt = attempt = Attempt(
             self.scenario, environment, self.faults.watched, self._running, self._subtask_ended
         )
-        attempt.builder.build()
-        self.faults.attempt_started(attempt.links)
-        if source is None:
-            attempt.open()
-        else:
-            attempt.recover(source)
+        with garbage.building():
+            attempt.builder.build()
+            self.faults.attempt_started(attempt.links)
+            if source is None:
+                attempt.open()
+            else:
+                attempt.recover(source)
 
     def _running(self) -> None:
         """All tasks run: checkpoints may be taken."""
