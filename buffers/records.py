@@ -257,6 +257,9 @@ class RecordBlock:
             nbytes = (stop - start) * self.stride
             memory = self.memory[start * self.stride :]
             return RecordBlock(memory, nbytes, stop - start, self.stride if nbytes else 0)
+        if stop - start == 1:  # without the cost of arrays
+            first, end = self._range(start)
+            return RecordBlock(self.memory[first:end], end - first, 1, end - first)
         offsets = self.offsets[start : stop + 1]
         first, end = int(offsets[0]), int(offsets[-1])
         return RecordBlock(self.memory[first:], end - first, stop - start, 0, offsets - first)

@@ -77,6 +77,7 @@ class Emission(Operator):
     ) -> None:
         self._state_name = f"{OWED} {name}".rstrip()
         self.one_to_one = selectivity == 1 and held_back is None
+        self.emits_later = held_back is not None
         self._selectivity = selectivity
         self._record_bytes = record_bytes
         self._chance = chance

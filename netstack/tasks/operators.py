@@ -61,6 +61,9 @@ class Operator:
     """Whether each input record gives exactly one output record and nothing is remembered of it, so that
     blocks may be processed ahead of their time and cut anywhere."""
 
+    emits_later = False
+    """Whether what comes of a record is never emitted at once, so that many may be processed together."""
+
     keyed = False
     """Whether it keeps state by the key that `key_of` says: then all records of a key have to come to one
     subtask, and a hash exchange that is given no other hash deals them out by this key."""
