@@ -102,13 +102,15 @@ class Agenda:
     `real_time` makes the agenda keep pace with the clock on the wall; what is late then runs as soon as
     possible, and `now` is when it was due. With a `clock`, which says how many seconds the run has lasted,
     `now` is what that says when an entry runs, never less than before; `on_external` is called when something
-    was put on it from outside. `stopped`: nothing more is to run.
+    was put on it from outside. `stopped`: nothing more is to run. `behind_s`: of one that keeps pace with the
+    clock on the wall, by how much the latest entries were late.
     """
 
     def __init__(self, *, real_time: bool = False, clock: Callable[[], float] | None = None) -> None:
         self.now = 0.0
         self.real_time = real_time or clock is not None
         self.clock = clock
+        self.behind_s = 0.0
         self.on_external: Callable[[], None] | None = None
         self.current: Routine | None = None
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
@@ -234,6 +236,14 @@ class Agenda:
                 callback(*argument)
             if self.stopped or not heap:
                 break
+
+    def run_until(self, time: float, count: int) -> None:
+        """Run up to `count` entries that are due by `time`."""
+        heap = self._heap
+        for _ in range(count):
+            if self.stopped or not heap or heap[0][0] > time:
+                break
+            self.run_entries(1)
 
     def _step(self, routine: Routine) -> None:
         self.current = routine

@@ -16,7 +16,7 @@ _ENTRIES_PER_CHECKPOINT = 1000
 """How many entries run before trio gets to look for a cancellation or Ctrl-C."""
 
 _ENTRIES_PER_TURN = 50
-"""How many entries run, where there are other trio tasks, before those have their turn."""
+"""How many entries run in real time before other trio tasks have their turn, and the clock is looked at."""
 
 
 class AgendaStuckError(RuntimeError):
@@ -41,8 +41,12 @@ async def run_agenda(agenda: Agenda) -> None:
         while len(agenda) and not agenda.stopped:
             if agenda.real_time:
                 await trio.sleep_until(started_at + agenda.next_s)
-            await trio.lowlevel.checkpoint()
-            agenda.run_entries(1 if agenda.real_time else _ENTRIES_PER_CHECKPOINT)
+                now = max(trio.current_time() - started_at, agenda.next_s)
+                agenda.behind_s = now - agenda.next_s
+                agenda.run_until(now, _ENTRIES_PER_TURN)
+            else:
+                await trio.lowlevel.checkpoint()
+                agenda.run_entries(_ENTRIES_PER_CHECKPOINT)
         if agenda.routines and not agenda.stopped:
             raise AgendaStuckError(f"{agenda.routines} routines wait and nothing is left to happen")
     finally:

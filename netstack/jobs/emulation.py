@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.storage import CheckpointStorage, exclusively
@@ -140,6 +140,7 @@ async def _run(
         restarts=job.restarts,
         fired=job.faults.fired,
         failure=job.failure,
+        behind_s=agenda.behind_s if real_time else UNSET,
     )
     if job.failure is not None:
         raise JobFailedError(result)
@@ -159,6 +160,7 @@ def result_of(
     restarts: Sequence[Restart],
     fired: Sequence[FiredFault],
     failure: str | None,
+    behind_s: float | UnsetType = UNSET,
 ) -> Result:
     """Return the result of a run from what was recorded of it."""
     return Result(
@@ -176,6 +178,7 @@ def result_of(
         restarts=restart_results(restarts),
         faults=fault_results(fired),
         failure=failure,
+        behind_s=behind_s,
         steady=steady_results(scenario, recorder),
         series=series_results(scenario, recorder),
     )

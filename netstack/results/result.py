@@ -217,7 +217,9 @@ class _Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     seed: int
     emulated_seconds: float
     wall_seconds: float
-    """The only number that differs between two runs of one scenario and seed."""
+    """The only number that differs between two runs of one scenario and seed in virtual time."""
+    behind_s: float | UnsetType = UNSET
+    """By how much the end of a run in real time was late, in seconds; absent elsewhere."""
     versions: dict[str, str] = {}
     work: Work = Work()
     checkpoints: list[CheckpointResult] = []

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import shlex
@@ -8,13 +9,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import UNSET
+from rich.console import Console
 
 from integration.checkpoints.directory import DirectoryStorage
 from integration.cli import exit_status
 from integration.cli.app import main
 from integration.files.reading import load_result
 from integration.report.output import to_stdout
-from integration.report.run_text import MOST_INCIDENTS, print_incidents
+from integration.report.run_text import MOST_INCIDENTS, print_head, print_incidents
 from netstack import from_json
 from tests.integration.sample_results import unaligned_result
 
@@ -131,6 +134,16 @@ def test_real_time_says_so(tmp_path, capsys):
     result = from_json(capsys.readouterr().out)
     assert result.clock == "real"
     assert result.wall_seconds >= 0.3
+    assert result.behind_s >= 0.0
+
+
+@pytest.mark.parametrize(("behind_s", "says"), [(0.05, False), (0.5, True), (UNSET, False)])
+def test_a_machine_that_did_not_keep_up_is_told_of(result, behind_s, says):
+    late = msgspec.structs.replace(load_result(result), behind_s=behind_s)
+    console = Console(file=io.StringIO(), width=80)
+    print_head(late, console)
+    text = console.file.getvalue()
+    assert ("fell behind the clock by 0.5 s of 8 s" in " ".join(text.split())) is says
 
 
 FAILING = (

@@ -408,11 +408,15 @@ def test_on_the_real_clock_what_is_late_runs_at_once() -> None:
     def note() -> None:
         seen.append(trio.current_time())
 
+    late: list[float] = []
     story.agenda.at(1.0, clock.jump, 5.0)
     story.agenda.at(2.0, note)
+    story.agenda.at(2.0, lambda: late.append(story.agenda.behind_s))
     story.agenda.at(9.0, note)
     story.run(clock=clock)
     assert seen == [6.0, 9.0]
+    assert late == [4.0]
+    assert story.agenda.behind_s == 0.0
 
 
 @pytest.mark.parametrize("way", ["stop", "cancel"])
