@@ -34,6 +34,7 @@ def test_one_score_has_no_interval_and_none_no_mean() -> None:
         ((100, 1), (95, 1), Verdict.SAME),  # by the threshold, and not by more
         ((100, 6), (90, 5), Verdict.SAME),  # far enough, but they overlap
         ((100, 5), (90, 5), Verdict.SAME),  # they touch
+        ((90, 5), (100, 5), Verdict.SAME),
         ((100, math.nan), (50, 1), Verdict.UNKNOWN),
         ((100, 1), (50, math.nan), Verdict.UNKNOWN),
     ],
