@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 
 import trio
@@ -121,4 +121,5 @@ def _task_manager(
         streams = await mesh.connect(addresses, secret)
         return encode_report(await run_task_manager(assignment, index, streams, DirectoryStorage(folder)))
 
-    pipe.send(trio.run(run))
+    with suppress(EOFError, BrokenPipeError):  # whoever started it has gone
+        pipe.send(trio.run(run))

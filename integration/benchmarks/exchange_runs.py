@@ -14,7 +14,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
@@ -215,4 +215,5 @@ def _writing(plan: Plan, address: str, pipe: Connection) -> None:
             finally:
                 _close(thread, transport)
     except Exception as error:
-        pipe.send(f"{plan.transport.name}: {type(error).__name__}: {' '.join(str(error).split())}")
+        with suppress(OSError):  # it has gone, so there is nobody to tell, and that may be the error
+            pipe.send(f"{plan.transport.name}: {type(error).__name__}: {' '.join(str(error).split())}")

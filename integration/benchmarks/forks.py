@@ -14,7 +14,7 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from types import FrameType
@@ -177,15 +177,14 @@ def _serve(
     """The process of a fork."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
-    try:
-        for score in _iterations(Point(case_named(case), parameter, way), effort, transport):
-            pipe.send(score)
-    except BrokenPipeError:
-        return
-    except BenchmarkError as error:
-        pipe.send(str(error))
-    except Exception as error:
-        pipe.send(f"{type(error).__name__}: {' '.join(str(error).split())}")
+    with suppress(BrokenPipeError):  # whoever started it has gone
+        try:
+            for score in _iterations(Point(case_named(case), parameter, way), effort, transport):
+                pipe.send(score)
+        except BenchmarkError as error:
+            pipe.send(str(error))
+        except Exception as error:
+            pipe.send(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
