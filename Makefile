@@ -36,9 +36,8 @@ lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: env ## micro-benchmarks, then whole jobs as a Markdown table
-	$(BIN)/pytest benches --override-ini addopts=--import-mode=importlib --benchmark-only \
-		--benchmark-sort=name --benchmark-columns=min,median,iqr,ops
+bench: env ## micro-benchmarks (half an hour; CASES="networkThroughput barrier" chooses), then whole jobs
+	$(BIN)/netstack bench $(CASES)
 	$(BIN)/python -m benches.jobs
 
 clean: ## remove caches, builds and reports; the environment stays (rm -r .venv)

@@ -11,6 +11,12 @@ from importlib import import_module
 TYPE_CHECKING = False  # as in typing, whose import takes longer than all that is imported here
 if TYPE_CHECKING:
     from .analysis.comparison import Comparison, compare
+    from .benchmarks.bench_case import Effort, Point
+    from .benchmarks.bench_errors import BenchmarkError
+    from .benchmarks.bench_results import PointResult
+    from .benchmarks.bench_transport import BenchTransport, Shape
+    from .benchmarks.catalogue_of_cases import chosen_points
+    from .benchmarks.forks import run_point
     from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
     from .runs.scenario_runs import open_sources, run_seeds
@@ -20,12 +26,19 @@ if TYPE_CHECKING:
     from .spark.spark_source import SparkSource
 
 __all__ = [
+    "BenchTransport",
+    "BenchmarkError",
     "Comparison",
     "Cutter",
+    "Effort",
     "HashPlacement",
     "Merger",
+    "Point",
+    "PointResult",
     "RowCodec",
+    "Shape",
     "SparkSource",
+    "chosen_points",
     "compare",
     "decode_piece",
     "encode_piece",
@@ -33,17 +46,25 @@ __all__ = [
     "load_result",
     "load_scenario",
     "open_sources",
+    "run_point",
     "run_seeds",
     "write_whole",
 ]
 
 _MODULES = {
+    "BenchTransport": ".benchmarks.bench_transport",
+    "BenchmarkError": ".benchmarks.bench_errors",
     "Comparison": ".analysis.comparison",
     "Cutter": ".spark.shuffling.pieces",
+    "Effort": ".benchmarks.bench_case",
     "HashPlacement": ".spark.shuffling.placement",
     "Merger": ".spark.shuffling.pieces",
+    "Point": ".benchmarks.bench_case",
+    "PointResult": ".benchmarks.bench_results",
     "RowCodec": ".spark.rows",
+    "Shape": ".benchmarks.bench_transport",
     "SparkSource": ".spark.spark_source",
+    "chosen_points": ".benchmarks.catalogue_of_cases",
     "compare": ".analysis.comparison",
     "decode_piece": ".spark.shuffling.pieces",
     "encode_piece": ".spark.shuffling.pieces",
@@ -51,6 +72,7 @@ _MODULES = {
     "load_result": ".files.reading",
     "load_scenario": ".files.reading",
     "open_sources": ".runs.scenario_runs",
+    "run_point": ".benchmarks.forks",
     "run_seeds": ".runs.scenario_runs",
     "write_whole": ".files.writing",
 }

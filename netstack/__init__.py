@@ -21,7 +21,9 @@ from .exchange import java_hash
 from .exchange.connection import ConsumerEnd, ProducerEnd
 from .exchange.gate import InputGate
 from .exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
+from .exchange.partition import ResultPartition
 from .exchange.remote_channel import RemoteInputChannel
+from .exchange.selectors import RoundRobin
 from .exchange.tcp_link import TcpLink
 from .faults.fired import FiredFault
 from .jobs.emulation import JobFailedError, emulate, run_job
@@ -95,6 +97,7 @@ from .scenarios.scenario import (
     SHIPS,
     Edge,
     GeneratorSpec,
+    Keys,
     Machine,
     PathSpec,
     Scenario,
@@ -225,6 +228,7 @@ __all__ = [
     "KeySum",
     "KeyedOperator",
     "KeyedStateBackend",
+    "Keys",
     "KillSubtask",
     "KillTaskManager",
     "Launch",
@@ -260,6 +264,8 @@ __all__ = [
     "RestartResult",
     "RestartStrategy",
     "Result",
+    "ResultPartition",
+    "RoundRobin",
     "Scenario",
     "ScenarioError",
     "Section",

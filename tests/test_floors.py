@@ -35,6 +35,7 @@ FLOORS = {
         "checkpoints",
         "spark",
         "runs",
+        "benchmarks",
         "flink",
         "tuning",
         "report",

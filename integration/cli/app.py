@@ -18,6 +18,7 @@ from cyclopts import App, CycloptsError
 from buffers import InsufficientBuffers
 from netstack import JobFailedError, ScenarioError, SourceError, core_is_compiled, stale_modules
 
+from ..benchmarks.bench_errors import BenchmarkError
 from ..files.reading import one_line
 from ..report.output import OutputError, say
 from ..runs.scenario_runs import WorkerDied
@@ -63,7 +64,7 @@ def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
                 say(problem)
         case CycloptsError():
             say(usage_problem(error, set_arguments(arguments)))
-        case InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
+        case BenchmarkError() | InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
             say(f"netstack: {one_line(error)}")
         case OSError():
             _drop_stdout()  # which may be what could not be written
@@ -124,6 +125,11 @@ app.command(
     "integration.cli.storm:storm",
     name="storm",
     help="Run small random jobs under random faults, and check that each kept what Flink promises.",
+)
+app.command(
+    "integration.cli.bench:bench",
+    name="bench",
+    help="Run micro-benchmarks: the cases of flink-benchmarks, under their names, and those of this project.",
 )
 app.command(
     "integration.cli.shuffle:package",

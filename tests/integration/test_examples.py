@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections import Counter
 from dataclasses import replace
@@ -33,6 +34,12 @@ def example(name: str) -> ModuleType:
 
 def test_odd_and_even() -> None:
     assert example("odd_and_even").odd_and_even(1000) == {"odd": 500_000, "even": 501_000}
+
+
+def test_bench_transport(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)  # where the process of a fork finds it, too
+    importlib.import_module("bench_transport").main(scale=0.01)
+    assert capsys.readouterr().out.startswith("networkThroughput 100,100ms process memory channels: ")
 
 
 def test_clicks_and_orders() -> None:

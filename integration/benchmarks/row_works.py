@@ -1,20 +1,19 @@
-"""Rows to records and back: rows a second of the encoding that Spark sources use.
+"""Rows to records and back: the encoding that Spark sources use.
 
 Expected: 2 million rows a second each way for a narrow row; for one like a flight's, with 19 columns, 850,000
-encoded and 550,000 decoded. Most of the time goes into the Python objects that MessagePack is made from. The
-rate of each case is in its ``extra_info`` (``--benchmark-json``).
+encoded and 550,000 decoded. Most of the time goes into the Python objects that MessagePack is made from.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
 
-from integration import RowCodec, key_hash
+from ..spark.rows import RowCodec, key_hash
+from .micro import Work, micro_case
 
 ROWS = 512
 
@@ -37,35 +36,33 @@ def flight() -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def state_rate(benchmark: BenchmarkFixture) -> None:
-    """Add the rows a second of the fastest round; there is none where benchmarks are only tried out."""
-    if benchmark.stats is not None:
-        benchmark.extra_info["rows_per_s"] = round(ROWS / benchmark.stats["min"])
-
-
 BATCHES = {"narrow": narrow, "flight": flight}
 
 
-@pytest.mark.parametrize("kind", BATCHES)
-def test_encode(benchmark: BenchmarkFixture, kind: str) -> None:
+def encoding(kind: str) -> Work:
+    """A step returns the records of a batch of rows."""
     batch = BATCHES[kind]()
     codec = RowCodec(batch.schema, "key")
-    block = benchmark(codec.encode, batch)
-    benchmark.extra_info["bytes_per_row"] = block.nbytes / ROWS
-    state_rate(benchmark)
+    return Work(partial(codec.encode, batch), ROWS, codec.encode(batch).nbytes)
 
 
-@pytest.mark.parametrize("kind", BATCHES)
-def test_decode(benchmark: BenchmarkFixture, kind: str) -> None:
+def decoding(kind: str) -> Work:
+    """A step returns the batch of rows of some records."""
     batch = BATCHES[kind]()
     codec = RowCodec(batch.schema, "key")
-    decoded = benchmark(codec.decode, codec.encode(batch))
-    state_rate(benchmark)
-    assert decoded.equals(batch)
+    block = codec.encode(batch)
+    return Work(partial(codec.decode, block), ROWS, block.nbytes)
 
 
-def test_key_hash(benchmark: BenchmarkFixture) -> None:
+def hashing() -> Work:
+    """A step returns the hash of the key of each row."""
     batch = narrow()
-    hashes = benchmark(key_hash, RowCodec(batch.schema, "key").encode(batch))
-    assert len(hashes) == ROWS
-    state_rate(benchmark)
+    block = RowCodec(batch.schema, "key").encode(batch)
+    return Work(partial(key_hash, block), ROWS, block.nbytes)
+
+
+CASES = (
+    micro_case("rowEncode", "a row to a record", {kind: partial(encoding, kind) for kind in BATCHES}),
+    micro_case("rowDecode", "a record to a row", {kind: partial(decoding, kind) for kind in BATCHES}),
+    micro_case("rowKeyHash", "the hash of a row's key", {"": hashing}),
+)

@@ -1,16 +1,12 @@
 """One credit's round trip: a buffer out, its memory consumed and recycled, the credit back.
 
-Everything of both ends takes part but the wire: subpartition, send queue, receiver, exclusive and
-floating buffers. Expected magnitude: 10 microseconds, of which the copy of 32 KiB is a tenth.
+Everything of both ends takes part but the wire: subpartition, send queue, receiver, exclusive and floating
+buffers. Expected magnitude: 10 microseconds, of which the copy of 32 KiB is a tenth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-
-import numpy as np
-from pytest_benchmark.fixture import BenchmarkFixture
 
 from buffers import (
     BufferBuilder,
@@ -22,11 +18,13 @@ from buffers import (
 )
 from flowcontrol import AddCredit, BufferResponse, ChannelReceiver, PartitionRequest, SendQueue
 
+from .micro import Work, micro_case
+
 SEGMENT_BYTES = 32768
 PAYLOAD = memoryview(bytes(SEGMENT_BYTES))
 
 
-def add_buffer(pool: LocalBufferPool, subpartition: PipelinedSubpartition) -> None:
+def _add_buffer(pool: LocalBufferPool, subpartition: PipelinedSubpartition) -> None:
     """Write one whole buffer."""
     segment = pool.request(0)
     assert segment is not None
@@ -36,8 +34,8 @@ def add_buffer(pool: LocalBufferPool, subpartition: PipelinedSubpartition) -> No
     builder.finish()
 
 
-def round_trip() -> Callable[[], int]:
-    """A channel that is always full; each call moves one buffer through it and returns its size."""
+def round_trip() -> Work:
+    """A channel that is always full; each step moves one buffer through it and returns its size in bytes."""
     memory = NetworkBufferPool(32, SEGMENT_BYTES)
     sending = memory.create_pool(8, 2, 8, subpartitions=1)
     floating = memory.create_pool(8, 1, 8)
@@ -45,8 +43,6 @@ def round_trip() -> Callable[[], int]:
     channel = ChannelBuffers(memory.request_unpooled(2), floating, receiver.credit, lambda: None)
     subpartition = PipelinedSubpartition(0)
     queue = SendQueue()
-
-    add = partial(add_buffer, sending, subpartition)
 
     def step() -> int:
         item = queue.next_message()
@@ -64,24 +60,16 @@ def round_trip() -> Callable[[], int]:
         channel.report_backlog(message.backlog)
         received.release()
         credit = receiver.credit.take()
-        add()
+        _add_buffer(sending, subpartition)
         if credit:
             queue.handle(AddCredit(message.channel, credit))
         return received.size
 
     for _ in range(4):
-        add()
+        _add_buffer(sending, subpartition)
     sender = queue.open(PartitionRequest(channel=1, initial_credit=2), subpartition)
     subpartition.on_data = partial(queue.data_available, sender)
-    return step
+    return Work(step, copied_bytes=SEGMENT_BYTES)
 
 
-def test_credit_round_trip(benchmark: BenchmarkFixture) -> None:
-    step = round_trip()
-    assert benchmark(step) == SEGMENT_BYTES
-
-
-def test_copy_of_the_same_bytes(benchmark: BenchmarkFixture) -> None:
-    source = np.zeros(SEGMENT_BYTES, dtype=np.uint8)
-    target = np.ones(SEGMENT_BYTES, dtype=np.uint8)
-    benchmark(np.copyto, target, source)
+CASES = (micro_case("creditRoundTrip", "a buffer of 32 KiB and its credit", {"": round_trip}),)

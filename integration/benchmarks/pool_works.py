@@ -1,57 +1,58 @@
 """Pools: what a buffer costs before a byte is written.
 
-Expected on one core: request and recycle together below 1 microsecond, the 512 pools of a 256x256 job
-within a second even if memory is scarce, and 100,000 handles of segments in a tenth of one.
+Expected on one core: request and recycle together below 1 microsecond, the 512 pools of a 256x256 job within
+a second even if memory is scarce, and 100,000 handles of segments in a tenth of one.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
-
 from buffers import LocalBufferPool, MemorySlab, NetworkBufferPool
+
+from .micro import Work, micro_case
 
 CHANNELS = 256
 PER_CHANNEL = 2
 FLOATING = 8
-ROUNDS = 1000
+PAIRS = 1000
+HANDLES = 100_000
 
 
 def _pool(**options: Any) -> LocalBufferPool:
     return NetworkBufferPool(1024).create_pool(100, 10, 100, **options)
 
 
-@pytest.mark.parametrize("in_use", [0, 20], ids=["idle", "20_in_use"])
-def test_request_and_recycle(benchmark: BenchmarkFixture, in_use: int) -> None:
+def request_and_recycle(in_use: int) -> Work:
+    """Pairs of calls, on a pool of which so many segments are in use."""
     pool = _pool(subpartitions=4, max_buffers_per_channel=10, max_overdraft=5)
     for number in range(in_use):
         pool.request(number % 4)
 
-    def use() -> None:
+    def step() -> None:
         request, recycle = pool.request, pool.recycle
-        for _ in range(ROUNDS):
+        for _ in range(PAIRS):
             segment = request(1)
             assert segment is not None
             recycle(segment, 1)
 
-    benchmark(use)
-    benchmark.extra_info["pairs"] = ROUNDS
+    return Work(step, PAIRS)
 
 
-def test_all_segments_and_back(benchmark: BenchmarkFixture) -> None:
+def all_segments() -> Work:
+    """All segments of a pool, its overdraft included, and all of them back; a step returns how many."""
     pool = _pool(max_overdraft=5)
 
-    def use() -> None:
+    def step() -> int:
         taken = []
         while (segment := pool.request()) is not None:
             taken.append(segment)
         for segment in taken:
             pool.recycle(segment)
+        return len(taken)
 
-    benchmark(use)
-    benchmark.extra_info["pairs"] = 105
+    return Work(step, step())
 
 
 class _Keeper:
@@ -65,28 +66,28 @@ class _Keeper:
         return True
 
 
-def test_handing_over_to_a_listener(benchmark: BenchmarkFixture) -> None:
+def handing_over() -> Work:
+    """A segment that is recycled while a channel waits for one."""
     pool = NetworkBufferPool(1).create_pool(1, 1, 1)
     keeper = _Keeper()
     keeper.segment = pool.request()
 
-    def use() -> None:
-        for _ in range(ROUNDS):
+    def step() -> None:
+        for _ in range(PAIRS):
             pool.add_listener(keeper)
             pool.recycle(keeper.segment)
 
-    benchmark(use)
-    benchmark.extra_info["pairs"] = ROUNDS
+    return Work(step, PAIRS)
 
 
-@pytest.mark.parametrize("scarce", [False, True], ids=["plenty", "scarce"])
-def test_pools_of_a_256x256_job(benchmark: BenchmarkFixture, scarce: bool) -> None:
+def pools_of_a_job(scarce: bool) -> Work:
+    """The pools of a job of 256 by 256; a step returns them."""
     partition = CHANNELS * PER_CHANNEL + FLOATING
     gate = CHANNELS * PER_CHANNEL + FLOATING
     # Scarce: little more than what is guaranteed, so that each new pool takes from all others.
     spared = CHANNELS * (partition - CHANNELS - 1) if scarce else 0
 
-    def build() -> NetworkBufferPool:
+    def step() -> NetworkBufferPool:
         network = NetworkBufferPool(CHANNELS * (partition + gate) - spared)
         for _ in range(CHANNELS):
             network.create_pool(
@@ -96,9 +97,32 @@ def test_pools_of_a_256x256_job(benchmark: BenchmarkFixture, scarce: bool) -> No
             network.request_unpooled(CHANNELS * PER_CHANNEL)
         return network
 
-    assert benchmark(build).statistics().pools == 2 * CHANNELS
+    return Work(step, 2 * CHANNELS)
 
 
-def test_handles_of_100_000_segments(benchmark: BenchmarkFixture) -> None:
-    slab = MemorySlab(100_000, 32768)
-    assert len(benchmark(lambda: [slab.segment(index) for index in range(slab.segments)])) == slab.segments
+def handles() -> Work:
+    """The handles of 100,000 segments; a step returns them."""
+    slab = MemorySlab(HANDLES, 32768)
+    return Work(lambda: [slab.segment(index) for index in range(slab.segments)], HANDLES)
+
+
+CASES = (
+    micro_case(
+        "poolRequest",
+        "a segment taken and given back",
+        {
+            "idle": partial(request_and_recycle, 0),
+            "20 in use": partial(request_and_recycle, 20),
+            "all": all_segments,
+            "listener": handing_over,
+        },
+        copies=False,
+    ),
+    micro_case(
+        "poolCreate",
+        "a pool of a job of 256 by 256",
+        {"plenty": partial(pools_of_a_job, False), "scarce": partial(pools_of_a_job, True)},
+        copies=False,
+    ),
+    micro_case("poolHandles", "the handle of a segment", {"": handles}, copies=False),
+)

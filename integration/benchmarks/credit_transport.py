@@ -1,0 +1,183 @@
+"""This project's transport as benchmarks drive it: partitions, gates and credit over one connection.
+
+As in Flink's benchmark there is a partition for each writer, with a subpartition for each channel, and a gate
+for each channel number, which has a channel from each writer; one reader goes from gate to gate::
+
+    writer 0: partition, subpartitions 0 ... c-1 --\\           /--> gate 0:   channels from writers 0 ... w-1
+    ...                                            one connection
+    writer w-1: partition ------------------------/           \\--> gate c-1
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+import trio
+
+from buffers import NetworkBufferPool, PipelinedSubpartition, RecordBlock, gate_buffers, partition_buffers
+from netstack import (
+    ConnectionLimits,
+    ConsumerEnd,
+    InputGate,
+    NetworkConfig,
+    ProducerEnd,
+    RemoteInputChannel,
+    ResultPartition,
+    TcpLink,
+)
+
+from .bench_transport import Shape
+from .plain_sockets import SocketTransport, Stream
+
+CONFIG = NetworkConfig()
+READ_RECORDS = 10_000
+"""About how many records one `read` returns at most, before others have their turn."""
+
+
+class CreditTransport(SocketTransport):
+    """Flink's way of moving records, with its default options of buffers."""
+
+    name = "netstack"
+
+    def __init__(self, shape: Shape, nursery: trio.Nursery) -> None:
+        super().__init__(shape, nursery)
+        self._limits = ConnectionLimits(max_channels=2 * shape.writers * shape.channels)
+        self._sending: SendingSide | None = None
+        self._receiving: ReceivingSide | None = None
+        self._there = trio.Event()
+
+    async def accepted(self, stream: Stream) -> None:
+        """Open the gates, and ask for all channels."""
+        link = TcpLink(stream, self._limits, "the writers")
+        self._receiving = ReceivingSide(self.shape, link)
+        self.nursery.start_soon(link.run)
+        self._there.set()
+
+    async def connected(self, stream: Stream) -> None:
+        """Open the partitions."""
+        link = TcpLink(stream, self._limits, "the reader")
+        self._sending = SendingSide(self.shape, link)
+        self.nursery.start_soon(link.run)
+        self.nursery.start_soon(self._sending.flush_always)
+
+    async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
+        """Write to the partition of the writer."""
+        assert self._sending is not None
+        await self._sending.write(writer, block, channels)
+
+    async def read(self) -> int:
+        """Decode what is in the gates."""
+        await self._there.wait()
+        assert self._receiving is not None
+        return await self._receiving.read()
+
+
+class SendingSide:
+    """The partitions of all writers, at their end of the link."""
+
+    def __init__(self, shape: Shape, link: TcpLink) -> None:
+        self._shape = shape
+        self._room = [trio.Event() for _ in range(shape.writers)]
+        minimum, maximum = partition_buffers(
+            shape.channels, CONFIG.exclusive_buffers_per_channel, CONFIG.floating_buffers_per_gate
+        )
+        overdraft = CONFIG.max_overdraft_buffers_per_gate
+        self._memory = NetworkBufferPool(shape.writers * (maximum + overdraft), CONFIG.segment_bytes)
+        self._subpartitions: list[PipelinedSubpartition] = []
+        self._partitions = [
+            self._partition(writer, minimum, maximum, overdraft) for writer in range(shape.writers)
+        ]
+        ProducerEnd(link.producing, link.notify, self._subpartitions.__getitem__)
+
+    def _partition(self, writer: int, minimum: int, maximum: int, overdraft: int) -> ResultPartition:
+        channels = self._shape.channels
+        pool = self._memory.create_pool(
+            maximum,
+            minimum,
+            maximum,
+            subpartitions=channels,
+            max_buffers_per_channel=CONFIG.max_buffers_per_channel,
+            max_overdraft=overdraft,
+            on_available=lambda: self._room[writer].set(),
+        )
+        subpartitions = [
+            PipelinedSubpartition(number, receiver_exclusive=CONFIG.exclusive_buffers_per_channel)
+            for number in range(channels)
+        ]
+        self._subpartitions += subpartitions
+        return ResultPartition(pool, subpartitions)
+
+    async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
+        """Write records, and wait where there is no memory."""
+        partition = self._partitions[writer]
+        position, count = 0, len(block)
+        while position < count:
+            if channels:
+                position = partition.write(block, channels, position, count)
+            else:
+                position = partition.broadcast(block, position, count)
+            while not (partition.go_on() and partition.available):
+                self._room[writer] = trio.Event()
+                await self._room[writer].wait()
+        await trio.lowlevel.checkpoint()
+
+    async def flush_always(self) -> None:
+        """Let go what has waited for long enough (Flink's OutputFlusher)."""
+        while True:
+            await trio.sleep(self._shape.flush_s)
+            for partition in self._partitions:
+                partition.flush()
+
+
+class ReceivingSide:
+    """The gates, at the reader's end of the link."""
+
+    def __init__(self, shape: Shape, link: TcpLink) -> None:
+        self._ready: deque[InputGate] = deque()
+        self._gates: list[InputGate] = []
+        self._data = trio.Event()
+        spec = gate_buffers(
+            shape.writers, CONFIG.exclusive_buffers_per_channel, CONFIG.floating_buffers_per_gate
+        )
+        segments = shape.writers * spec.exclusive_per_channel + spec.total_floating
+        self._memory = NetworkBufferPool(shape.channels * segments, CONFIG.segment_bytes)
+        end = ConsumerEnd(link.consuming, link.notify)
+        for number in range(shape.channels):
+            floating = self._memory.create_pool(
+                spec.total_floating, spec.required_floating, spec.total_floating
+            )
+            gate = InputGate(f"gate {number}", floating, None, partial(self._arrived, number))
+            for writer in range(shape.writers):
+                exclusive = self._memory.request_unpooled(spec.exclusive_per_channel)
+                channel_id = writer * shape.channels + number
+                gate.add_channel(
+                    RemoteInputChannel(gate, writer, channel_id, end, exclusive, floating), channel_id
+                )
+            self._gates.append(gate)
+        for gate in self._gates:
+            gate.request_partitions()
+
+    def _arrived(self, number: int) -> None:
+        self._ready.append(self._gates[number])
+        self._data.set()
+
+    async def read(self) -> int:
+        """Take what is there, gate by gate, or wait until something is."""
+        while not self._ready:
+            self._data = trio.Event()
+            await self._data.wait()
+        records = 0
+        while self._ready and records < READ_RECORDS:
+            polled = self._ready[0].poll(0.0)
+            if polled is None:
+                self._ready.popleft()
+                continue
+            channel, item = polled
+            try:
+                records += len(channel.decoder.feed(item.payload))
+            finally:
+                item.release()
+        await trio.lowlevel.checkpoint()
+        return records

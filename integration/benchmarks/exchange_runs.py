@@ -1,0 +1,219 @@
+"""Iterations of a network case on the real clock: writers write, a reader reads until all has arrived.
+
+Both ends are in this process, or the writers in one of their own, which does as it is asked over a pipe::
+
+    this process                                     the writers' process
+    listen, address, connect ------- Begin --------> connect
+    take the time, read <----- the transport ------- write, as often as there is a Round
+                        <------ Written, when -----
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import cycle
+from multiprocessing.connection import Connection
+
+import numpy as np
+import trio
+
+from buffers import RecordBlock
+from netstack import RoundRobin
+
+from .bench_errors import BenchmarkError
+from .bench_transport import BenchTransport, Shape
+from .trio_thread import TrioThread, trio_thread
+
+BLOCK_RECORDS = 4096
+"""Records that a writer writes at a time."""
+
+RECORD_BYTES = 8
+"""A number of 64 bits, as Flink's network benchmarks send."""
+
+BLOCKS = 4
+"""Different blocks that a writer takes in turns, so that records of one block lie in a buffer as usual."""
+
+Iterate = Callable[[], float]
+"""Makes an iteration, and returns its seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured: a transport, the shape of the exchange, and what an iteration sends."""
+
+    transport: type[BenchTransport]
+    shape: Shape
+    records: int
+    """Of all writers together, in one iteration."""
+    skewed: bool = False
+    """Whether after one record for each channel all others go to the first one."""
+
+    @property
+    def arrivals(self) -> int:
+        """Records that the reader has to see."""
+        each = self.records // self.shape.writers
+        return each * self.shape.writers * (self.shape.channels if self.shape.broadcast else 1)
+
+
+class Writers:
+    """All writers of a plan, at the end of the transport where records are written."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._each = plan.records // plan.shape.writers
+        size = min(BLOCK_RECORDS, self._each)
+        rows = np.arange(BLOCKS * size, dtype=">i8").view(np.uint8).reshape(BLOCKS, size, RECORD_BYTES)
+        self._blocks = [RecordBlock.from_matrix(block) for block in rows]
+        self._rest = [RecordBlock.from_matrix(rows[0][: self._each % size])] if self._each % size else []
+        self._selectors = [RoundRobin(plan.shape.channels) for _ in range(plan.shape.writers)]
+        self._warm = [0] * plan.shape.writers
+
+    async def write_all(self, transport: BenchTransport) -> float:
+        """Send the records of one iteration; returns when that began, by the monotonic clock."""
+        begun = time.monotonic()
+        async with trio.open_nursery() as nursery:
+            for writer in range(self._plan.shape.writers):
+                nursery.start_soon(self._write, transport, writer)
+        return begun
+
+    async def _write(self, transport: BenchTransport, writer: int) -> None:
+        whole = self._each // len(self._blocks[0])
+        blocks = cycle(self._blocks)
+        for block in [next(blocks) for _ in range(whole)] + self._rest:
+            await transport.write(writer, block, self._channels(writer, block))
+
+    def _channels(self, writer: int, block: RecordBlock) -> Sequence[int]:
+        shape = self._plan.shape
+        if shape.broadcast:
+            return ()
+        if not self._plan.skewed:
+            return self._selectors[writer].select(block)
+        first = self._warm[writer]
+        self._warm[writer] = min(first + len(block), shape.channels)
+        spread = list(range(first, self._warm[writer]))
+        return spread + [0] * (len(block) - len(spread))
+
+
+async def read_all(transport: BenchTransport, arrivals: int) -> float:
+    """Read until all has arrived; returns when, by the monotonic clock.
+
+    Raises:
+        BenchmarkError: more has arrived than was written.
+    """
+    arrived = 0
+    while arrived < arrivals:
+        arrived += await transport.read()
+    if arrived > arrivals:
+        raise BenchmarkError(f"{transport.name}: {arrived} records have arrived of {arrivals}")
+    return time.monotonic()
+
+
+@contextmanager
+def within_process(plan: Plan) -> Iterator[Iterate]:
+    """Open both ends here; the function that comes of it makes an iteration and returns its seconds."""
+    writers = Writers(plan)
+    with trio_thread() as thread:
+        transport = plan.transport(plan.shape, thread.nursery)
+
+        async def open_both() -> None:
+            await transport.connect(await transport.listen())
+
+        async def iterate() -> float:
+            begun = time.monotonic()
+            ended = begun
+
+            async def read() -> None:
+                nonlocal ended
+                ended = await read_all(transport, plan.arrivals)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+                await writers.write_all(transport)
+            return ended - begun
+
+        try:
+            thread.call(open_both)
+            yield lambda: thread.call(iterate)
+        finally:
+            _close(thread, transport)
+
+
+@contextmanager
+def between_processes(plan: Plan) -> Iterator[Iterate]:
+    """As `within_process`, with the writers in a process of their own.
+
+    Raises:
+        BenchmarkError: the transport is for one process.
+    """
+    if not plan.transport.between_processes:
+        raise BenchmarkError(f"{plan.transport.name}: both its ends have to be in one process")
+    with ExitStack() as stack:
+        thread = stack.enter_context(trio_thread())
+        transport = plan.transport(plan.shape, thread.nursery)
+        stack.callback(_close, thread, transport)
+        address = thread.call(transport.listen)
+        pipe = stack.enter_context(_writing_process(plan, address))
+        _hear(pipe)
+        yield lambda: _round(thread, transport, pipe, plan.arrivals)
+
+
+def _round(thread: TrioThread, transport: BenchTransport, pipe: Connection, arrivals: int) -> float:
+    pipe.send(True)
+    ended = thread.call(read_all, transport, arrivals)
+    return ended - _hear(pipe)
+
+
+def _close(thread: TrioThread, transport: BenchTransport) -> None:
+    if thread.runs:
+        thread.call(transport.close)
+
+
+def _hear(pipe: Connection) -> float:
+    """What the writers' process says: a moment, or why it has failed."""
+    try:
+        said: float | str = pipe.recv()
+    except EOFError:
+        raise BenchmarkError("the process of the writers has ended; is memory short?") from None
+    if isinstance(said, str):
+        raise BenchmarkError(said)
+    return said
+
+
+@contextmanager
+def _writing_process(plan: Plan, address: str) -> Iterator[Connection]:
+    ours, theirs = multiprocessing.Pipe()
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_writing, args=(plan, address, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        ours.close()  # which ends it
+        process.join()
+
+
+def _writing(plan: Plan, address: str, pipe: Connection) -> None:
+    """The process of the writers, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    try:
+        with trio_thread() as thread:
+            transport = plan.transport(plan.shape, thread.nursery)
+            writers = Writers(plan)
+            thread.call(transport.connect, address)
+            pipe.send(0.0)
+            try:
+                while pipe.recv():
+                    pipe.send(thread.call(writers.write_all, transport))
+            except EOFError:
+                return
+            finally:
+                _close(thread, transport)
+    except Exception as error:
+        with suppress(OSError):  # it has gone, so there is nobody to tell, and that may be the error
+            pipe.send(f"{plan.transport.name}: {type(error).__name__}: {' '.join(str(error).split())}")
