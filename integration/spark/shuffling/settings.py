@@ -13,10 +13,12 @@ from netstack import (
     PRESETS,
     ConnectionLimits,
     NetworkConfig,
+    QuantityError,
     Section,
     TransportConfig,
     format_size,
     option_problems,
+    parse_flink_size,
     policy_problems,
     read_options,
 )
@@ -55,6 +57,10 @@ LARGE_SEGMENT_BYTES = 128 << 10
 
 _FEW_PARTITIONS = 32
 
+DEFAULT_MAX_MEMORY = 128 << 20
+LEAST_MAX_MEMORY = 1 << 20
+"""Bytes of rows that a task may hold for several partitions: by default, and at least."""
+
 
 def transport_config(config: Config, count: int) -> TransportConfig:
     """Return the settings of each of the `count` processes of a shuffle.
@@ -81,6 +87,23 @@ def transport_config(config: Config, count: int) -> TransportConfig:
     _require_memory(settings, count)
     _warn_of_idle(settings.network)
     return settings
+
+
+def max_memory_bytes(value: int | str | None) -> int:
+    """Return the bytes of a ``max_memory``: a number of them, or a size in Flink's syntax; None: 128 MiB.
+
+    Raises:
+        ShuffleError: It is neither, or less than `LEAST_MAX_MEMORY`.
+    """
+    if value is None:
+        return DEFAULT_MAX_MEMORY
+    try:
+        size = parse_flink_size(value)
+    except QuantityError as error:
+        raise ShuffleError(f"max_memory: {error}") from None
+    if size < LEAST_MAX_MEMORY:
+        raise ShuffleError(f"max_memory is {value!r}; it must be at least {format_size(LEAST_MAX_MEMORY)}")
+    return size
 
 
 def early_bytes(config: TransportConfig) -> int:
