@@ -178,6 +178,20 @@ def test_blocks_and_their_batches_have_a_decent_size() -> None:
     assert max(batch.nbytes for batch in given_away) < BLOCK_BYTES * 1.1
 
 
+def test_what_was_given_away_is_held_no_more() -> None:
+    schema = NUMBERS[0].schema
+    cutter = Cutter(schema, RebalancePlacement(5), tasks=1)
+    blocks = PartitionBlocks(schema, range(5), 1 << 20)
+    before = pa.total_allocated_bytes()
+    for first in range(0, 1_000_000, 100_000):
+        for pieces in [*cutter.add(pa.record_batch({"x": range(first, first + 100_000)})), cutter.flush()]:
+            for _, piece in pieces:
+                list(blocks.add(piece))
+    list(blocks.flush())
+    del piece, pieces
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
 @pytest.mark.parametrize(
     "damage",
     [

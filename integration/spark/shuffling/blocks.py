@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from .layout import without_ends
@@ -164,9 +165,16 @@ class _BlockBatch:
         self._bytes += len(block)
 
     def take(self) -> pa.RecordBatch:
-        columns = [pa.array(self._partitions, pa.int32()), pa.array(self._blocks, pa.binary())]
+        columns = [pa.array(self._partitions, pa.int32()), _binary(self._blocks)]
         self._partitions, self._blocks, self._bytes = [], [], 0
         return pa.RecordBatch.from_arrays(columns, schema=BLOCK_SCHEMA)
+
+
+def _binary(values: Sequence[memoryview]) -> pa.Array:
+    """Return values as a column; `pa.array` would never free the memory of one that is a memoryview."""
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def empty_block(partition: int) -> pa.RecordBatch:
