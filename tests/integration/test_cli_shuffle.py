@@ -93,7 +93,7 @@ def calls(spark, folder) -> dict[str, Call]:
             *("--partitions", "2", "--input", str(folder / "rows"), "--format", "csv", *by_name),
             *("--output", str(folder / "by-format")),
         ],
-        "too many": ["--partitions", "5", *rows[2:], *by_name, "--output", str(folder / "no-1")],
+        "too many": ["--partitions", "40000", *rows[2:], *by_name, "--output", str(folder / "no-1")],
         "no column": [*rows, "--key", "name.first", "--output", str(folder / "no-2")],
         "no options": [
             *(*rows, *by_name, "--output", str(folder / "no-3")),
@@ -179,7 +179,7 @@ def test_an_exchange_before_the_shuffle_is_said(calls, folder):
     [
         (
             "too many",
-            ["netstack shuffle: the 5 tasks of a shuffle into 5 partitions"],
+            ["netstack shuffle: --partitions is 40000; it must be at most 32768"],
         ),
         ("no column", ["netstack shuffle: there is no"]),
         ("no extension", ["netstack shuffle: "]),
@@ -202,7 +202,7 @@ def test_what_goes_wrong_is_one_line_each_and_leaves_no_output(calls, folder, na
 
 
 def test_a_line_about_arguments_has_their_names_on_the_command_line(calls):
-    assert "or take --partitions at most 4" in calls["too many"].err
+    assert "--partitions is 40000" in calls["too many"].err
 
 
 def test_the_format_can_be_given_where_no_extension_tells_it(calls, folder):

@@ -30,6 +30,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute
 
 from netstack import SourceError
 
@@ -40,12 +41,12 @@ from .placement import Placement, Targets
 Pieces = list[tuple[int, memoryview]]
 """Pieces with their targets, in the order in which they have to be sent."""
 
-PIECE_BYTES = 512 << 10
+PIECE_BYTES = 1 << 20
 """Most bytes of a piece that has more than one row, but for its header."""
 
 # While rows are sorted each takes some twenty bytes more, which is why bytes are not all that is limited.
 _ROWS_PER_TARGET, _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17, 1 << 18
-_BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 2 << 20, 16 << 20
+_BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 4 << 20, 16 << 20
 _RETAINED_BYTES = 4 << 20
 """Size of the array that is freed once: see `_keep_freed_memory`."""
 
@@ -191,7 +192,7 @@ class Gathered:
 
 
 def gathered_bytes(targets: int) -> int:
-    """Return how many bytes of rows are gathered by default: 32 KiB for each target, within 2 to 16 MiB."""
+    """Return how many bytes of rows are gathered by default: 32 KiB for each target, within 4 to 16 MiB."""
     return min(max(targets * _BYTES_PER_TARGET, _LEAST_BYTES), _MOST_BYTES)
 
 
@@ -317,7 +318,7 @@ def _sorted(batch: pa.RecordBatch, targets: Targets, count: int) -> tuple[pa.Rec
     """Bring rows into the order of their targets, stably, and tell where the rows of each target end."""
     order = np.argsort(targets, kind="stable")
     ends = np.searchsorted(targets, np.arange(count, dtype=targets.dtype), side="right", sorter=order)
-    return batch.take(pa.array(order)), ends
+    return compute.take(batch, pa.array(order), boundscheck=False), ends
 
 
 def _runs(batch: pa.RecordBatch, ends: NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch, int]]:
