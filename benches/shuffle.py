@@ -59,7 +59,39 @@ def texts(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
     )
 
 
-DATA: dict[str, Callable[..., DataFrame]] = {"10 M rows of 2 longs": longs, "2 M rows of 100 bytes": texts}
+def mixed(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
+    """A million rows of 50 columns: of each type of `MIXED` as many as make up 50, and the key."""
+    columns = [f"{MIXED[place % len(MIXED)]} as c{place}" for place in range(49)]
+    return spark.range(0, 1_000_000 // share, 1, partitions).selectExpr("id as key", *columns)
+
+
+def large(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
+    """20 million rows of a long and a string of 100 characters: 2.2 GB in Arrow's layout."""
+    return spark.range(0, 20_000_000 // share, 1, partitions).selectExpr(
+        "id as key", "lpad(cast(id as string), 100, 'x') as value"
+    )
+
+
+MIXED = (
+    "id * 3",
+    "cast(id % 1000 as int)",
+    "id / 7",
+    "concat('text ', id % 5000)",
+    "cast(id % 2 = 0 as boolean)",
+    "date_add(date'2020-01-01', cast(id % 3000 as int))",
+    "timestamp_micros(id * 1000)",
+    "cast(id % 100000 as decimal(12, 2))",
+    "if(id % 3 = 0, null, id)",
+    "cast(id % 100 as float)",
+)
+
+DATA: dict[str, Callable[..., DataFrame]] = {
+    "10 M rows of 2 longs": longs,
+    "2 M rows of 100 bytes": texts,
+    "1 M rows of 50 columns": mixed,
+}
+MANY, SLOTS = 200, 4
+"""Partitions, and slots for them."""
 MASTERS = (2, 4)
 TASKS = (2, 4, 8, 16)
 
@@ -119,9 +151,29 @@ def measure(data: str, cores: int, *, alone: bool = False) -> Figures:
     return Figures(times, [row[0] for row in rows[-cores:]])
 
 
+def measure_many() -> Figures:
+    """Bring 2 GB of rows to more partitions than slots, with the default of ``max_memory``."""
+    spark = spark_session(f"local[{SLOTS}]")
+    frame = large(spark, SLOTS)
+    repartitioned = frame.repartition(MANY, "key")
+    shuffled = shuffle(frame, "key", num_partitions=MANY)
+    times = {
+        SHUFFLE: seconds(shuffled),
+        REPARTITION_IDENTITY: seconds(repartitioned.mapInArrow(identity, frame.schema)),
+        REPARTITION: seconds(repartitioned),
+    }
+    rows = shuffle_statistics(shuffled).select("worker_memory_bytes").collect()
+    return Figures(times, [row[0] for row in rows])
+
+
 def in_a_process(data: str, cores: int, *, alone: bool = False) -> Figures:
     """`measure` in a process of its own, whose master has that many cores."""
-    command = [sys.executable, "-m", "benches.shuffle", data, str(cores), "alone" if alone else "all"]
+    return run_apart([data, str(cores), "alone" if alone else "all"])
+
+
+def run_apart(arguments: list[str]) -> Figures:
+    """Run this module in another process and return what it has measured."""
+    command = [sys.executable, "-m", "benches.shuffle", *arguments]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     output = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True).stdout
     return msgspec.json.decode(output.splitlines()[-1], type=Figures)
@@ -149,8 +201,24 @@ def scaling() -> None:
         print(f"| {tasks} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} | {most:.0f} |")
 
 
+def many() -> None:
+    """Print what more partitions than slots cost, and the memory that they take."""
+    figures = run_apart([str(MANY)])
+    print(f"| 20 M rows of 100 bytes into {MANY} partitions on {SLOTS} slots | s | the shuffle takes |")
+    print("|---|---:|---:|")
+    for way, time in figures.times.items():
+        print(f"| {way} | {time:.1f} | {figures.times[SHUFFLE] / time:.2f} |")
+    print(f"\npeak memory of a Python worker of the shuffle: {max(figures.workers) / (1 << 20):.0f} MiB")
+
+
 def main() -> None:
-    """Print all tables, or measure for one line of them."""
+    """Print all tables, or measure for one line of them; ``many`` prints the last one alone."""
+    if sys.argv[1:] == ["many"]:
+        many()
+        return
+    if sys.argv[1:] == [str(MANY)]:
+        print(msgspec.json.encode(measure_many()).decode())
+        return
     if len(sys.argv) > 1:
         data, cores, which = sys.argv[1:]
         print(msgspec.json.encode(measure(data, int(cores), alone=which == "alone")).decode())
@@ -161,6 +229,8 @@ def main() -> None:
     comparison()
     print()
     scaling()
+    print()
+    many()
 
 
 if __name__ == "__main__":

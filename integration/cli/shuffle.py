@@ -30,9 +30,10 @@ from ..spark.files import has_scheme, require_columns, require_new_path, require
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
 from ..spark.session import is_running, spark_session
-from ..spark.shuffling.api import Partitioner, Ship, check_arguments, check_slots, require_slots
+from ..spark.shuffling.api import NO_SLOT, Partitioner, Ship, check_arguments, check_movement, require_slots
 from ..spark.shuffling.api import shuffle as shuffle_frame
 from ..spark.shuffling.partitions import read_in_partitions
+from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.settings import transport_config
 from ..spark.shuffling.task_reports import shuffle_statistics
 from ..spark.spark_errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
@@ -50,8 +51,15 @@ SPARK_OPTION = "spark."
 TASK_CORES = "spark.task.cpus"
 """The option of Spark's by which a task takes several slots."""
 
-LEAST_TASK_BYTES = 32 << 20
-"""What a task takes of this machine's memory: a Python process with NumPy and PyArrow, and its buffers."""
+SLOTS_PER_CORE = 4
+"""Slots of this machine's own Spark, so that a few more partitions than cores still have a task each."""
+
+_OPTIONS = {
+    "num_partitions": "--partitions",
+    "max_memory": "--max-memory",
+    "compression": "--compression",
+}
+"""Arguments of `shuffle_frame` with which lines begin, and what they are on the command line."""
 
 _CONFIG = "config: "
 """How lines about options of Flink's begin."""
@@ -102,7 +110,11 @@ class RoutingOptions:
     partitioner: Partitioner = "flink"
     """Whose rule puts a key into a partition: Flink's key groups, or Spark's own."""
     master: str | None = None
-    """Spark's master URL; by default this machine, with a slot for each partition."""
+    """Spark's master URL; by default this machine, with a slot for each partition up to 4 a core."""
+    max_memory: str | None = None
+    """Most rows held by a task that has several partitions, such as "256 mb"; 128 MiB by default."""
+    compression: Compression | None = None
+    """How columns are compressed on the way."""
     settings: Settings = ()
     """OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given."""
 
@@ -126,7 +138,7 @@ def shuffle(
     Args:
         input: Parquet, CSV or JSON file, or a folder of them.
         output: Folder for a file of each partition: CSV or JSON where its name ends so, else Parquet.
-        partitions: Number of partitions; a task for each has to run at the same time.
+        partitions: Number of partitions; with fewer slots a task takes several of them.
         key: Column by which rows find their partition; several may be given.
         format: What the input is, where the names of its files do not tell.
         json: Print what each task counted as one JSON document.
@@ -145,7 +157,7 @@ def shuffle(
         partitioner=routing.partitioner,
     )
     options = read_assignments(routing.settings)
-    done = _shuffled(wanted, format, routing.bound, routing.master, options)
+    done = _shuffled(wanted, format, routing, options)
     if json:
         write_json(msgspec.json.encode(done))
     else:
@@ -154,62 +166,59 @@ def shuffle(
 
 
 def _shuffled(
-    wanted: ShuffleDocument,
-    format: Format | None,
-    bounds: Sequence[str],
-    master: str | None,
-    options: Options,
+    wanted: ShuffleDocument, format: Format | None, routing: RoutingOptions, options: Options
 ) -> ShuffleDocument:
     """Do what is wanted, in a Spark of this command's own unless one runs already."""
     with _said_in_a_line(wanted.output):
-        _check(wanted, bounds, options.flink)
+        _check(wanted, routing, options)
         require_columns(wanted.input, wanted.keys, format, as_spark=True)
-        if not is_running():
-            _check_slots(wanted.partitions, master, options.spark)
-        with _session(master, wanted.partitions, options.spark) as session:
-            return run_cancellable(session, lambda: _run(session, wanted, format, bounds, options.flink))
+        with _session(routing.master, wanted.partitions, options.spark) as session:
+            return run_cancellable(session, lambda: _run(session, wanted, format, routing, options.flink))
 
 
-def _check(wanted: ShuffleDocument, bounds: Sequence[str], options: Mapping[str, str]) -> None:
+def _check(wanted: ShuffleDocument, routing: RoutingOptions, options: Options) -> None:
     """Find mistakes before Spark starts, which takes a while."""
-    check_arguments(wanted.keys, wanted.ship, wanted.partitioner, bounds or None, wanted.partitions)
+    bounds = routing.bound or None
+    check_arguments(wanted.keys, wanted.ship, wanted.partitioner, bounds, wanted.partitions)
+    check_movement(routing.max_memory, routing.compression)
+    slots = local_slots(_master(routing.master, wanted.partitions))
+    if slots is None or is_running():
+        slots = wanted.partitions  # not known before Spark has started, or of another Spark
+    cores = options.spark.get(TASK_CORES, "1")
+    tasks = slots // int(cores) if cores.isdecimal() and int(cores) else slots
+    if tasks == 0:
+        raise ShuffleError(NO_SLOT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShuffleWarning)  # they come again
-        transport_config(options, wanted.partitions)
+        transport_config(options.flink, min(wanted.partitions, tasks))
 
 
-def _check_slots(partitions: int, master: str | None, options: Mapping[str, str]) -> None:
-    """Check that this machine can run all tasks at once, if it is the one that has to."""
-    if master is None:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if partitions * LEAST_TASK_BYTES > memory:
-            raise ShuffleError(
-                f"--partitions is {partitions}: so many tasks at once take at least"
-                f" {size(partitions * LEAST_TASK_BYTES)} of memory, but this machine has {size(memory)};"
-                f" take at most {memory // LEAST_TASK_BYTES}, or name a cluster with --master"
-            )
-    elif (slots := local_slots(master)) is not None:
-        cores = options.get(TASK_CORES, "1")
-        check_slots(partitions, slots // max(1, int(cores)) if cores.isdecimal() else slots, local=True)
+def _master(master: str | None, partitions: int) -> str:
+    """By default this machine: a slot for each partition if those are few, else one for each core."""
+    cores = os.cpu_count() or 1
+    slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores
+    return master or f"local[{slots}]"
 
 
 def _run(
     session: SparkSession,
     wanted: ShuffleDocument,
     format: str | None,
-    bounds: Sequence[str],
+    routing: RoutingOptions,
     options: Mapping[str, str],
 ) -> ShuffleDocument:
-    require_slots(session, wanted.partitions)
+    tasks = require_slots(session, wanted.partitions)
     started = perf_counter()
     frame = shuffle_frame(
-        read_in_partitions(session, wanted.input, wanted.partitions, format),
+        read_in_partitions(session, wanted.input, tasks, format),
         *wanted.keys,
         num_partitions=wanted.partitions,
         ship=wanted.ship,
         config=options,
         partitioner=wanted.partitioner,
-        bounds=bounds or None,
+        bounds=routing.bound or None,
+        max_memory=routing.max_memory,
+        compression=routing.compression,
     )
     write_files(frame, wanted.output)
     seconds = perf_counter() - started
@@ -241,11 +250,11 @@ def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _session(master: str | None, slots: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
+def _session(master: str | None, partitions: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
     runs_already = is_running()
     with to_stderr().status(Text("Spark starts")) as status:
-        session = spark_session(master or f"local[{max(slots, os.cpu_count() or 1)}]", options)
+        session = spark_session(_master(master, partitions), options)
         try:
             run_cancellable(session, lambda: send_packages(session))
             status.update(Text("rows are shuffled"))
@@ -285,7 +294,14 @@ def _said_in_a_line(output: str) -> Iterator[None]:
 def _as_typed(line: str) -> str:
     """Return a line about arguments of `shuffle_frame` with their names on the command line."""
     line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
-    return f"netstack shuffle: {line.replace('a num_partitions of at', '--partitions at')}"
+    return f"netstack shuffle: {_typed_names(line)}"
+
+
+def _typed_names(line: str) -> str:
+    for name, option in _OPTIONS.items():
+        if line.startswith(name):
+            return option + line.removeprefix(name)
+    return line
 
 
 def _count(number: float) -> str:

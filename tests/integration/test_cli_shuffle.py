@@ -93,7 +93,7 @@ def calls(spark, folder) -> dict[str, Call]:
             *("--partitions", "2", "--input", str(folder / "rows"), "--format", "csv", *by_name),
             *("--output", str(folder / "by-format")),
         ],
-        "too many": ["--partitions", "5", *rows[2:], *by_name, "--output", str(folder / "no-1")],
+        "too many": ["--partitions", "40000", *rows[2:], *by_name, "--output", str(folder / "no-1")],
         "no column": [*rows, "--key", "name.first", "--output", str(folder / "no-2")],
         "no options": [
             *(*rows, *by_name, "--output", str(folder / "no-3")),
@@ -179,7 +179,7 @@ def test_an_exchange_before_the_shuffle_is_said(calls, folder):
     [
         (
             "too many",
-            ["netstack shuffle: the 5 tasks of a shuffle into 5 partitions"],
+            ["netstack shuffle: --partitions is 40000; it must be at most 32768"],
         ),
         ("no column", ["netstack shuffle: there is no"]),
         ("no extension", ["netstack shuffle: "]),
@@ -202,7 +202,7 @@ def test_what_goes_wrong_is_one_line_each_and_leaves_no_output(calls, folder, na
 
 
 def test_a_line_about_arguments_has_their_names_on_the_command_line(calls):
-    assert "or take --partitions at most 4" in calls["too many"].err
+    assert "--partitions is 40000" in calls["too many"].err
 
 
 def test_the_format_can_be_given_where_no_extension_tells_it(calls, folder):
@@ -256,10 +256,11 @@ def test_the_cause_of_a_failed_barrier_stage_is_one_line(text, line):
         ({"--set": "=1"}, "--set =1: must be OPTION=VALUE"),
         ({"--set": "segment-size=1"}, "netstack shuffle: --set segment-size: "),
         ({"--key": "nam"}, "rows.csv: there is no key column 'nam'; the columns are: number, name"),
-        ({"--master": "local[4]", "--partitions": "5000"}, "Spark has slots for 4 tasks; start Spark with"),
-        ({"--master": "local", "--set": "spark.task.cpus=1"}, "Spark has slots for 1 task;"),
-        ({"--master": "local[3]", "--set": "spark.task.cpus=2"}, "Spark has slots for 1 task;"),
-        ({"--partitions": "1000000"}, "so many tasks at once take at least 31,250 GiB of memory"),
+        ({"--master": "local[3]", "--set": "spark.task.cpus=4"}, "Spark has no slot for a task;"),
+        ({"--partitions": "1000000"}, "netstack shuffle: --partitions is 1000000; it must be at most 32768"),
+        ({"--max-memory": "lots"}, "netstack shuffle: --max-memory: 'lots' is not"),
+        ({"--max-memory": "10 kb"}, "netstack shuffle: --max-memory is '10 kb'; it must be at least 1 mb"),
+        ({"--compression": "gzip"}, "--compression"),
         ({"--ship": "rebalance"}, "netstack shuffle: ship='rebalance' takes no key"),
         ({"--ship": "range"}, "netstack shuffle: ship='range' needs bounds"),
     ],

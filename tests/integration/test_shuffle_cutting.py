@@ -179,8 +179,8 @@ def test_rows_of_hardly_any_bytes_are_limited_too() -> None:
 @pytest.mark.parametrize(
     ("targets", "size", "rows"),
     [
-        (1, 2 << 20, 1 << 17),
-        (64, 2 << 20, 1 << 17),
+        (1, 4 << 20, 1 << 17),
+        (100, 4 << 20, 1 << 17),
         (128, 4 << 20, 1 << 17),
         (200, 6400 << 10, 204_800),
         (1000, 16 << 20, 1 << 18),

@@ -42,6 +42,10 @@ ARGUMENTS: list[tuple[list[Any], dict[str, Any], str]] = [
     (["id"], {"num_partitions": 0}, "num_partitions is 0; it must be a whole number from 1"),
     (["id"], {"num_partitions": True}, "num_partitions is True"),
     (["id"], {"num_partitions": "3"}, "num_partitions is '3'"),
+    (["id"], {"num_partitions": 40_000}, "num_partitions is 40000; it must be at most 32768"),
+    (["id"], {"num_partitions": 9, "max_memory": "many"}, "max_memory: 'many' is not .*right would be"),
+    (["id"], {"num_partitions": 9, "max_memory": 1000}, "max_memory is 1000; it must be at least 1 mb"),
+    (["id"], {"compression": "gzip"}, "compression is 'gzip', which is none of lz4, zstd"),
     ([7], {}, "key 7 is neither the name of a column nor a Column"),
     (["no"], {}, "there is no such key: .*`no` cannot be resolved"),
     (["list"], {}, "column 'list': type list<.*> cannot be a key"),
@@ -111,15 +115,6 @@ def test_collations_are_no_keys_but_have_ranges(spark: SparkSession) -> None:
     shuffled = shuffle(frame, "k", ship="range", bounds=["b"])
     assert shuffled.schema == frame.schema
     assert sorted(row.k for row in shuffled.collect()) == ["B", "a", "c"]
-
-
-@pytest.mark.spark
-def test_too_few_slots(spark: SparkSession) -> None:
-    frame = spark.range(9, numPartitions=7)
-    with pytest.raises(
-        ShuffleError, match=r"but Spark has slots for 4 tasks; start .* local\[7\].* at most 4"
-    ):
-        shuffle(frame, "id", num_partitions=7)
 
 
 @pytest.mark.spark

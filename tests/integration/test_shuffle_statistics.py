@@ -34,6 +34,7 @@ def test_each_run_has_a_row_for_each_task(frame: DataFrame) -> None:
         *("shuffle", "run", "partition", "stage", "host", "rows_read", "rows", "seconds"),
         *COUNTED,
         "worker_memory_bytes",
+        "peak_held_bytes",
     ]
     assert runs(shuffled) == []
     assert shuffled.count() == ROWS

@@ -10,7 +10,12 @@ for targets that have none. What arrives is gathered too, to batches of a size t
 
 A piece is one record batch message of Arrow's IPC format, without the schema, which both ends know. Writing
 it copies the rows that it holds and nothing else, whatever part of a larger batch they are; reading it copies
-nothing.
+nothing, unless it is compressed.
+
+A task may take several partitions (`Layout`). Rows are then sorted by partition, what lies side by side for
+one task is a piece, and behind the message stands where each of its partitions ends::
+
+    5 partitions, 2 tasks    0 0 | 1 2 2 || 3 3 | 4     task 0: message, 2 3 5    task 1: message, 2 3
 
 Columns travel in Arrow's plain layouts. Dictionaries would have to be sent ahead of the rows, and views can
 neither be reordered nor cut, so columns of such types travel, and arrive, as the values that they stand for.
@@ -20,29 +25,39 @@ Spark has neither.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute
 
 from netstack import SourceError
 
 from ..arrow_types import plain_schema
+from .layout import Layout, with_ends
 from .placement import Placement, Targets
 
 Pieces = list[tuple[int, memoryview]]
 """Pieces with their targets, in the order in which they have to be sent."""
 
-PIECE_BYTES = 512 << 10
+PIECE_BYTES = 1 << 20
 """Most bytes of a piece that has more than one row, but for its header."""
 
 # While rows are sorted each takes some twenty bytes more, which is why bytes are not all that is limited.
 _ROWS_PER_TARGET, _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17, 1 << 18
-_BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 2 << 20, 16 << 20
+_BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 4 << 20, 16 << 20
 _RETAINED_BYTES = 4 << 20
 """Size of the array that is freed once: see `_keep_freed_memory`."""
 
 _LARGE_PART = 32
 """What has this part of a full batch is handed on as it is, rather than copied."""
+
+
+Compression = Literal["lz4", "zstd"]
+"""How the columns of a piece are compressed, each for itself, by Arrow's IPC format."""
+
+_END_OF_STREAM_BYTES = 8
 
 
 class PieceError(Exception):
@@ -55,6 +70,31 @@ def encode_piece(batch: pa.RecordBatch) -> memoryview:
     The batch has a plain schema: see `plain_schema`.
     """
     return memoryview(batch.serialize())
+
+
+class PieceEncoder:
+    """Encodes the rows of batches of one plain schema, compressed or not.
+
+    Args:
+        schema: Their columns: see `plain_schema`.
+        compression: None sends the columns as they lie.
+    """
+
+    def __init__(self, schema: pa.Schema, compression: Compression | None = None) -> None:
+        self._options = None
+        if compression is not None:
+            self._options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+        self._schema = schema
+        self._schema_bytes = schema.serialize().size
+
+    def encode(self, batch: pa.RecordBatch) -> memoryview:
+        """Return the rows of a batch, which may be a slice of another, as a piece for `decode_piece`."""
+        if self._options is None:
+            return encode_piece(batch)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema, options=self._options) as stream:
+            stream.write_batch(batch)
+        return memoryview(sink.getvalue())[self._schema_bytes : -_END_OF_STREAM_BYTES]
 
 
 def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
@@ -152,7 +192,7 @@ class Gathered:
 
 
 def gathered_bytes(targets: int) -> int:
-    """Return how many bytes of rows are gathered by default: 32 KiB for each target, within 2 to 16 MiB."""
+    """Return how many bytes of rows are gathered by default: 32 KiB for each target, within 4 to 16 MiB."""
     return min(max(targets * _BYTES_PER_TARGET, _LEAST_BYTES), _MOST_BYTES)
 
 
@@ -169,7 +209,11 @@ class Cutter:
         placement: Where rows go.
         gather_bytes: Most bytes of rows that are gathered, unless a single row is larger. Cutting them takes
             up to four times as much: they are held, joined, sorted and encoded.
-        piece_bytes: Most bytes of a piece that has more than one row, but for its header.
+        piece_bytes: Most bytes of a piece that has more than one row, but for its header and before it is
+            compressed.
+        tasks: How many tasks take in the targets, which are then partitions, and pieces are for tasks, with
+            ends if there are fewer tasks than targets: see `Layout`. By default one for each target.
+        compression: That of the pieces.
 
     Raises:
         UnsupportedColumnError: A column cannot travel.
@@ -185,6 +229,8 @@ class Cutter:
         *,
         gather_bytes: int | None = None,
         piece_bytes: int = PIECE_BYTES,
+        tasks: int | None = None,
+        compression: Compression | None = None,
     ) -> None:
         self._input = plain_schema(schema)
         self._placement = placement
@@ -195,6 +241,9 @@ class Cutter:
         dropped = placement.dropped
         self.schema = self._input if dropped is None else self._input.remove(dropped)
         """The schema of the pieces."""
+        self._encoder = PieceEncoder(self.schema, compression)
+        layout = Layout(placement.count, tasks or placement.count)
+        self._bounds = layout.bounds() if layout.several else None
         _keep_freed_memory()
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Pieces]:
@@ -225,34 +274,60 @@ class Cutter:
         targets = self._placement.place(batch)
         if self._placement.dropped is not None:
             batch = batch.remove_column(self._placement.dropped)
-        row_bytes = batch.nbytes / batch.num_rows
-        runs = _runs(batch, targets, self._placement.count)
-        return [(target, piece) for target, run in runs for piece in self._encoded(run, row_bytes)]
+        if isinstance(targets, int):
+            return self._of_one_run(targets, batch, batch.nbytes / batch.num_rows)
+        batch, ends = _sorted(batch, targets, self._placement.count)
+        if self._bounds is None:
+            return self._by_target(batch, ends)
+        return self._by_task(batch, ends, self._bounds)
 
-    def _encoded(self, run: pa.RecordBatch, row_bytes: float) -> Iterator[memoryview]:
+    def _by_target(self, batch: pa.RecordBatch, ends: NDArray[np.int64]) -> Pieces:
+        """The pieces of sorted rows, where each target is a task."""
+        pieces: Pieces = []
+        row_bytes = batch.nbytes / batch.num_rows
+        for target, run, _ in _runs(batch, ends):
+            pieces += self._of_one_run(target, run, row_bytes)
+        return pieces
+
+    def _by_task(self, batch: pa.RecordBatch, ends: NDArray[np.int64], bounds: NDArray[np.int64]) -> Pieces:
+        """The pieces of sorted rows, where each task has the targets between two bounds."""
+        pieces: Pieces = []
+        row_bytes = batch.nbytes / batch.num_rows
+        for task, run, start in _runs(batch, ends[bounds[1:] - 1]):
+            of_task = ends[bounds[task] : bounds[task + 1]]
+            for part, piece in self._encoded(run, row_bytes):
+                pieces.append((task, with_ends(piece, (of_task - start).clip(0, part.num_rows))))
+                start += part.num_rows
+        return pieces
+
+    def _of_one_run(self, target: int, run: pa.RecordBatch, row_bytes: float) -> Pieces:
+        return [(target, piece) for _, piece in self._encoded(run, row_bytes)]
+
+    def _encoded(self, run: pa.RecordBatch, row_bytes: float) -> Iterator[tuple[pa.RecordBatch, memoryview]]:
         """Encode the rows of one target, without measuring them first, which would take longer."""
         if run.num_rows * row_bytes <= self._piece_bytes:
-            piece = encode_piece(run)
+            piece = self._encoder.encode(run)
             if len(piece) <= self._piece_bytes:
-                yield piece
+                yield run, piece
                 return
-        yield from map(encode_piece, split(run, self._piece_bytes))
+        for part in split(run, self._piece_bytes):
+            yield part, self._encoder.encode(part)
 
 
-def _runs(batch: pa.RecordBatch, targets: Targets | int, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Give the rows of each target that has any, in their order."""
-    if isinstance(targets, int):
-        yield targets, batch
-        return
+def _sorted(batch: pa.RecordBatch, targets: Targets, count: int) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+    """Bring rows into the order of their targets, stably, and tell where the rows of each target end."""
     order = np.argsort(targets, kind="stable")
-    each = np.arange(count, dtype=targets.dtype)
-    ends = np.searchsorted(targets, each, side="right", sorter=order)
+    ends = np.searchsorted(targets, np.arange(count, dtype=targets.dtype), side="right", sorter=order)
+    return compute.take(batch, pa.array(order), boundscheck=False), ends
+
+
+def _runs(batch: pa.RecordBatch, ends: NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+    """Give the rows up to each end from the one before it, if there are any, and where they start."""
     lengths = np.diff(ends, prepend=0)
-    present = np.flatnonzero(lengths)
-    batch = batch.take(pa.array(order))
-    for target, end in zip(present.tolist(), ends[present].tolist(), strict=True):
-        length = int(lengths[target])
-        yield target, batch.slice(end - length, length)
+    for place in np.flatnonzero(lengths).tolist():
+        length = int(lengths[place])
+        start = int(ends[place]) - length
+        yield place, batch.slice(start, length), start
 
 
 def _keep_freed_memory() -> None:
@@ -275,6 +350,8 @@ class Merger:
 
     def __init__(self, schema: pa.Schema, *, max_rows: int = 1 << 16, max_bytes: int = 4 << 20) -> None:
         self.schema = schema
+        self.rows = 0
+        """Rows that came so far."""
         self._large_rows, self._large_bytes = max_rows // _LARGE_PART, max_bytes // _LARGE_PART
         self._gathered = Gathered(max_rows, max_bytes)
 
@@ -289,6 +366,7 @@ class Merger:
         batch, size = decode_piece(piece, self.schema), len(piece)
         if not batch.num_rows:
             return
+        self.rows += batch.num_rows
         large = batch.num_rows > self._large_rows or size > self._large_bytes
         if large or not self._gathered.fits(batch, size):
             yield from self.flush()

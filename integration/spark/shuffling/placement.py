@@ -211,8 +211,13 @@ class PlacementSpec(NamedTuple):
     places: tuple[int, ...] = ()
     """Which columns it reads: the keys, or the one that was computed for it."""
 
+    @property
+    def dropped(self) -> int | None:
+        """Index of the column that was computed for it and is not sent along, if there is one."""
+        return self.places[0] if self.kind in ("computed keys", "computed target") else None
+
     def build(self, schema: pa.Schema, count: int, index: int) -> Placement:
-        """Return the placement of one of `count` tasks, for batches of this schema.
+        """Return the placement of task `index` over `count` partitions, for batches of this schema.
 
         Raises:
             SourceError: A column cannot be a key.

@@ -13,10 +13,12 @@ from netstack import (
     PRESETS,
     ConnectionLimits,
     NetworkConfig,
+    QuantityError,
     Section,
     TransportConfig,
     format_size,
     option_problems,
+    parse_flink_size,
     policy_problems,
     read_options,
 )
@@ -50,17 +52,22 @@ EFFECTIVE = frozenset(
 )
 """The fields of `NetworkConfig` that a shuffle obeys; the others are about jobs and their checkpoints."""
 
-LARGE_SEGMENT_BYTES = 128 << 10
-"""Size of segments for few partitions: a buffer costs the same at any size, and nobody waits for one."""
+SEGMENT_BYTES_UP_TO = {8: 512 << 10, 32: 128 << 10}
+"""Size of segments by the number of tasks: a buffer costs the same at any size, and nobody waits for one.
 
-_FEW_PARTITIONS = 32
+A task has some six for each other task, so with more tasks they have to be smaller.
+"""
+
+DEFAULT_MAX_MEMORY = 128 << 20
+LEAST_MAX_MEMORY = 1 << 20
+"""Bytes of rows that a task may hold for several partitions: by default, and at least."""
 
 
 def transport_config(config: Config, count: int) -> TransportConfig:
     """Return the settings of each of the `count` processes of a shuffle.
 
-    They are Flink's, but for segments, which have 128 KiB rather than 32 up to 32 partitions, unless
-    ``taskmanager.memory.segment-size`` is given, or a `NetworkConfig`.
+    They are Flink's, but for segments, which have 512 KiB rather than 32 up to 8 tasks, and 128 up to 32,
+    unless ``taskmanager.memory.segment-size`` is given, or a `NetworkConfig`.
 
     A peer that gives no sign of life is given up after ``heartbeat.timeout`` (50 s), unless a
     `TransportConfig` says otherwise. Options that change nothing in a shuffle are named in a
@@ -83,6 +90,23 @@ def transport_config(config: Config, count: int) -> TransportConfig:
     return settings
 
 
+def max_memory_bytes(value: int | str | None) -> int:
+    """Return the bytes of a ``max_memory``: a number of them, or a size in Flink's syntax; None: 128 MiB.
+
+    Raises:
+        ShuffleError: It is neither, or less than `LEAST_MAX_MEMORY`.
+    """
+    if value is None:
+        return DEFAULT_MAX_MEMORY
+    try:
+        size = parse_flink_size(value)
+    except QuantityError as error:
+        raise ShuffleError(f"max_memory: {error}") from None
+    if size < LEAST_MAX_MEMORY:
+        raise ShuffleError(f"max_memory is {value!r}; it must be at least {format_size(LEAST_MAX_MEMORY)}")
+    return size
+
+
 def early_bytes(config: TransportConfig) -> int:
     """Return how many bytes a task may hold before it is connected to its peers.
 
@@ -97,8 +121,9 @@ def early_bytes(config: TransportConfig) -> int:
 
 def _parsed(config: object, count: int) -> NetworkConfig:
     base = PRESETS[DEFAULT_PRESET]
-    if count <= _FEW_PARTITIONS:
-        base = replace(base, segment_bytes=LARGE_SEGMENT_BYTES)
+    sizes = [size for tasks, size in SEGMENT_BYTES_UP_TO.items() if count <= tasks]
+    if sizes:
+        base = replace(base, segment_bytes=sizes[0])
     if config is None:
         return base
     if not isinstance(config, Mapping):

@@ -30,7 +30,9 @@ from netstack import ConnectionLostError, PeerFailedError, Transport, TransportC
 from ..rendezvous import Meeting, Rendezvous
 from ..spark_errors import ShuffleTaskError
 from ..workers import MapFunction, worker_function
-from .pieces import Cutter, Merger, Pieces
+from .blocks import PartitionBlocks, empty_block
+from .layout import Layout
+from .pieces import Compression, Cutter, Merger, Pieces
 from .placement import PlacementSpec
 from .task_reports import TaskReport
 
@@ -52,7 +54,7 @@ class StageSpec:
 
     name: str
     """Name of the shuffle."""
-    count: int
+    layout: Layout
     """Number of partitions, and of tasks."""
     schema: pa.Schema
     """Columns of the input, the one that was computed for the placement included."""
@@ -62,6 +64,9 @@ class StageSpec:
     """The secret that only the tasks and the driver know: see `rendezvous`."""
     early_bytes: int
     """Most bytes of rows that a task holds before it is connected to its peers."""
+    max_memory_bytes: int
+    """Most bytes of rows that a task holds where it takes several partitions."""
+    compression: Compression | None
     loopback: bool
     """Whether all tasks run on one machine, so that none has to be reached from another."""
 
@@ -77,7 +82,7 @@ def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
 
 
 def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report) -> Iterator[pa.RecordBatch]:
-    """Return the rows of this partition after the shuffle.
+    """Return the rows of this partition after the shuffle; those of several partitions as blocks.
 
     Args:
         batches: The rows of this partition before it.
@@ -91,20 +96,22 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
 
     context = BarrierTaskContext.get()
     tasks = len(context.getTaskInfos())
-    if tasks != spec.count:
-        return _expect_nothing(batches, tasks, spec.count)
+    if tasks != spec.layout.tasks:
+        return _expect_nothing(batches, tasks, spec.layout)
     return ShuffleTask(spec, context, batches, report).run()
 
 
-def _expect_nothing(batches: Iterator[pa.RecordBatch], tasks: int, count: int) -> Iterator[pa.RecordBatch]:
+def _expect_nothing(
+    batches: Iterator[pa.RecordBatch], tasks: int, layout: Layout
+) -> Iterator[pa.RecordBatch]:
     """Take the end of an input that has other partitions than planned: Spark makes an empty one smaller."""
     for batch in batches:
         if batch.num_rows:
             raise ShuffleTaskError(
-                f"the number of partitions of the input is {tasks}, not {count} as when shuffle() was called;"
-                " the data or the settings of the session have changed since, so call shuffle() again"
+                f"the number of partitions of the input is {tasks}, not {layout.tasks} as when shuffle() was"
+                " called; the data or the settings of the session have changed since, so call shuffle() again"
             )
-    return iter(())
+    return iter([empty_block(0)] if layout.several else [])
 
 
 class ShuffleTask:
@@ -119,10 +126,11 @@ class ShuffleTask:
         self._index = context.partitionId()
         self._rendezvous = Rendezvous(context, spec.secret, loopback=spec.loopback)
         self._started = time.monotonic()
-        cutter = Cutter(spec.schema, spec.placement.build(spec.schema, spec.count, self._index))
-        self._merger = Merger(cutter.schema)
-        self._rows = 0
-        self._transport = Transport(self._index, spec.count, spec.config, host=self._rendezvous.host)
+        layout = spec.layout
+        placement = spec.placement.build(spec.schema, layout.partitions, self._index)
+        cutter = Cutter(spec.schema, placement, tasks=layout.tasks, compression=spec.compression)
+        self._merger = _merger(spec, cutter.schema, self._index)
+        self._transport = Transport(self._index, layout.tasks, spec.config, host=self._rendezvous.host)
         self._source = SourceThread(batches, cutter, self._transport, spec.early_bytes)
 
     def run(self) -> Iterator[pa.RecordBatch]:
@@ -133,9 +141,7 @@ class ShuffleTask:
         """
         try:
             meeting = self._connect()
-            for batch in self._received():
-                self._rows += batch.num_rows
-                yield batch
+            yield from self._received()
             self._source.join()
             self._transport.close()
             self._rendezvous.finish()
@@ -167,11 +173,25 @@ class ShuffleTask:
             self._context.stageId(),
             self._rendezvous.host,
             self._source.rows,
-            self._rows,
+            self._merger.rows,
             time.monotonic() - self._started,
             _peak_memory_bytes(),
+            self._merger.peak_bytes if isinstance(self._merger, PartitionBlocks) else 0,
             self._transport.statistics(),
         )
+
+
+def _merger(spec: StageSpec, schema: pa.Schema, index: int) -> Merger | PartitionBlocks:
+    """What the pieces that arrive become: rows of one partition, or blocks of several."""
+    if not spec.layout.several:
+        return Merger(schema)
+    return PartitionBlocks(
+        schema,
+        spec.layout.partitions_of(index),
+        spec.max_memory_bytes,
+        to_all=spec.placement.kind == "broadcast",
+        compression=spec.compression,
+    )
 
 
 def _cause_for_peers(cause: BaseException, index: int) -> BaseException:

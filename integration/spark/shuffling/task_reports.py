@@ -48,11 +48,13 @@ class TaskReport(NamedTuple):
     rows_read: int
     """Rows of the input partition."""
     rows: int
-    """Rows of the output partition."""
+    """Rows of the output partition, or of all partitions of the task."""
     seconds: float
     """Time from the first call of the task until its peers had read everything."""
     worker_memory_bytes: int
     """The most memory that the worker process has had since it began, in earlier tasks too."""
+    peak_held_bytes: int
+    """The most bytes of rows that it held for several partitions; 0 if it had only one."""
     transport: TransportStatistics
     """What its network layer has counted."""
 
@@ -78,7 +80,8 @@ def shuffle_statistics(df: DataFrame) -> DataFrame:
     in that of what was checkpointed, or written and read again, it is not. A run is one execution of the
     shuffle's stage, numbered from 0: each action is one, unless Spark still has what the stage gave, and
     each retry. Tasks that failed do not appear. Before the first run there are no rows. Of a Spark context
-    the latest `MAX_REPORTS` reports are kept. ``explain()`` shows the names of shuffles.
+    the latest `MAX_REPORTS` reports are kept. ``explain()`` shows the names of shuffles. Where tasks take
+    several partitions, "partition" is the number of the task, and "peak_held_bytes" what it held at most.
 
     Raises:
         ShuffleError: There is no shuffle in the plan.
@@ -114,8 +117,9 @@ def _rows(reports: Iterable[TaskReport]) -> Iterator[tuple[Any, ...]]:
         numbers = [
             getattr(counted, name) for name in TransportStatistics.__struct_fields__ if name != "index"
         ]
-        measured = (report.rows_read, report.rows, report.seconds, *numbers, report.worker_memory_bytes)
-        yield (report.shuffle, run, counted.index, report.stage, report.host, *measured)
+        measured = (report.rows_read, report.rows, report.seconds, *numbers)
+        memory = (report.worker_memory_bytes, report.peak_held_bytes)
+        yield (report.shuffle, run, counted.index, report.stage, report.host, *measured, *memory)
 
 
 def _schema() -> StructType:
@@ -141,5 +145,6 @@ def _schema() -> StructType:
             field("seconds", DoubleType()),
             *counted,
             field("worker_memory_bytes", LongType()),
+            field("peak_held_bytes", LongType()),
         ]
     )

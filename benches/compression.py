@@ -1,0 +1,124 @@
+"""What compressed pieces save and cost, printed as Markdown: from which speed of a network on they pay.
+
+Run it with ``python -m benches.compression``; it takes half a minute and no Spark. Rows of a few kinds are
+cut to four targets, encoded and decoded, as the tasks of a shuffle do, in processor time. The extra time a
+byte, and the bytes that need not be sent, give the speed below which a link costs more time than compressing
+does::
+
+    break-even = bytes saved / extra processor time
+
+It is of one task, which has one core; several tasks on a machine share its link, each with a core.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import process_time
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from integration import Cutter, HashPlacement, decode_piece
+
+ROWS, BATCHES, ROUNDS, TARGETS = 10_000, 100, 3, 4
+MB = 1_000_000
+
+Codec = Literal["lz4", "zstd"]
+CODECS: tuple[Codec, ...] = ("lz4", "zstd")
+
+_random = np.random.default_rng(1)
+
+
+def random_longs(first: int) -> pa.RecordBatch:
+    """Two longs of which nothing can be saved."""
+    return pa.record_batch({name: _random.integers(-(1 << 62), 1 << 62, ROWS) for name in ("key", "value")})
+
+
+def small_longs(first: int) -> pa.RecordBatch:
+    """Two longs that count on, as keys and times do."""
+    numbers = np.arange(first, first + ROWS)
+    return pa.record_batch({"key": numbers, "value": numbers * 7})
+
+
+def random_texts(first: int) -> pa.RecordBatch:
+    """A long and 100 random characters."""
+    letters = _random.integers(65, 123, (ROWS, 100), dtype=np.uint8)
+    text = [row.tobytes().decode() for row in letters]
+    return pa.record_batch({"key": np.arange(first, first + ROWS), "text": text})
+
+
+def words(first: int) -> pa.RecordBatch:
+    """A long and a line of some twelve words out of a thousand."""
+    known = [f"word{number:x}" for number in range(1000)]
+    picks = _random.integers(0, len(known), (ROWS, 12))
+    return pa.record_batch(
+        {
+            "key": np.arange(first, first + ROWS),
+            "text": [" ".join(known[pick] for pick in row) for row in picks],
+        }
+    )
+
+
+def categories(first: int) -> pa.RecordBatch:
+    """Columns of a few values each, as flags, dates and codes have."""
+    return pa.record_batch(
+        {
+            "day": _random.integers(0, 365, ROWS).astype(np.int32),
+            "flag": _random.integers(0, 2, ROWS),
+            "price": _random.integers(0, 10_000, ROWS) / 100,
+            "code": [f"C{number}" for number in _random.integers(0, 50, ROWS)],
+        }
+    )
+
+
+KINDS: dict[str, Callable[[int], pa.RecordBatch]] = {
+    "random longs": random_longs,
+    "longs that count on": small_longs,
+    "random text": random_texts,
+    "words": words,
+    "a few values a column": categories,
+}
+
+
+def measured(batches: list[pa.RecordBatch], compression: Codec | None) -> tuple[int, float, float]:
+    """Return the bytes of all pieces and the least processor seconds of cutting and of decoding them."""
+    best_cut = best_decode = float("inf")
+    size = 0
+    for _ in range(ROUNDS):
+        schema = batches[0].schema
+        cutter = Cutter(schema, HashPlacement(schema, schema.names[:1], TARGETS), compression=compression)
+        start = process_time()
+        made = [pieces for batch in batches for pieces in cutter.add(batch)] + [cutter.flush()]
+        cut = process_time()
+        for pieces in made:
+            for _, piece in pieces:
+                decode_piece(piece, cutter.schema)
+        best_cut, best_decode = min(best_cut, cut - start), min(best_decode, process_time() - cut)
+        size = sum(len(piece) for pieces in made for _, piece in pieces)
+    return size, best_cut, best_decode
+
+
+def main() -> None:
+    """Print the table."""
+    pa.set_cpu_count(1)
+    print(f"Python {sys.version.split()[0]}, pyarrow {pa.__version__}; least of {ROUNDS}\n")
+    print("| rows | | size | extra ns a byte: sender | receiver | pays below |")
+    print("|---|---|---:|---:|---:|---:|")
+    for kind, make in KINDS.items():
+        batches = [make(number * ROWS) for number in range(BATCHES)]
+        plain, cut_s, decode_s = measured(batches, None)
+        for compression in CODECS:
+            size, slower_cut_s, slower_decode_s = measured(batches, compression)
+            sender, receiver = slower_cut_s - cut_s, slower_decode_s - decode_s
+            rate = (plain - size) / max(sender + receiver, 1e-9) / MB
+            pays = f"{rate:.0f} MB/s" if size < 0.98 * plain else "never"
+            print(
+                f"| {kind} | {compression} | {size / plain:.2f} | {sender / plain * 1e9:.2f}"
+                f" | {receiver / plain * 1e9:.2f} | {pays} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
