@@ -177,6 +177,27 @@ def test_importing_the_names_imports_no_pyspark() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+MEMORY = "taskmanager.memory.network.max"
+
+
+@pytest.mark.parametrize(
+    ("given", "tasks", "kib"),
+    [
+        (None, 2, 512),
+        ({}, 8, 512),
+        (None, 9, 128),
+        (None, 33, 32),
+        ({MEMORY: "2 mb"}, 2, 128),
+        ({MEMORY: "8 mb"}, 2, 512),
+        ({SEGMENT: "32 kb"}, 2, 32),
+    ],
+)
+def test_segments_are_as_large_as_tasks_and_memory_allow(
+    given: dict[str, Any] | None, tasks: int, kib: int
+) -> None:
+    assert transport_config(given, tasks).network.segment_bytes == kib << 10
+
+
 def test_options_become_settings() -> None:
     settings = transport_config({SEGMENT: "64 kb", "heartbeat": {"timeout": "7 s"}}, 3)
     assert settings.network.segment_bytes == 64 << 10

@@ -52,11 +52,15 @@ EFFECTIVE = frozenset(
 )
 """The fields of `NetworkConfig` that a shuffle obeys; the others are about jobs and their checkpoints."""
 
-SEGMENT_BYTES_UP_TO = {8: 512 << 10, 32: 128 << 10}
-"""Size of segments by the number of tasks: a buffer costs the same at any size, and nobody waits for one.
+VERY_LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES = 512 << 10, 128 << 10
+"""Sizes of segments for few tasks: a buffer costs the same at any size, and nobody waits for one.
 
-A task has some six for each other task, so with more tasks they have to be smaller.
+A task has some six for each other task, so with more tasks, or little memory, they have to be smaller.
 """
+
+_VERY_FEW_TASKS, _FEW_TASKS = 8, 32
+_SEGMENTS_PER_TASK = 8
+"""So many very large ones have to fit into the network memory for each task."""
 
 DEFAULT_MAX_MEMORY = 128 << 20
 LEAST_MAX_MEMORY = 1 << 20
@@ -66,8 +70,9 @@ LEAST_MAX_MEMORY = 1 << 20
 def transport_config(config: Config, count: int) -> TransportConfig:
     """Return the settings of each of the `count` processes of a shuffle.
 
-    They are Flink's, but for segments, which have 512 KiB rather than 32 up to 8 tasks, and 128 up to 32,
-    unless ``taskmanager.memory.segment-size`` is given, or a `NetworkConfig`.
+    They are Flink's, but for segments, which have 512 KiB rather than 32 up to 8 tasks, and 128 up to 32 or
+    where ``taskmanager.memory.network.max`` has no room for so large ones; unless
+    ``taskmanager.memory.segment-size`` is given, or a `NetworkConfig`.
 
     A peer that gives no sign of life is given up after ``heartbeat.timeout`` (50 s), unless a
     `TransportConfig` says otherwise. Options that change nothing in a shuffle are named in a
@@ -121,11 +126,10 @@ def early_bytes(config: TransportConfig) -> int:
 
 def _parsed(config: object, count: int) -> NetworkConfig:
     base = PRESETS[DEFAULT_PRESET]
-    sizes = [size for tasks, size in SEGMENT_BYTES_UP_TO.items() if count <= tasks]
-    if sizes:
-        base = replace(base, segment_bytes=sizes[0])
+    if count <= _FEW_TASKS:
+        base = replace(base, segment_bytes=LARGE_SEGMENT_BYTES)
     if config is None:
-        return base
+        return _with_very_large_segments(base, count)
     if not isinstance(config, Mapping):
         raise ShuffleError(
             f"config is a {type(config).__name__}; it must be a mapping of Flink's options to their values,"
@@ -137,7 +141,16 @@ def _parsed(config: object, count: int) -> NetworkConfig:
     problems: list[str] = []
     network = read_options(Section(config, "", problems), base)
     _refuse(problems)
-    return network
+    return network if "segment_bytes" in network.given else _with_very_large_segments(network, count)
+
+
+def _with_very_large_segments(network: NetworkConfig, count: int) -> NetworkConfig:
+    """The same with very large segments, if there are very few tasks and the memory has room for them."""
+    most = network.network_memory_max_bytes
+    wanted = VERY_LARGE_SEGMENT_BYTES * _SEGMENTS_PER_TASK * count
+    if count > _VERY_FEW_TASKS or (most is not None and most < wanted):
+        return network
+    return replace(network, segment_bytes=VERY_LARGE_SEGMENT_BYTES)
 
 
 def _refuse(problems: list[str]) -> None:
