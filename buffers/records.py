@@ -251,7 +251,7 @@ class RecordBlock:
         if step != 1:
             raise ValueError(f"a block can only be sliced with step 1, got {step}; use take")
         stop = max(start, stop)
-        if self._memory is None and stop > start:
+        if self._memory is None and self.stride:
             return RecordBlock.blank(stop - start, self.stride)
         if self.stride:
             nbytes = (stop - start) * self.stride

@@ -44,6 +44,18 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
             yield f"{name} has parallelism {there[name]} in it and {subtasks} in the job; they must be equal"
     if metadata.exchanges is not None and metadata.exchanges != job.exchanges:
         yield f"its edges are {_shown(metadata.exchanges)}; those of the job are {_shown(job.exchanges)}"
+        return
+    yield from _looked_at_too_late(metadata, job)
+
+
+def _looked_at_too_late(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
+    """Say whose records are in it without their bytes, which the job would look at."""
+    if metadata.has_records:
+        for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
+            yield (
+                f"it has records of {source} -> {target} without what is in them, which nobody looked at "
+                "when it was taken; a function, or a hash exchange behind one, does now"
+            )
 
 
 def _shown(exchanges: Iterable[Exchange]) -> str:

@@ -184,6 +184,7 @@ class Checkpoint:
             parallelism=dict(job.parallelism),
             subtasks=tuple(snapshots[task] for task in sorted(snapshots)),
             exchanges=job.exchanges,
+            blank_exchanges=job.unread,
         )
 
 

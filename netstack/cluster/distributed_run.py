@@ -20,6 +20,7 @@ from ..jobs.restart_strategies import restart_strategy_of
 from ..jobs.restarts import Start, failed_for_good, never_restored
 from ..results.result import Result
 from ..results.trace import Trace
+from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario, ScenarioError
 from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
@@ -67,7 +68,7 @@ def run_distributed(
     check_scenario(scenario)
     problems = [f"{key}: {message}" for key, message in distribution_problems(scenario)]
     if from_checkpoint is not None:
-        problems += from_checkpoint.misfits(scenario.shape)
+        problems += from_checkpoint.misfits(shape_of(scenario))
     if problems:
         raise ScenarioError(problems)
     started = perf_counter()

@@ -15,6 +15,7 @@ from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..results.statistics import Recorder
+from ..scenarios.contents import shape_of
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment
 from .attempt_report import CheckpointRecord, checkpoint_records
@@ -72,7 +73,7 @@ class Leader:
             config=scenario.config,
             costs=environment.costs,
             randomness=environment.randomness,
-            job=scenario.shape,
+            job=shape_of(scenario)._replace(unread=()),
             storage=environment.storage,
             control_plane=ControlPlane(environment.agenda),
             on_end=partial(record_checkpoint, self._recorder),

@@ -29,6 +29,7 @@ from ..faults.injection import FaultInjector
 from ..results.result import Work
 from ..results.statistics import Recorder
 from ..results.trace import Trace
+from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario, ScenarioError
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment
@@ -65,7 +66,7 @@ class Job:
         progress: Progress | None = None,
         trace: Trace | None = None,
     ) -> None:
-        if initial is not None and (problems := initial.misfits(scenario.shape)):
+        if initial is not None and (problems := initial.misfits(shape_of(scenario))):
             raise ScenarioError(problems)
         self.scenario = scenario
         self.agenda = agenda
@@ -97,7 +98,7 @@ class Job:
             config=scenario.config,
             costs=scenario.costs,
             randomness=self._randomness,
-            job=scenario.shape,
+            job=shape_of(scenario),
             storage=self.storage,
             control_plane=control_plane,
             on_end=partial(record_checkpoint, self.recorder),

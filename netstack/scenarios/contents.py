@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .event_time import readers_of_watermarks, sources_with_watermarks
+from .job_shape import JobShape
 from .scenario import Scenario
 
 
@@ -43,3 +44,15 @@ def contents_of(scenario: Scenario) -> Contents:
             if number in edges or (edge.ship == "hash" and not edge.shares):
                 vertices.add(vertex.name)
     return Contents(frozenset(vertices), frozenset(edges))
+
+
+def shape_of(scenario: Scenario) -> JobShape:
+    """Return what the checkpoints of a job depend on."""
+    exchanges = tuple((edge.source, edge.target, edge.ship) for edge in scenario.edges)
+    read = contents_of(scenario).edges
+    return JobShape(
+        scenario.name,
+        {vertex.name: vertex.parallelism for vertex in scenario.vertices},
+        exchanges,
+        tuple(exchange for number, exchange in enumerate(exchanges) if number not in read),
+    )

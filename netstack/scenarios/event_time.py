@@ -41,11 +41,15 @@ def disorder_s(scenario: Scenario, edge: Edge) -> float:
     """Return how far the watermarks of an edge stay behind the records before them, in seconds.
 
     Where the records of several sources come together, the least watermark goes on, which is that of the
-    source with the most disorder.
+    source with the most disorder. What a window gives by event time comes right before the watermark that
+    made it fire.
     """
     producer = scenario.vertex(edge.source)
-    specs = [source.source for source in _sources_of(scenario, producer)]
-    return max((spec.out_of_orderness_s or 0.0 for spec in specs if spec is not None), default=0.0)
+    if producer.source is not None:
+        return producer.source.out_of_orderness_s or 0.0
+    if producer.emits_by_event_time:
+        return 0.0
+    return max(disorder_s(scenario, each) for each in scenario.edges if each.target == producer.name)
 
 
 def event_time_problems(scenario: Scenario) -> Iterator[Problem]:

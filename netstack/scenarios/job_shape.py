@@ -10,8 +10,12 @@ Exchange = tuple[str, str, str]
 
 
 class JobShape(NamedTuple):
-    """What the state of a job depends on: its name, its vertices with their parallelism, its exchanges."""
+    """What the state of a job depends on: its name, its vertices with their parallelism, its exchanges.
+
+    `unread` are those exchanges whose records nobody looks at, so that their bytes need not be kept.
+    """
 
     name: str
     parallelism: Mapping[str, int]
     exchanges: tuple[Exchange, ...] = ()
+    unread: tuple[Exchange, ...] = ()

@@ -12,7 +12,6 @@ from functools import cached_property
 
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
 from .fault import Fault
-from .job_shape import JobShape
 from .user_code import KeyHash, KeyOf, OperatorOfRecords, Source
 from .wiring import consumers_of_producers, producers_of_consumers
 
@@ -278,15 +277,6 @@ class Scenario:
     def task_managers(self) -> tuple[str, ...]:
         """All task managers, in the order in which vertices name them."""
         return tuple(dict.fromkeys(name for vertex in self.vertices for name in vertex.managers))
-
-    @property
-    def shape(self) -> JobShape:
-        """What its checkpoints depend on."""
-        return JobShape(
-            self.name,
-            {vertex.name: vertex.parallelism for vertex in self.vertices},
-            tuple((edge.source, edge.target, edge.ship) for edge in self.edges),
-        )
 
     @cached_property
     def _by_name(self) -> dict[str, Vertex]:

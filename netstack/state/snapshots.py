@@ -30,6 +30,10 @@ CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
 """Kinds that only unaligned checkpoints have: data that the barrier has overtaken."""
 
 
+HELD_BACK = "records held back"
+"""Name of the state of a vertex that emits later than it reads."""
+
+
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the checkpoint storage; `path` is relative to the storage's root, `checksum` is SHA-256."""
 
@@ -87,7 +91,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT or
     AT_LEAST_ONCE_CHECKPOINT. `parallelism` is by vertex. `exchanges` are those of the job, in its order; None
-    where whoever wrote it did not say.
+    where whoever wrote it did not say. The records of `blank_exchanges` are all zeros in it, since nobody
+    looked at them.
     """
 
     schema: str = SCHEMA
@@ -99,6 +104,13 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: dict[str, int]
     subtasks: tuple[SubtaskSnapshot, ...]
     exchanges: tuple[Exchange, ...] | None = None
+    blank_exchanges: tuple[Exchange, ...] = ()
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there are records in it, in flight or held back by a vertex."""
+        handles = [handle for snapshot in self.subtasks for handle in snapshot.handles if handle.size]
+        return any(handle.kind in CHANNEL_STATE or handle.name == HELD_BACK for handle in handles)
 
     @property
     def size(self) -> int:

@@ -31,6 +31,8 @@ class Outbox:
         if self._ahead:
             await self._emit_ready(records)
             return
+        if self.position == records:
+            return
         if self._operator.emits_later and self._subtask.available:  # and so it is after each of them
             self._operator.process(self._block[self.position : records])
             self.position = records

@@ -38,6 +38,7 @@ def test_a_block_is_blank_until_somebody_asks() -> None:
     parts = [block[1:3], block.take([4, 0]), RecordBlock.concat([block[:2], block[3:]]), block[2:2]]
     assert [part.is_blank for part in parts] == [True, True, True, False]
     assert [(len(part), part.nbytes) for part in parts] == [(2, 26), (2, 26), (4, 52), (0, 0)]
+    assert block.is_blank
     assert block.span(1, 4) == 39
     mixed = RecordBlock.concat([block, RecordBlock.from_payloads([b"abc"])])
     assert [bytes(payload) for payload in mixed.payloads()] == [bytes(9)] * 5 + [b"abc"]

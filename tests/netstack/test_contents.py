@@ -12,15 +12,18 @@ from netstack import (
     AtTime,
     Edge,
     GeneratorSpec,
+    InitialCheckpoint,
     KillSubtask,
     NetworkConfig,
     Result,
     Scenario,
+    ScenarioError,
     SubtaskName,
     Vertex,
     emulate,
     map_records,
 )
+from netstack.checkpoints.storage import MemoryStorage
 from netstack.jobs import build
 from netstack.scenarios.contents import Contents, contents_of
 from netstack.scenarios.scenario import Keys
@@ -84,7 +87,9 @@ JOBS = {
     "sizes": pipeline(SOURCE, replace(MIDDLE, record_bytes=90, selectivity=0.7), LAST),
     "windows": pipeline(SOURCE, replace(MIDDLE, emit_every_s=0.4, selectivity=0.3), LAST),
     "broadcast": pipeline(SOURCE, MIDDLE, LAST, ships=("broadcast", "hash")),
-    "long records": pipeline(replace(SOURCE, source=GeneratorSpec(record_bytes=100_000)), LAST),
+    "long records": pipeline(
+        replace(SOURCE, source=GeneratorSpec(record_bytes=100_000)), replace(LAST, service=((0.0, 0.02),))
+    ),
 }
 
 
@@ -105,3 +110,24 @@ def test_without_bytes_the_numbers_are_the_same(
     assert shown(without) == shown(emulate(scenario))
     assert without.work.records > 0
     assert without.restarts
+
+
+@pytest.mark.parametrize("kind", ["in flight", "held back", "neither"])
+def test_records_without_bytes_are_not_restored_where_they_are_looked_at(kind: str) -> None:
+    config = NetworkConfig(checkpoint_interval_s=1.0, unaligned_enabled=kind == "in flight")
+    window = replace(MIDDLE, emit_every_s=1.5) if kind == "held back" else MIDDLE
+    storage = MemoryStorage()
+    emulate(pipeline(SOURCE, window, LAST, config=config, duration_s=5.0), storage=storage)
+    newest = max(storage.checkpoints())
+    checkpoint = InitialCheckpoint(storage.load(newest), storage, "chk", newest + 1)
+
+    def go_on(last: Vertex) -> None:
+        job = pipeline(SOURCE, window, last, config=config, duration_s=0.5)
+        emulate(job, storage=MemoryStorage(), from_checkpoint=checkpoint)
+
+    go_on(LAST)
+    if kind == "neither":
+        go_on(MINE)
+        return
+    with pytest.raises(ScenarioError, match="chk: it has records of middle -> last without what is in them"):
+        go_on(MINE)

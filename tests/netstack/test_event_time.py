@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import isnan
 from typing import Any
 
@@ -148,6 +149,28 @@ def test_of_sources_that_come_together_the_one_with_most_disorder_counts() -> No
         edges=edges,
     )
     assert [disorder_s(scenario, edge) for edge in edges] == [0.1, 0.4, 0.4, 0.1]
+
+
+def test_a_window_behind_a_window_gets_its_records_in_time() -> None:
+    names = ["source", "first", "between", "second", "sink"]
+    windows = {"emit_every_s": 1.0, **BY_EVENT_TIME}
+    edges = tuple(Edge(source=one, target=other) for one, other in pairwise(names))
+    scenario = Scenario(
+        name="twice",
+        duration_s=6.0,
+        vertices=(
+            source("source", 100.0, count=1000, disorder_s=1.2),
+            Vertex(name="first", **windows),
+            Vertex(name="between"),
+            Vertex(name="second", **windows),
+            Vertex(name="sink"),
+        ),
+        edges=edges,
+    )
+    assert [disorder_s(scenario, edge) for edge in edges] == [1.2, 0.0, 0.0, 0.0]
+    series = emulate(scenario).series
+    first, second = (series[place].numRecordsOut[0][-1] for place in (1, 3))
+    assert first == second > 300  # each hands on what it has been given, in the same moment
 
 
 @pytest.mark.parametrize("inputs", [(0, 0), (0, 1)])

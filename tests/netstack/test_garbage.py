@@ -1,12 +1,14 @@
-"""What a job is made of is left out of collections while it runs, and not a moment longer."""
+"""What a large job is made of is left out of collections while it runs, and not a moment longer."""
 
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 
 import pytest
 
+from netstack import Edge, GeneratorSpec, Scenario, Vertex, emulate
 from netstack.engine import garbage
 
 
@@ -18,7 +20,8 @@ class Knot:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left() -> None:
+def all_jobs_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "LARGE_BLOCKS", -(10**9))
     gc.collect()
     assert gc.get_freeze_count() == 0
 
@@ -41,11 +44,58 @@ def test_an_attempt_that_follows_lets_go_of_the_one_before() -> None:
     with garbage.building():
         before = weakref.ref(Knot())
     with garbage.building():
-        pass
+        assert before() is None
     garbage.over()
-    gc.collect()
-    assert before() is None
     assert gc.get_freeze_count() == 0
+
+
+def test_a_job_that_follows_lets_go_of_the_one_before() -> None:
+    with garbage.building():
+        before = weakref.ref(Knot())
+    garbage.over()
+    with garbage.building():
+        assert before() is None
+    garbage.over()
+
+
+def test_a_small_job_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "LARGE_BLOCKS", 1_000_000)
+    with garbage.building():
+        built = weakref.ref(Knot())
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert built() is None
+
+
+def test_what_others_have_frozen_stays_so() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with garbage.building():
+            pass
+        garbage.over()
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
+
+
+def test_jobs_one_after_the_other_take_no_more_memory_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "LARGE_BLOCKS", 0)
+    job = Scenario(
+        name="many channels",
+        vertices=(
+            Vertex(name="source", parallelism=20, source=GeneratorSpec(record_bytes=100, rates=(10.0,))),
+            Vertex(name="sink", parallelism=20),
+        ),
+        edges=(Edge(source="source", target="sink", ship="rebalance"),),
+        duration_s=0.1,
+    )
+    blocks = []
+    for _ in range(8):
+        emulate(job)
+        blocks.append(sys.getallocatedblocks())
+    assert blocks[-1] - blocks[0] < 10_000
 
 
 def test_a_build_that_fails_leaves_no_trace() -> None:
