@@ -1,7 +1,7 @@
 # The commands of this project; `make help` lists them. Each one sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo fast pure test lint bench clean
+.PHONY: help env demo fast pure test tests lint bench clean
 
 BIN := .venv/bin
 export PYTHON
@@ -28,7 +28,10 @@ pure: ## back to plain Python: remove what 'make fast' has compiled
 	rm -rf build
 	find flowcontrol buffers netstack -name '*.so' -delete
 
-test: lint ## lint, then run all tests with warnings as errors, on up to four cores
+test: env ## lint, and beside it the tests
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+tests: env ## all tests with warnings as errors, on up to four cores
 	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 lint: env ## ruff check, ruff format --check and mypy --strict over the packages

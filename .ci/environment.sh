@@ -73,7 +73,7 @@ is_usable() {
 pip() {
     quiet=--quiet
     [ ! -t 1 ] || quiet=
-    PIP_DISABLE_PIP_VERSION_CHECK=1 $venv/bin/python -m pip install $quiet --no-input "$@" ||
+    PIP_DISABLE_PIP_VERSION_CHECK=1 $venv/bin/python -m pip install $quiet --no-compile --no-input "$@" ||
         fail "installing into $venv failed (see above); 'make env' tries again"
 }
 

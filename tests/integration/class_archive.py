@@ -6,6 +6,7 @@ string. So all Java processes of the tests have one home of Spark's, in pytest's
 
     spark/home/{bin,jars,python}    links into the PySpark package; no folder `conf`, which no archive bears
     spark/1f0c....jsa               named after what it depends on, and kept for the next run
+    spark/failure.txt               why it could not be made
 
 A process of its own, this module run as a program, makes the archive while the first tests run. Until it is
 there, and where it does not fit, Java starts as it always does, and says nothing.
@@ -20,6 +21,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,6 +47,7 @@ class ClassArchive:
         for part in ("bin", "jars", "python"):
             _link(self.home / part, package / part)
         self.file = folder / f"{_fingerprint(package / 'jars')}.jsa"
+        self.failure = folder / "failure.txt"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -61,7 +64,7 @@ class ClassArchive:
 
     def make(self) -> None:
         """Start Spark, use it a little, and have Java leave the archive when it ends."""
-        for other in self.folder.glob("*.jsa*"):
+        for other in (self.failure, *self.folder.glob("*.jsa*")):
             other.unlink(missing_ok=True)
         part = self.file.with_suffix(f".jsa.{os.getpid()}")
         os.environ |= self.variables
@@ -124,14 +127,9 @@ USED_BY_CLUSTERS = (
 
 def _use_spark() -> None:
     """Have Spark load the classes that most tests need."""
-    from pyspark.sql import SparkSession
+    from integration.spark import spark_session
 
-    from integration.spark.session import LOCAL_SETTINGS, SETTINGS
-
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in {**SETTINGS, **LOCAL_SETTINGS}.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session = spark_session("local[2]")
     numbers = session.range(0, 100, 1, 2)
     numbers.mapInArrow(lambda batches: batches, "id long", barrier=True).collect()
     gateway = session.sparkContext._gateway
@@ -152,4 +150,9 @@ def _end_with_stdin() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_stdin, daemon=True).start()
-    ClassArchive(Path(sys.argv[1])).make()
+    archive = ClassArchive(Path(sys.argv[1]))
+    try:
+        archive.make()
+    except Exception:
+        archive.failure.write_text(traceback.format_exc())
+        os.killpg(0, signal.SIGKILL)  # or it would wait for Java's end, and Java for its

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from integration.flink.rest.answers import Refused
+
 RECORDINGS = Path(__file__).parents[1] / "data/flink-rest"
 NAMES = (
     "flink-2.2.1_2x2_200KBs_on1s",
@@ -92,6 +94,32 @@ class Cluster:
         for path in gone:
             del self.answers[path]
         return gone
+
+
+class Unserved:
+    """A cluster that is asked without a server, where many imports are made and none is about HTTP."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.name = "http://cluster:8081"
+        self._cluster = cluster
+        self._now_s = 0.0
+
+    def answer(self, path: str) -> Any | Refused:
+        """What the server would answer, after a millisecond."""
+        self._now_s += 0.001
+        parts = urlsplit(path)
+        answer = self._cluster.answer(unquote(parts.path), parse_qs(parts.query))
+        if answer is None:
+            return Refused(404, f"Flink answers 404: Not found: {parts.path}")
+        return json.loads(json.dumps(answer))
+
+    def pause(self, seconds: float) -> None:
+        """Let the time pass."""
+        self._now_s += seconds
+
+    def clock(self) -> float:
+        """The time that has passed."""
+        return self._now_s
 
 
 @contextmanager

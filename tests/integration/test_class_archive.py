@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.class_archive import ClassArchive, Maker
+from tests.integration.conftest import ARCHIVE
 
 pytestmark = pytest.mark.spark
 
@@ -48,6 +49,11 @@ def test_a_session_that_ends_early_leaves_no_process(tmp_path: Path) -> None:
         with suppress(ProcessLookupError):
             os.killpg(maker.process.pid, signal.SIGKILL)
     assert list(tmp_path.glob("*.jsa")) == []
+
+
+def test_the_archive_of_this_run_could_be_made(pytestconfig: pytest.Config) -> None:
+    failure = pytestconfig.stash[ARCHIVE].failure
+    assert not failure.exists(), failure.read_text()
 
 
 def test_links_follow_the_environment(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """The command ``netstack shuffle``: in the session's Spark for all calls, and once from the shell."""
 
+from __future__ import annotations
+
 import gzip
 import io
 import json
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -19,6 +22,9 @@ from integration.cli.app import main
 from integration.spark.shuffling.placement import HashPlacement
 from integration.spark.spark_errors import one_line
 from tests.integration.clusters import ROOT, environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -104,10 +110,20 @@ def calls(spark, folder) -> dict[str, Call]:
             *("--output", str(folder / "no-4")),
         ],
     }
+    called = {}
+    for name, arguments in wanted.items():
+        with settings_kept(spark):
+            called[name] = call(arguments)
+    return called
+
+
+@contextmanager
+def settings_kept(spark: SparkSession) -> Iterator[None]:
+    """Set the session back afterwards, which the command sets to cut its file."""
     before = spark.conf.getAll
     try:
-        return {name: call(arguments) for name, arguments in wanted.items()}
-    finally:  # the command sets its session to cut the file
+        yield
+    finally:
         for name in spark.conf.getAll.keys() - before.keys():
             spark.conf.unset(name)
         for name, value in before.items() - spark.conf.getAll.items():

@@ -36,7 +36,7 @@ from netstack import (
     to_json,
     with_options,
 )
-from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
+from tests.integration.flink_cluster import NAMES, Cluster, Unserved, recording, replayed
 
 pytestmark = pytest.mark.long
 
@@ -322,8 +322,7 @@ def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part:
         for subtask in cluster.answers[path]["subtasks"]:
             for field in dropped:
                 subtask.pop(field, None)
-    with serving(cluster):
-        diagnosis = diagnose_job(cluster.url, watch_s=0.0)
+    diagnosis = diagnose_job(Unserved(cluster), watch_s=0.0)
     (window,) = diagnosis.windows
     assert {(found.rule, found.where) for found in window.findings} <= fired
     assert window.not_known or diagnosis.notes or not lost

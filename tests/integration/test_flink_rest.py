@@ -11,7 +11,7 @@ import pytest
 from integration.files.reading import load_scenario
 from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
 from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, Vertex, read_scenario, scenario_document
-from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
+from tests.integration.flink_cluster import NAMES, Cluster, Unserved, recording, replayed, serving
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
 
@@ -22,9 +22,8 @@ def read(cluster: Cluster, **keywords) -> Imported:
 
 
 def cluster_import(cluster: Cluster) -> Scenario:
-    """The scenario of a cluster that is served for this one import."""
-    with serving(cluster):
-        return read(cluster).scenario
+    """The scenario of a cluster that is asked without a server."""
+    return import_scenario(Unserved(cluster), watch_s=7.5).scenario
 
 
 @pytest.fixture(params=NAMES)
