@@ -146,7 +146,9 @@ def test_a_python_function_may_stop_early(spark: SparkSession) -> None:
 def test_a_limit_that_spark_accepts_may_end_a_task_before_its_peers_are_done(spark: SparkSession) -> None:
     from pyspark.sql import functions as sf
 
-    # One partition has all rows, and Spark ends its task when it has given three of them.
-    limited = shuffle(spark.range(3_000_000, numPartitions=2), sf.lit("one key")).limit(3)
+    # One partition has all rows, more than fit into the network, and Spark ends its task after three of them.
+    small = {"taskmanager.memory.network.max": "2 mb"}
+    frame = spark.range(60_000, numPartitions=2).select("id", sf.lit("x" * 1000).alias("text"))
+    limited = shuffle(frame, sf.lit(0), config=small).limit(3)
     with pytest.raises(Exception, match=r"task \d .*(was not read to its end|the connection ended)"):
         limited.write.format("noop").mode("overwrite").save()
