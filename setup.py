@@ -20,8 +20,8 @@ from typing import Any
 from setuptools import setup
 
 COMPILED = {
-    "flowcontrol": "alignment alternating barrier_handler channel_state credit receiver sender tracker "
-    "watermark_valve",
+    "flowcontrol": "alignment alternating barrier_handler channel_state credit frame_size receiver "
+    "sender throughput tracker watermark_valve",
     "buffers": "blank_bytes buffer channel_buffers channel_queue local_pool network_pool overtaking "
     "record_decoder records redistribution segment subpartition watermarks",
     "netstack/engine": "agenda event_clock randomness",

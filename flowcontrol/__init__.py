@@ -1,9 +1,9 @@
 """The protocol of the network layer as pure state machines: no I/O, no clock, no randomness.
 
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
-`messages`, `frames`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`, `sender`,
-`receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`, `debloat`,
-`debloat_policy`, `policies`, `partition_requests`, `peer_text`, `watermark_valve`.
+`messages`, `frames`, `frame_size`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`,
+`sender`, `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`,
+`throughput`, `debloat`, `debloat_policy`, `policies`, `partition_requests`, `peer_text`, `watermark_valve`.
 """
 
 from .alignment import BarrierAligner
@@ -25,7 +25,7 @@ from .barrier_handler import (
 from .channel_state import ChannelStatePersister
 from .credit import CreditAnnouncer, CreditLedger
 from .data_type import ANNOUNCED_TYPES, BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
-from .debloat import BufferDebloater, BufferSizeEMA, ThroughputCalculator
+from .debloat import BufferDebloater, BufferSizeEMA
 from .debloat_policy import (
     Announcement,
     DebloatedChannel,
@@ -63,6 +63,7 @@ from .events import (
     encode_event,
 )
 from .frame_reader import FrameReader, FrameSink
+from .frame_size import wire_size
 from .frames import (
     DEFAULT_MAX_FRAME_BYTES,
     NEED_DATA,
@@ -71,7 +72,6 @@ from .frames import (
     encode,
     encode_header,
     payload_bytes,
-    wire_size,
 )
 from .handshake import NONCE_BYTES, ClientHandshake, Handshake, Identity, Secret, ServerHandshake
 from .messages import (
@@ -103,6 +103,7 @@ from .policies.registry import POLICIES, register_policy
 from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
 from .sealing import SEAL_BYTES, seal, unseal
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
+from .throughput import ThroughputCalculator
 from .tracker import BarrierTracker
 from .watermark_valve import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 

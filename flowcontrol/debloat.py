@@ -17,67 +17,7 @@ from __future__ import annotations
 
 import math
 
-MILLIS_PER_SECOND = 1000
-
-_CLOCK_GUARD_MS = 1e-6
-"""Added before a time is cut to whole milliseconds, so that 0.029 s is 29 ms and not 28.999...996."""
-
-
-class ThroughputCalculator:
-    """Bytes a second while there was something to do; the time between `pause` and `resume` is left out.
-
-    `now` is in seconds, not negative, and counted in whole milliseconds. Time in which the task is
-    back-pressured counts: it does not poll then, so nobody pauses.
-    """
-
-    __slots__ = ("_bytes", "_elapsed_ms", "_running_since_ms", "_throughput")
-
-    def __init__(self) -> None:
-        self._bytes = 0
-        self._elapsed_ms = 0
-        self._running_since_ms: int | None = None
-        self._throughput = 0
-
-    def add(self, size: int, now: float) -> None:
-        """Count `size` bytes polled from the gate, events included; resumes if paused.
-
-        Raises:
-            ValueError: if `size` is negative.
-        """
-        if size < 0:
-            raise ValueError(f"size must not be negative, got {size}")
-        if self._running_since_ms is None:
-            self._running_since_ms = _whole_ms(now)
-        self._bytes += size
-
-    def pause(self, now: float) -> None:
-        """Nothing is left to poll; may be called again."""
-        if self._running_since_ms is not None:
-            self._elapsed_ms += _whole_ms(now) - self._running_since_ms
-            self._running_since_ms = None
-
-    def resume(self, now: float) -> None:
-        """There is something to poll again; may be called again."""
-        if self._running_since_ms is None:
-            self._running_since_ms = _whole_ms(now)
-
-    def calculate(self, now: float) -> int:
-        """Throughput since the last calculation, in bytes a second; the last one if no time has passed.
-
-        Raises:
-            ValueError: if time has gone backwards.
-        """
-        if self._running_since_ms is not None:
-            now_ms = _whole_ms(now)
-            self._elapsed_ms += now_ms - self._running_since_ms
-            self._running_since_ms = now_ms
-        size, elapsed_ms = self._bytes, self._elapsed_ms
-        if elapsed_ms < 0:
-            raise ValueError(f"time has gone backwards by {-elapsed_ms} ms")
-        self._bytes = self._elapsed_ms = 0
-        if elapsed_ms > 0:
-            self._throughput = int(size / elapsed_ms * MILLIS_PER_SECOND)
-        return self._throughput
+from .throughput import MILLIS_PER_SECOND
 
 
 class BufferSizeEMA:
@@ -173,7 +113,3 @@ class BufferDebloater:
         if size <= self._ema.min_size or size >= self._ema.max_size:
             return True
         return abs(size - self.last_announced) >= int(self.last_announced * self._threshold)
-
-
-def _whole_ms(now: float) -> int:
-    return int(now * MILLIS_PER_SECOND + _CLOCK_GUARD_MS)

@@ -34,8 +34,6 @@ from .messages import (
     BufferResponse,
     CancelPartitionRequest,
     CloseRequest,
-    ControlPayload,
-    ErrorResponse,
     KeepAlive,
     Message,
     NewBufferSize,
@@ -85,17 +83,8 @@ _LAYOUTS: tuple[AnyLayout, ...] = (
 )
 _BY_TYPE: dict[type, Any] = {layout.message_type: layout for layout in _LAYOUTS}
 _BY_ID: dict[int, Any] = {layout.message_id: layout for layout in _LAYOUTS}
-_FRAME_BYTES = {layout.message_type: layout.frame_bytes for layout in _LAYOUTS}
-_RESPONSE_BYTES = _FRAME_BYTES[BufferResponse]
-
-
-def wire_size(message: Message) -> int:
-    """Bytes of the frame of `message`, header and payload included; does not encode it."""
-    if type(message) is BufferResponse:
-        return _RESPONSE_BYTES + len(message.payload)
-    if type(message) is ErrorResponse or type(message) is ControlPayload:
-        return len(encode_header(message))
-    return _FRAME_BYTES[type(message)]
+FRAME_BYTES = {layout.message_type: layout.frame_bytes for layout in _LAYOUTS}
+"""Bytes of the frame of each kind of message, without what varies in length."""
 
 
 def encode(message: Message) -> bytes:

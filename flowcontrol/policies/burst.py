@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..debloat import MILLIS_PER_SECOND, BufferSizeEMA
+from ..debloat import BufferSizeEMA
 from ..debloat_policy import Announcement, DebloatedChannel, DebloatSettings
+from ..throughput import MILLIS_PER_SECOND
 from .frozen import FrozenWhileBlockedPolicy
 
 PEAK_HALF_LIFE_S = 30.0

@@ -30,7 +30,7 @@ from typing import IO, TYPE_CHECKING
 from netstack import SourceError
 
 from .interrupts import held_interrupts
-from .masters import LOOPBACK, is_on_this_machine, require_master
+from .masters import LOOPBACK, is_on_this_machine, local_slots, require_master
 from .spark_errors import one_line
 
 if TYPE_CHECKING:
@@ -56,6 +56,12 @@ SETTINGS = {
 
 LOCAL_SETTINGS = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 """What a session whose executors are all on this machine is set to, beside that."""
+
+WORKER_SETTINGS = {
+    "spark.python.daemon.module": "integration.spark.worker_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+}
+"""What one whose tasks run in the driver is set to, beside that: workers begin with imports done."""
 
 _NOISE = re.compile(r"WARNING|Using Spark's|\S+ \S+ WARN ")
 _THROWN = re.compile(r"^Exception in thread \S+ \S+: ")
@@ -117,6 +123,8 @@ def _start(master: str, options: Mapping[str, str]) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         settings |= LOCAL_SETTINGS
+        if local_slots(master) is not None and not WORKER_SETTINGS.keys() & options.keys():
+            settings |= WORKER_SETTINGS
     else:  # its machines may have another path to Python
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))

@@ -23,7 +23,7 @@ import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import metadata, resources
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -31,8 +31,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
-
-import pyarrow as pa
 
 from ..files.writing import written_whole
 from .interrupts import held_interrupts
@@ -52,8 +50,8 @@ FILE_NAME = "netstack.zip"
 
 _CACHE = "__pycache__"
 
-MapFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What Spark runs over the batches of a partition."""
+MapFunction = Callable[[Iterable[Any]], Iterator[Any]]
+"""What Spark runs over what is in a partition: batches of rows in Arrow, or elements of an RDD."""
 
 _V = TypeVar("_V")
 
@@ -176,7 +174,7 @@ def driver_accumulator(
 
 
 def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine: bool) -> MapFunction:
-    """Return what calls `work`, a function of one of our modules, in a worker: with batches and `arguments`.
+    """Return what calls `work`, a function of one of our modules, in a worker: with a partition, `arguments`.
 
     It travels by value and refers to nothing of ours before it has looked, so a worker whose Python lacks our
     packages, or has others, gets as far as saying so.
@@ -187,7 +185,7 @@ def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine
     ours, module, name = __name__, work.__module__, work.__qualname__
     version, remedy = code_version(on_one_machine), _REMEDY
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(partition: Iterable[Any]) -> Iterator[Any]:
         import importlib
         import pickle
         import sys
@@ -200,7 +198,7 @@ def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine
             function = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
             raise RuntimeError(f"{here} has no module {error.name!r}; {remedy}") from None
-        output: Iterator[pa.RecordBatch] = function(batches, *pickle.loads(payload))
+        output: Iterator[Any] = function(partition, *pickle.loads(payload))
         return output
 
     return run

@@ -9,7 +9,7 @@ several may share a folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,20 +94,9 @@ def _measured(kind: object) -> pa.DataType:
 
 
 _MEASURES = {field.name: _measured(field.type) for field in msgspec.structs.fields(Measures)}
-_POINT = {
-    "place": pa.int64(),
-    "key": pa.string(),
-    "labels": _TEXTS,
-    "seed": pa.int64(),
-    "probe": pa.string(),
-    "document": pa.string(),
-}
 
 ROW_SCHEMA = pa.schema({**_OWN, **_MEASURES})
 """The columns of rows; all may be null."""
-
-POINT_SCHEMA = pa.schema(_POINT)
-"""The columns of points; ``place`` numbers them, ``document`` is JSON."""
 
 
 def spark_schema() -> str:
@@ -129,25 +118,6 @@ def from_table(table: pa.Table) -> list[PointRow]:
     if set(table.schema.names) != set(ROW_SCHEMA.names):
         raise ValueError("the columns are not those of this version's rows")
     return [_row(values) for values in table.to_pylist(maps_as_pydicts="lossy")]
-
-
-def points_table(points: Sequence[Point]) -> pa.Table:
-    """Return points as a table."""
-    rows = [
-        {
-            **msgspec.structs.asdict(point),
-            "place": place,
-            "document": msgspec.json.encode(point.document).decode(),
-        }
-        for place, point in enumerate(points)
-    ]
-    return pa.Table.from_pylist(rows, POINT_SCHEMA)
-
-
-def points_of(batch: pa.RecordBatch) -> list[Point]:
-    """Return the points of a batch of rows of such a table."""
-    rows = batch.drop_columns("place").to_pylist(maps_as_pydicts="lossy")
-    return [Point(**{**row, "document": msgspec.json.decode(row["document"])}) for row in rows]
 
 
 def _flat(row: PointRow) -> dict[str, Any]:

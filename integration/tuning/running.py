@@ -12,7 +12,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
 
 from netstack import JobFailedError, PathSpec, Result, Scenario, read_scenario, to_json
 
@@ -20,7 +19,7 @@ from ..emulating import emulate
 from ..runs.scenario_runs import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
-from .point_rows import PointRow, failed_row, points_of, to_table
+from .point_rows import PointRow, failed_row
 from .points import Point, step_at_s
 
 if TYPE_CHECKING:
@@ -31,17 +30,19 @@ Arrived = Callable[[list[bytes]], None]
 
 
 def sweep_function(arrivals: Accumulator[list[bytes]], on_one_machine: bool) -> MapFunction:
-    """Return the function that Spark runs over points; `arrivals` gets each row when its task ends."""
+    """Return the function that Spark runs over points, each as MessagePack; it yields their rows likewise.
+
+    `arrivals` gets each row when its task ends.
+    """
     return worker_function(run_points, arrivals.add, on_one_machine=on_one_machine)
 
 
-def run_points(batches: Iterable[pa.RecordBatch], arrived: Arrived) -> Iterator[pa.RecordBatch]:
-    """Run the points of some batches, and yield their rows one by one."""
-    for batch in batches:
-        for point in points_of(batch):
-            row = run_point(point)
-            arrived([msgspec.msgpack.encode(row)])
-            yield from to_table([row]).to_batches()
+def run_points(points: Iterable[bytes], arrived: Arrived) -> Iterator[bytes]:
+    """Run points and yield their rows one by one."""
+    for document in points:
+        row = msgspec.msgpack.encode(run_point(msgspec.msgpack.decode(document, type=Point)))
+        arrived([row])
+        yield row
 
 
 def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> PointRow:

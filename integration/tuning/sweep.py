@@ -1,7 +1,7 @@
 """Runs the points of a sweep over Spark, and keeps what is finished.
 
-All points are one DataFrame, a partition each, and one job of Spark's, so that a core that is free takes the
-next. The driver hears of a row in an accumulator as soon as its task ends, and writes it to the folder.
+All points are one RDD, a partition each, and one job of Spark's, so that a core that is free takes the next.
+The driver hears of a row in an accumulator as soon as its task ends, and writes it to the folder.
 
 A task answers with a row whatever happens to its emulation. Where Spark gives the job up all the same, as it
 does when a worker dies for want of memory, the points without a row are run again one by one, so that the one
@@ -26,21 +26,11 @@ from ..spark.masters import is_local
 from ..spark.session import spark_session
 from ..spark.spark_errors import first_cause, is_from_spark, one_line
 from ..spark.workers import driver_accumulator, send_packages
-from .point_rows import (
-    ROW_SCHEMA,
-    PointRow,
-    PointStore,
-    failed_row,
-    from_table,
-    points_table,
-    spark_schema,
-    to_table,
-)
+from .point_rows import PointRow, PointStore, failed_row, spark_schema, to_table
 from .points import Grid, Point
 from .running import reads_files, run_reading, sweep_function
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
@@ -179,22 +169,21 @@ def _run_job(
 ) -> None:
     """Run points as one job; a task for each."""
 
-    def run() -> pa.Table:
-        frame = session.createDataFrame(points_table(points))
-        # By ranges, which Spark draws between any two rows if there are as many as rows. Hashes and turns,
-        # drawn anew for each partition of the input, would put several rows into one partition, and none
-        # into others.
-        spread = frame.repartitionByRange(len(points), "place")
-        return spread.mapInArrow(sweep_function(arrivals, is_local(session)), spark_schema()).toArrow()
+    documents = [msgspec.msgpack.encode(point) for point in points]
+
+    def run() -> list[bytes]:
+        # A slice for each point. Not a DataFrame: Spark's SQL takes seconds to begin.
+        slices = session.sparkContext.parallelize(documents, len(documents))
+        return slices.mapPartitions(sweep_function(arrivals, is_local(session))).collect()
 
     try:
-        table = run_cancellable(session, run)
+        rows = run_cancellable(session, run)
     except Exception as error:
         if is_from_spark(error) and _RAISED in str(error):
             raise SourceError(first_cause(error)) from error
         raise
-    for row in from_table(table.cast(ROW_SCHEMA)):
-        ledger.add(row)
+    for row in rows:
+        ledger.add(msgspec.msgpack.decode(row, type=PointRow))
 
 
 def _costs_one_point(error: Exception, session: SparkSession) -> bool:

@@ -116,7 +116,7 @@ class Agenda:
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
         self._serial = 0
         self.stopped = False
-        self._routines: dict[Routine, None] = {}
+        self._routines: dict[Routine, tuple[str, Callable[[], None] | None]] = {}
 
     def __len__(self) -> int:
         """Entries that are due now or later."""
@@ -168,9 +168,14 @@ class Agenda:
         self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], _Kept)]
         heapq.heapify(self._heap)
 
-    def start(self, routine: Routine) -> None:
-        """Step `routine` as soon as its turn comes."""
-        self._routines[routine] = None
+    def start(
+        self, routine: Routine, name: str = "routine", on_end: Callable[[], None] | None = None
+    ) -> None:
+        """Step `routine` as soon as its turn comes, and call `on_end` when it has returned.
+
+        What it raises ends the run, with a note that says by its `name` where it comes from.
+        """
+        self._routines[routine] = name, on_end
         self.resume(routine)
 
     def resume(self, routine: Routine | None, delay: float = 0.0) -> None:
@@ -250,9 +255,13 @@ class Agenda:
         try:
             foreign = routine.send(None)
         except StopIteration:
-            del self._routines[routine]
-        except BaseException:
-            self._routines.pop(routine, None)
+            _, on_end = self._routines.pop(routine)
+            if on_end is not None:
+                on_end()
+        except BaseException as error:
+            name, _ = self._routines.pop(routine)
+            if isinstance(error, Exception):
+                error.add_note(f"in {name}")
             raise
         else:
             if foreign is not None:

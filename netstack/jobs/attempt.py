@@ -103,14 +103,10 @@ class Attempt:
                 self._agenda.after(delays[number], self._start, subtask)
 
     def _start(self, subtask: Subtask) -> None:
-        self._agenda.start(self._run(subtask))
+        # The agenda steps the subtask itself: one routine more around it would cost a call at each step.
+        self._agenda.start(subtask.run(), f"subtask {subtask}", partial(self._ended, subtask))
 
-    async def _run(self, subtask: Subtask) -> None:
-        try:
-            await subtask.run()
-        except Exception as error:
-            error.add_note(f"in subtask {subtask}")
-            raise
+    def _ended(self, subtask: Subtask) -> None:
         subtask.ended = True
         self.running -= 1
         self._on_end(subtask)

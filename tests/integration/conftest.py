@@ -16,13 +16,6 @@ from tests.integration.class_archive import ClassArchive, Maker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
-
-QUICK_WORKERS = {
-    "spark.python.daemon.module": "tests.integration.worker_daemon",
-    "spark.executorEnv.PYTHONPATH": str(ROOT),
-}
-
 SPARK_FILES_OF_A_LONG_RUN = 4
 """With fewer, a run takes no longer than the archive takes to make."""
 
@@ -62,6 +55,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session with four slots."""
-    session = spark_session("local[4]", QUICK_WORKERS)
+    session = spark_session("local[4]")
     yield session
     session.stop()

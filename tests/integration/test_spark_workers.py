@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,3 +61,11 @@ def test_a_local_session_is_sent_nothing(spark: SparkSession) -> None:
     before = list(spark.sparkContext._python_includes)
     send_packages(spark)
     assert spark.sparkContext._python_includes == before
+
+
+@pytest.mark.spark
+def test_workers_of_a_local_session_begin_with_their_imports_done(spark: SparkSession) -> None:
+    def imported(_: Iterable[int]) -> Iterator[bool]:
+        yield {"netstack", "pandas", "pyarrow"} <= set(sys.modules)
+
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(imported).collect() == [True]

@@ -102,11 +102,11 @@ def deadly(key: str, deed: Callable[[], None]) -> Callable[[Any, bool], Any]:
     def made(arrivals: Any, on_one_machine: bool) -> Any:
         proper = sweep_function(arrivals, on_one_machine)
 
-        def run(batches: Any) -> Any:
-            for batch in batches:
-                if key in batch.column("key").to_pylist():
+        def run(points: Any) -> Any:
+            for point in points:
+                if key.encode() in point:
                     deed()
-                yield from proper([batch])
+                yield from proper([point])
 
         return run
 
@@ -162,11 +162,11 @@ def test_ctrl_c_during_a_call_to_spark_prints_nothing(
         with fifo.open("wb"):  # when Java reads from it
             os.kill(os.getpid(), signal.SIGINT)
 
-    def calling(rows: Any) -> Any:
+    def calling(*rows: Any) -> Any:
         jvm: Any = spark._jvm
         return jvm.java.io.FileInputStream(str(fifo)).read()
 
-    monkeypatch.setattr(spark, "createDataFrame", calling)
+    monkeypatch.setattr(spark.sparkContext, "parallelize", calling)
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_points(points_for("50ms"), spark)

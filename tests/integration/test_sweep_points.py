@@ -22,8 +22,6 @@ from integration.tuning.point_rows import (
     PointStore,
     failed_row,
     from_table,
-    points_of,
-    points_table,
     to_table,
 )
 from integration.tuning.points import Grid, Point, point_of, probes_of, step_at_s, with_step
@@ -197,14 +195,6 @@ def test_rows_survive_a_table(finished: PointRow) -> None:
         finished.measures and finished.measures.throughput_per_s,
         None,
     ]
-
-
-def test_points_survive_a_batch_in_their_order() -> None:
-    points = Grid(read_axes(target="50ms,1s"), 2).points(job())
-    table = points_table(points)
-    assert table["place"].to_pylist() == [0, 1, 2, 3]
-    (batch,) = table.to_batches()
-    assert points_of(batch) == points
 
 
 def test_a_store_gives_back_what_finished_and_leaves_nothing_else(tmp_path: Path, finished: PointRow) -> None:

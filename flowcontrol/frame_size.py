@@ -1,0 +1,17 @@
+"""How many bytes a message takes on the wire, which an emulated link asks of each."""
+
+from __future__ import annotations
+
+from .frames import FRAME_BYTES, encode_header
+from .messages import BufferResponse, ControlPayload, ErrorResponse, Message
+
+_RESPONSE_BYTES = FRAME_BYTES[BufferResponse]
+
+
+def wire_size(message: Message) -> int:
+    """Bytes of the frame of `message`, header and payload included; does not encode it."""
+    if type(message) is BufferResponse:
+        return _RESPONSE_BYTES + len(message.payload)
+    if type(message) is ErrorResponse or type(message) is ControlPayload:
+        return len(encode_header(message))
+    return FRAME_BYTES[type(message)]
