@@ -215,6 +215,8 @@ class SendQueue:
         ready = self._ready
         while ready:
             sender = ready.popleft()
+            if not sender.queued:  # cancelled
+                continue
             sender.queued = False
             polled = sender.view.poll()
             if polled is not None:
@@ -261,9 +263,7 @@ class SendQueue:
         """Close `sender` and release what it would have sent."""
         if self._senders.pop(sender.channel, None) is None:
             raise LocalProtocolError(f"channel {sender.channel} is not open")
-        if sender.queued:
-            self._ready.remove(sender)
-            sender.queued = False
+        sender.queued = False  # `next_message` passes it over; to take it out of the line would take long
         stale = [pending for pending in self._announcements if pending.channel == sender.channel]
         for announcement in stale:
             self._announcements.remove(announcement)
@@ -271,6 +271,7 @@ class SendQueue:
 
     def close(self) -> None:
         """Cancel every channel."""
+        self._announcements.clear()
         for sender in list(self._senders.values()):
             self.cancel(sender)
-        self._announcements.clear()
+        self._ready.clear()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..tuning.points import Grid, Point, probes_of
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.sweep import run_points, sweep
+    from .distributed.spark_run import run_on_spark
     from .shuffling.api import shuffle
     from .shuffling.task_reports import shuffle_statistics
     from .spark_errors import ShuffleError, ShuffleWarning
@@ -34,6 +35,7 @@ __all__ = [
     "probes_of",
     "read_axes",
     "recommend",
+    "run_on_spark",
     "run_points",
     "shuffle",
     "shuffle_statistics",
@@ -56,6 +58,7 @@ _HOMES = {
     "probes_of": "tuning.points",
     "read_axes": "tuning.axes",
     "recommend": "tuning.recommend",
+    "run_on_spark": "spark.distributed.spark_run",
     "run_points": "tuning.sweep",
     "shuffle": "spark.shuffling.api",
     "shuffle_statistics": "spark.shuffling.task_reports",

@@ -5,8 +5,12 @@
     write -> ResultPartition -> subpartition 0 ... n-1 --- links to the peers ---> their gates
     read  <- InputGate <------- channel      0 ... n-1 <-- links to the peers ---- their partitions
 
-The own subpartition is read without a link. A reader that does not read gives no credit, so its peers stop
-sending, their partitions run full, and their writers wait: memory stays what it is, whatever the skew.
+    write -> LoopbackRecords -> read                                       records of this process to itself
+
+A reader that does not read gives no credit, so its peers stop sending, their partitions run full, and their
+writers wait: memory stays what it is, whatever the skew. Records to the process itself take no segments: they
+are handed over as they are, as many bytes at once as a channel may hold. Where records to all are among them,
+these and what follows go by the own subpartition, which is read without a link, so that all keep their order.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from ..exchange.stalls import CreditStalls
 from ..exchange.tcp_link import TcpLink
 from ..tcp.transport_errors import LinkClosedError
 from .exchange_buffers import ExchangeBuffers
+from .loopback_records import LoopbackRecords
 from .transport_config import TransportConfig
 from .transport_statistics import TransportStatistics
 
@@ -41,7 +46,7 @@ MAX_RECORD_BYTES = DEFAULT_MAX_RECORD_BYTES
 ALL_TARGETS = ALL
 """The target of a record that goes to every process."""
 
-_pack_length = struct.Struct(">I").pack
+_LENGTH = struct.Struct(">I")
 
 
 class Endpoint:
@@ -72,6 +77,9 @@ class Endpoint:
         self._gate = self._buffers.gate
         for subpartition in self._subpartitions:
             subpartition.on_acknowledged = self._acknowledged
+        self._loopback = LoopbackRecords(
+            config.network.max_buffers_per_channel * config.network.segment_bytes
+        )
         self._open_channels = size
         local = LocalInputChannel(
             self._gate, index, self._channel_id(index, index), self._subpartitions[index]
@@ -107,20 +115,41 @@ class Endpoint:
         """
         for target, record in records:
             self._check()
-            if not self._partition.write_record(target, *self._encoded(target, record)):
-                await self._until_room()
+            payload = self._payload(target, record)
+            if target == ALL:
+                for earlier in self._loopback.close():
+                    await self._write_to_partition(self.index, earlier)
+            if target == self.index and not self._loopback.closed:
+                await self._write_to_itself(payload)
+            else:
+                await self._write_to_partition(target, payload)
 
-    def _encoded(self, target: int, record: bytes | memoryview) -> tuple[memoryview, memoryview]:
-        """The length of a record, and the record."""
+    def _payload(self, target: int, record: bytes | memoryview) -> memoryview:
+        """The bytes of a record that may be written."""
         if not ALL <= target < self.size:
             raise ValueError(f"there is no target {target} among {self.size} processes")
         payload = memoryview(record).cast("B")
-        size = len(payload)
-        if size > MAX_RECORD_BYTES:
-            raise ValueError(f"a record of {size} bytes is longer than {MAX_RECORD_BYTES}")
+        if len(payload) > MAX_RECORD_BYTES:
+            raise ValueError(f"a record of {len(payload)} bytes is longer than {MAX_RECORD_BYTES}")
         if self._subpartitions[0].finished:
             raise LinkClosedError(f"task {self.index}", "a record after the last one")
-        return memoryview(_pack_length(size)), payload
+        return payload
+
+    async def _write_to_partition(self, target: int, payload: memoryview) -> None:
+        length = memoryview(_LENGTH.pack(len(payload)))
+        if not self._partition.write_record(target, length, payload):
+            await self._until_room()
+
+    async def _write_to_itself(self, payload: memoryview) -> None:
+        self._loopback.add(payload)
+        self._data.set()
+        if self._loopback.full:
+            started = trio.current_time()
+            while self._loopback.full:
+                self._room = trio.Event()
+                await self._room.wait()
+                self._check()
+            self._write_blocked_s += trio.current_time() - started
 
     async def _until_room(self) -> None:
         """Wait until what was begun is written and the next record may be begun."""
@@ -153,11 +182,14 @@ class Endpoint:
         size = 0
         while size < READ_BYTES:
             self._check()
+            size += self._take_loopback(records)
             polled = self._gate.poll(trio.current_time())
             if polled is not None:
                 channel, item = polled
                 self._buffers_received += 1
                 if item.is_event:
+                    while channel.index == self.index and self._loopback:
+                        size += self._take_loopback(records)  # all of it was written before
                     self._event(channel, bytes(item.payload))
                 else:
                     try:
@@ -166,6 +198,8 @@ class Endpoint:
                         item.release()
                     records.extend(block.payloads())
                     size += block.nbytes
+            elif self._loopback:
+                continue
             elif records or self.reading_ended:
                 break
             else:
@@ -173,6 +207,16 @@ class Endpoint:
         self._records_received += len(records)
         self._record_bytes_received += size
         return records or None
+
+    def _take_loopback(self, records: list[memoryview]) -> int:
+        """Take a record of this process to itself, if there is one; its bytes with those of its length."""
+        if not self._loopback:
+            return 0
+        record = self._loopback.take()
+        records.append(record)
+        if not self._loopback.full:
+            self._room.set()
+        return _LENGTH.size + len(record)
 
     async def _until_data(self) -> None:
         started = trio.current_time()
@@ -247,8 +291,10 @@ class Endpoint:
         memory = self._buffers.memory
         return TransportStatistics(
             index=self.index,
-            records_sent=self._partition.records_out,
-            record_bytes_sent=self._partition.bytes_out,
+            records_sent=self._partition.records_out + self._loopback.records,
+            record_bytes_sent=self._partition.bytes_out
+            + self._loopback.bytes
+            + _LENGTH.size * self._loopback.records,
             records_received=self._records_received,
             record_bytes_received=self._record_bytes_received,
             buffers_sent=self._partition.buffers_out,

@@ -47,7 +47,8 @@ class Transport:
 
     `host` is the address to listen at. A record has up to 256 MiB; the records from one process to
     another arrive in the order in which they were written, each once. Memory is bounded by the network
-    memory of `config`, whatever the skew, beside one `read` and one record for each sender.
+    memory of `config`, whatever the skew, beside one `read` and one record for each sender, and as much as
+    one channel may hold for records of the process to itself.
 
     `write` and `finish_writing` are for one thread, `read` for another. If anything fails, all calls raise a
     `TransportError` that names the first cause.

@@ -58,6 +58,27 @@ def test_a_job_that_follows_lets_go_of_the_one_before() -> None:
     garbage.over()
 
 
+def test_what_a_large_job_makes_is_searched_rarely_and_nothing_else() -> None:
+    before = gc.get_threshold()
+    with garbage.building():
+        assert gc.get_threshold() == before
+    assert gc.get_threshold() == garbage.RARELY
+    garbage.over()
+    assert gc.get_threshold() == before
+
+
+def test_thresholds_that_somebody_sets_meanwhile_stay() -> None:
+    before = gc.get_threshold()
+    try:
+        with garbage.building():
+            pass
+        gc.set_threshold(500, 5, 5)
+        garbage.over()
+        assert gc.get_threshold() == (500, 5, 5)
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_a_small_job_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "LARGE_BLOCKS", 1_000_000)
     with garbage.building():

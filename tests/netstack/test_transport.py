@@ -120,6 +120,64 @@ def test_a_record_to_all_reaches_every_process() -> None:
         assert sorted(read) == sorted([bytes([sender]) * 5000 for sender in range(3)] * 20 + [b"own"])
 
 
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from([0, 1, ALL_TARGETS]), max_size=30), st.integers(0, 3000))
+def test_records_to_all_keep_their_place_among_those_to_oneself(targets: list[int], length: int) -> None:
+    records = [(to, numbered(0, 0, number, length)) for number, to in enumerate(targets)]
+    read = exchange(opened(2), [records, []])
+    for index in range(2):
+        assert read[index] == [record for to, record in records if to in (index, ALL_TARGETS)]
+
+
+def test_a_record_to_oneself_is_what_it_was_when_it_was_written() -> None:
+    (transport,) = opened(1)
+    record = bytearray(b"before")
+    transport.write([(0, record)])
+    record[:] = b"behind"
+    transport.finish_writing()
+    assert list(map(bytes, transport.read() or ())) == [b"before"]
+    assert transport.read() is None
+    transport.close()
+
+
+def test_records_to_oneself_take_no_segments_and_are_counted() -> None:
+    (transport,) = opened(1)
+    read = exchange([transport], [[(0, bytes(1000))] * 30])
+    statistics = transport.statistics()
+    assert read == [[bytes(1000)] * 30]
+    assert (statistics.records_sent, statistics.records_received) == (30, 30)
+    assert statistics.record_bytes_sent == statistics.record_bytes_received == 30 * 1004
+    assert statistics.buffers_sent == 2  # events: the end of the data, and of the partition
+
+
+def test_a_writer_to_itself_waits_for_its_reader() -> None:
+    (transport,) = opened(1)
+    limit = SMALL.network.max_buffers_per_channel * SMALL.network.segment_bytes
+    record, count = bytes(1000), 3 * limit // 1000
+    written = 0
+
+    def write_all() -> None:
+        nonlocal written
+        for _ in range(count):
+            transport.write([(0, record)])
+            written += 1
+        transport.finish_writing()
+
+    def read_all() -> int:
+        while written < limit // 1000:
+            pass
+        for _ in range(20):  # the writer would go on meanwhile
+            assert transport.statistics().write_blocked_s == 0.0
+        assert written == limit // 1000
+        read = 0
+        while (arrived := transport.read()) is not None:
+            read += len(arrived)
+        transport.close()
+        return read
+
+    assert in_parallel([write_all, read_all]) == [None, count]
+
+
 def test_memory_stays_what_it_is_when_nobody_reads() -> None:
     transports = opened(2)
     writer, reader = transports

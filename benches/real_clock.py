@@ -1,0 +1,103 @@
+"""Up to which load the real clock is kept up with, in one process and over tasks of Spark, as Markdown.
+
+Run it with ``python -m benches.real_clock`` (seven minutes). Four sources as fast as they may be feed four
+consumers, which take so long for a record that the load is as asked. In one process a run falls behind if its
+last entries are late; over TCP, if its consumers read less than the emulated ones. Beside it stand the delays
+of docs/examples/two_sources.toml, emulated and measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+
+from integration import load_scenario
+from integration.spark import run_on_spark, spark_session
+from netstack import Result, Scenario, emulate
+
+from .jobs import job
+
+CONSUMERS = 4
+DURATION_S = 12.0
+WARMUP_S = 4.0
+LATE = 0.01
+"""The part of a run that it is behind, or reads less, from which on it does not keep up."""
+
+SERVICES_US = (50, 20, 10, 6, 5, 4, 3)
+SERVICES_ON_SPARK_US = (1000, 100, 50, 20, 10, 6, 4)
+TWO_SOURCES = Path(__file__).parents[1] / "docs" / "examples" / "two_sources.toml"
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def loaded(service_us: int) -> Scenario:
+    """The job whose consumers take that long for a record."""
+    return replace(job(CONSUMERS, DURATION_S, service_s=service_us * 1e-6), warmup_s=WARMUP_S)
+
+
+def heading(title: str) -> None:
+    """Begin a table."""
+    print(f"\n| {title}: records/s asked for | buffers/s | records/s | late by | keeps up |")
+    print("|---:|---:|---:|---:|---|")
+
+
+def line(service_us: int, result: Result, late: float) -> str:
+    """A row of it."""
+    seconds = result.emulated_seconds
+    return (
+        f"| {1e6 * CONSUMERS / service_us:,.0f} | {result.work.buffers / seconds:,.0f} "
+        f"| {result.work.records / seconds:,.0f} | {late:.1%} | {'yes' if late <= LATE else 'no'} |"
+    )
+
+
+def behind(result: Result) -> float:
+    """The part of a run in one process by which it was late at its end."""
+    assert isinstance(result.behind_s, float)
+    return result.behind_s / result.emulated_seconds
+
+
+def records_per_s(result: Result) -> float:
+    """What the consumers read once they were under way."""
+    rates = [rate for rate in result.steady[-1].vertices[-1].records_in_per_s if rate is not None]
+    assert len(rates) == CONSUMERS
+    return sum(rates)
+
+
+def end_to_end_ms(result: Result) -> float:
+    """The median of the checkpoints of the last window."""
+    median = result.steady[-1].end_to_end_ms
+    assert median is not None
+    return median
+
+
+def compared(name: str, emulated_ms: float, measured_ms: float) -> str:
+    """A row of emulated and measured times."""
+    return f"| {name} | {emulated_ms:.0f} ms | {measured_ms:.0f} ms | {measured_ms / emulated_ms:.2f} |"
+
+
+def main() -> None:
+    """Print the tables."""
+    print(f"Python {sys.version.split()[0]}, {CONSUMERS} sources and {CONSUMERS} consumers")
+    heading("in one process")
+    for service_us in SERVICES_US:
+        result = emulate(loaded(service_us), real_time=True)
+        print(line(service_us, result, behind(result)), flush=True)
+    heading("over TCP, two tasks of Spark")
+    spark_session("local[4]")
+    for service_us in SERVICES_ON_SPARK_US:
+        scenario = loaded(service_us)
+        result = run_on_spark(scenario)
+        late = max(0.0, 1.0 - records_per_s(result) / records_per_s(emulate(scenario)))
+        print(line(service_us, result, late), flush=True)
+    print("\n| two_sources, seed | end to end, emulated | measured | ratio |\n|---:|---:|---:|---:|")
+    runs = []
+    for seed in SEEDS:
+        scenario = replace(load_scenario(TWO_SOURCES), seed=seed)
+        runs.append((end_to_end_ms(emulate(scenario)), end_to_end_ms(run_on_spark(scenario))))
+        print(compared(str(seed), *runs[-1]), flush=True)
+    print(compared("mean", *map(mean, zip(*runs, strict=True))))
+
+
+if __name__ == "__main__":
+    main()
