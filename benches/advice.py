@@ -4,7 +4,7 @@ Run it with ``python -m benches.advice [SCENARIO ...]``; it takes some minutes a
 ``docs/examples/jobs`` unless others are named. Of each, every setting is run with a pool of seeds; then tune
 decides again and again, each time with the seeds of the pool in another order, and asks for more of them as
 it would do on its own. A table has what it advised how often, whether all of that is one target and its
-neighbours, how many seeds it took, and what was advised against: the figures of the present setting and of
+neighbours, how many runs it took, and what was advised against: the figures of the present setting and of
 each target that was chosen, over the whole pool.
 
 ``--pool 40 --groups 20 --out FOLDER``; what is finished is kept in the folder and not run again.
@@ -23,20 +23,23 @@ import msgspec
 from integration import load_scenario
 from integration.spark import (
     DEFAULT_TARGETS,
-    Advice,
+    Axis,
     Constraints,
+    Grid,
     Point,
     PointRow,
+    Probe,
     Recommendation,
     advise,
+    probes_of,
     read_axes,
     recommend,
     run_points,
 )
-from netstack import Scenario
+from netstack import Scenario, format_duration
 
 JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"
-MAIN = ("main", "baseline")
+MAIN: tuple[Probe, ...] = ("main", "baseline")
 MOST_SEEDS = 20
 """That tune gives a setting at most."""
 
@@ -72,18 +75,18 @@ class Pool:
         )
 
 
-def whole_pool(scenario: Scenario, count: int, out: Path) -> Advice:
-    """The scenario with windows that are long enough, and all its settings with that many seeds."""
-
-    def run(points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
-        main = [point for point in points if point.probe in MAIN]
-        print(f"{scenario.name}: {why}, {len(main)} points", flush=True)
-        return run_points(main, None, out, known=known)
-
-    return advise(scenario, AXES, Constraints(), run, seeds=count, most_seeds=count)
+def axes_of(scenario: Scenario) -> Sequence[Axis]:
+    """The targets that are tried: those that `tune` tries, and the present one."""
+    config = scenario.config
+    present = [format_duration(config.debloat_target_s)] if config.debloat_enabled else []
+    return read_axes(target=",".join([DEFAULT_TARGETS, *present]))
 
 
-AXES = read_axes(target=DEFAULT_TARGETS)
+def whole_pool(scenario: Scenario, count: int, out: Path) -> list[PointRow]:
+    """All settings of a scenario with that many seeds."""
+    points = Grid(tuple(axes_of(scenario)), count).points(scenario, lambda varied: probes_of(varied, MAIN))
+    print(f"{scenario.name}: {len(points)} points", flush=True)
+    return run_points(points, None, out)
 
 
 def neighbours(chosen: Sequence[str], found: Recommendation) -> bool:
@@ -110,15 +113,16 @@ def main() -> None:
     given = parser.parse_args()
     lines = []
     for file in given.scenarios or sorted(JOBS.glob("*.toml")):
-        whole = whole_pool(load_scenario(file), given.pool, given.out)
-        seeds = [whole.scenario.seed + number for number in range(given.pool)]
-        of_all = recommend(whole.rows, whole.scenario)
+        scenario = load_scenario(file)
+        rows = whole_pool(scenario, given.pool, given.out)
+        seeds = [scenario.seed + number for number in range(given.pool)]
+        of_all = recommend(rows, scenario)
         chosen, spent = Counter[str](), []
         for group in range(given.groups):
-            dealt = Pool(whole.rows, seeds, group)
-            found = advise(whole.scenario, AXES, Constraints(), dealt, most_seeds=min(given.pool, MOST_SEEDS))
+            dealt, most = Pool(rows, seeds, group), min(given.pool, MOST_SEEDS)
+            found = advise(scenario, axes_of(scenario), Constraints(), dealt, most_seeds=most)
             chosen[found.recommendations[0].advised.target] += 1
-            spent.append(max(len(one.seeds) for one in found.recommendations[0].settings))
+            spent.append(sum(len(one.seeds) for one in found.recommendations[0].settings))
         counts = ", ".join(f"{target} ({count})" for target, count in chosen.most_common())
         same = "yes" if neighbours(list(chosen), of_all) else "no"
         shown = "; ".join(figures(of_all, target) for target in dict.fromkeys([of_all.current, *chosen]))
@@ -127,7 +131,7 @@ def main() -> None:
             f"| {min(spent)} to {max(spent)} | {shown} |"
         )
         print(lines[-1], flush=True)
-    print("\n| job | now | advised (groups) | one and its neighbour | whole pool | seeds | ms, throughput |")
+    print("\n| job | now | advised (groups) | one and its neighbour | whole pool | runs | ms, throughput |")
     print("|---|---|---|---|---|---|---|")
     print("\n".join(lines))
 

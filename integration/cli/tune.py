@@ -26,7 +26,7 @@ from ..report.output import (
     write_json,
 )
 from ..report.tuning_text import print_recommendations
-from ..tuning.advise import MOST_GROWTH, SEEDS, Advice, RunPoints, advise
+from ..tuning.advise import SEEDS, Advice, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
 from ..tuning.constraints import Constraints
 from ..tuning.durations import seconds_for
@@ -180,8 +180,8 @@ def tune(
 
     Args:
         file: Scenario, a TOML file or its JSON form.
-        seeds: Runs of each setting, with the scenario's seed, the next one, and so on; up to four times as
-            many where these do not decide.
+        seeds: Runs of a setting whose first three differ, with the scenario's seed, the next one, and so on;
+            up to four times as many where these do not decide.
         master: Spark's master URL; by default this machine, with a slot for each core.
         out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
         json: Print all of it as one JSON document.
@@ -274,8 +274,8 @@ def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[Point
     seconds, cores = seconds_for(points, tried), os.cpu_count() or 1
     time = "for an unknown time" if seconds is None else f"about {duration_text(seconds / cores)}"
     say(
-        f"{scenario.name}: {len(points)} emulations of up to {scenario.duration_s:g} s, {time} on {cores} "
-        f"cores; up to {MOST_GROWTH} times the seeds for settings that these leave open"
+        f"{scenario.name}: {len(points)} emulations, {time} on {cores} cores; more of settings whose runs "
+        "differ, or leave open which to take"
     )
 
 

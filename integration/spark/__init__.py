@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
     from ..tuning.constraints import Constraints
     from ..tuning.point_rows import PointRow
-    from ..tuning.points import Grid, Point, probes_of
+    from ..tuning.points import Grid, Point, Probe, probes_of
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.sweep import run_points, sweep
     from .distributed.spark_run import run_on_spark
@@ -28,6 +28,7 @@ __all__ = [
     "Grid",
     "Point",
     "PointRow",
+    "Probe",
     "Recommendation",
     "ShuffleError",
     "ShuffleWarning",
@@ -51,6 +52,7 @@ _HOMES = {
     "Grid": "tuning.points",
     "Point": "tuning.points",
     "PointRow": "tuning.point_rows",
+    "Probe": "tuning.points",
     "Recommendation": "tuning.recommend",
     "ShuffleError": "spark.spark_errors",
     "ShuffleWarning": "spark.spark_errors",

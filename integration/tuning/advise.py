@@ -1,11 +1,15 @@
-"""The whole way from a scenario to advice: windows that are long enough, the sweep, more seeds where needed.
+"""The whole way from a scenario to advice: the sweep, and more seeds where they are needed.
 
-1. What is set now, no debloating and the shortest target are tried with one seed, until their windows hold
-   enough checkpoints; that also tells how long the rest will take.
-2. Every setting is run with the first seeds, and the choice is made (`recommend`).
-3. What is chosen and the present setting get as many seeds again, since the first may have been luck.
-4. Where the intervals leave open whether a setting should have been chosen, it and the present one get as
-   many seeds again, at most `MOST_GROWTH` times as many as at first. What is open then is said.
+1. What is set now, no debloating and the shortest target are tried with one seed, which tells how long the
+   rest will take.
+2. Every setting is run with `FIRST_SEEDS`, and those whose figures do not agree within `AGREEING_SHARE` with
+   as many as were asked for; then the choice is made (`recommend`).
+3. What is chosen and the present setting get more seeds, since the first may have been luck: as many as were
+   asked for, and as many again where their figures do not agree.
+4. Where the intervals leave open whether a setting should have been chosen, it and the present one get more,
+   at most `MOST_GROWTH` times as many as were asked for. What is open then is said.
+5. What is run beside each setting, and nothing is chosen by, has one seed; of the chosen and the present
+   setting it has `PROBE_SEEDS`.
 """
 
 from __future__ import annotations
@@ -15,22 +19,32 @@ from typing import NamedTuple, Protocol
 
 from netstack import Scenario
 
+from ..analysis.known_values import known
 from .axes import Axis, with_present_target
 from .constraints import Constraints
-from .durations import with_enough_checkpoints
+from .measures import Measures
 from .point_rows import PointRow
-from .points import Grid, Point, Probe, probes_of
+from .points import Grid, Point, Probe, Probes, probes_of
 from .recommend import Recommendation, conditions_of, current_target, recommendations
+from .settling import lasting
 from .summaries import OFF, setting_of, target_s
 
+FIRST_SEEDS = 3
+"""Seeds of each setting to begin with."""
+AGREEING_SHARE = 0.02
+"""By how much figures of different seeds may differ, as a share of their mean, to agree."""
 SEEDS = 5
-"""Seeds of each setting to begin with, unless told otherwise."""
+"""Seeds of each setting whose first ones do not agree, unless told otherwise."""
 PROBE_SEEDS = 3
-"""Seeds of the probes, which nothing is chosen by."""
+"""Seeds of the probes of the chosen and the present setting."""
 MOST_GROWTH = 4
 """How many times as many seeds a setting gets at most."""
 
 _MAIN: tuple[Probe, ...] = ("main", "baseline")
+
+
+_Place = tuple[str, tuple[tuple[str, str], ...]]
+"""A setting: its target, or `OFF`, and the values of the other axes."""
 
 
 class RunPoints(Protocol):
@@ -45,7 +59,7 @@ class Advice(NamedTuple):
     """What a sweep was made of and what it says."""
 
     scenario: Scenario
-    """The scenario with the windows that were run."""
+    """The scenario, with the longest run that a setting needed."""
     rows: list[PointRow]
     recommendations: list[Recommendation]
     """One for each combination of the axes other than the target."""
@@ -63,7 +77,8 @@ def advise(
 ) -> Advice:
     """Run a scenario at its present setting, without debloating and at every target, and say which to take.
 
-    `most_seeds` is how many a setting gets at most, by default `MOST_GROWTH` times `seeds`.
+    `seeds` is how many a setting gets whose first ones differ, `most_seeds` how many at most, by default
+    `MOST_GROWTH` times as many.
     `planned` is told of the points before they are run, and of the rows that were tried, by which the time
     can be reckoned.
 
@@ -71,26 +86,31 @@ def advise(
         ScenarioError: the scenario makes no sense with some value of an axis.
     """
     axes = with_present_target(axes, scenario)
-    Grid(axes, seeds).points(scenario, _main_probes)  # mistakes first
-    tried = with_enough_checkpoints(
-        scenario, lambda longer: _first_points(axes, longer), lambda points: run(points, (), "trying")
-    )
+    first = min(FIRST_SEEDS, seeds)
     points = [
-        *Grid(axes, seeds).points(tried.scenario, _main_probes),
-        *Grid(axes, min(seeds, PROBE_SEEDS)).points(scenario, _other_probes),
+        *Grid(axes, first).points(scenario, _main_probes),
+        *Grid(axes, 1).points(scenario, _other_probes),
     ]
-    scenario = tried.scenario
-    planned(scenario, points, tried.rows)
-    rows = run(points, tried.rows, "tuning")
+    tried = run(_first_points(axes, scenario), (), "trying")
+    planned(scenario, points, tried)
+    rows = run(points, tried, "tuning")
+    if more := _further(axes, scenario, seeds, rows, _disagreeing(rows)):
+        rows += run(more, (), f"seeds {first + 1} on, where the first differ")
     recommended = recommendations(rows, scenario, constraints)
-    most = most_seeds or MOST_GROWTH * seeds
-    total = min(2 * seeds, most)
-    confirmed = total
-    while more := _more_points(axes, scenario, total, recommended, rows, confirmed):
-        rows = [*rows, *run(more, (), f"seeds {min(point.seed for point in more)} on, to decide")]
+    for total in _totals(seeds, most_seeds):
+        if more := _further(axes, scenario, total, rows, _open(recommended, rows, seeds, total)):
+            rows += run(more, (), f"up to {total} seeds, to decide")
+            recommended = recommendations(rows, scenario, constraints)
+    if more := _further(axes, scenario, min(seeds, PROBE_SEEDS), rows, _compared(recommended), _other_probes):
+        rows += run(more, (), "what else there is to say of the advice")
         recommended = recommendations(rows, scenario, constraints)
-        total = min(total + seeds, most)
-    return Advice(scenario, rows, recommended)
+    return Advice(_as_long_as_it_ran(scenario, rows), rows, recommended)
+
+
+def _totals(seeds: int, most: int | None) -> list[int]:
+    """How many seeds settings get at most, round by round."""
+    most = most or MOST_GROWTH * seeds
+    return sorted({min(seeds * growth, most) for growth in range(1, MOST_GROWTH + 1)} | {most})
 
 
 def _first_points(axes: Sequence[Axis], scenario: Scenario) -> list[Point]:
@@ -105,35 +125,78 @@ def _first_points(axes: Sequence[Axis], scenario: Scenario) -> list[Point]:
     return [point for point in points if setting_of(point) in wanted and conditions_of(point) == first]
 
 
-def _more_points(
+def _disagreeing(rows: Sequence[PointRow]) -> set[_Place]:
+    """The settings whose times or throughput differ from seed to seed by more than `AGREEING_SHARE`."""
+    runs: dict[_Place, list[Measures]] = {}
+    for row in rows:
+        if row.probe in _MAIN and row.measures is not None:
+            runs.setdefault(_place(row), []).append(row.measures)
+    return {place for place, measures in runs.items() if not _agree(measures)}
+
+
+def _agree(runs: Sequence[Measures]) -> bool:
+    return all(
+        max(values) - min(values) <= AGREEING_SHARE * abs(sum(values)) / len(values)
+        for field in ("throughput_per_s", "end_to_end_ms")
+        if (values := known(getattr(run, field) for run in runs))
+    )
+
+
+def _open(
+    recommended: Sequence[Recommendation], rows: Sequence[PointRow], seeds: int, total: int
+) -> set[_Place]:
+    """The settings that are not decided, and what they are compared with; `total` is what each may have.
+
+    Also what is chosen by too few seeds: they may have favoured it by luck.
+    """
+    disagreeing = _disagreeing(rows)
+    places: set[_Place] = set()
+    for each in recommended:
+        conditions = tuple(sorted(each.conditions.items()))
+        chosen = each.advised
+        enough = 2 * seeds if (chosen.target, conditions) in disagreeing else seeds
+        unconfirmed = bool(each.configuration) and len(chosen.seeds) < min(enough, total)
+        if each.undecided or unconfirmed:
+            places |= {(target, conditions) for target in (*each.undecided, each.current, chosen.target)}
+    return places
+
+
+def _compared(recommended: Sequence[Recommendation]) -> set[_Place]:
+    """The present and the advised settings."""
+    return {
+        (target, tuple(sorted(each.conditions.items())))
+        for each in recommended
+        for target in (each.current, each.advised.target)
+    }
+
+
+def _further(
     axes: Sequence[Axis],
     scenario: Scenario,
     seeds: int,
-    recommended: Sequence[Recommendation],
     rows: Sequence[PointRow],
-    confirmed: int,
+    wanted: set[_Place],
+    probes: Probes | None = None,
 ) -> list[Point]:
-    """The points with further seeds of what is not decided, and of what it is compared with.
-
-    Also of what is chosen by fewer than `confirmed` seeds: they may have favoured it by luck.
-    """
-    wanted = {
-        (target, tuple(sorted(recommendation.conditions.items())))
-        for recommendation in recommended
-        if recommendation.undecided
-        or (recommendation.configuration and len(recommendation.advised.seeds) < confirmed)
-        for target in {*recommendation.undecided, recommendation.current, recommendation.advised.target}
-    }
+    """The points of some settings, with so many seeds, that have not run; of the settings themselves."""
     if not wanted:
         return []
-    have_run = {(_place(row), row.seed) for row in rows if row.probe in _MAIN}
-    points = Grid(tuple(axes), seeds).points(scenario, _main_probes)
+    have_run = {(row.probe, _place(row), row.seed) for row in rows}
+    points = Grid(tuple(axes), seeds).points(scenario, probes or _main_probes)
     return [
-        point for point in points if _place(point) in wanted and (_place(point), point.seed) not in have_run
+        point
+        for point in points
+        if _place(point) in wanted and (point.probe, _place(point), point.seed) not in have_run
     ]
 
 
-def _place(point: Point | PointRow) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _as_long_as_it_ran(scenario: Scenario, rows: Sequence[PointRow]) -> Scenario:
+    """The scenario with the longest run that one of its settings needed, if that is more than it asks for."""
+    longest_s = max(known(row.emulated_seconds for row in rows if row.probe in _MAIN), default=0.0)
+    return lasting(scenario, longest_s) if longest_s > scenario.duration_s else scenario
+
+
+def _place(point: Point | PointRow) -> _Place:
     return setting_of(point), tuple(sorted(conditions_of(point).items()))
 
 

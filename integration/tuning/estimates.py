@@ -3,7 +3,8 @@
 The interval is the bootstrap's percentile interval for the mean, expanded for few runs: resampling takes the
 spread of n values for that of what they were drawn from, which is too narrow by sqrt((n - 1) / n), and knows
 nothing of Student's t. Both are mended by a confidence that grows as n falls (T. Hesterberg, "What teachers
-should know about the bootstrap", 2015, section 5).
+should know about the bootstrap", 2015, section 5). Of fewer than five values, which resampling says next to
+nothing of, it is Student's own interval.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ CONFIDENCE = 0.95
 
 RESAMPLES = 2000
 
-LEAST_RUNS = 5
-"""With fewer, resampling says next to nothing of the spread, and there is no interval."""
+LEAST_RUNS = 2
+"""A single one says nothing of the spread, and there is no interval."""
+_LEAST_RESAMPLED = 5
 
 Answer = Literal["yes", "no", "undecided"]
 
@@ -98,6 +100,8 @@ def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
         return None, None
     if values.min() == values.max():
         return float(values[0]), float(values[0])
+    if len(values) < _LEAST_RESAMPLED:
+        return _students(values)
     from scipy.stats import bootstrap  # takes a while to import
 
     ends = bootstrap(
@@ -109,6 +113,15 @@ def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
         rng=np.random.default_rng(len(values)),
     ).confidence_interval
     return float(ends.low), float(ends.high)
+
+
+def _students(values: NDArray[np.float64]) -> tuple[float, float]:
+    from scipy.stats import t  # takes a while to import
+
+    quantile = float(t.ppf((1.0 + CONFIDENCE) / 2.0, len(values) - 1))
+    reach = quantile * float(values.std(ddof=1)) / sqrt(len(values))
+    mean = float(values.mean())
+    return mean - reach, mean + reach
 
 
 @cache

@@ -45,6 +45,8 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why it failed, in one line."""
     wall_seconds: float
     """That the emulation took."""
+    emulated_seconds: float | None = None
+    """That the run lasted, which is as long as its figures needed; None where there is no result."""
     versions: dict[str, str]
     """Versions of what ran the point; empty where it did not come to that."""
     measures: Measures | None = None
@@ -82,6 +84,7 @@ _OWN = {
     "status": pa.string(),
     "error": pa.string(),
     "wall_seconds": pa.float64(),
+    "emulated_seconds": pa.float64(),
     "versions": _TEXTS,
     "result": pa.string(),
 }

@@ -21,6 +21,7 @@ from ..spark.workers import MapFunction, worker_function
 from .measures import measure
 from .point_rows import PointRow, failed_row
 from .points import Point, step_at_s
+from .settling import EndOnceSettled, may_go_on
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -48,14 +49,16 @@ def run_points(points: Iterable[bytes], arrived: Arrived) -> Iterator[bytes]:
 def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> PointRow:
     """Run a point and return its row, which says why if there is no result; only Ctrl-C is passed on.
 
+    The run is as long as its figures need (`settling`), but for a step's, which is as long as it is asked to.
     `prepare` is given the scenario before it is run, to put in sources that are open.
     """
     started = perf_counter()
     try:
         scenario = read_scenario(point.document)
-        result = emulate(prepare(scenario))
-        step = step_at_s(scenario) if point.probe == "step" else None
-        return _finished(point, result, step)
+        if point.probe == "step":
+            return _finished(point, emulate(prepare(scenario)), step_at_s(scenario))
+        result = emulate(prepare(may_go_on(scenario)), end_of_run=EndOnceSettled(scenario))
+        return _finished(point, result, None)
     except JobFailedError as error:
         return _failed_for_good(point, error.result)
     except Exception as error:  # whatever it is, the other points have nothing to do with it
@@ -79,7 +82,11 @@ def _finished(point: Point, result: Result, step: float | None) -> PointRow:
 def _with_result(row: PointRow, result: Result) -> PointRow:
     without_series = to_json(msgspec.structs.replace(result, series=[])).decode()
     return msgspec.structs.replace(
-        row, wall_seconds=result.wall_seconds, versions=result.versions, result=without_series
+        row,
+        wall_seconds=result.wall_seconds,
+        emulated_seconds=result.emulated_seconds,
+        versions=result.versions,
+        result=without_series,
     )
 
 

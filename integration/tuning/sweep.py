@@ -48,7 +48,9 @@ def sweep(
 
     A row has the point (``key``, ``name``, ``labels``, ``seed``), its ``status``, a column for each measure
     (times in ms, sizes in bytes, rates per second), and the whole result without its series as JSON. The
-    emulations have run when this returns. `spark` is a session, by default the active one or a new local one.
+    emulations have run when this returns, each until its figures have settled, or its window holds ten
+    completed checkpoints: ``emulated_seconds`` says how long. `spark` is a session, by default the active one
+    or a new local one.
     In the folder `out` each finished point is kept as Parquet, and what is there is not run again.
 
     Raises:

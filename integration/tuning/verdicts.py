@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from ..analysis.wording import milliseconds, size
 from .choice import END_TO_END, LEAST_GAIN, OBJECTIVES, RECORD_DELAY, Choice, breaks_constraint, value
 from .constraints import Shortfall
-from .durations import LEAST_CHECKPOINTS
 from .estimates import Estimate
 from .pitfalls import Pitfall
+from .settling import LEAST_CHECKPOINTS
 from .summaries import OFF, TargetSummary
 
 MOST_RUNS_NAMED = 400

@@ -115,6 +115,7 @@ class Agenda:
         self.current: Routine | None = None
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
         self._serial = 0
+        self._foremost = 0
         self.stopped = False
         self._routines: dict[Routine, tuple[str, Callable[[], None] | None]] = {}
 
@@ -155,6 +156,11 @@ class Agenda:
     def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
         """As `at`, for what is to happen even if everything else is forgotten before."""
         self.at(time, _Kept(callback), *args)
+
+    def keep_foremost(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
+        """As `keep`, before whatever else is due at that moment, however long ago that was put there."""
+        self._foremost = serial = self._foremost - 1
+        heapq.heappush(self._heap, (time, serial, _Kept(callback), args))
 
     def clear(self) -> None:
         """Close all routines and forget all that is due, except what was to be kept.

@@ -24,7 +24,7 @@ from ..results.trace import Trace
 from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
 from ..scenarios.scenario_rules import check_scenario
 from ..scenarios.user_code import NamedObject, object_name
-from .job import Job, Progress
+from .job import EndOfRun, Job, Progress
 from .restarts import Restart, Start
 from .summary import (
     checkpoint_results,
@@ -56,6 +56,7 @@ def emulate(
     progress: Progress | None = None,
     trace: Trace | None = None,
     real_time: bool = False,
+    end_of_run: EndOfRun | None = None,
 ) -> Result:
     """Run `scenario` and return what was measured; nothing is left running.
 
@@ -63,7 +64,9 @@ def emulate(
     with the run. `from_checkpoint` is one of an earlier run of the same job, which this one goes on from.
     `trace` is told what happens to checkpoints, step by step. `progress` is called with the
     emulated time in seconds, about once an emulated second. In virtual time the same scenario and seed give
-    the same result, `wall_seconds` apart; `real_time` runs the same job in real time.
+    the same result, `wall_seconds` apart; `real_time` runs the same job in real time. `end_of_run` is asked
+    once an emulated second after the warm-up, with what was recorded so far, when the run is to end, which is
+    then sooner than the scenario says; the result is that of a scenario of that duration, which it names.
 
     Raises:
         ScenarioError: if the scenario makes no sense.
@@ -84,6 +87,7 @@ def emulate(
         progress=progress,
         trace=trace,
         real_time=real_time,
+        end_of_run=end_of_run,
     )
     # Between two checkpoints Ctrl-C would leave routines behind that nobody has begun.
     return trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -98,6 +102,7 @@ async def run_job(
     progress: Progress | None = None,
     trace: Trace | None = None,
     real_time: bool = True,
+    end_of_run: EndOfRun | None = None,
 ) -> Result:
     """Run `scenario` within a trio program, by default on the real clock; otherwise as `emulate`.
 
@@ -114,7 +119,7 @@ async def run_job(
         scenario = replace(scenario, seed=seed)
     check_scenario(scenario)
     with exclusively(storage):
-        return await _run(scenario, storage, from_checkpoint, progress, trace, real_time)
+        return await _run(scenario, storage, from_checkpoint, progress, trace, real_time, end_of_run)
 
 
 async def _run(
@@ -124,13 +129,22 @@ async def _run(
     progress: Progress | None,
     trace: Trace | None,
     real_time: bool,
+    end_of_run: EndOfRun | None,
 ) -> Result:
     started = perf_counter()
     agenda = Agenda(real_time=real_time)
-    job = Job(scenario, agenda, storage=storage, initial=initial, progress=progress, trace=trace)
+    job = Job(
+        scenario,
+        agenda,
+        storage=storage,
+        initial=initial,
+        progress=progress,
+        trace=trace,
+        end_of_run=end_of_run,
+    )
     await job.run()
     result = result_of(
-        scenario,
+        scenario.ending_at(job.ends_at),
         job.recorder,
         clock="real" if real_time else "virtual",
         emulated_seconds=agenda.now,

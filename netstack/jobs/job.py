@@ -41,6 +41,10 @@ from .restarts import Restart, Start, Totals, failed_for_good, never_restored
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
 
+EndOfRun = Callable[[Recorder], float | None]
+"""Asked at each sample after the warm-up, with what was recorded so far, when the run is to end, in emulated
+seconds; None: that cannot be said yet."""
+
 SAMPLE_INTERVAL_S = 1.0
 """How often gauges and counters are sampled, in emulated seconds."""
 
@@ -50,7 +54,8 @@ class Job:
 
     After `run` all memory has been given back; `leaked_segments` says how many segments were not.
     `failure` is the cause for which the job has failed for good, `restarts` its failures before. `start` is
-    what became of `initial`.
+    what became of `initial`. `ends_at` is when it ends at the latest: when `end_of_run` says, in no
+    other way than if the scenario's duration were that.
 
     Raises:
         ScenarioError: `initial` is no checkpoint of this job.
@@ -65,6 +70,7 @@ class Job:
         initial: InitialCheckpoint | None = None,
         progress: Progress | None = None,
         trace: Trace | None = None,
+        end_of_run: EndOfRun | None = None,
     ) -> None:
         if initial is not None and (problems := initial.misfits(shape_of(scenario))):
             raise ScenarioError(problems)
@@ -79,6 +85,8 @@ class Job:
         self._hopeless = False  # no checkpoint is left that can be restored
         self._progress = progress
         self._trace = trace
+        self._end_of_run = end_of_run
+        self.ends_at = scenario.duration_s
         self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, self._randomness)
         self.faults = FaultInjector(scenario, agenda, self)
@@ -112,7 +120,7 @@ class Job:
         """Run until the duration is over, every subtask has ended, or the job has failed for good."""
         agenda = self.agenda
         try:
-            agenda.keep(self.scenario.duration_s, self._stop)
+            agenda.keep_foremost(self.ends_at, self._stop)
             agenda.keep(0.0, self._sample)
             for at in self.scenario.manual_checkpoints_s:
                 agenda.keep(at, self.coordinator.request_checkpoint)
@@ -253,7 +261,15 @@ class Job:
         self.recorder.sample(self.agenda.now, self._totals.plus(current))
         if self._progress is not None:
             self._progress(self.agenda.now)
+        if self._end_of_run is not None and self.scenario.warmup_s < self.agenda.now < self.ends_at:
+            self._end_by(self._end_of_run(self.recorder))
         self.agenda.keep(self.agenda.now + SAMPLE_INTERVAL_S, self._sample)
+
+    def _end_by(self, time: float | None) -> None:
+        """End the run at a time, where that is still to come, and sooner than it would end."""
+        if time is not None and self.agenda.now < time < self.ends_at:
+            self.ends_at = time
+            self.agenda.keep_foremost(time, self._stop)
 
     @property
     def work(self) -> Work:

@@ -7,11 +7,11 @@ the tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
-from .fault import Fault
+from .fault import AtTime, Fault
 from .user_code import KeyHash, KeyOf, OperatorOfRecords, Source
 from .wiring import consumers_of_producers, producers_of_consumers
 
@@ -273,6 +273,18 @@ class Scenario:
         """The phases, or the one from warmup to the end."""
         return self.phases or ((self.warmup_s, self.duration_s),)
 
+    def ending_at(self, duration_s: float) -> Scenario:
+        """Return the scenario of a run that ends then: without the windows, requests and faults after it."""
+        if duration_s == self.duration_s:
+            return self
+        return replace(
+            self,
+            duration_s=duration_s,
+            phases=tuple((begin, min(end, duration_s)) for begin, end in self.phases if begin < duration_s),
+            manual_checkpoints_s=tuple(at for at in self.manual_checkpoints_s if at < duration_s),
+            faults=tuple(fault for fault in self.faults if _may_fire_before(fault, duration_s)),
+        )
+
     @property
     def task_managers(self) -> tuple[str, ...]:
         """All task managers, in the order in which vertices name them."""
@@ -340,3 +352,7 @@ class Scenario:
             if vertex.name in reached:
                 reached.update(edge.source for edge in self.inputs(vertex))
         return tuple(vertex for vertex in self.topological_order() if vertex.name in reached)
+
+
+def _may_fire_before(fault: Fault, time_s: float) -> bool:
+    return not isinstance(fault.when, AtTime) or fault.when.time_s < time_s

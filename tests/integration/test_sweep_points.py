@@ -143,7 +143,7 @@ def test_python_objects_are_refused_where_they_are() -> None:
 
 
 def test_a_finished_row_has_the_measures_and_the_result_without_series(finished: PointRow) -> None:
-    result = emulate(job())
+    result = emulate(job(duration_s=finished.emulated_seconds))
     assert (finished.status, finished.error, finished.name, finished.seed) == ("finished", None, "job", 1)
     assert finished.measures == measure(result)
     assert finished.versions == result.versions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from integration.tuning.estimates import LEAST_RUNS, Estimate, estimate
 
-VALUES = st.lists(st.floats(0.1, 1e6), min_size=LEAST_RUNS, max_size=25)
+VALUES = st.lists(st.floats(0.1, 1e6), min_size=5, max_size=25)
 
 
 @given(VALUES)
@@ -23,7 +23,7 @@ def test_the_interval_holds_the_mean_and_lies_within_the_range(values: list[floa
     assert found == estimate(values, 6)
 
 
-@pytest.mark.parametrize("runs", [5, 8, 20])
+@pytest.mark.parametrize("runs", [2, 3, 5, 8, 20])
 def test_the_interval_holds_the_truth_about_as_often_as_it_says(runs: int) -> None:
     """A percentile interval that is not expanded would hold it in 83 % of the cases, of five runs."""
     held = 0
@@ -35,7 +35,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says(runs: int) -> No
     assert held >= 0.90 * 300
 
 
-def test_few_runs_decide_nothing() -> None:
+def test_a_single_run_decides_nothing() -> None:
     found = estimate([1.0] * (LEAST_RUNS - 1))
     assert found == Estimate(1.0, None, None, LEAST_RUNS - 1, LEAST_RUNS - 1)
     assert (found.at_least(0.5), found.at_most(2.0)) == ("undecided", "undecided")
@@ -45,7 +45,8 @@ def test_few_runs_decide_nothing() -> None:
 
 def test_runs_without_the_figure_are_counted() -> None:
     found = estimate([2.0, None, 4.0])
-    assert found == Estimate(3.0, None, None, 2, 3)
+    assert found is not None
+    assert (found.mean, found.runs, found.of) == (3.0, 2, 3)
     assert estimate([None, None]) is None
     assert estimate([]) is None
 

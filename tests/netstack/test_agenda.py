@@ -79,6 +79,15 @@ def test_equal_times_keep_the_order_in_which_they_were_asked_for(times: list[int
     assert story.run() == sorted((float(time), f"{serial:03}") for serial, time in enumerate(times))
 
 
+def test_the_foremost_of_a_moment_runs_before_all_that_was_there_and_is_kept() -> None:
+    story = Story()
+    story.at((1.0, "long ago"), (2.0, "cleared"))
+    story.agenda.keep_foremost(2.0, story.note, "kept")
+    story.agenda.at(1.0, story.agenda.keep_foremost, 2.0, story.note, "kept, and latest")
+    story.agenda.at(1.5, story.agenda.clear)
+    assert story.run() == [(1.0, "long ago"), (2.0, "kept, and latest"), (2.0, "kept")]
+
+
 def test_arguments_reach_the_callback() -> None:
     agenda, called = Agenda(), list[object]()
     agenda.at(1.0, lambda *args: called.extend(args), "a", 2)

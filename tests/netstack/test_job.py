@@ -19,6 +19,7 @@ from netstack import (
     Edge,
     GeneratorSpec,
     NetworkConfig,
+    Recorder,
     Result,
     Scenario,
     SourceObject,
@@ -329,6 +330,34 @@ def test_same_seed_same_document_in_any_process() -> None:
 
 def test_another_seed_another_run() -> None:
     assert document(emulate(saturated(), seed=1)) != document(emulate(saturated(), seed=2))
+
+
+def test_a_run_that_is_ended_is_that_of_a_shorter_scenario() -> None:
+    """Also where something else is due at that very moment, as a requested checkpoint is here."""
+    whole = saturated(
+        duration_s=30.0,
+        warmup_s=2.0,
+        config=NetworkConfig(checkpoint_interval_s=None),
+        manual_checkpoints_s=(5.5, 7.0, 9.0),
+    )
+    asked = list[float]()
+
+    def end_of_run(recorder: Recorder) -> float | None:
+        asked.append(float(recorder.times[-1]))
+        return 9.0 if len(recorder.checkpoints) >= 2 else None
+
+    ended = emulate(whole, end_of_run=end_of_run)
+    assert asked[0] == 3.0, "not before the warm-up is over"
+    assert asked[-1] < 9.0
+    assert ended.scenario.duration_s == ended.emulated_seconds == 9.0
+    assert document(ended) == document(emulate(whole.ending_at(9.0)))
+
+
+def test_a_run_does_not_last_longer_than_its_scenario_or_go_back() -> None:
+    scenario = replace(saturated(), duration_s=6.0)
+    for end in (0.5, 60.0):
+        ended = emulate(scenario, end_of_run=lambda recorder, end=end: end)
+        assert document(ended) == document(emulate(scenario))
 
 
 def test_memory_does_not_grow_with_the_length_of_the_job() -> None:

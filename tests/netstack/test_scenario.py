@@ -274,6 +274,25 @@ def test_windows_are_the_phases_or_all_after_warmup():
     assert job(phases=((1.0, 2.0), (3.0, 4.0))).windows == ((1.0, 2.0), (3.0, 4.0))
 
 
+def test_a_scenario_that_ends_sooner_lacks_what_comes_later() -> None:
+    early, late = (KillSubtask(when=AtTime(at), subtask=SubtaskName("sink", 0)) for at in (2.0, 6.0))
+    counted = KillSubtask(
+        when=OnAcknowledgement(number=9, subtask=SubtaskName("sink", 0)), subtask=SubtaskName("sink", 0)
+    )
+    whole = job(
+        duration_s=10.0,
+        phases=((1.0, 3.0), (3.0, 7.0), (7.0, 10.0)),
+        manual_checkpoints_s=(4.0, 5.0, 8.0),
+        faults=(early, late, counted),
+    )
+    sooner = whole.ending_at(5.0)
+    assert sooner.duration_s == 5.0
+    assert sooner.phases == ((1.0, 3.0), (3.0, 5.0))
+    assert sooner.manual_checkpoints_s == (4.0,)
+    assert sooner.faults == (early, counted)
+    assert whole.ending_at(10.0) == whole
+
+
 def test_cost_and_rate_are_those_of_the_subtask_and_the_time():
     vertex = Vertex(name="v", service=((0.0, 0.5), (30.0, 5.0)), service_skew=(1.0, 4.0))
     own, other = ((0.0, 0.5), (30.0, 5.0)), ((0.0, 2.0), (30.0, 20.0))

@@ -1,0 +1,158 @@
+"""When the run of a point may end: as soon as its figures have settled, and not before they say enough.
+
+A run is as long as its scenario asks, with two exceptions.
+
+- **It ends sooner** where its figures have settled: twenty checkpoints have completed in its window, the
+  mean of their times and that of the throughput lie within 2 % with a confidence of 95 %, and neither differs
+  by more than 2 % between the two halves of the window. Only where nothing of the job changes with time: no
+  faults or requests, no step of a service time in the window, no files.
+- **It goes on** where its window holds fewer than ten completed checkpoints, as when each takes six seconds
+  at an interval of two, until there are ten. It does not where none completes any more, nor beyond 20
+  minutes.
+
+So each setting gets the window that it needs, not that of the slowest. What is compared are rates and means,
+which no window changes but by chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netstack import GeneratorSpec, Recorder, Scenario
+
+LEAST_CHECKPOINTS = 10
+"""Completed ones that a window is to hold."""
+SETTLED_CHECKPOINTS = 20
+"""Completed ones before a run may end sooner than it was asked to."""
+SETTLED_SHARE = 0.02
+"""How far a mean may be off, as a share of it, to have settled."""
+MOST_WINDOW_S = 1200.0
+"""Windows do not grow beyond this; what then has too few checkpoints is said to have."""
+
+_SAMPLE_S = 1.0
+"""Emulated seconds from one sample to the next."""
+_BATCHES = 10
+"""Stretches of the window whose throughput is compared."""
+_LEAST_WINDOW_S = 20.0
+"""Below that a window has too few samples for a rate or a delay."""
+_LEAST_PERIODS = 5
+"""Periods of what comes again and again, as the firings of a window, that a window holds."""
+_QUANTILES = {_BATCHES: 2.262, SETTLED_CHECKPOINTS: 2.093}
+"""Of Student's t, for a confidence of 95 %, by the number of values, or of the least number of them."""
+
+
+def may_go_on(scenario: Scenario) -> Scenario:
+    """Return the scenario with the longest run that it may get; `EndOnceSettled` says when it ends."""
+    begin, end = scenario.windows[-1]
+    if scenario.config.checkpoint_interval_s is None or end < scenario.duration_s:
+        return scenario
+    return lasting(scenario, max(scenario.duration_s, begin + MOST_WINDOW_S))
+
+
+def lasting(scenario: Scenario, duration_s: float) -> Scenario:
+    """Return the scenario with a run, and a last window, that end later."""
+    *others, (begin, _) = scenario.windows
+    phases = (*others, (begin, duration_s)) if scenario.phases else ()
+    return replace(scenario, duration_s=duration_s, phases=phases)
+
+
+class EndOnceSettled:
+    """When a run of a scenario is to end, given what was recorded so far; the `end_of_run` of `emulate`.
+
+    The scenario is the one that was asked for, before `may_go_on`.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._begin = scenario.windows[-1][0]
+        self._may_end_sooner = _is_steady(scenario)
+        self._least_window_s = max([_LEAST_WINDOW_S, *(_LEAST_PERIODS * each for each in _periods(scenario))])
+        outputs = {edge.source for edge in scenario.edges}
+        self._last = [number for number, vertex in enumerate(scenario.vertices) if vertex.name not in outputs]
+
+    def __call__(self, recorder: Recorder) -> float | None:
+        """Return when the run is to end, in emulated seconds; None: not yet."""
+        now, asked = float(recorder.times[-1]), self._scenario.duration_s
+        if now + _SAMPLE_S < asked:
+            return now + _SAMPLE_S if self._may_end_sooner and self._has_settled(recorder, now) else None
+        later = asked if now < asked else now + _SAMPLE_S
+        return later if self._says_enough(recorder, now) else None
+
+    def _says_enough(self, recorder: Recorder, now: float) -> bool:
+        """Whether the window holds enough checkpoints, or would not if it were longer."""
+        if self._scenario.config.checkpoint_interval_s is None:
+            return True
+        completed = self._completed(recorder)
+        if len(completed) >= LEAST_CHECKPOINTS:
+            return True
+        latest = max((at + duration for at, duration in completed), default=self._begin)
+        return now - latest >= 2 * (self._scenario.duration_s - self._begin)
+
+    def _has_settled(self, recorder: Recorder, now: float) -> bool:
+        if now - self._begin < self._least_window_s:
+            return False
+        if self._scenario.config.checkpoint_interval_s is not None:
+            durations = np.array([duration for _, duration in self._completed(recorder)])
+            if len(durations) < SETTLED_CHECKPOINTS or not settled(durations, SETTLED_CHECKPOINTS):
+                return False
+        return settled(self._rates(recorder), _BATCHES)
+
+    def _completed(self, recorder: Recorder) -> list[tuple[float, float]]:
+        """When each checkpoint of the window that has completed was triggered, and how long it took."""
+        return [
+            (head.triggered_at, head.duration_s)
+            for head in recorder.checkpoints
+            if head.duration_s is not None and head.triggered_at >= self._begin
+        ]
+
+    def _rates(self, recorder: Recorder) -> NDArray[np.float64]:
+        """Records per second into the last vertices, in stretches of the window of equal length."""
+        times = recorder.times
+        inside = times >= self._begin
+        read = np.sum(
+            [recorder.samples_of(number)["records_in"].sum(axis=0) for number in self._last], axis=0
+        )
+        ends = np.linspace(times[inside][0], times[-1], _BATCHES + 1)
+        rates: NDArray[np.float64] = np.diff(np.interp(ends, times, read)) / np.diff(ends)
+        return rates
+
+
+def settled(values: NDArray[np.float64], least: int) -> bool:
+    """Tell whether the mean of values, in the order of time, is known to `SETTLED_SHARE` and does not drift.
+
+    `least` is a key of the quantiles: `values` are that many, or more.
+    """
+    mean = float(values.mean())
+    if not mean > 0.0:
+        return False
+    allowed = SETTLED_SHARE * mean
+    reach = _QUANTILES[least] * float(values.std(ddof=1)) / sqrt(len(values))
+    half = len(values) // 2
+    drift = abs(float(values[:half].mean() - values[-half:].mean()))
+    return reach <= allowed and drift <= allowed
+
+
+def _is_steady(scenario: Scenario) -> bool:
+    """Whether nothing of a job changes with time once its last window has begun, as far as one can know."""
+    begin, end = scenario.windows[-1]
+    vertices, edges = scenario.vertices, scenario.edges
+    steps = [vertex.service for vertex in vertices] + [edge.service or () for edge in edges]
+    return not (
+        end < scenario.duration_s
+        or scenario.faults
+        or scenario.manual_checkpoints_s
+        or any(at > begin for service in steps for at, _ in service)
+        or any(not isinstance(vertex.source, GeneratorSpec | None) for vertex in vertices)
+    )
+
+
+def _periods(scenario: Scenario) -> list[float]:
+    """The periods, in seconds, in which what the job does comes again."""
+    sources = [vertex.source for vertex in scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
+    periods = [vertex.emit_every_s for vertex in scenario.vertices]
+    periods += [period for source in sources for period in (source.burst_s, source.wave_s)]
+    return [period for period in periods if period is not None]

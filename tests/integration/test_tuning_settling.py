@@ -1,0 +1,181 @@
+"""When the run of a point ends: by recordings that are made up, and by whole jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from integration.tuning.points import point_of
+from integration.tuning.running import run_point
+from integration.tuning.settling import (
+    LEAST_CHECKPOINTS,
+    MOST_WINDOW_S,
+    SETTLED_CHECKPOINTS,
+    EndOnceSettled,
+    lasting,
+    may_go_on,
+    settled,
+)
+from netstack import (
+    AtTime,
+    Edge,
+    GeneratorSpec,
+    KillSubtask,
+    NetworkConfig,
+    Recorder,
+    Scenario,
+    SubtaskName,
+    SubtaskSample,
+    Vertex,
+)
+
+SCENARIO = Scenario(
+    name="made-up",
+    duration_s=100.0,
+    warmup_s=20.0,
+    vertices=(
+        Vertex(name="source", source=GeneratorSpec(record_bytes=100)),
+        Vertex(name="sink", service=((0.0, 0.001),)),
+    ),
+    edges=(Edge(source="source", target="sink"),),
+    config=NetworkConfig(checkpoint_interval_s=1.0),
+)
+SOURCE, SINK = SCENARIO.vertices
+
+
+class Recorded:
+    """A recording that grows by a second at a time."""
+
+    def __init__(self, scenario: Scenario = SCENARIO) -> None:
+        self.recorder = Recorder([1, 1])
+        self.ending = EndOnceSettled(scenario)
+        self.now = -1.0
+        self.read = 0.0
+
+    def second(self, rate: float = 500.0, checkpoints_s: Sequence[float] = (0.3,)) -> float | None:
+        """Let a second go by in which the sink reads at a rate, and checkpoints complete; when is the end?"""
+        self.now += 1.0
+        self.read += rate
+        for duration in checkpoints_s:
+            self.recorder.checkpoint(1, self.now - duration, {}, duration_s=duration)
+        self.recorder.sample(self.now, [SubtaskSample(), SubtaskSample(records_in=int(self.read))])
+        return self.ending(self.recorder)
+
+    def ends(self, most: int = 2000, **what: object) -> float | None:
+        """When such seconds bring it to its end."""
+        ends = (self.second(**what) for _ in range(most))  # type: ignore[arg-type]
+        return next((end for end in ends if end is not None), None)
+
+
+def test_a_run_ends_once_its_figures_have_settled() -> None:
+    assert Recorded().ends() == 20.0 + SETTLED_CHECKPOINTS + 1.0
+
+
+def test_a_window_has_its_length_where_checkpoints_come_thick_and_fast() -> None:
+    assert Recorded().ends(checkpoints_s=(0.3, 0.3, 0.3)) == 41.0
+
+
+def test_without_checkpoints_the_throughput_tells() -> None:
+    scenario = replace(SCENARIO, config=NetworkConfig(checkpoint_interval_s=None))
+    assert Recorded(scenario).ends(checkpoints_s=()) == 41.0
+
+
+def test_figures_that_vary_run_as_long_as_was_asked() -> None:
+    recorded = Recorded()
+    chance = np.random.default_rng(1)
+    ends = [recorded.second(checkpoints_s=(float(chance.uniform(0.1, 0.9)),)) for _ in range(100)]
+    assert [end for end in ends if end is not None] == [100.0]
+
+
+def test_throughput_that_varies_keeps_a_run_going() -> None:
+    recorded = Recorded()
+    ends = [recorded.second(rate=500.0 if second % 20 < 10 else 100.0) for second in range(100)]
+    assert [end for end in ends if end is not None] == [100.0]
+
+
+def test_times_that_drift_have_not_settled_though_they_hardly_spread() -> None:
+    """A queue that grows: the mean is known to 2 %, and will be another one."""
+    values = np.linspace(0.98, 1.02, SETTLED_CHECKPOINTS)
+    mixed = np.concatenate([values[::2], values[1::2][::-1]])
+    assert settled(mixed, SETTLED_CHECKPOINTS)
+    assert not settled(np.linspace(0.97, 1.03, SETTLED_CHECKPOINTS), SETTLED_CHECKPOINTS)
+    assert not settled(np.zeros(SETTLED_CHECKPOINTS), SETTLED_CHECKPOINTS)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(SCENARIO, vertices=(SOURCE, replace(SINK, service=((0.0, 0.001), (60.0, 0.002))))),
+        replace(SCENARIO, faults=(KillSubtask(when=AtTime(70.0), subtask=SubtaskName("sink", 0)),)),
+        replace(SCENARIO, manual_checkpoints_s=(70.0,)),
+        replace(SCENARIO, phases=((20.0, 60.0),)),
+        replace(SCENARIO, vertices=(SOURCE, replace(SINK, emit_every_s=18.0))),
+    ],
+    ids=["step", "fault", "request", "window before the end", "window of an operator"],
+)
+def test_what_changes_with_time_is_run_to_its_end(changed: Scenario) -> None:
+    recorded = Recorded(changed)
+    assert recorded.ends(99) is None
+    assert recorded.ends(1) == 100.0
+
+
+def test_a_step_before_the_window_changes_nothing_in_it() -> None:
+    early = replace(SCENARIO, vertices=(SOURCE, replace(SINK, service=((0.0, 0.001), (10.0, 0.002)))))
+    assert Recorded(early).ends() == 41.0
+
+
+def test_a_run_goes_on_until_its_window_holds_enough_checkpoints() -> None:
+    recorded = Recorded()
+    assert recorded.ends(101, checkpoints_s=()) is None
+    ends = [recorded.second(checkpoints_s=(6.0,) if second % 6 == 0 else ()) for second in range(90)]
+    assert next(second for second, end in enumerate(ends) if end is not None) == 6 * (LEAST_CHECKPOINTS - 1)
+
+
+def test_a_run_in_which_no_checkpoint_completes_gives_up() -> None:
+    assert Recorded().ends(checkpoints_s=()) == 20.0 + 2 * 80.0 + 1.0
+
+
+def test_checkpoints_before_the_window_do_not_count() -> None:
+    recorded = Recorded()
+    assert recorded.ends(20, checkpoints_s=(0.1,) * 5) is None
+    assert recorded.ends(checkpoints_s=()) == 20.0 + 2 * 80.0 + 1.0
+
+
+def test_a_duration_that_is_no_whole_number_is_kept_to() -> None:
+    scenario = replace(SCENARIO, duration_s=39.4)
+    assert Recorded(scenario).ends() == 39.4
+
+
+def test_windows_have_a_longest_length() -> None:
+    assert may_go_on(SCENARIO).duration_s == 20.0 + MOST_WINDOW_S
+    none = replace(SCENARIO, config=NetworkConfig(checkpoint_interval_s=None))
+    assert may_go_on(none) == none
+    before_the_end = replace(SCENARIO, phases=((20.0, 60.0),))
+    assert may_go_on(before_the_end) == before_the_end
+
+
+def test_a_window_that_is_a_phase_grows_with_the_run() -> None:
+    phased = replace(SCENARIO, phases=((20.0, 30.0), (30.0, 100.0)))
+    assert lasting(phased, 115.0).phases == ((20.0, 30.0), (30.0, 115.0))
+    assert lasting(phased, 115.0).duration_s == 115.0
+
+
+def test_points_run_as_long_as_they_need() -> None:
+    """Where a record takes 100 ms the queue makes a checkpoint take 6 s: no window of 20 s holds ten."""
+    large = replace(SOURCE, source=GeneratorSpec(record_bytes=10_000))
+    slow = replace(SCENARIO, duration_s=40.0, vertices=(large, replace(SINK, service=((0.0, 0.1),))))
+    fast = replace(SCENARIO, duration_s=500.0, vertices=(large, SINK))
+    ran_s, completed = [], []
+    for scenario in (fast, slow):
+        row = run_point(point_of(scenario))
+        assert row.measures is not None
+        assert row.emulated_seconds is not None
+        ran_s.append(row.emulated_seconds)
+        completed.append(row.measures.checkpoints_completed)
+    assert ran_s[0] < fast.duration_s
+    assert ran_s[1] > slow.duration_s
+    assert completed[0] >= SETTLED_CHECKPOINTS
+    assert completed[1] >= LEAST_CHECKPOINTS
