@@ -1,9 +1,10 @@
 """The whole way from a scenario to advice: the sweep, and more seeds where they are needed.
 
-1. What is set now, no debloating and the shortest target are tried with one seed, which tells how long the
-   rest will take.
-2. Every setting is run with `FIRST_SEEDS`, and those whose figures do not agree within `AGREEING_SHARE` with
-   as many as were asked for; then the choice is made (`recommend`).
+1. Each setting is tried with one seed, the longest targets first, two at a time. A target that clearly costs
+   more throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less
+   (`too_costly`). What was tried tells how long the rest will take.
+2. Settings that are still in question are run with `FIRST_SEEDS`, and those whose figures do not agree within
+   `AGREEING_SHARE` with as many as were asked for; then the choice is made (`recommend`).
 3. What is chosen and the present setting get more seeds, since the first may have been luck: as many as were
    asked for, and as many again where their figures do not agree.
 4. Where the intervals leave open whether a setting should have been chosen, it and the present one get more,
@@ -15,17 +16,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple, Protocol
 
 from netstack import Scenario
 
-from ..analysis.known_values import known
+from ..analysis.known_values import known, quotient
 from .axes import Axis, with_present_target
-from .constraints import Constraints
+from .constraints import Constraints, too_costly
 from .measures import Measures
 from .point_rows import PointRow
 from .points import Grid, Point, Probe, Probes, probes_of
-from .recommend import Recommendation, conditions_of, current_target, recommendations
+from .recommend import Place, Recommendation, current_target, place_of, recommendations, without
 from .settling import lasting
 from .summaries import OFF, setting_of, target_s
 
@@ -40,11 +42,10 @@ PROBE_SEEDS = 3
 MOST_GROWTH = 4
 """How many times as many seeds a setting gets at most."""
 
+_AT_ONCE = 2
+"""Targets that are tried before a shorter one is."""
+
 _MAIN: tuple[Probe, ...] = ("main", "baseline")
-
-
-_Place = tuple[str, tuple[tuple[str, str], ...]]
-"""A setting: its target, or `OFF`, and the values of the other axes."""
 
 
 class RunPoints(Protocol):
@@ -79,22 +80,25 @@ def advise(
 
     `seeds` is how many a setting gets whose first ones differ, `most_seeds` how many at most, by default
     `MOST_GROWTH` times as many.
-    `planned` is told of the points before they are run, and of the rows that were tried, by which the time
-    can be reckoned.
+    `planned` is told of the points that follow when each setting has been tried, and of the rows of that, by
+    which the time can be reckoned.
 
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
     """
     axes = with_present_target(axes, scenario)
+    rows = _tried(axes, scenario, constraints, run)
+    costly = _too_costly(rows, scenario, constraints)
+    left_out = _left_out(axes, scenario, rows)
+    wanted = {place_of(row) for row in rows} - costly
     first = min(FIRST_SEEDS, seeds)
     points = [
-        *Grid(axes, first).points(scenario, _main_probes),
-        *Grid(axes, 1).points(scenario, _other_probes),
+        *_further(axes, scenario, first, rows, wanted),
+        *_further(axes, scenario, 1, rows, wanted, _other_probes),
     ]
-    tried = run(_first_points(axes, scenario), (), "trying")
-    planned(scenario, points, tried)
-    rows = run(points, tried, "tuning")
-    if more := _further(axes, scenario, seeds, rows, _disagreeing(rows)):
+    planned(scenario, points, rows)
+    rows = [*rows, *run(points, (), "tuning")]
+    if more := _further(axes, scenario, seeds, rows, _disagreeing(rows) - costly):
         rows += run(more, (), f"seeds {first + 1} on, where the first differ")
     recommended = recommendations(rows, scenario, constraints)
     for total in _totals(seeds, most_seeds):
@@ -104,7 +108,64 @@ def advise(
     if more := _further(axes, scenario, min(seeds, PROBE_SEEDS), rows, _compared(recommended), _other_probes):
         rows += run(more, (), "what else there is to say of the advice")
         recommended = recommendations(rows, scenario, constraints)
-    return Advice(_as_long_as_it_ran(scenario, rows), rows, recommended)
+    told = [without(each, left_out.get(_conditions(each), ())) for each in recommended]
+    return Advice(_as_long_as_it_ran(scenario, rows), rows, told)
+
+
+def _tried(
+    axes: Sequence[Axis], scenario: Scenario, constraints: Constraints, run: RunPoints
+) -> list[PointRow]:
+    """One run of each setting, but of those that are left out.
+
+    First what is set now and no debloating, with the two longest targets; then two targets after the other.
+    """
+    points = Grid(tuple(axes), 1).points(scenario, _main_probes)
+    known_first = {current_target(scenario), OFF}
+    targets = sorted({*map(setting_of, points)} - known_first, key=target_s, reverse=True)
+    rows: list[PointRow] = []
+    for begin in range(0, max(1, len(targets)), _AT_ONCE):
+        at_once = {*targets[begin : begin + _AT_ONCE], *(known_first if begin == 0 else ())}
+        costly = _too_costly(rows, scenario, constraints)
+        wave = [
+            point
+            for point in points
+            if setting_of(point) in at_once and not _is_beyond(place_of(point), costly)
+        ]
+        if wave:
+            rows += run(wave, (), "trying")
+    return rows
+
+
+def _too_costly(rows: Sequence[PointRow], scenario: Scenario, constraints: Constraints) -> set[Place]:
+    """The settings whose single run is clearly below the least share of the present throughput."""
+    first = {place_of(row): row.measures for row in rows if row.probe in _MAIN and row.measures is not None}
+    return {
+        place
+        for place, measures in first.items()
+        if (now := first.get((current_target(scenario), place[1]))) is not None
+        and too_costly(quotient(measures.throughput_per_s, now.throughput_per_s), constraints)
+    }
+
+
+def _is_beyond(place: Place, costly: set[Place]) -> bool:
+    """Whether a target is shorter than one that costs too much."""
+    target, conditions = place
+    return any(
+        conditions == others and target_s(target) < target_s(longer) < inf for longer, others in costly
+    )
+
+
+def _left_out(
+    axes: Sequence[Axis], scenario: Scenario, rows: Sequence[PointRow]
+) -> dict[tuple[tuple[str, str], ...], list[str]]:
+    """The targets that were not run, by the values of the other axes, the shortest first."""
+    have_run = {place_of(row) for row in rows}
+    left_out: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for point in Grid(tuple(axes), 1).points(scenario, _main_probes):
+        target, conditions = place_of(point)
+        if (target, conditions) not in have_run:
+            left_out.setdefault(conditions, []).append(target)
+    return {conditions: sorted(targets, key=target_s) for conditions, targets in left_out.items()}
 
 
 def _totals(seeds: int, most: int | None) -> list[int]:
@@ -113,24 +174,12 @@ def _totals(seeds: int, most: int | None) -> list[int]:
     return sorted({min(seeds * growth, most) for growth in range(1, MOST_GROWTH + 1)} | {most})
 
 
-def _first_points(axes: Sequence[Axis], scenario: Scenario) -> list[Point]:
-    """What is set now, no debloating and the shortest target, which takes longest to emulate.
-
-    With the first seed, and the first value of each other axis.
-    """
-    points = Grid(tuple(axes), 1).points(scenario, _main_probes)
-    first = conditions_of(points[0])
-    shortest = min(map(setting_of, points), key=target_s)
-    wanted = {current_target(scenario), OFF, shortest}
-    return [point for point in points if setting_of(point) in wanted and conditions_of(point) == first]
-
-
-def _disagreeing(rows: Sequence[PointRow]) -> set[_Place]:
+def _disagreeing(rows: Sequence[PointRow]) -> set[Place]:
     """The settings whose times or throughput differ from seed to seed by more than `AGREEING_SHARE`."""
-    runs: dict[_Place, list[Measures]] = {}
+    runs: dict[Place, list[Measures]] = {}
     for row in rows:
         if row.probe in _MAIN and row.measures is not None:
-            runs.setdefault(_place(row), []).append(row.measures)
+            runs.setdefault(place_of(row), []).append(row.measures)
     return {place for place, measures in runs.items() if not _agree(measures)}
 
 
@@ -144,15 +193,15 @@ def _agree(runs: Sequence[Measures]) -> bool:
 
 def _open(
     recommended: Sequence[Recommendation], rows: Sequence[PointRow], seeds: int, total: int
-) -> set[_Place]:
+) -> set[Place]:
     """The settings that are not decided, and what they are compared with; `total` is what each may have.
 
     Also what is chosen by too few seeds: they may have favoured it by luck.
     """
     disagreeing = _disagreeing(rows)
-    places: set[_Place] = set()
+    places: set[Place] = set()
     for each in recommended:
-        conditions = tuple(sorted(each.conditions.items()))
+        conditions = _conditions(each)
         chosen = each.advised
         enough = 2 * seeds if (chosen.target, conditions) in disagreeing else seeds
         unconfirmed = bool(each.configuration) and len(chosen.seeds) < min(enough, total)
@@ -161,12 +210,10 @@ def _open(
     return places
 
 
-def _compared(recommended: Sequence[Recommendation]) -> set[_Place]:
+def _compared(recommended: Sequence[Recommendation]) -> set[Place]:
     """The present and the advised settings."""
     return {
-        (target, tuple(sorted(each.conditions.items())))
-        for each in recommended
-        for target in (each.current, each.advised.target)
+        (target, _conditions(each)) for each in recommended for target in (each.current, each.advised.target)
     }
 
 
@@ -175,18 +222,18 @@ def _further(
     scenario: Scenario,
     seeds: int,
     rows: Sequence[PointRow],
-    wanted: set[_Place],
+    wanted: set[Place],
     probes: Probes | None = None,
 ) -> list[Point]:
     """The points of some settings, with so many seeds, that have not run; of the settings themselves."""
     if not wanted:
         return []
-    have_run = {(row.probe, _place(row), row.seed) for row in rows}
+    have_run = {(row.probe, place_of(row), row.seed) for row in rows}
     points = Grid(tuple(axes), seeds).points(scenario, probes or _main_probes)
     return [
         point
         for point in points
-        if _place(point) in wanted and (point.probe, _place(point), point.seed) not in have_run
+        if place_of(point) in wanted and (point.probe, place_of(point), point.seed) not in have_run
     ]
 
 
@@ -196,8 +243,8 @@ def _as_long_as_it_ran(scenario: Scenario, rows: Sequence[PointRow]) -> Scenario
     return lasting(scenario, longest_s) if longest_s > scenario.duration_s else scenario
 
 
-def _place(point: Point | PointRow) -> _Place:
-    return setting_of(point), tuple(sorted(conditions_of(point).items()))
+def _conditions(recommendation: Recommendation) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(recommendation.conditions.items()))
 
 
 def _main_probes(scenario: Scenario) -> list[tuple[Probe, Scenario]]:

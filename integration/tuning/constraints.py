@@ -23,6 +23,13 @@ MOST_EXPIRED = 0.05
 """Share of the checkpoints that may expire, as `max-checkpoint` speaks of 95 % of them."""
 
 
+CLEARLY = 0.05
+"""By how much a single run has to miss a share of throughput to show by itself that it is missed.
+
+From seed to seed, throughput hardly varies.
+"""
+
+
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a setting, as a mean over seeds; None: nothing."""
 
@@ -82,6 +89,12 @@ def judge(
     return [shortfall for shortfall in shortfalls if shortfall is not None and shortfall.kept != "yes"]
 
 
+def too_costly(share: float | None, constraints: Constraints) -> bool:
+    """Return whether the throughput of a single run, as a share of the present one, is clearly too low."""
+    least = constraints.min_throughput
+    return share is not None and least is not None and share < least - CLEARLY
+
+
 def binding(shortfalls_of_settings: Sequence[Sequence[Shortfall]]) -> list[str]:
     """Return the constraints that rule out all settings, given what each breaks; empty: one fits.
 
@@ -121,7 +134,7 @@ def _throughput(shares: Mapping[int, float | None] | None, least: float | None) 
         text = "throughput could not be compared"
         return Shortfall(constraint=MIN_THROUGHPUT, limit=least, value=None, kept="undecided", text=text)
     text = f"throughput is {share.mean:.3f} of what it is now, less than {least:g}"
-    kept = share.at_least(least)
+    kept = "no" if share.runs == 1 and share.mean < least - CLEARLY else share.at_least(least)
     return Shortfall(constraint=MIN_THROUGHPUT, limit=least, value=share, kept=kept, text=text)
 
 

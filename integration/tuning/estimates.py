@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from math import sqrt
+from math import inf, sqrt
 from typing import Literal
 
 import msgspec
@@ -23,8 +23,8 @@ CONFIDENCE = 0.95
 
 RESAMPLES = 2000
 
-LEAST_RUNS = 2
-"""A single one says nothing of the spread, and there is no interval."""
+LEAST_RUNS = 3
+"""Fewer say next to nothing of the spread, and there is no interval."""
 _LEAST_RESAMPLED = 5
 
 Answer = Literal["yes", "no", "undecided"]
@@ -121,7 +121,8 @@ def _students(values: NDArray[np.float64]) -> tuple[float, float]:
     quantile = float(t.ppf((1.0 + CONFIDENCE) / 2.0, len(values) - 1))
     reach = quantile * float(values.std(ddof=1)) / sqrt(len(values))
     mean = float(values.mean())
-    return mean - reach, mean + reach
+    least = 0.0 if values.min() >= 0.0 else -inf  # an amount is not less than none
+    return max(least, mean - reach), mean + reach
 
 
 @cache

@@ -19,8 +19,8 @@ from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
 from .pitfalls import find_pitfalls
 from .remedies import Case, Remedy, remedies
-from .summaries import OFF, Setting, TargetSummary, settings_of, summarise
-from .verdicts import binding_text, words
+from .summaries import OFF, Setting, TargetSummary, setting_of, settings_of, summarise
+from .verdicts import binding_text, left_out_text, words
 
 if TYPE_CHECKING:
     from .point_rows import PointRow
@@ -69,6 +69,8 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """Where nothing fits, or nothing is better than now: what would help instead."""
     configuration: list[str] = []
     """Lines for Flink's configuration file; empty where nothing is to be changed."""
+    left_out: list[str] = []
+    """Targets that were not run, as a longer one already costs too much throughput; the shortest first."""
     failures: list[str] = []
     """Points that failed, a line each."""
     words: list[str]
@@ -136,6 +138,14 @@ def recommend(
     )
 
 
+def without(recommendation: Recommendation, left_out: Sequence[str]) -> Recommendation:
+    """Return a recommendation that says which targets were left out, since a longer one costs too much."""
+    if not left_out:
+        return recommendation
+    words = [*recommendation.words, left_out_text(left_out, recommendation.targets)]
+    return msgspec.structs.replace(recommendation, left_out=list(left_out), words=words)
+
+
 def configuration(choice: Choice, conditions: Mapping[str, str]) -> list[str]:
     """Return the lines to paste into a configuration file of Flink; empty where nothing is to be changed."""
     if choice.kind not in ("set", "turn off"):
@@ -151,6 +161,15 @@ def configuration(choice: Choice, conditions: Mapping[str, str]) -> list[str]:
 def conditions_of(row: PointRow | Point) -> dict[str, str]:
     """Return the values of a point's axes other than the target."""
     return {name: text for name, text in row.labels.items() if name != TARGET}
+
+
+Place = tuple[str, tuple[tuple[str, str], ...]]
+"""A setting: its target, or `OFF`, and the values of the other axes, in the order of their names."""
+
+
+def place_of(point: PointRow | Point) -> Place:
+    """Return which setting a point runs, or a probe of which."""
+    return setting_of(point), tuple(sorted(conditions_of(point).items()))
 
 
 @dataclass(frozen=True, slots=True)

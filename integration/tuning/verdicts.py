@@ -210,3 +210,15 @@ def _thin(*settings: TargetSummary) -> list[str]:
 
 def _with(target: str, word: str = "With") -> str:
     return f"{word}out debloating" if target == OFF else f"{word} a target of {target}"
+
+
+def left_out_text(left_out: Sequence[str], tried: Sequence[TargetSummary]) -> str:
+    """Say which targets were not run, and why; both lists have the shortest target first."""
+    last = next((each for each in tried if each.throughput_share is not None), None)
+    if last is None or last.throughput_share is None:
+        return f"Not run: {', '.join(left_out)}."
+    share = f"{last.throughput_share.mean:.3f} of the throughput"
+    return (
+        f"Not run: {', '.join(left_out)}, since {last.target} leaves only {share}, and a shorter target "
+        "cannot leave more (--min-throughput 0 has all run)."
+    )

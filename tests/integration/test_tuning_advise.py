@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from integration.tuning.constraints import Constraints
 from integration.tuning.durations import seconds_for
 from integration.tuning.measures import Measures
 from integration.tuning.point_rows import PointRow
-from integration.tuning.points import Grid, Point, probes_of
+from integration.tuning.points import Grid, Point, Probe, probes_of
 from integration.tuning.settling import LEAST_CHECKPOINTS
 from integration.tuning.summaries import setting_of
 from netstack import (
@@ -23,7 +24,6 @@ from netstack import (
     NetworkConfig,
     Scenario,
     Vertex,
-    parse_flink_duration,
     read_scenario,
     with_options,
 )
@@ -115,13 +115,7 @@ def test_where_the_first_seeds_agree_there_are_few_runs() -> None:
         "what else there is to say of the advice",
     ]
     main = [point for _, points in cluster.calls for point in points if point.probe in ("main", "baseline")]
-    assert {
-        setting: sum(setting_of(point) == setting for point in main) for setting in ("off", "100 ms", "1 s")
-    } == {
-        "off": SEEDS,
-        "100 ms": SEEDS,
-        "1 s": FIRST_SEEDS,
-    }
+    assert Counter(map(setting_of, main)) == {"off": SEEDS, "100 ms": SEEDS, "1 s": FIRST_SEEDS}
 
 
 def test_where_the_first_seeds_differ_there_are_more() -> None:
@@ -177,22 +171,21 @@ def test_what_is_chosen_by_runs_that_differ_is_confirmed_by_as_many_again() -> N
 
 
 def test_the_time_is_reckoned_by_what_was_tried() -> None:
-    """A shorter target has more buffers: an emulated second takes about a + b / target.
-
-    A run is as long as that of the nearest target that was tried, and what was tried is not counted again.
-    """
+    """A run takes as long as another of its setting; a step's lasts as long as its scenario says."""
 
     def row(point: Point) -> PointRow:
-        target = point.labels.get("target")
-        seconds = 2.0 + (0.0 if target is None else 0.1 / parse_flink_duration(target))
-        ran_s = 200.0 if target is None else 100.0
-        made_up = Cluster(usual)._row(point)
-        return msgspec.structs.replace(made_up, wall_seconds=seconds * ran_s, emulated_seconds=ran_s)
+        wall_s = 7.0 if setting_of(point) == "off" else 10.0
+        return msgspec.structs.replace(Cluster(usual)._row(point), wall_seconds=wall_s, emulated_seconds=30.0)
 
-    points = Grid(AXES, 2).points(SCENARIO, lambda scenario: probes_of(scenario, ("main", "baseline")))
-    tried = [row(point) for point in points if point.seed == 1 and point.labels.get("target") != "1 s"]
-    assert seconds_for(points, tried) == pytest.approx((2.1 + 2.1 + 3.0) * 100 + 2.0 * 200)
-    assert seconds_for(points, []) is None
+    def probes(scenario: Scenario) -> list[tuple[Probe, Scenario]]:
+        return probes_of(scenario, ("main", "baseline", "step"))
+
+    points = Grid(AXES, 2).points(SCENARIO, probes)
+    tried = [row(point) for point in points if point.seed == 1 and point.probe != "step"]
+    left = [point for point in points if point.seed == 2]
+    assert Counter(point.probe for point in left) == {"main": 2, "baseline": 1, "step": 2}
+    assert seconds_for(left, tried) == pytest.approx(2 * 10.0 + 7.0 + 2 * 10.0 * 60.0 / 30.0)
+    assert seconds_for(left, [row for row in tried if setting_of(row) == "off"]) is None
 
 
 def test_what_is_set_now_is_among_the_points_and_is_compared_with() -> None:
@@ -242,3 +235,65 @@ def test_probes_have_one_seed_and_those_of_the_advice_more() -> None:
     assert places(first) == {(target, probe, 1) for target in ("100 ms", "1 s") for probe in others}
     last = points_of(cluster, "what else there is to say of the advice")
     assert places(last) == {("100 ms", probe, seed) for probe in others for seed in range(2, PROBE_SEEDS + 1)}
+
+
+LADDER = read_axes(target="100ms,200ms,300ms,500ms,1s,2s")
+
+
+def ladder(shares: dict[str, float], **limits: float) -> tuple[Cluster, Advice]:
+    """Advice where targets leave these shares of the throughput, and all of it where none is named."""
+
+    def figures(name: str, seed: int) -> tuple[float, float]:
+        time_ms = 6000.0 if name == "off" else 1000 * float(name.split()[0])
+        return time_ms, 400.0 * shares.get(name, 1.0)
+
+    cluster = Cluster(figures)
+    return cluster, advise(SCENARIO, LADDER, Constraints(**limits), cluster)
+
+
+def test_the_longest_targets_are_tried_first_two_at_a_time() -> None:
+    cluster, _ = ladder({})
+    tried = [[setting_of(point) for point in points] for why, points in cluster.calls if why == "trying"]
+    assert list(map(set, tried)) == [{"off", "2 s", "1 s"}, {"500 ms", "300 ms"}, {"200 ms", "100 ms"}]
+
+
+def test_a_target_that_clearly_costs_too_much_is_the_last() -> None:
+    cluster, (_, _, (found,)) = ladder({"0.5 s": 0.9, "0.3 s": 0.8})
+    settings = Counter(setting_of(point) for _, points in cluster.calls for point in points)
+    assert settings.keys() == {"off", "2 s", "1 s", "500 ms", "300 ms"}
+    assert settings["500 ms"] == settings["300 ms"] == 1, "nothing else is asked of it"
+    assert found.chosen == "1 s"
+    assert found.left_out == ["100 ms", "200 ms"]
+    assert found.words[-1].startswith("Not run: 100 ms, 200 ms, since 300 ms leaves only 0.800 of the")
+
+
+def test_what_costs_a_little_too_much_by_one_run_is_looked_at_more_closely() -> None:
+    cluster, (_, _, (found,)) = ladder({"0.5 s": 0.96, "0.3 s": 0.95})
+    settings = Counter(setting_of(point) for _, points in cluster.calls for point in points)
+    assert len(settings) == 7
+    assert settings["500 ms"] >= FIRST_SEEDS
+    assert found.left_out == []
+
+
+def test_where_throughput_is_no_matter_all_targets_run() -> None:
+    cluster, (_, _, (found,)) = ladder({"0.5 s": 0.5}, min_throughput=0.0)
+    assert {setting_of(point) for _, points in cluster.calls for point in points} >= {"100 ms", "200 ms"}
+    assert found.left_out == []
+
+
+def test_each_combination_of_other_axes_has_its_last_target() -> None:
+    def figures(name: str, seed: int) -> tuple[float, float]:
+        return 1000.0, 100.0
+
+    class Slowed(Cluster):
+        def _row(self, point: Point) -> PointRow:
+            row = super()._row(point)
+            dear = point.labels["service"] == "9 ms" and setting_of(point) == "1 s"
+            assert row.measures is not None
+            measures = msgspec.structs.replace(row.measures, throughput_per_s=50.0 if dear else 100.0)
+            return msgspec.structs.replace(row, measures=measures)
+
+    cluster = Slowed(figures)
+    advice = advise(SCENARIO, read_axes(target="100ms,1s,2s", service="1ms,9ms"), Constraints(), cluster)
+    left_out = {each.conditions["service"]: each.left_out for each in advice.recommendations}
+    assert left_out == {"1 ms": [], "9 ms": ["100 ms"]}
