@@ -9,7 +9,6 @@ PySpark as ``spark-submit`` hands over its own::
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
@@ -25,7 +24,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -74,9 +72,6 @@ _JAVA_HINT = "Spark needs Java 17 or newer (apt install openjdk-17-jre-headless,
 _POLL_S = 0.05
 _INTS = struct.Struct(">i")
 
-_begun: Future[None] | None = None
-"""Of a session that was begun and that nobody has taken yet."""
-
 
 def spark_session(master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active Spark session, or start one that writes nothing to the terminal.
@@ -100,44 +95,10 @@ def spark_session(master: str | None = None, options: Mapping[str, str] | None =
         active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    _take_begun()
     if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
         _start(master or "local[*]", options or {})
     with held_interrupts():
         return SparkSession.builder.getOrCreate()
-
-
-def begin_session() -> Future[None]:
-    """Begin to start a session on this machine, in a thread; `spark_session` then returns it.
-
-    The future is done when the session runs, or cannot; `spark_session` raises why, and so does its `result`.
-    """
-    global _begun
-    if _begun is None:
-        _begun = Future()
-        if is_running() or "PYSPARK_GATEWAY_PORT" in os.environ:
-            _begun.set_result(None)
-        else:
-            work = partial(_start, "local[*]", {}, partial(_end_with_process, _begun))
-            thread = threading.Thread(target=_fulfil, args=(_begun, work), name="netstack-begin", daemon=True)
-            thread.start()
-    return _begun
-
-
-def _end_with_process(begun: Future[None], java: JavaProcess) -> None:
-    """Have Java end with this process, which may do so while the session still starts."""
-    atexit.register(lambda: None if begun.done() else java.end())
-
-
-def _take_begun() -> None:
-    """Wait for a session that was begun, if there is one; an interrupt leaves it as it is."""
-    global _begun
-    if (begun := _begun) is not None:
-        try:
-            begun.result()
-        finally:
-            if begun.done():
-                _begun = None
 
 
 def is_running() -> bool:
@@ -147,11 +108,7 @@ def is_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
-def _start(
-    master: str,
-    options: Mapping[str, str],
-    told_of: Callable[[JavaProcess], None] = lambda java: None,
-) -> None:
+def _start(master: str, options: Mapping[str, str]) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
@@ -173,7 +130,6 @@ def _start(
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
         java = JavaProcess(conf, log)
-        told_of(java)
         try:
             _start_session(conf, java)
         except BaseException as error:
@@ -315,8 +271,7 @@ class JavaProcess:
         _silence_py4j()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        with suppress(RuntimeError):  # at the very end there are no new threads, and none is needed
-            threading.Thread(target=process.wait, name="netstack-java-end", daemon=True).start()
+        threading.Thread(target=process.wait, name="netstack-java-end", daemon=True).start()
         if getattr(SparkContext._gateway, "proc", None) is process:
             SparkContext._gateway = SparkContext._jvm = None
 

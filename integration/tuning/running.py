@@ -46,36 +46,18 @@ def run_points(points: Iterable[bytes], arrived: Arrived) -> Iterator[bytes]:
         yield row
 
 
-class GivenUp(BaseException):
-    """Nobody waits for a point any more."""
-
-
-def run_point(
-    point: Point,
-    prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario,
-    given_up: Callable[[], bool] = lambda: False,
-) -> PointRow:
+def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> PointRow:
     """Run a point and return its row, which says why if there is no result; only Ctrl-C is passed on.
 
     The run is as long as its figures need (`settling`), but for a step's, which is as long as it is asked to.
-    `prepare` is given the scenario before it is run, to put in sources that are open. `given_up` is asked
-    about once an emulated second whether the row is still wanted.
-
-    Raises:
-        GivenUp: it is not.
+    `prepare` is given the scenario before it is run, to put in sources that are open.
     """
     started = perf_counter()
-
-    def look(emulated_s: float) -> None:
-        if given_up():
-            raise GivenUp
-
     try:
         scenario = read_scenario(point.document)
         if point.probe == "step":
-            return _finished(point, emulate(prepare(scenario), progress=look), step_at_s(scenario))
-        ending = EndOnceSettled(scenario)
-        result = emulate(prepare(may_go_on(scenario)), progress=look, end_of_run=ending)
+            return _finished(point, emulate(prepare(scenario)), step_at_s(scenario))
+        result = emulate(prepare(may_go_on(scenario)), end_of_run=EndOnceSettled(scenario))
         return _finished(point, result, None)
     except JobFailedError as error:
         return _failed_for_good(point, error.result)

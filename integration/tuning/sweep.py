@@ -6,7 +6,7 @@ The driver hears of a row in an accumulator as soon as its task ends, and writes
 A task answers with a row whatever happens to its emulation. Where Spark gives the job up all the same, as it
 does when a worker dies for want of memory, the points without a row are run again one by one, so that the one
 that is to blame costs no other. Points that read files run in this process: what Spark has read for them lies
-on this machine. So do others while a session on this machine starts, which takes longer than a small sweep.
+on this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +23,12 @@ from netstack import Scenario, SourceError
 
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import is_local
-from ..spark.session import begin_session, spark_session
+from ..spark.session import spark_session
 from ..spark.spark_errors import first_cause, is_from_spark, one_line
 from ..spark.workers import driver_accumulator, send_packages
 from .point_rows import PointRow, PointStore, failed_row, spark_schema, to_table
 from .points import Grid, Point
-from .running import GivenUp, reads_files, run_point, run_reading, sweep_function
+from .running import reads_files, run_reading, sweep_function
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -77,8 +76,8 @@ def run_points(
 
     A point that fails is a row with the status "failed". Those with a finished row in ``out/points`` are not
     run, and without any to run no Spark is started: `spark` is None for the session that is active, or a new
-    one of `master`. While one on this machine starts, points are run in this process. `progress` is called
-    from several threads, one at a time. What is finished when Ctrl-C interrupts this stays in ``out/points``.
+    one of `master`. `progress` is called from several threads, one at a time. What is finished when Ctrl-C
+    interrupts this stays in ``out/points``.
 
     Raises:
         SourceError: Spark does not start, stops, or its workers lack our packages; a file cannot be read.
@@ -89,8 +88,6 @@ def run_points(
     missing = ledger.missing()
     here = [point for point in missing if reads_files(point)]
     away = [point for point in missing if not reads_files(point)]
-    if away and spark is None and master is None:
-        away = _run_meanwhile(away, begin_session(), ledger)
     if away:
         _run_on_spark(away, spark or spark_session(master), ledger)
     for row in run_reading(here):
@@ -143,22 +140,6 @@ class _Ledger:
 
     def _tell(self) -> None:
         self._progress(sum(point.key in self._rows for point in self._points))
-
-
-def _run_meanwhile(points: list[Point], session: Future[None], ledger: _Ledger) -> list[Point]:
-    """Run points here until a session is there; return those that are left for it.
-
-    This process would only wait. What it is about when the session is there is left to a worker too, as it
-    might take minutes here while another core has nothing to do.
-    """
-    for number, point in enumerate(points):
-        if session.done():
-            return points[number:]
-        try:
-            ledger.add(run_point(point, given_up=session.done))
-        except GivenUp:
-            return points[number:]
-    return []
 
 
 def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledger) -> None:

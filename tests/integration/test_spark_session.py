@@ -116,14 +116,6 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 
-BEGUN = """
-import sys
-from integration.spark.session import begin_session
-
-begin_session()
-sys.stdin.readline()
-"""
-
 STATUS = {"SIGINT": 130, "SIGTERM": 143}
 
 
@@ -150,33 +142,6 @@ def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Pat
             process.send_signal(getattr(signal, name))
             assert alive.read() == ""  # to the end, which is that of Java
         assert (process.communicate()[0], process.returncode) == (b"", STATUS[name])
-    assert list(temporary.iterdir()) == []
-
-
-def test_a_process_that_ends_while_java_starts_leaves_nothing(tmp_path: Path) -> None:
-    fifo, temporary = tmp_path / "alive", tmp_path / "tmp"
-    os.mkfifo(fifo)
-    temporary.mkdir()
-    java = java_that(f"exec 9>{fifo}; echo >&9; exec tail -f /dev/null", tmp_path / "java")
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", BEGUN],
-            env={
-                "PYTHONPATH": str(ROOT),
-                "HOME": "/nowhere",
-                "PATH": "/usr/bin:/bin",
-                "JAVA_HOME": java,
-                "TMPDIR": str(temporary),
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as process,
-        fifo.open() as alive,
-    ):
-        alive.readline()
-        assert (process.communicate(b"go\n")[0], process.returncode) == (b"", 0)
-        assert alive.read() == ""  # to the end, which is that of Java
     assert list(temporary.iterdir()) == []
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from integration.tuning import sweep as sweep_module
 from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import PointRow
 from integration.tuning.points import Grid, Point
-from integration.tuning.running import GivenUp, run_point, sweep_function
+from integration.tuning.running import run_point, sweep_function
 from integration.tuning.sweep import run_points, sweep
 from netstack import Edge, GeneratorSpec, NetworkConfig, PathSpec, Scenario, SourceError, Vertex, from_json
 
@@ -73,46 +72,6 @@ def test_finished_points_are_not_run_again_and_need_no_spark(spark: SparkSession
     assert more[1] == first[0]  # its wall_seconds too
     again = run_points(points_for("50ms"), None, tmp_path, master="no master at all")
     assert again == first
-
-
-def test_while_a_session_starts_points_are_run_here(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The point that is running when the session is there goes to it, as do those after it."""
-    begun, asked, ran_here = Future[None](), list[str](), list[str]()
-
-    def here(point: Point, given_up: Callable[[], bool]) -> PointRow:
-        def look() -> bool:
-            asked.append(point.key)
-            if point.key == points[1].key:
-                begun.set_result(None)
-            return given_up()
-
-        row = run_point(point, given_up=look)
-        ran_here.append(point.key)
-        return row
-
-    monkeypatch.setattr("integration.tuning.sweep.begin_session", lambda: begun)
-    monkeypatch.setattr("integration.tuning.sweep.run_point", here)
-    points = points_for("50ms,200ms,1s", scenario=job(2.0))
-    rows = run_points(points)
-    assert ran_here == [points[0].key]
-    assert asked[-1] == points[1].key
-    assert [timeless(row) for row in rows] == [timeless(row) for row in run_points(points, spark)]
-
-
-def test_a_session_that_takes_long_to_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("integration.tuning.sweep.begin_session", Future[None])
-    monkeypatch.setattr("integration.tuning.sweep.spark_session", None)
-    rows = run_points(points_for("50ms,1s"))
-    assert [row.status for row in rows] == ["finished", "finished"]
-
-
-def test_a_point_that_nobody_waits_for_any_more_is_given_up() -> None:
-    (point,) = points_for("50ms")
-    asked = iter([False, False, True])
-    with pytest.raises(GivenUp):
-        run_point(point, given_up=lambda: next(asked))
 
 
 def test_a_sweep_is_a_data_frame_with_a_column_for_each_measure(spark: SparkSession, tmp_path: Path) -> None:
