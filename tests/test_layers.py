@@ -39,7 +39,17 @@ PUBLIC = {"integration.spark"}
 DISTRIBUTIONS = {"py4j": "pyspark", "vl_convert": "vl_convert_python", "yaml": "pyyaml"}
 """What brings a module whose name is not that of its distribution."""
 
-ABSENT_BELOW = ("altair", "cyclopts", "pandas", "py4j", "pyarrow", "pyspark", "rich", "rocksdict", "vl_convert")
+ABSENT_BELOW = (
+    "altair",
+    "cyclopts",
+    "pandas",
+    "py4j",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "rocksdict",
+    "vl_convert",
+)
 """What a user of the lower packages need not have installed."""
 
 

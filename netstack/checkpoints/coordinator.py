@@ -78,7 +78,7 @@ class CheckpointCoordinator:
         self._subtasks: list[CheckpointedTask] = []
         self._next_id = first_id
         self._watch_timer: Timer | None = None  # for the checkpoint that expires first
-        self._late: set[tuple[TaskKey, int]] = set()  # acknowledge what had failed, and are under way
+        self._under_way: dict[tuple[TaskKey, int], Acknowledgement] = {}
 
     @property
     def pending(self) -> list[Checkpoint]:
@@ -120,8 +120,8 @@ class CheckpointCoordinator:
         in_flight = report.unaligned or report.snapshot.persisted_bytes
         costs = self._costs.ack_unaligned_s if in_flight else self._costs.ack_s
         delay, send = self._randomness.uniform(*costs), self.control_plane.send
-        if report.checkpoint_id not in self._pending:
-            self._late.add((key_of(subtask), report.checkpoint_id))
+        delay += report.snapshot.inline_log_bytes / self._costs.ack_rate_bytes_per_s
+        self._under_way[key_of(subtask), report.checkpoint_id] = report
         send(ControlMessage.ACKNOWLEDGE, key_of(subtask), delay, self._acknowledged, subtask, report)
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
@@ -134,6 +134,14 @@ class CheckpointCoordinator:
         delay, send = self._randomness.uniform(*self._costs.ack_s), self.control_plane.send
         who = f"declined by {self._name(subtask)}" + (f" ({detail})" if detail else "")
         send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who)
+
+    def discard_unused(self, files: Iterable[StoredFile]) -> None:
+        """Delete those of some shared files that neither a retained nor a pending checkpoint needs."""
+        self.store.delete_unused(files, self._files_in_use())
+
+    def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
+        """A subtask cannot go on: the job fails."""
+        self._fail_job(f"{self._name(subtask)}: {cause}")
 
     def finished(self, subtask: CheckpointedTask) -> None:
         """A subtask has ended. Checkpoints that it should have begun and did not cannot be completed.
@@ -198,13 +206,12 @@ class CheckpointCoordinator:
 
     def _acknowledged(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         number = report.checkpoint_id
+        self._under_way.pop((key_of(subtask), number), None)
         checkpoint = self._pending.get(number)
         if checkpoint is None:
             late = f"checkpoint {number}: {self._name(subtask)} acknowledges too late, its files are deleted"
             self._say(late, number)
-            files = [handle.file for handle in report.snapshot.handles if handle.file is not None]
-            self.store.delete_unused(files, self._files_in_use())
-            self._late.discard((key_of(subtask), number))
+            self.store.delete_unused(report.snapshot.new_files, self._files_in_use())
         elif checkpoint.acknowledge(key_of(subtask), report, self._agenda.now) and not checkpoint.awaited:
             self._complete(checkpoint)
 
@@ -238,7 +245,7 @@ class CheckpointCoordinator:
         number = checkpoint.checkpoint_id
         del self._pending[number]
         checkpoint.failure = reason
-        self.store.discard(number, checkpoint.files, self._files_in_use())
+        self.store.discard(number, checkpoint.new_files, self._files_in_use())
         text = f"checkpoint {number} failed: {reason}" + (f", {detail}" if detail else "")
         self._say(text, number)
         self._on_end(checkpoint)
@@ -271,11 +278,11 @@ class CheckpointCoordinator:
         dropped = self.pending
         self._pending.clear()
         for checkpoint in dropped:
-            self.store.discard(checkpoint.checkpoint_id, checkpoint.files)
+            self.store.discard(checkpoint.checkpoint_id, checkpoint.new_files)
         # Whoever would delete the files of these does not hear of them any more.
-        for number in sorted({number for _, number in self._late}):
-            self.store.discard(number, ())
-        self._late.clear()
+        for (_, number), report in sorted(self._under_way.items(), key=lambda item: item[0]):
+            self.store.discard(number, report.snapshot.new_files)
+        self._under_way.clear()
         return dropped
 
     def _name(self, subtask: CheckpointedTask) -> str:

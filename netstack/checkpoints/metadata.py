@@ -2,8 +2,8 @@
 
 ::
 
-    {"schema":"netstack.checkpoint/1","size":512,"sha256":"9f86d0..."}
-    {"schema":"netstack.checkpoint/1","checkpoint_id":17,"job":"demo", ...}
+    {"schema":"netstack.checkpoint/2","size":512,"sha256":"9f86d0..."}
+    {"schema":"netstack.checkpoint/2","checkpoint_id":17,"job":"demo", ...}
 
 JSON, so that a person can read it with whatever is at hand; state that is inlined is in base64. The checksum
 tells a file that was cut short or changed from a good one. The same metadata has the same bytes.
@@ -15,7 +15,7 @@ import hashlib
 
 import msgspec
 
-from ..state.snapshots import SCHEMA, CheckpointMetadata
+from ..state.snapshots import READABLE, SCHEMA, CheckpointMetadata
 
 LONGEST_HEADER = 1 << 10
 """Bytes of the first line at most."""
@@ -50,8 +50,8 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
         header = msgspec.json.decode(data[: max(end, 0)], type=_Header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ValueError("it does not begin like checkpoint metadata") from None
-    if header.schema != SCHEMA:
-        raise ValueError(f"its layout is {header.schema!r}, and only {SCHEMA!r} can be read")
+    if header.schema not in READABLE:
+        raise ValueError(f"its layout is {header.schema!r}, and only {SCHEMA!r} and older ones can be read")
     body = memoryview(data)[end + 1 :]  # no copy: there may be much of it
     if len(body) != header.size:
         raise ValueError(f"it has {len(body)} bytes after its first line instead of {header.size}")

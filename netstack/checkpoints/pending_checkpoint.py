@@ -149,6 +149,16 @@ class Checkpoint:
                 if handle.file is not None:
                     yield handle.file
 
+    @property
+    def new_files(self) -> list[StoredFile]:
+        """Those of them that were stored for this checkpoint."""
+        return [file for snapshot in self.snapshots.values() for file in snapshot.new_files]
+
+    @property
+    def checkpointed_bytes(self) -> int:
+        """Bytes of that state that were stored for this checkpoint."""
+        return sum(snapshot.checkpointed_bytes for snapshot in self.snapshots.values())
+
     def acknowledge(self, task: TaskKey, report: Acknowledgement, now: float) -> bool:
         """Take a subtask's part; False if none was expected of it."""
         if task not in self.awaited:
@@ -199,4 +209,5 @@ def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
         checkpoint_type=checkpoint.checkpoint_type,
         failure=checkpoint.failure,
         state_bytes=checkpoint.size,
+        checkpointed_bytes=checkpoint.checkpointed_bytes,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
@@ -154,6 +154,12 @@ def exclusively(storage: CheckpointStorage | None) -> AbstractContextManager[Non
     return nullcontext() if exclusive is None else exclusive()
 
 
+def delete_where_possible(storage: CheckpointStorage, files: Iterable[StoredFile]) -> None:
+    """Delete files that nobody needs; what cannot be deleted stays, and belongs to no checkpoint."""
+    with suppress(StorageError):
+        storage.delete(files)
+
+
 class FileLayout(ABC):
     """A `CheckpointStorage` over anything that keeps files by path; subclasses say how it does."""
 
@@ -189,7 +195,8 @@ class FileLayout(ABC):
         if len(data) > MAX_METADATA_BYTES:
             raise StorageError(
                 f"{path} would have {len(data)} bytes, more than {MAX_METADATA_BYTES}; "
-                "lower state.storage.fs.memory-threshold, so that it holds less state"
+                "lower state.storage.fs.memory-threshold, so that it holds less state, or keep the changelog "
+                "in files (state.changelog.storage: filesystem)"
             )
         self._publish(path, data)
 

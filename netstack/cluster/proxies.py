@@ -6,7 +6,7 @@ The coordinator sees every subtask as a `DistantTask`, a subtask sees the coordi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from flowcontrol import CheckpointBarrier
 
@@ -15,6 +15,7 @@ from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import CheckpointedTask, key_of
 from ..scenarios.scenario import Scenario
 from ..scenarios.wiring import consumers_of_producers
+from ..state.snapshots import StoredFile
 from ..tasks.subtask import Subtask
 from .messages import (
     Aborted,
@@ -76,6 +77,17 @@ class DistantCoordinator:
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """A subtask has given a checkpoint up."""
         self._tell(Decline(key_of(subtask), checkpoint_id, reason, detail))
+
+    def discard_unused(self, files: Iterable[StoredFile]) -> None:
+        """Leave them: from here it is not known which of them a checkpoint needs."""
+
+    def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
+        """A subtask cannot go on.
+
+        Raises:
+            RuntimeError: always, which fails the process that it runs in, and with it the job.
+        """
+        raise RuntimeError(cause)
 
     def finished(self, subtask: CheckpointedTask) -> None:
         """A subtask has ended."""

@@ -115,6 +115,8 @@ class Attempt:
         """Flushers of all partitions and debloating timers of all tasks, each with a phase of its own."""
         config, between, now = self.scenario.config, self._randomness.between, self._agenda.now
         for subtask in self.subtasks:
+            if subtask.on_opening is not None:
+                subtask.on_opening()
             timeout = config.buffer_timeout_s
             if timeout:  # 0: the partition flushes by itself
                 for output in subtask.outputs:

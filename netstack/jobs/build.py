@@ -23,13 +23,15 @@ from ..exchange.partition import ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..faults.tapped_gate import Tap, TappedGate
+from ..scenarios.config import ChangelogStorage
 from ..scenarios.contents import contents_of
 from ..scenarios.debloat_policies import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash, SourceReader
 from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
-from ..state.subtask_state import SubtaskState
+from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..tasks.environment import Environment, Output, RemoteSubtask
+from ..tasks.materializer import Materializer
 from ..tasks.multiple_input_subtask import MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import OperatorContext
@@ -188,15 +190,32 @@ class JobBuilder:
                 vertex.behind_s[index % len(vertex.behind_s)],
             )
             subtask.watermarks = work.flow_into(vertex, held_back)
+            self._materialize(subtask, vertex.parallelism)
             if isinstance(subtask, MultipleInputSubtask):
                 subtask.reads([work.of_edge(vertex, number, index, edge, subtask) for edge in edges])
             return subtask
 
         return make
 
+    def _materialize(self, subtask: Subtask, parallelism: int) -> None:
+        """Have the state of a subtask stored as a whole from time to time, if only its changes are else."""
+        changelog = subtask.state.changelog
+        if changelog is not None and self._config.materializes:
+            subtask.on_opening = Materializer(subtask, parallelism, changelog).start
+
     def _state(self, vertex: Vertex, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
         parallelism = vertex.parallelism
-        return SubtaskState(vertex.name, index, parallelism, default_max_parallelism(parallelism), keys)
+        groups = default_max_parallelism(parallelism)
+        changelog = None if self._scenario.key_of(vertex) is None else self._changelog
+        return SubtaskState(vertex.name, index, parallelism, groups, keys, changelog)
+
+    @property
+    def _changelog(self) -> ChangelogTerms | None:
+        """How changes of keyed state are kept; None: they are not."""
+        if not self._config.changelog_enabled:
+            return None
+        in_files = self._config.changelog_storage is ChangelogStorage.FILESYSTEM
+        return ChangelogTerms(in_files, self._environment.coordinator.discard_unused)
 
     def _hash_into(self, vertex: Vertex) -> KeyHash | None:
         """What the exchange into a vertex hashes its records by; None if there is no such exchange."""

@@ -23,7 +23,7 @@ from ..results.result import (
     VertexCheckpoint,
     VertexSteady,
 )
-from ..results.statistics import Figures, Recorder
+from ..results.statistics import CheckpointHead, Figures, Recorder
 from ..scenarios.scenario import Scenario
 from .restarts import Restart, Start
 
@@ -88,12 +88,18 @@ def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[Checkpoin
                 failure=head.failure,
                 duration_ms=None if head.duration_s is None else rounded(head.duration_s * 1e3, MS_DECIMALS),
                 state_bytes=head.state_bytes,
+                checkpointed_bytes=_less_than_all(head),
                 processed_bytes=sum(processed),
                 persisted_bytes=sum(persisted),
                 vertices=vertices,
             )
         )
     return results
+
+
+def _less_than_all(head: CheckpointHead) -> int | UnsetType:
+    stored = head.checkpointed_bytes
+    return UNSET if stored is None or stored == head.state_bytes else stored
 
 
 def steady_results(scenario: Scenario, recorder: Recorder) -> list[Steady]:

@@ -69,6 +69,8 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     """Trigger to completion; None if it did not complete."""
     state_bytes: int = 0
     """Size of all state, data in flight included."""
+    checkpointed_bytes: int | UnsetType = UNSET
+    """Of that, what was stored for this checkpoint; absent where it is all of it."""
     processed_bytes: int = 0
     persisted_bytes: int = 0
     vertices: list[VertexCheckpoint] = []

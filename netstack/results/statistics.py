@@ -127,6 +127,8 @@ class CheckpointHead(NamedTuple):
     failure: str | None = None
     state_bytes: int = 0
     """Size of all its state, data in flight included."""
+    checkpointed_bytes: int | None = None
+    """Of that, what was stored for this checkpoint; None: it is not known."""
 
 
 class Recorder:
@@ -164,12 +166,13 @@ class Recorder:
         checkpoint_type: str = "CHECKPOINT",
         failure: str | None = None,
         state_bytes: int = 0,
+        checkpointed_bytes: int | None = None,
     ) -> None:
         """Record a checkpoint when nothing of it changes any more.
 
         `parts` is by vertex and subtask; who is missing did not acknowledge. `duration_s` is from the trigger
         to completion, None if that did not come. `failure` is the reason why, and `state_bytes` the size of
-        all state.
+        all state, of which `checkpointed_bytes` were stored for it.
         """
         row = np.full((len(SubtaskCheckpoint._fields), self._offsets[-1]), math.nan)
         for (vertex, subtask), part in parts.items():
@@ -177,7 +180,14 @@ class Recorder:
         if self._parts.append(row):
             self._heads.append(
                 CheckpointHead(
-                    checkpoint_id, triggered_at, status, duration_s, checkpoint_type, failure, state_bytes
+                    checkpoint_id,
+                    triggered_at,
+                    status,
+                    duration_s,
+                    checkpoint_type,
+                    failure,
+                    state_bytes,
+                    checkpointed_bytes,
                 )
             )
             if len(self._parts) < len(self._heads):

@@ -54,6 +54,14 @@ class CheckpointStorageType(StrEnum):
     FILESYSTEM = "filesystem"
 
 
+class ChangelogStorage(StrEnum):
+    """Where the changes of keyed state are kept: in the acknowledgements of tasks, or in files."""
+
+    MEMORY = "memory"
+    FILESYSTEM = "filesystem"
+
+
+_CHANGELOG = choice(ChangelogStorage)
 _MODE = choice(CheckpointMode)
 _RESTART_ALIASES = {"disable": "none", "off": "none"} | {
     strategy.replace("-", ""): strategy.value for strategy in RestartStrategy
@@ -137,6 +145,36 @@ class NetworkConfig:
     checkpoints_after_tasks_finish: bool = option(
         "execution.checkpointing.checkpoints-after-tasks-finish.enabled", BOOLEAN, True
     )
+    changelog_enabled: bool = option(
+        "state.changelog.enabled", BOOLEAN, False, former=("state.backend.changelog.enabled",)
+    )
+    """Whether checkpoints store the changes of keyed state in place of the state."""
+    changelog_storage: ChangelogStorage = option(  # noqa: RUF009 - the default is a constant
+        "state.changelog.storage",
+        _CHANGELOG,
+        ChangelogStorage.MEMORY,
+        former=("state.backend.changelog.storage",),
+    )
+    materialize_enabled: bool = option(
+        "state.changelog.periodic-materialize.enabled",
+        BOOLEAN,
+        True,
+        former=("state.backend.changelog.periodic-materialize.enabled",),
+    )
+    materialize_interval_s: float = option(
+        "state.changelog.periodic-materialize.interval",
+        DURATION,
+        600.0,
+        former=("state.backend.changelog.periodic-materialize.interval",),
+    )
+    """From the end of one materialisation to the next; 0: there is none."""
+    materialize_max_failures: int = option(
+        "state.changelog.max-failures-allowed",
+        WHOLE,
+        3,
+        former=("state.backend.changelog.max-failures-allowed",),
+    )
+    """How many materialisations may fail in a row before the task does."""
     retained_checkpoints: int = option(
         "execution.checkpointing.num-retained",
         COUNT,
@@ -205,6 +243,11 @@ class NetworkConfig:
             return self.checkpoint_dir is not None
         return self.checkpoint_storage is CheckpointStorageType.FILESYSTEM
 
+    @property
+    def materializes(self) -> bool:
+        """Whether state that is stored as its changes is stored as a whole from time to time."""
+        return self.materialize_enabled and self.materialize_interval_s > 0
+
     def restart_strategy_for(self, *, takes_checkpoints: bool) -> RestartStrategy:
         """The given strategy, or the one that Flink takes since 1.19 where none is given."""
         if self.restart_strategy is not None:
@@ -268,6 +311,16 @@ class CostModel:
     """Rate at which a task writes state to the checkpoint storage."""
     download_rate_bytes_per_s: float = 1e9
     """Rate at which a task reads state from the checkpoint storage."""
+    state_file_s: float = 0.005
+    """That a file of state takes, however little is in it."""
+    serialize_rate_bytes_per_s: float = 100e6
+    """Rate at which a task turns state into bytes that go to a file."""
+    log_rate_bytes_per_s: float = 130e6
+    """Rate at which a task gathers what has changed since its state was last materialised."""
+    ack_rate_bytes_per_s: float = 150e6
+    """Rate at which the coordinator takes in a changelog that comes with an acknowledgement."""
+    materialize_start_s: float = 0.13
+    """From the opening of a task until the timer of its materialisations runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,6 +134,10 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
         )
 
 
+_RATES = ("wire_rate", "upload_rate", "download_rate", "serialize_rate", "log_rate", "ack_rate")
+"""Costs that nothing can go on with at 0."""
+
+
 def cost_problems(costs: CostModel) -> Iterator[Problem]:
     """Yield costs below 0 and ranges that fall."""
     for field in costs.__dataclass_fields__:
@@ -142,7 +146,7 @@ def cost_problems(costs: CostModel) -> Iterator[Problem]:
         key = f"costs.{field.removesuffix('_bytes_per_s').removesuffix('_s')}"
         if not 0 <= low <= high < math.inf:
             yield key, f"is {value}; it must be 0 or more, and a range must not fall"
-    for name in ("wire_rate", "upload_rate", "download_rate"):
+    for name in _RATES:
         if getattr(costs, f"{name}_bytes_per_s") == 0:
             yield f"costs.{name}", "is 0; it must be more"
 

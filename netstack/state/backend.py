@@ -24,6 +24,13 @@ ReadHandle = Callable[[StateHandle], bytes]
 """Gives the bytes that a handle points to; a `HandleReader` is one."""
 
 
+class SnapshotWork(NamedTuple):
+    """What a snapshot takes its time for besides storing files, in bytes."""
+
+    logged_bytes: int = 0
+    """Of a log, gathered in the synchronous part."""
+
+
 class WriteFile(Protocol):
     """Stores a file of the checkpoint that a snapshot is for."""
 
@@ -38,6 +45,8 @@ class WriteFile(Protocol):
 
 class BackendSnapshot(Protocol):
     """State at one moment, not stored yet."""
+
+    work: SnapshotWork
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the state, and release it however that ends; the sizes are known from here on.

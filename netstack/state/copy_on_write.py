@@ -14,7 +14,7 @@ same end. As there, whoever holds a value from before a snapshot must not change
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from .values import CONTAINERS, copy_value
@@ -65,6 +65,14 @@ class CopyOnWriteMap(Generic[K, V]):
         if saved is not None and key not in saved:
             saved[key] = self._entries.get(key, _ABSENT)
         self._entries[key] = value
+
+    def append(self, key: K, values: Sequence[Any]) -> None:
+        """Add values to the list of a key, which begins with them if there is none."""
+        kept: Any = self.get(key)
+        if kept is None:
+            kept = []
+            CopyOnWriteMap.put(self, key, kept)
+        kept.extend(values)
 
     def remove(self, key: K) -> None:
         """Forget a key, if it is there."""

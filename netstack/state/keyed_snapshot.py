@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .backend import StatePiece, WriteFile, store_pieces
+from .backend import SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import MapSnapshot
 from .snapshots import StateHandle, StateKind
 from .values import StateError, decode_value, encode_value
@@ -24,6 +24,8 @@ FILE_NAME = "keyed"
 
 class KeyedSnapshot:
     """All keyed states of a subtask at one moment; a `BackendSnapshot`."""
+
+    work = SnapshotWork()
 
     def __init__(self, key_groups: range, tables: Mapping[str, tuple[str, MapSnapshot[bytes, Any]]]) -> None:
         self._key_groups = (key_groups.start, key_groups.stop - 1)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
 from .backend import NO_CHECKPOINT_ID, ReadHandle
+from .changelog import Change, Operation
 from .copy_on_write import CopyOnWriteMap
 from .keyed_snapshot import KeyedSnapshot, decode_table
 from .snapshots import StateHandle, StateKind
@@ -121,12 +122,9 @@ class ListState(KeyedState[list[V]]):
 
     def add_all(self, values: Iterable[V]) -> None:
         """Append values."""
-        key = self._current.get()
-        kept = self._table.get(key)
-        if kept is None:
-            self.update(values)
-        else:
-            kept.extend(values)
+        added = list(values)
+        if added:
+            self._table.append(self._current.get(), added)
 
     def update(self, values: Iterable[V]) -> None:
         """Replace the list; no values clear it."""
@@ -208,6 +206,11 @@ class KeyedStateBackend:
         self._groups_of_keys = {} if groups_of_keys is None else groups_of_keys
         self._current = CurrentKey()
         self._tables: dict[str, tuple[str, Table]] = {}  # kind of state and table, by name
+        self._new_table: Callable[[str, str], Table] = lambda kind, name: CopyOnWriteMap()
+
+    def tables_made_by(self, make: Callable[[str, str], Table]) -> None:
+        """Have the tables of states, which are none yet, made by a function of their kind and name."""
+        self._new_table = make
 
     def set_current_key(self, key: Any, key_group: int) -> None:
         """Make all states refer to this key.
@@ -255,7 +258,9 @@ class KeyedStateBackend:
         return AggregatingState(self._table("aggregating", name), self._current, create, add, result)
 
     def _table(self, kind: str, name: str) -> Table:
-        known, table = self._tables.setdefault(name, (kind, CopyOnWriteMap()))
+        if name not in self._tables:
+            self._tables[name] = kind, self._new_table(kind, name)
+        known, table = self._tables[name]
         if known != kind:
             raise StateError(f"state {name!r} is of kind {known}, not {kind}")
         return table
@@ -277,11 +282,34 @@ class KeyedStateBackend:
                 kind, entries = decode_table(read(handle))
                 table = self._table(kind, handle.name)
                 for key, value in entries:
-                    group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
-                    if group in self.key_groups:
-                        if self._groups_of_keys.setdefault(plain, group) != group:
-                            self._refuse(plain, group)
+                    if self._takes(key):
                         table.put(key, value)
+
+    def replay(self, change: Change) -> None:
+        """Make a change that a log has kept, if its key is one of this subtask's.
+
+        Raises:
+            StateError: The name has state of another kind.
+        """
+        table = self._table(change.kind, change.name)
+        if not self._takes(change.key):
+            return
+        match change.operation:
+            case Operation.PUT:
+                table.put(change.key, change.value)
+            case Operation.APPEND:
+                table.append(change.key, change.value)
+            case Operation.REMOVE:
+                table.remove(change.key)
+
+    def _takes(self, key: bytes) -> bool:
+        """Whether a key that was stored is one of this subtask's; its key group is known from then on."""
+        group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
+        if group not in self.key_groups:
+            return False
+        if self._groups_of_keys.setdefault(plain, group) != group:
+            self._refuse(plain, group)
+        return True
 
     def _owns_some_of(self, handle: StateHandle) -> bool:
         if handle.key_groups is None:

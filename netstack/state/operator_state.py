@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .backend import NO_CHECKPOINT_ID, ReadHandle, StatePiece, WriteFile, store_pieces
+from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
 from .snapshots import StateHandle, StateKind
 from .values import StateError, decode_value, encode_value
@@ -67,6 +67,8 @@ class OperatorStateBackend:
 
 class OperatorSnapshot:
     """All lists at one moment; a `BackendSnapshot`."""
+
+    work = SnapshotWork()
 
     def __init__(self, lists: MapSnapshot[str, list[Any]]) -> None:
         self._lists = lists

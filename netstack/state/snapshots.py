@@ -13,8 +13,11 @@ import msgspec
 
 from ..scenarios.job_shape import Exchange
 
-SCHEMA = "netstack.checkpoint/1"
-"""Names the layout of the metadata; a reader refuses another."""
+SCHEMA = "netstack.checkpoint/2"
+"""Names the layout of the metadata."""
+
+READABLE = ("netstack.checkpoint/1", SCHEMA)
+"""The layouts that are read; the first had nothing that was stored before, and no logs."""
 
 
 class StateKind(StrEnum):
@@ -24,6 +27,15 @@ class StateKind(StrEnum):
     OPERATOR = "operator"
     INPUT_CHANNEL = "input channel"
     OUTPUT_CHANNEL = "output channel"
+
+
+class StateFormat(StrEnum):
+    """How the bytes of state are laid out."""
+
+    CANONICAL = "canonical"
+    """A table of entries, or what else does not depend on the backend."""
+    LOG = "log"
+    """Changes, one after the other."""
 
 
 CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
@@ -60,6 +72,9 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     key_groups: tuple[int, int] | None = None
     exchange: int = 0
     channel: int = 0
+    format: StateFormat = StateFormat.CANONICAL
+    stored_before: bool = False
+    """Whether its bytes were stored before this checkpoint, and are used again."""
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +94,23 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """Bytes of all its state."""
         return sum(handle.size for handle in self.handles)
+
+    @property
+    def new_files(self) -> list[StoredFile]:
+        """The files that were stored for this checkpoint; one may come several times."""
+        new = [handle.file for handle in self.handles if not handle.stored_before]
+        return [file for file in new if file is not None]
+
+    @property
+    def inline_log_bytes(self) -> int:
+        """Bytes of changes that stand in the handles themselves."""
+        logs = [handle for handle in self.handles if handle.format is StateFormat.LOG]
+        return sum(handle.size for handle in logs if handle.file is None)
+
+    @property
+    def checkpointed_bytes(self) -> int:
+        """Bytes that were stored for this checkpoint."""
+        return sum(handle.size for handle in self.handles if not handle.stored_before)
 
     @property
     def persisted_bytes(self) -> int:

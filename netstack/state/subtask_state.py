@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..exchange.key_groups import key_group_range
-from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, StateBackend, WriteFile
+from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, StateBackend, WriteFile
+from .changelog_backend import ChangelogBackend, Discard
 from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
 from .snapshots import StateHandle
+
+
+class ChangelogTerms(NamedTuple):
+    """How a changelog is kept; see `ChangelogBackend`."""
+
+    in_files: bool
+    discard: Discard
 
 
 class StateSnapshot:
@@ -16,6 +25,11 @@ class StateSnapshot:
 
     def __init__(self, parts: Sequence[BackendSnapshot]) -> None:
         self._parts = parts
+
+    @property
+    def work(self) -> SnapshotWork:
+        """What the parts take their time for, together."""
+        return SnapshotWork(*map(sum, zip(*(part.work for part in self._parts), strict=True)))
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the state and release it; each backend on its own stores or inlines what it has.
@@ -40,7 +54,8 @@ class StateSnapshot:
 class SubtaskState:
     """The state of one of ``parallelism`` subtasks of a vertex (Flink: ``StreamOperatorStateHandler``).
 
-    ``groups_of_keys`` is shared by all of them; see `KeyedStateBackend`.
+    ``groups_of_keys`` is shared by all of them; see `KeyedStateBackend`. With a ``changelog`` keyed state is
+    stored as its changes.
 
     Raises:
         ValueError: The numbers do not fit together.
@@ -53,13 +68,19 @@ class SubtaskState:
         parallelism: int,
         max_parallelism: int,
         groups_of_keys: dict[bytes, int] | None = None,
+        changelog: ChangelogTerms | None = None,
     ) -> None:
         self.vertex = vertex
         self.subtask = subtask
         groups = key_group_range(max_parallelism, parallelism, subtask)
         self.keyed = KeyedStateBackend(groups, max_parallelism, groups_of_keys)
         self.operator = OperatorStateBackend()
-        self._backends: tuple[StateBackend, ...] = (self.keyed, self.operator)
+        self.changelog = (
+            None
+            if changelog is None
+            else ChangelogBackend(self.keyed, in_files=changelog.in_files, discard=changelog.discard)
+        )
+        self._backends: tuple[StateBackend, ...] = (self.changelog or self.keyed, self.operator)
 
     def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> StateSnapshot:
         """Mark all state as it is now: the synchronous part, whose time does not depend on the size."""
@@ -87,3 +108,8 @@ class SubtaskState:
         """This checkpoint has been given up."""
         for backend in self._backends:
             backend.checkpoint_aborted(checkpoint_id)
+
+    def release(self) -> None:
+        """The subtask is over: nothing is stored any more."""
+        if self.changelog is not None:
+            self.changelog.release()

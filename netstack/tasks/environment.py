@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from ..exchange.partition import ResultPartition
 from ..exchange.selectors import ChannelSelector
 from ..results.trace import Trace
 from ..scenarios.config import CostModel, NetworkConfig
+from ..state.snapshots import StoredFile
 
 
 class Coordinator(Protocol):
@@ -25,6 +27,14 @@ class Coordinator(Protocol):
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """A subtask has given a checkpoint up."""
+        ...
+
+    def discard_unused(self, files: Iterable[StoredFile]) -> None:
+        """Delete those of some shared files that no checkpoint needs."""
+        ...
+
+    def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
+        """A subtask cannot go on, and so the job cannot."""
         ...
 
     def finished(self, subtask: CheckpointedTask) -> None:

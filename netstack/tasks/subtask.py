@@ -56,6 +56,7 @@ class Subtask:
         "index",
         "mail",
         "name",
+        "on_opening",
         "on_running",
         "outputs",
         "readers",
@@ -81,6 +82,7 @@ class Subtask:
         self.data_ended = False
         self.ended = False
         self.checkpoints = SubtaskCheckpoints(self)
+        self.on_opening: Callable[[], None] | None = None
         self.on_running: Callable[[], None] | None = None
         self._recovery: SubtaskRecovery | None = None
         self.mail: deque[Mail] = deque()
@@ -255,6 +257,11 @@ class Subtask:
             self.trace(restored_text(recovery.bytes, recovery.persisted_bytes), recovery.checkpoint_id)
 
     @property
+    def recovered_from(self) -> int | None:
+        """The checkpoint whose state it took over; None: it began with nothing."""
+        return None if self._recovery is None else self._recovery.checkpoint_id
+
+    @property
     def traced(self) -> bool:
         """Whether somebody wants to know what happens."""
         return self.environment.trace is not None
@@ -298,5 +305,6 @@ class Subtask:
     def release(self) -> None:
         """Give all memory back."""
         self.checkpoints.release()
+        self.state.release()
         for output in self.outputs:
             output.partition.release()

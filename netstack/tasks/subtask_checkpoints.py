@@ -13,7 +13,7 @@ ChannelStateWriter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -27,7 +27,15 @@ from ..checkpoints.running_checkpoint import RunningCheckpoint
 from ..checkpoints.storage import StorageError
 from ..exchange.gate import InputGate
 from ..results.trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text
-from ..state.snapshots import StateHandle, StateKind, StoredFile, SubtaskSnapshot
+from ..scenarios.config import CostModel
+from ..state.snapshots import (
+    CHANNEL_STATE,
+    StateFormat,
+    StateHandle,
+    StateKind,
+    StoredFile,
+    SubtaskSnapshot,
+)
 from ..state.subtask_state import StateSnapshot
 from .checkpointed_inputs import CheckpointedInputs
 from .checkpointing_task import CheckpointingTask
@@ -90,7 +98,9 @@ class SubtaskCheckpoints:
         subtask.before_snapshot(number)
         self._send_on(running)
         running.state = subtask.state.snapshot(number)
-        running.sync_s = self._environment.randomness.uniform(*self._environment.costs.sync_s)
+        costs = self._environment.costs
+        logged_s = running.state.work.logged_bytes / costs.log_rate_bytes_per_s
+        running.sync_s = self._environment.randomness.uniform(*costs.sync_s) + logged_s
         if running.unaligned:
             self._collect_inputs(running)
         return running.sync_s
@@ -199,9 +209,11 @@ class SubtaskCheckpoints:
     def _inline_up_to(self) -> int:
         return self._environment.config.state_memory_threshold_bytes
 
-    def _write(self, running: RunningCheckpoint, name: str, data: bytes) -> StoredFile:
+    def _write(
+        self, running: RunningCheckpoint, name: str, data: bytes, /, *, shared: bool = False
+    ) -> StoredFile:
         full = f"{self._subtask.name}-{self._subtask.index}-{name}"
-        return self._environment.storage.write(running.barrier.checkpoint_id, full, data)
+        return self._environment.storage.write(running.barrier.checkpoint_id, full, data, shared=shared)
 
     def _store(self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]]) -> None:
         """Write bytes now and be done when the upload of them would be; what is inline takes no time."""
@@ -211,11 +223,9 @@ class SubtaskCheckpoints:
         except StorageError as error:
             self._fail(number, str(error))
             return
-        size = sum(handle.size for handle in handles if handle.file is not None)
         running.handles += handles
         running.uploads += 1
-        if size:
-            duration = size / self._environment.costs.upload_rate_bytes_per_s
+        if duration := storing_s(handles, self._environment.costs):
             self._environment.agenda.after(duration, self._uploaded, running)
         else:
             self._uploaded(running)
@@ -274,7 +284,9 @@ class SubtaskCheckpoints:
     def _let_go(self, running: RunningCheckpoint) -> None:
         if running.state is not None:
             running.state.release()
-        stored = [handle.file for handle in running.handles if handle.file is not None]
+        stored = [
+            handle.file for handle in running.handles if handle.file is not None and not handle.stored_before
+        ]
         with suppress(StorageError):  # nobody needs them; `netstack checkpoints --verify` shows them
             self._environment.storage.delete(stored)
 
@@ -282,6 +294,19 @@ class SubtaskCheckpoints:
         """Forget all that runs: the attempt is over, and whoever would be told of it too."""
         while self._running:
             self._let_go(self._running.popitem()[1])
+
+
+def storing_s(handles: Sequence[StateHandle], costs: CostModel) -> float:
+    """Return how long it takes to store what is new of these handles, in seconds; what is inline takes none.
+
+    State is turned into bytes first, which a log and data in flight are already.
+    """
+    new = [handle for handle in handles if handle.file is not None and not handle.stored_before]
+    uploading_s = sum(handle.size for handle in new) / costs.upload_rate_bytes_per_s
+    state = [each for each in new if each.kind not in CHANNEL_STATE and each.format is not StateFormat.LOG]
+    files = len({handle.file.path for handle in state if handle.file is not None})
+    serialized = sum(handle.size for handle in state)
+    return uploading_s + files * costs.state_file_s + serialized / costs.serialize_rate_bytes_per_s
 
 
 def _supported(barrier: CheckpointBarrier) -> CheckpointBarrier:

@@ -257,7 +257,7 @@ def spoil(path: Path) -> None:
 
 def newer(directory: Path, last: int) -> str:
     path = directory / metadata_path(last)
-    path.write_bytes(path.read_bytes().replace(b"checkpoint/1", b"checkpoint/2"))
+    path.write_bytes(path.read_bytes().replace(b"checkpoint/2", b"checkpoint/9"))
     return f"{directory}/chk-{last}"
 
 
@@ -290,7 +290,7 @@ MISTAKES: dict[str, tuple[Callable[[Path, int], str], str]] = {
     "not complete": (incomplete, "is not complete: it has no _metadata"),
     "damaged": (spoiled, "is damaged: chk-{last}/source-0-operator has another checksum"),
     "damaged metadata": (spoiled_metadata, "to go on from an older one, name it: chk-{older}"),
-    "of a newer version": (newer, "its layout is 'netstack.checkpoint/2', and only"),
+    "of a newer version": (newer, "its layout is 'netstack.checkpoint/9', and only"),
     "odd": (odd, "/_metadata is no regular file"),
 }
 

@@ -176,7 +176,7 @@ def test_metadata_is_two_lines_of_json_and_always_the_same_bytes() -> None:
     assert data == encode_metadata(decode_metadata(data))
     first, second, rest = data.split(b"\n")
     assert rest == b""
-    assert json.loads(first)["schema"] == json.loads(second)["schema"] == "netstack.checkpoint/1"
+    assert json.loads(first)["schema"] == json.loads(second)["schema"] == "netstack.checkpoint/2"
     inline = json.loads(second)["subtasks"][0]["handles"][0]["inline"]
     assert base64.b64decode(inline) == b"\x00\xffz"
     assert list(json.loads(second)["parallelism"]) == ["alpha", "zulu"]
@@ -191,11 +191,21 @@ def test_no_changed_byte_of_metadata_goes_unnoticed() -> None:
             decode_metadata(changed)
 
 
+def test_metadata_of_the_first_layout_is_read() -> None:
+    now = metadata_of(3)
+    first = msgspec.structs.replace(now, schema="netstack.checkpoint/1")
+    *_, body = encode_metadata(first).split(b"\n", 1)
+    body = body.replace(b',"stored_before":false', b"").replace(b',"format":"canonical"', b"")
+    assert b"format" not in body
+    header = {"schema": first.schema, "size": len(body), "sha256": checksum(body)}
+    assert decode_metadata(msgspec.json.encode(header) + b"\n" + body) == first
+
+
 def test_metadata_of_another_layout_is_refused() -> None:
-    other = encode_metadata(msgspec.structs.replace(metadata_of(3), schema="netstack.checkpoint/2"))
-    with pytest.raises(ValueError, match=r"its layout is 'netstack.checkpoint/2', and only .*/1'"):
+    other = encode_metadata(msgspec.structs.replace(metadata_of(3), schema="netstack.checkpoint/9"))
+    with pytest.raises(ValueError, match=r"its layout is 'netstack.checkpoint/9', and only .*/2' and older"):
         decode_metadata(other)
-    body = b'{"schema":"netstack.checkpoint/1"}\n'
-    header = {"schema": "netstack.checkpoint/1", "size": len(body), "sha256": checksum(body)}
+    body = b'{"schema":"netstack.checkpoint/2"}\n'
+    header = {"schema": "netstack.checkpoint/2", "size": len(body), "sha256": checksum(body)}
     with pytest.raises(ValueError, match=r"it is no checkpoint metadata: .*checkpoint_id"):
         decode_metadata(msgspec.json.encode(header) + b"\n" + body)

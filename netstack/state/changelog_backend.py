@@ -1,0 +1,235 @@
+"""Keyed state with a changelog (FLIP-158): checkpoints store what has changed, however large the state is.
+
+Every change goes to the state and to the log. A checkpoint is the state as it was last stored as a whole, its
+base, and the log since. The base is made anew from time to time, beside the work, by whoever calls
+`materialise` and `materialised`::
+
+    checkpoint 6    base 1 + |------------|
+    materialised             |------------|  base 2
+    checkpoint 7    base 2 +              |---|
+    checkpoint 8    base 2 +              |--------|
+
+In memory the whole log travels with each acknowledgement; in files each checkpoint stores what is new, and
+uses what the last completed one has stored. A base and the files of the log are shared files: they go when no
+retained checkpoint names them. After a recovery there is no base, so each checkpoint stores the whole state
+until there is one. (Flink: ``ChangelogKeyedStateBackend``, ``PeriodicMaterializationManager``.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile
+from .changelog import Changelog, Operation, Segment, changes_in
+from .copy_on_write import CopyOnWriteMap
+from .keyed_snapshot import KeyedSnapshot
+from .keyed_state import KeyedStateBackend
+from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
+
+FILE_NAME = "changelog"
+
+Discard = Callable[[Iterable[StoredFile]], None]
+"""Deletes those of some files that no retained checkpoint names."""
+
+
+class LoggedMap(CopyOnWriteMap[bytes, Any]):
+    """The table of a state, whose changes go to a log too."""
+
+    __slots__ = ("_log", "_state")
+
+    def __init__(self, log: Changelog, kind: str, name: str) -> None:
+        super().__init__()
+        self._log = log
+        self._state = log.state(kind, name)
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Set the value of a key."""
+        self._log.append(Operation.PUT, self._state, key, value)
+        super().put(key, value)
+
+    def append(self, key: bytes, values: Sequence[Any]) -> None:
+        """Add values to the list of a key."""
+        self._log.append(Operation.APPEND, self._state, key, list(values))
+        super().append(key, values)
+
+    def remove(self, key: bytes) -> None:
+        """Forget a key."""
+        self._log.append(Operation.REMOVE, self._state, key)
+        super().remove(key)
+
+
+class _Part(NamedTuple):
+    """Changes that a file has, which a checkpoint has stored."""
+
+    begin: int
+    end: int
+    handle: StateHandle
+
+
+class ChangelogSnapshot:
+    """Base and log at one moment; a `BackendSnapshot`."""
+
+    def __init__(
+        self,
+        backend: ChangelogBackend,
+        checkpoint_id: int,
+        stored: Sequence[StateHandle],
+        whole: KeyedSnapshot | None,
+        segment: Segment | None,
+    ) -> None:
+        self.work = SnapshotWork(logged_bytes=0 if segment is None else len(segment.data))
+        self._backend = backend
+        self._checkpoint_id = checkpoint_id
+        self._stored = [replace(handle, stored_before=True) for handle in stored]
+        self._whole = whole
+        self._segment = segment
+
+    def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        """Store what is new, and return handles to all of it."""
+        if self._whole is not None:
+            return self._whole.handles(write, inline_up_to)
+        handles = list(self._stored)
+        if self._segment is not None:
+            handles.append(self._backend.stored(self._checkpoint_id, self._segment, write))
+        return handles
+
+    def release(self) -> None:
+        """Give up what is kept for the snapshot."""
+        if self._whole is not None:
+            self._whole.release()
+
+
+@dataclass(slots=True, eq=False)
+class _Base:
+    """What checkpoints rest on, and which of them do."""
+
+    handles: tuple[StateHandle, ...]
+    is_named: bool = False
+    """Whether a completed checkpoint names its files, so that they go with that."""
+    pending: set[int] = field(default_factory=set)
+    """Checkpoints that would name it and have not completed."""
+
+
+class Materialisation(NamedTuple):
+    """The state as a whole, to be stored, and the sequence up to which it has the changes."""
+
+    sequence: int
+    snapshot: KeyedSnapshot
+
+
+class ChangelogBackend:
+    """Keyed state whose changes are stored; a `StateBackend`.
+
+    `keyed` keeps the state, and makes its tables with `table`. `in_files` says where the log is stored: in
+    files, each part once, or in the handles. `discard` is given files of bases that it no longer rests on.
+    """
+
+    def __init__(self, keyed: KeyedStateBackend, *, in_files: bool, discard: Discard) -> None:
+        self.log = Changelog()
+        self._keyed = keyed
+        self._in_files = in_files
+        self._discard = discard
+        self._base: _Base | None = _Base(())
+        self._former: list[_Base] = []  # which pending checkpoints may still name
+        self._parts: list[_Part] = []
+        self._unconfirmed: dict[int, _Part] = {}
+        keyed.tables_made_by(self._table)
+
+    def _table(self, kind: str, name: str) -> LoggedMap:
+        return LoggedMap(self.log, kind, name)
+
+    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> ChangelogSnapshot:
+        """Mark base and log as they are now."""
+        if self._base is None:
+            return ChangelogSnapshot(self, checkpoint_id, (), self._keyed.snapshot(checkpoint_id), None)
+        self._base.pending.add(checkpoint_id)
+        parts = [part.handle for part in self._parts]
+        begin = self._parts[-1].end if self._parts else self.log.begin
+        segment = self.log.since(begin) if self.log.end > begin else None
+        return ChangelogSnapshot(self, checkpoint_id, (*self._base.handles, *parts), None, segment)
+
+    def stored(self, checkpoint_id: int, segment: Segment, write: WriteFile) -> StateHandle:
+        """Store a segment for a checkpoint, and return the handle to it."""
+        size, groups = len(segment.data), (self._keyed.key_groups.start, self._keyed.key_groups.stop - 1)
+        handle = StateHandle(
+            kind=StateKind.KEYED, name=FILE_NAME, format=StateFormat.LOG, size=size, key_groups=groups
+        )
+        if not self._in_files:
+            return replace(handle, inline=segment.data)
+        name = f"{FILE_NAME}-{segment.begin}-{segment.end}-{checkpoint_id}"
+        handle = replace(handle, file=write(name, segment.data, shared=True))
+        self._unconfirmed[checkpoint_id] = _Part(segment.begin, segment.end, handle)
+        return handle
+
+    def materialise(self) -> Materialisation | None:
+        """Mark the state as it is now, to be stored as a whole; None: nothing has changed since it was."""
+        if self._base is not None and self.log.end == self.log.begin:
+            return None
+        return Materialisation(self.log.end, self._keyed.snapshot())
+
+    def materialised(self, sequence: int, handles: Sequence[StateHandle]) -> None:
+        """Rest checkpoints on these handles from now on, and on the changes from a sequence on."""
+        if self._base is not None:
+            self._former.append(self._base)
+        self._base = _Base(tuple(handles))
+        self.log.truncate(sequence)
+        self._parts = [part for part in self._parts if part.begin >= sequence]
+        if self._parts and self._parts[0].begin != sequence:  # what lies between would be missing
+            self._parts = []
+        self._discard_former()
+
+    def _discard_former(self) -> None:
+        """Let go of former bases that no checkpoint names, nor is about to."""
+        unused = [base for base in self._former if not base.pending]
+        self._former = [base for base in self._former if base.pending]
+        files = [handle.file for base in unused if not base.is_named for handle in base.handles]
+        if stored := [file for file in files if file is not None]:
+            self._discard(stored)
+
+    def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
+        """Add the state of the base, and replay what the log has of the own key groups.
+
+        Raises:
+            StorageError: A file could not be read.
+            StateError: The bytes are not those of keyed state, or of its log.
+        """
+        self._keyed.restore([handle for handle in handles if handle.format is not StateFormat.LOG], read)
+        for handle in handles:
+            if handle.format is StateFormat.LOG:
+                for change in changes_in(read(handle)):
+                    self._keyed.replay(change)
+        self.log.truncate(self.log.end)  # what was put while restoring is no change
+        self._base = None
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """What this checkpoint has stored of the log may be used by later ones."""
+        for base in self._bases():
+            base.is_named = base.is_named or checkpoint_id in base.pending
+            base.pending = {number for number in base.pending if number > checkpoint_id}
+        part = self._unconfirmed.pop(checkpoint_id, None)
+        follows = self._parts[-1].end if self._parts else self.log.begin
+        if part is not None and part.begin == follows:
+            self._parts.append(part)
+        self._discard_former()
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """What this checkpoint has stored is gone, or will be."""
+        for base in self._bases():
+            base.pending.discard(checkpoint_id)
+        self._unconfirmed.pop(checkpoint_id, None)
+        self._discard_former()
+
+    def _bases(self) -> list[_Base]:
+        return self._former if self._base is None else [*self._former, self._base]
+
+    def release(self) -> None:
+        """Let go of all bases, whoever may have been about to name them: nothing is stored any more."""
+        self._former, self._base = self._bases(), None
+        for base in self._former:
+            base.pending.clear()
+            base.is_named = False  # as far as this subtask has heard
+        self._discard_former()

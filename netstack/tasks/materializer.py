@@ -1,0 +1,112 @@
+"""Has the state of a task with a changelog stored as a whole from time to time, beside its work.
+
+::
+
+    task opens --- delay ---> mark the state, between two records
+                                 | upload, while the task goes on
+                              checkpoints rest on it from here on
+                                 |--- interval ---> again
+
+The first delay is part of the interval, by a hash of the task's name, so that not all tasks store at once.
+After a recovery there is nothing that checkpoints could rest on, so it begins at once.
+(Flink: ``PeriodicMaterializationManager``.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..checkpoints.storage import StorageError, delete_where_possible
+from ..exchange.java_hash import hash_strings
+from ..exchange.key_groups import murmur
+from ..state.changelog_backend import ChangelogBackend, Materialisation
+from ..state.snapshots import StateHandle, StoredFile
+from .subtask import Subtask
+from .subtask_checkpoints import storing_s
+
+OPERATOR = "KeyedProcessOperator"
+"""The operator whose name stands before that of the vertex in what is hashed."""
+
+
+def first_delay_s(vertex: str, index: int, parallelism: int, interval_s: float) -> float:
+    """Return when a subtask first stores its state, in seconds after its timer runs: less than an interval.
+
+    By Flink's rule, from the hash of the operator's identifier; in place of the id of the operator stands
+    the name of the vertex.
+    """
+    identifier = f"{OPERATOR}_{vertex}_({index + 1}/{parallelism})"
+    interval_ms = max(1, round(interval_s * 1e3))
+    hashed = murmur(hash_strings([identifier]))
+    return int(hashed[0]) % interval_ms / 1e3
+
+
+class Materializer:
+    """What materialises the state of `subtask`, one of `parallelism`, that `backend` keeps."""
+
+    def __init__(self, subtask: Subtask, parallelism: int, backend: ChangelogBackend) -> None:
+        self._subtask = subtask
+        self._parallelism = parallelism
+        self._backend = backend
+        self._environment = subtask.environment
+        self._interval_s = subtask.environment.config.materialize_interval_s
+        self._failures = 0
+
+    def start(self) -> None:
+        """Set the timer; the task is about to run."""
+        subtask = self._subtask
+        delay_s = self._environment.costs.materialize_start_s
+        if subtask.recovered_from is None:
+            delay_s += first_delay_s(subtask.name, subtask.index, self._parallelism, self._interval_s)
+        self._after(delay_s)
+
+    def _after(self, delay_s: float) -> None:
+        self._environment.agenda.after(delay_s, self._due)
+
+    def _due(self) -> None:
+        if not self._subtask.ended:
+            self._subtask.post(self._begin)
+
+    def _begin(self) -> None:
+        """Between two records: mark the state and store it; it is stored when the upload is over."""
+        marked = self._backend.materialise()
+        if marked is None:
+            self._after(self._interval_s)
+            return
+        threshold = self._environment.config.state_memory_threshold_bytes
+        written: list[StoredFile] = []
+
+        def write(name: str, data: bytes, /, *, shared: bool = False) -> StoredFile:
+            file = self._environment.storage.write(0, self._file_name(name), data, shared=True)
+            written.append(file)
+            return file
+
+        try:
+            handles = marked.snapshot.handles(write, threshold)
+        except StorageError as error:
+            delete_where_possible(self._environment.storage, written)
+            self._failed(str(error))
+            return
+        duration = storing_s(handles, self._environment.costs)
+        self._environment.agenda.after(duration, self._stored, marked, handles)
+
+    def _file_name(self, name: str) -> str:
+        """A name that no other materialisation has, nor one of an attempt or a run before."""
+        subtask, now_us = self._subtask, round(self._environment.agenda.now * 1e6)
+        from_checkpoint = subtask.recovered_from or 0
+        return f"{subtask.name}-{subtask.index}-{name}-{from_checkpoint}-{now_us}"
+
+    def _stored(self, marked: Materialisation, handles: Sequence[StateHandle]) -> None:
+        self._failures = 0
+        self._backend.materialised(marked.sequence, handles)
+        self._subtask.trace(f"materialised {sum(handle.size for handle in handles)} bytes of state")
+        self._after(self._interval_s)
+
+    def _failed(self, cause: str) -> None:
+        self._failures += 1
+        self._subtask.trace(f"the materialisation failed: {cause}")
+        allowed = self._environment.config.materialize_max_failures
+        if self._failures > allowed:
+            text = f"{self._failures} materialisations failed in a row, and {allowed} may: {cause}"
+            self._environment.coordinator.fail_task(self._subtask, text)
+        else:
+            self._after(self._interval_s)
