@@ -169,6 +169,10 @@ def check_storage(job: Job, storage: MemoryStorage) -> Iterator[str]:
         yield f"checkpoint {latest.checkpoint_id} is the latest, and complete are {complete}"
     for number in complete:
         yield from _unreadable(storage, number)
+    if not job.faults.fired:  # what could not be deleted while the storage failed stays
+        needed = {path for number in complete for path in storage.load(number).files}
+        for path in sorted(set(storage.shared_files()) - needed)[:_SHOWN]:
+            yield f"{path} is left behind, and no checkpoint needs it"
 
 
 def _unreadable(storage: MemoryStorage, number: int) -> Iterator[str]:

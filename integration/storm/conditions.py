@@ -11,6 +11,7 @@ from buffers import gate_buffers, partition_buffers
 from netstack import (
     MESSAGES,
     AtTime,
+    ChangelogStorage,
     ChannelItem,
     CheckpointMode,
     CostModel,
@@ -127,6 +128,18 @@ def _with_checkpoints(chance: random.Random, config: NetworkConfig) -> tuple[Net
         state_memory_threshold_bytes=chance.choice((0, 100, 20 << 10)),
     )
     return config, patient
+
+
+def with_state_stored(chance: random.Random, config: NetworkConfig) -> NetworkConfig:
+    """The settings with a way to store keyed state: as a whole each time, or as its changes."""
+    return replace(
+        config,
+        changelog_enabled=chance.random() < 0.4,
+        changelog_storage=chance.choice(list(ChangelogStorage)),
+        materialize_enabled=chance.random() < 0.9,
+        materialize_interval_s=0.02 * 20 ** chance.random(),
+        materialize_max_failures=ENDLESS,
+    )
 
 
 def draw_costs(chance: random.Random, case: StormCase) -> CostModel:

@@ -15,7 +15,15 @@ from itertools import pairwise
 from netstack import CheckpointMode, LinkConditions
 
 from .case import KEYED, StormCase, StormVertex, Work, estimate_s, idle_checkpoint_s
-from .conditions import draw_config, draw_costs, draw_faults, lasts_for_good, weighted, with_scarce_memory
+from .conditions import (
+    draw_config,
+    draw_costs,
+    draw_faults,
+    lasts_for_good,
+    weighted,
+    with_scarce_memory,
+    with_state_stored,
+)
 
 LONGEST_S = 5.0
 """How long a job may take, by a rough estimate, if nothing goes wrong; in emulated seconds."""
@@ -52,6 +60,7 @@ def draw_case(seed: int) -> StormCase:
     )
     case = _settled(chance, _bounded(case))
     case = replace(case, faults=draw_faults(chance, case, estimate_s(case)))
+    case = replace(case, config=with_state_stored(chance, case.config))
     return replace(case, duration_s=HOPELESS_S) if lasts_for_good(case.faults) else case
 
 
