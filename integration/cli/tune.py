@@ -26,7 +26,7 @@ from ..report.output import (
     write_json,
 )
 from ..report.tuning_text import print_recommendations
-from ..tuning.advise import SEEDS, Advice, RunPoints, advise
+from ..tuning.advise import AT_ONCE, SEEDS, Advice, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
 from ..tuning.constraints import Constraints
 from ..tuning.durations import seconds_for
@@ -193,7 +193,8 @@ def tune(
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
     run = _runner(scenario.name, out, master)
-    advice = advise(scenario, axes, constraints, run, seeds=seeds, planned=_announce)
+    at_once = max(AT_ONCE, os.cpu_count() or 1)
+    advice = advise(scenario, axes, constraints, run, seeds=seeds, at_once=at_once, planned=_announce)
     document = _document(advice, notes)
     if out is not None:
         _write(out, document, advice)

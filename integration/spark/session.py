@@ -57,11 +57,7 @@ SETTINGS = {
 LOCAL_SETTINGS = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 """What a session whose executors are all on this machine is set to, beside that."""
 
-WORKER_SETTINGS = {
-    "spark.python.daemon.module": "integration.spark.worker_daemon",
-    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
-}
-"""What one whose tasks run in the driver is set to, beside that: workers begin with imports done."""
+_DAEMON_MODULE, _WORKERS_PATH = "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"
 
 _NOISE = re.compile(r"WARNING|Using Spark's|\S+ \S+ WARN ")
 _THROWN = re.compile(r"^Exception in thread \S+ \S+: ")
@@ -118,20 +114,20 @@ def _start(master: str, options: Mapping[str, str]) -> None:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = dict(SETTINGS)
+    settings, workers = dict(SETTINGS), dict[str, str]()
     if is_on_this_machine(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         settings |= LOCAL_SETTINGS
-        if local_slots(master) is not None and not WORKER_SETTINGS.keys() & options.keys():
-            settings |= WORKER_SETTINGS
+        if local_slots(master) is not None:
+            workers = _worker_settings()
     else:  # its machines may have another path to Python
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
         java = JavaProcess(conf, log)
         try:
-            _start_session(conf, java)
+            _start_session(conf, java, workers)
         except BaseException as error:
             java.end()
             if isinstance(error, Exception):
@@ -139,8 +135,21 @@ def _start(master: str, options: Mapping[str, str]) -> None:
             raise
 
 
-def _start_session(conf: SparkConf, java: JavaProcess) -> None:
-    from pyspark import SparkContext
+def _worker_settings() -> dict[str, str]:
+    """What a session whose tasks run in the driver is set to: workers begin with imports done.
+
+    Our packages come last, behind those that the user has put first.
+    """
+    path = [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])]
+    return {
+        _DAEMON_MODULE: "integration.spark.worker_daemon",
+        _WORKERS_PATH: os.pathsep.join(filter(None, path)),
+    }
+
+
+def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str]) -> None:
+    """Start a session; it gets the settings of `workers` unless the user has given one of them, anywhere."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     reached = java.start() if SparkContext._gateway is None else None
@@ -148,6 +157,9 @@ def _start_session(conf: SparkConf, java: JavaProcess) -> None:
     def start() -> None:
         if reached is not None:
             java.connect(reached)
+        given = SparkConf(_jvm=SparkContext._jvm)  # of spark-defaults.conf and PYSPARK_SUBMIT_ARGS too
+        if not any(given.contains(name) for name in workers):
+            conf.setAll(list(workers.items()))
         SparkContext(conf=conf)
         SparkSession.builder.getOrCreate()
 

@@ -1,7 +1,7 @@
 """The whole way from a scenario to advice: the sweep, and more seeds where they are needed.
 
-1. Each setting is tried with one seed, the longest targets first, two at a time. A target that clearly costs
-   more throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less
+1. Each setting is tried with one seed, the longest targets first, a few at a time. A target that clearly
+   costs more throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less
    (`too_costly`). What was tried tells how long the rest will take.
 2. Settings that are still in question are run with `FIRST_SEEDS`, and those whose figures do not agree within
    `AGREEING_SHARE` with as many as were asked for; then the choice is made (`recommend`).
@@ -28,7 +28,6 @@ from .measures import Measures
 from .point_rows import PointRow
 from .points import Grid, Point, Probe, Probes, probes_of
 from .recommend import Place, Recommendation, current_target, place_of, recommendations, without
-from .settling import lasting
 from .summaries import OFF, setting_of, target_s
 
 FIRST_SEEDS = 3
@@ -42,8 +41,8 @@ PROBE_SEEDS = 3
 MOST_GROWTH = 4
 """How many times as many seeds a setting gets at most."""
 
-_AT_ONCE = 2
-"""Targets that are tried before a shorter one is."""
+AT_ONCE = 2
+"""Targets that are tried before a shorter one is, unless told otherwise."""
 
 _MAIN: tuple[Probe, ...] = ("main", "baseline")
 
@@ -74,20 +73,22 @@ def advise(
     *,
     seeds: int = SEEDS,
     most_seeds: int | None = None,
+    at_once: int = AT_ONCE,
     planned: Callable[[Scenario, Sequence[Point], Sequence[PointRow]], None] = lambda *_: None,
 ) -> Advice:
     """Run a scenario at its present setting, without debloating and at every target, and say which to take.
 
     `seeds` is how many a setting gets whose first ones differ, `most_seeds` how many at most, by default
     `MOST_GROWTH` times as many.
-    `planned` is told of the points that follow when each setting has been tried, and of the rows of that, by
-    which the time can be reckoned.
+    `at_once` is how many targets are tried before shorter ones are: more keep more cores busy, and may be
+    for nothing. `planned` is told of the points that follow when each setting has been tried, and of the rows
+    of that, by which the time can be reckoned.
 
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
     """
     axes = with_present_target(axes, scenario)
-    rows = _tried(axes, scenario, constraints, run)
+    rows = _tried(axes, scenario, constraints, run, at_once)
     costly = _too_costly(rows, scenario, constraints)
     left_out = _left_out(axes, scenario, rows)
     wanted = {place_of(row) for row in rows} - costly
@@ -113,23 +114,23 @@ def advise(
 
 
 def _tried(
-    axes: Sequence[Axis], scenario: Scenario, constraints: Constraints, run: RunPoints
+    axes: Sequence[Axis], scenario: Scenario, constraints: Constraints, run: RunPoints, at_once: int
 ) -> list[PointRow]:
     """One run of each setting, but of those that are left out.
 
-    First what is set now and no debloating, with the two longest targets; then two targets after the other.
+    First what is set now and no debloating, with the `at_once` longest targets; then so many at a time.
     """
     points = Grid(tuple(axes), 1).points(scenario, _main_probes)
     known_first = {current_target(scenario), OFF}
     targets = sorted({*map(setting_of, points)} - known_first, key=target_s, reverse=True)
     rows: list[PointRow] = []
-    for begin in range(0, max(1, len(targets)), _AT_ONCE):
-        at_once = {*targets[begin : begin + _AT_ONCE], *(known_first if begin == 0 else ())}
+    for begin in range(0, max(1, len(targets)), at_once):
+        settings = {*targets[begin : begin + at_once], *(known_first if begin == 0 else ())}
         costly = _too_costly(rows, scenario, constraints)
         wave = [
             point
             for point in points
-            if setting_of(point) in at_once and not _is_beyond(place_of(point), costly)
+            if setting_of(point) in settings and not _is_beyond(place_of(point), costly)
         ]
         if wave:
             rows += run(wave, (), "trying")
@@ -240,7 +241,7 @@ def _further(
 def _as_long_as_it_ran(scenario: Scenario, rows: Sequence[PointRow]) -> Scenario:
     """The scenario with the longest run that one of its settings needed, if that is more than it asks for."""
     longest_s = max(known(row.emulated_seconds for row in rows if row.probe in _MAIN), default=0.0)
-    return lasting(scenario, longest_s) if longest_s > scenario.duration_s else scenario
+    return scenario.ending_at(max(scenario.duration_s, longest_s))
 
 
 def _conditions(recommendation: Recommendation) -> tuple[tuple[str, str], ...]:

@@ -21,7 +21,7 @@ from ..spark.workers import MapFunction, worker_function
 from .measures import measure
 from .point_rows import PointRow, failed_row
 from .points import Point, step_at_s
-from .settling import EndOnceSettled, may_go_on
+from .settling import EndOnceSettled
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -57,7 +57,7 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
         scenario = read_scenario(point.document)
         if point.probe == "step":
             return _finished(point, emulate(prepare(scenario)), step_at_s(scenario))
-        result = emulate(prepare(may_go_on(scenario)), end_of_run=EndOnceSettled(scenario))
+        result = emulate(prepare(scenario), end_of_run=EndOnceSettled(scenario))
         return _finished(point, result, None)
     except JobFailedError as error:
         return _failed_for_good(point, error.result)

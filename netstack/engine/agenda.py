@@ -262,16 +262,17 @@ class Agenda:
             foreign = routine.send(None)
         except StopIteration:
             _, on_end = self._routines.pop(routine)
-            if on_end is not None:
-                on_end()
         except BaseException as error:
-            name, _ = self._routines.pop(routine)
+            name, _ = self._routines.pop(routine, ("a routine that is over", None))
             if isinstance(error, Exception):
                 error.add_note(f"in {name}")
             raise
         else:
             if foreign is not None:
                 raise TypeError(f"a routine waits for {foreign!r}, and not on the agenda")
+            return
+        if on_end is not None:
+            on_end()
 
 
 @types.coroutine

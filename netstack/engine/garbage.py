@@ -36,6 +36,8 @@ class _Left:
     """A job that has ended."""
     thresholds = gc.get_threshold()
     """Those of before."""
+    rarely = RARELY
+    """Those that were set, as Python tells of them: of the oldest kind it may not."""
 
 
 @contextmanager
@@ -56,6 +58,7 @@ def building() -> Iterator[None]:
             _Left.frozen = True
             _Left.thresholds = gc.get_threshold()
             gc.set_threshold(*RARELY)
+            _Left.rarely = gc.get_threshold()
     finally:
         if enabled:
             gc.enable()
@@ -65,6 +68,6 @@ def over() -> None:
     """Search everything again."""
     if _Left.frozen:
         gc.unfreeze()
-        if gc.get_threshold() == RARELY:  # nobody has set them meanwhile
+        if gc.get_threshold() == _Left.rarely:  # nobody has set them meanwhile
             gc.set_threshold(*_Left.thresholds)
         _Left.frozen, _Left.unsearched = False, True

@@ -41,9 +41,9 @@ from .restarts import Restart, Start, Totals, failed_for_good, never_restored
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
 
-EndOfRun = Callable[[Recorder], float | None]
+EndOfRun = Callable[[Recorder], float]
 """Asked at each sample after the warm-up, with what was recorded so far, when the run is to end, in emulated
-seconds; None: that cannot be said yet."""
+seconds."""
 
 SAMPLE_INTERVAL_S = 1.0
 """How often gauges and counters are sampled, in emulated seconds."""
@@ -120,7 +120,7 @@ class Job:
         """Run until the duration is over, every subtask has ended, or the job has failed for good."""
         agenda = self.agenda
         try:
-            agenda.keep_foremost(self.ends_at, self._stop)
+            agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
             agenda.keep(0.0, self._sample)
             for at in self.scenario.manual_checkpoints_s:
                 agenda.keep(at, self.coordinator.request_checkpoint)
@@ -262,14 +262,18 @@ class Job:
         if self._progress is not None:
             self._progress(self.agenda.now)
         if self._end_of_run is not None and self.scenario.warmup_s < self.agenda.now < self.ends_at:
-            self._end_by(self._end_of_run(self.recorder))
+            self._end_at(self._end_of_run(self.recorder))
         self.agenda.keep(self.agenda.now + SAMPLE_INTERVAL_S, self._sample)
 
-    def _end_by(self, time: float | None) -> None:
-        """End the run at a time, where that is still to come, and sooner than it would end."""
-        if time is not None and self.agenda.now < time < self.ends_at:
+    def _end_at(self, time: float) -> None:
+        """End the run at a time that is still to come, sooner or later than it would."""
+        if self.agenda.now < time != self.ends_at:
             self.ends_at = time
-            self.agenda.keep_foremost(time, self._stop)
+            self.agenda.keep_foremost(time, self._end, time)
+
+    def _end(self, time: float) -> None:
+        if time == self.ends_at:  # else another one was set meanwhile
+            self._stop()
 
     @property
     def work(self) -> Work:

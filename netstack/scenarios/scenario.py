@@ -274,13 +274,21 @@ class Scenario:
         return self.phases or ((self.warmup_s, self.duration_s),)
 
     def ending_at(self, duration_s: float) -> Scenario:
-        """Return the scenario of a run that ends then: without the windows, requests and faults after it."""
+        """Return the scenario of a run that ends then, sooner or later.
+
+        It lacks the windows, requests and faults after that, and a window that ended with the run still does.
+        """
         if duration_s == self.duration_s:
             return self
+        ends = {self.duration_s: duration_s}
         return replace(
             self,
             duration_s=duration_s,
-            phases=tuple((begin, min(end, duration_s)) for begin, end in self.phases if begin < duration_s),
+            phases=tuple(
+                (begin, min(ends.get(end, end), duration_s))
+                for begin, end in self.phases
+                if begin < duration_s
+            ),
             manual_checkpoints_s=tuple(at for at in self.manual_checkpoints_s if at < duration_s),
             faults=tuple(fault for fault in self.faults if _may_fire_before(fault, duration_s)),
         )

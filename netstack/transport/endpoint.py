@@ -53,7 +53,8 @@ class Endpoint:
     """Process `index` of `size`; `links` has the link to each other one.
 
     Runs within one trio task at a time. Invariant: while `error` is None, every record that was written
-    is in a subpartition, on a link, in the gate of its reader, or has been read, once.
+    is in a subpartition, on a link, in the gate of its reader, among `LoopbackRecords`, or has been read,
+    once.
     """
 
     def __init__(self, index: int, size: int, config: TransportConfig) -> None:

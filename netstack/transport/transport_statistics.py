@@ -8,9 +8,10 @@ import msgspec
 class TransportStatistics(msgspec.Struct, frozen=True):
     """Counters of one process; times in seconds.
 
-    Records include those of a process to itself, which take no buffers, record bytes the 4-byte length of
-    each record, and buffers the events. A record to all counts once where it is sent, and so does a buffer
-    that leaves in several parts because of the buffer timeout; each part counts where it is received.
+    Records include those of a process to itself, which take no buffers until one went to all. Record bytes
+    include the 4-byte length of each record, and buffers the events. A record to all counts once where it is
+    sent, and so does a buffer that leaves in several parts because of the buffer timeout; each part counts
+    where it is received.
     """
 
     index: int

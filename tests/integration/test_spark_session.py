@@ -155,3 +155,29 @@ def test_an_interrupt_while_spark_starts_says_nothing(tmp_path: Path, name: str)
     )
     assert (done.returncode, done.stdout, done.stderr) == (STATUS[name], b"", b"")
     assert list(tmp_path.iterdir()) == []
+
+
+DEFAULTS = """
+import os
+from integration.spark import spark_session
+
+conf = spark_session("local[1]").sparkContext.getConf()
+print(conf.get("spark.python.daemon.module"), conf.get("spark.executorEnv.PYTHONPATH"))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("given", ["", "spark.python.daemon.module my.own.daemon"])
+def test_what_the_user_says_of_workers_is_kept(tmp_path: Path, given: str) -> None:
+    """Of what `spark-defaults.conf` has, and of the order of a PYTHONPATH."""
+    (tmp_path / "spark-defaults.conf").write_text(given + "\n")
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    done = subprocess.run(
+        [sys.executable, "-c", DEFAULTS],
+        env={**os.environ, "PYTHONPATH": path, "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = "my.own.daemon None" if given else f"integration.spark.worker_daemon {path}{os.pathsep}{ROOT}"
+    assert done.stdout.split("\n")[-2] == expected

@@ -69,3 +69,21 @@ def test_workers_of_a_local_session_begin_with_their_imports_done(spark: SparkSe
         yield {"netstack", "pandas", "pyarrow"} <= set(sys.modules)
 
     assert spark.sparkContext.parallelize([0], 1).mapPartitions(imported).collect() == [True]
+
+
+@pytest.mark.spark
+def test_each_worker_draws_random_numbers_of_its_own(spark: SparkSession) -> None:
+    """They are forked from one process, in which NumPy's have been seeded."""
+
+    def draw(number: int) -> tuple[int, float]:
+        import os
+        import time
+
+        import numpy as np
+
+        time.sleep(0.2)  # so that each slot has a worker
+        return os.getpid(), float(np.random.random())
+
+    drawn = spark.sparkContext.parallelize(range(4), 4).map(draw).collect()
+    assert len({process for process, _ in drawn}) > 1
+    assert len({value for _, value in drawn}) == 4

@@ -342,9 +342,9 @@ def test_a_run_that_is_ended_is_that_of_a_shorter_scenario() -> None:
     )
     asked = list[float]()
 
-    def end_of_run(recorder: Recorder) -> float | None:
+    def end_of_run(recorder: Recorder) -> float:
         asked.append(float(recorder.times[-1]))
-        return 9.0 if len(recorder.checkpoints) >= 2 else None
+        return 9.0 if len(recorder.checkpoints) >= 2 else 30.0
 
     ended = emulate(whole, end_of_run=end_of_run)
     assert asked[0] == 3.0, "not before the warm-up is over"
@@ -353,11 +353,21 @@ def test_a_run_that_is_ended_is_that_of_a_shorter_scenario() -> None:
     assert document(ended) == document(emulate(whole.ending_at(9.0)))
 
 
-def test_a_run_does_not_last_longer_than_its_scenario_or_go_back() -> None:
+def test_a_run_that_is_prolonged_is_that_of_a_longer_scenario() -> None:
     scenario = replace(saturated(), duration_s=6.0)
-    for end in (0.5, 60.0):
-        ended = emulate(scenario, end_of_run=lambda recorder, end=end: end)
-        assert document(ended) == document(emulate(scenario))
+
+    def end_of_run(recorder: Recorder) -> float:
+        return min(float(recorder.times[-1]) + 2.5, 10.0)
+
+    ended = emulate(scenario, end_of_run=end_of_run)
+    assert ended.emulated_seconds == 10.0
+    assert document(ended) == document(emulate(scenario.ending_at(10.0)))
+
+
+def test_a_run_does_not_go_back() -> None:
+    scenario = replace(saturated(), duration_s=6.0)
+    ended = emulate(scenario, end_of_run=lambda recorder: 0.5)
+    assert document(ended) == document(emulate(scenario))
 
 
 def test_memory_does_not_grow_with_the_length_of_the_job() -> None:

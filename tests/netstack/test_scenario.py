@@ -291,6 +291,7 @@ def test_a_scenario_that_ends_sooner_lacks_what_comes_later() -> None:
     assert sooner.manual_checkpoints_s == (4.0,)
     assert sooner.faults == (early, counted)
     assert whole.ending_at(10.0) == whole
+    assert whole.ending_at(20.0).phases == ((1.0, 3.0), (3.0, 7.0), (7.0, 20.0))
 
 
 def test_cost_and_rate_are_those_of_the_subtask_and_the_time():

@@ -23,6 +23,7 @@ from netstack import (
     fresh_secret,
     with_options,
 )
+from netstack.transport.loopback_records import RECORD_BYTES, LoopbackRecords
 
 SMALL = TransportConfig(network=with_options(NetworkConfig(), {"segment_bytes": 4096}))
 
@@ -130,14 +131,24 @@ def test_records_to_all_keep_their_place_among_those_to_oneself(targets: list[in
 
 
 def test_a_record_to_oneself_is_what_it_was_when_it_was_written() -> None:
+    """Also where it was written through a view that cannot write itself."""
     (transport,) = opened(1)
     record = bytearray(b"before")
-    transport.write([(0, record)])
+    transport.write([(0, record), (0, memoryview(record).toreadonly())])
     record[:] = b"behind"
     transport.finish_writing()
-    assert list(map(bytes, transport.read() or ())) == [b"before"]
+    assert list(map(bytes, transport.read() or ())) == [b"before", b"before"]
     assert transport.read() is None
     transport.close()
+
+
+def test_a_small_part_of_a_large_record_does_not_keep_the_rest_alive() -> None:
+    """Nor is a record copied that is as large as its memory."""
+    queue, whole = LoopbackRecords(1 << 20), bytes(100_000)
+    queue.add(memoryview(whole))
+    queue.add(memoryview(whole)[:10])
+    assert queue.take().obj is whole
+    assert queue.take().obj == bytes(10)
 
 
 def test_records_to_oneself_take_no_segments_and_are_counted() -> None:
@@ -150,10 +161,12 @@ def test_records_to_oneself_take_no_segments_and_are_counted() -> None:
     assert statistics.buffers_sent == 2  # events: the end of the data, and of the partition
 
 
-def test_a_writer_to_itself_waits_for_its_reader() -> None:
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_a_writer_to_itself_waits_for_its_reader(size: int) -> None:
     (transport,) = opened(1)
     limit = SMALL.network.max_buffers_per_channel * SMALL.network.segment_bytes
-    record, count = bytes(1000), 3 * limit // 1000
+    record, count = bytes(size), 3 * limit // (size + RECORD_BYTES)
+    until_full = -(-limit // (size + RECORD_BYTES)) - 1
     written = 0
 
     def write_all() -> None:
@@ -164,11 +177,11 @@ def test_a_writer_to_itself_waits_for_its_reader() -> None:
         transport.finish_writing()
 
     def read_all() -> int:
-        while written < limit // 1000:
+        while written < until_full:
             pass
         for _ in range(20):  # the writer would go on meanwhile
             assert transport.statistics().write_blocked_s == 0.0
-        assert written == limit // 1000
+        assert written == until_full
         read = 0
         while (arrived := transport.read()) is not None:
             read += len(arrived)
