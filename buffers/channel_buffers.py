@@ -13,19 +13,32 @@ Every buffer gained this way becomes credit. The rules are those of Flink's Buff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from flowcontrol import CreditAnnouncer
 
 from .local_pool import LocalBufferPool
 from .segment import MemorySegment
 
+_NO_SEGMENTS: Final[list[MemorySegment]] = []
+"""Stands for the segments of every channel that has had none so far; nothing may be added to it."""
+
+
+class CreditOwner(Protocol):
+    """Whoever announces the credit of a channel."""
+
+    def credit_gained(self) -> None:
+        """Unannounced credit has risen from 0."""
+        ...
+
 
 class ChannelBuffers:
     """Exclusive and floating buffers of one channel, and the credit they are worth.
 
-    `on_credit` is called when unannounced credit rises from 0. Invariant: a segment lies in
-    `_exclusive` or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
+    `owner` is told when unannounced credit rises from 0. Exclusive segments are taken from the network pool
+    when they are first needed, `reserved` of them are still to be. Invariant: a segment lies in `_exclusive`
+    or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
     """
 
     __slots__ = (
@@ -33,10 +46,11 @@ class ChannelBuffers:
         "_floating",
         "credit",
         "exclusive_total",
-        "on_credit",
+        "owner",
         "pool",
         "released",
         "required",
+        "reserved",
         "waiting",
     )
 
@@ -45,14 +59,17 @@ class ChannelBuffers:
         exclusive: Sequence[MemorySegment],
         pool: LocalBufferPool,
         credit: CreditAnnouncer,
-        on_credit: Callable[[], None],
+        owner: CreditOwner,
+        *,
+        reserved: int = 0,
     ) -> None:
-        self._exclusive = list(exclusive)
-        self._floating: list[MemorySegment] = []
+        self._exclusive = list(exclusive) if exclusive else _NO_SEGMENTS
+        self._floating = _NO_SEGMENTS
+        self.reserved = reserved
         self.exclusive_total = credit.initial
         self.pool = pool
         self.credit = credit
-        self.on_credit = on_credit
+        self.owner = owner
         self.required = 0
         self.waiting = False
         self.released = False
@@ -60,12 +77,12 @@ class ChannelBuffers:
     @property
     def available(self) -> int:
         """Free buffers at hand."""
-        return len(self._exclusive) + len(self._floating)
+        return self.reserved + len(self._exclusive) + len(self._floating)
 
     @property
     def exclusive_available(self) -> int:
         """Free exclusive buffers."""
-        return len(self._exclusive)
+        return self.reserved + len(self._exclusive)
 
     @property
     def floating_available(self) -> int:
@@ -85,6 +102,9 @@ class ChannelBuffers:
             return self._floating.pop(), self.pool
         if self._exclusive:
             return self._exclusive.pop(), self
+        if self.reserved:
+            self.reserved -= 1
+            return self.pool.network_pool.take_reserved(), self
         return None
 
     def report_backlog(self, backlog: int) -> None:
@@ -94,24 +114,30 @@ class ChannelBuffers:
 
     def _borrow(self) -> int:
         borrowed = 0
-        floating = self._floating
-        missing = self.required - len(self._exclusive) - len(floating)
+        missing = self.required - self.available
         while borrowed < missing and not self.waiting:
             segment = self.pool.request()
             if segment is not None:
-                floating.append(segment)
+                self._add_floating(segment)
                 borrowed += 1
             elif self.pool.add_listener(self):
                 self.waiting = True
         return borrowed
+
+    def _add_floating(self, segment: MemorySegment) -> None:
+        if self._floating is _NO_SEGMENTS:
+            self._floating = []
+        self._floating.append(segment)
 
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
         """Take an exclusive segment back; a surplus floating one leaves for it."""
         if self.released:
             self.pool.network_pool.recycle_unpooled([segment])
             return
+        if self._exclusive is _NO_SEGMENTS:
+            self._exclusive = []
         self._exclusive.append(segment)
-        if self._floating and len(self._exclusive) + len(self._floating) > self.required:
+        if self._floating and self.available > self.required:
             self.pool.recycle(self._floating.pop())
         else:
             self._gain(1)
@@ -121,7 +147,7 @@ class ChannelBuffers:
         self.waiting = False
         if self.released or self.available >= self.required:
             return False
-        self._floating.append(segment)
+        self._add_floating(segment)
         self._gain(1 + self._borrow())
         return True
 
@@ -135,9 +161,10 @@ class ChannelBuffers:
         """Give everything back; buffers that still hold data follow when they are recycled."""
         self.released = True
         self._return_floating()
-        if self._exclusive:
-            self.pool.network_pool.recycle_unpooled(self._exclusive)
-            self._exclusive = []
+        if self._exclusive or self.reserved:
+            self.pool.network_pool.recycle_unpooled(self._exclusive, self.reserved)
+            self._exclusive = _NO_SEGMENTS
+            self.reserved = 0
 
     def _return_floating(self) -> None:
         while self._floating:
@@ -145,4 +172,4 @@ class ChannelBuffers:
 
     def _gain(self, buffers: int) -> None:
         if self.credit.gain(buffers):
-            self.on_credit()
+            self.owner.credit_gained()

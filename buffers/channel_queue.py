@@ -58,7 +58,7 @@ class ChannelQueue:
 
     def __init__(self) -> None:
         self._items: list[Queued] = []  # a deque takes 760 bytes, empty or not
-        self._priority: list[EventBuffer] = []
+        self._priority: tuple[EventBuffer, ...] = ()  # hardly ever more than one
         self._barrier_known = False
         self._last_before_barrier: Queued | None = None
         self._announced: tuple[int, EventBuffer, EventBuffer] | None = None
@@ -83,7 +83,7 @@ class ChannelQueue:
 
     def add_priority(self, event: EventBuffer) -> bool:
         """Put `event` behind earlier priority events; returns whether it is the only one."""
-        self._priority.append(event)
+        self._priority = (*self._priority, event)
         return len(self._priority) == 1
 
     def announce(self, barrier: EventBuffer, sequence_number: int, announcement: EventBuffer) -> bool:
@@ -128,10 +128,9 @@ class ChannelQueue:
         del self._items[place]
         if self._last_before_barrier is barrier:
             self._last_before_barrier = self._items[place - 1] if place else None
-        if announcement in self._priority:
-            self._priority.remove(announcement)
+        others = [event for event in self._priority if event is not announcement]
         payload = bytes(barrier.payload)
-        self._priority.append(EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER))
+        self._priority = (*others, EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER))
         return True
 
     def poll(self) -> tuple[Queued, bool]:
@@ -142,14 +141,15 @@ class ChannelQueue:
         """
         items = self._items
         if self._priority:
-            event = self._priority.pop(0)
-            return event, bool(self._priority or items)
+            event, *later = self._priority
+            self._priority = tuple(later)
+            return event, bool(later or items)
         return items.pop(0), bool(items)
 
     def clear(self) -> None:
         """Release all that is queued."""
         self.forget_barrier()
         self._announced = None
-        self._priority.clear()  # events hold no memory
+        self._priority = ()  # events hold no memory
         while self._items:
             self._items.pop(0).release()

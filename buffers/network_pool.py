@@ -28,9 +28,9 @@ DEFAULT_SEGMENT_SIZE = 32768
 class NetworkBufferPool:
     """All segments of a task manager: `segments` of `segment_size` bytes each.
 
-    `available` tells whether a segment is free. Invariants: a segment is free, or out as pooled or
-    unpooled; ``guaranteed <= total``; the sizes of the local pools and the unpooled segments together
-    do not exceed `total`.
+    `available` tells whether a segment is free. Invariants: a segment is free, reserved, or out as pooled or
+    unpooled; ``guaranteed <= total``; the sizes of the local pools, the unpooled and the reserved segments
+    together do not exceed `total`.
     """
 
     def __init__(self, segments: int, segment_size: int = DEFAULT_SEGMENT_SIZE) -> None:
@@ -39,6 +39,7 @@ class NetworkBufferPool:
         self.total = segments
         self.guaranteed = 0
         self._made = 0
+        self._reserved = 0
         self._returned: list[MemorySegment] = []
         self._waiting: deque[Callable[[], None]] = deque()
         self._pools: dict[LocalBufferPool, None] = {}
@@ -51,22 +52,22 @@ class NetworkBufferPool:
     @property
     def free(self) -> int:
         """Segments that nobody has."""
-        return self.total - self._made + len(self._returned)
+        return self.total - self._made + len(self._returned) - self._reserved
 
     @property
     def used(self) -> int:
-        """Segments that somebody has."""
-        return self._made - len(self._returned)
+        """Segments that somebody has, or has reserved."""
+        return self._made - len(self._returned) + self._reserved
 
     @property
     def peak_used(self) -> int:
-        """The most segments that somebody had at one time."""
+        """The most segments that were out at one time; reserved ones are not yet."""
         return self._made
 
     @property
     def available(self) -> bool:
         """Whether a segment is free."""
-        return bool(self._returned) or self._made < self.total
+        return self.free > 0
 
     @property
     def pools(self) -> Sequence[LocalBufferPool]:
@@ -75,13 +76,11 @@ class NetworkBufferPool:
 
     def request_pooled(self) -> MemorySegment | None:
         """Take a segment for a local pool; None if there is none."""
+        return self._take() if self.free > 0 else None
+
+    def _take(self) -> MemorySegment:
         if self._returned:
             return self._returned.pop()
-        if self._made < self.total:
-            return self._make()
-        return None
-
-    def _make(self) -> MemorySegment:
         assert self._slab is not None
         self._made += 1
         return self._slab.segment(self._made - 1)
@@ -105,18 +104,23 @@ class NetworkBufferPool:
             self._waiting.popleft()()
 
     def request_unpooled(self, count: int) -> list[MemorySegment]:
-        """Take `count` segments for good, as exclusive ones.
+        """Take `count` segments for good, as exclusive ones; raises as `reserve_unpooled` does."""
+        self.reserve_unpooled(count)
+        return [self.take_reserved() for _ in range(count)]
+
+    def reserve_unpooled(self, count: int) -> None:
+        """Keep `count` segments for somebody, who takes each when it is first needed, as an exclusive one.
 
         Flink waits for local pools to give back what they hold too much; here this fails at once.
 
         Raises:
             ValueError: if `count` is negative.
-            InsufficientBuffers: if there are not as many; nothing was taken.
+            InsufficientBuffers: if there are not as many; nothing was reserved.
         """
         if count < 0:
             raise ValueError(f"the number of segments must not be negative, got {count}")
         if count == 0:
-            return []
+            return
         self._check_guarantee(count)
         self.guaranteed += count
         self._redistribute()
@@ -124,15 +128,25 @@ class NetworkBufferPool:
             free = self.free
             self._release_guarantee(count)
             raise InsufficientBuffers(count, free, self.total, self.segment_size)
-        return [self._returned.pop() if self._returned else self._make() for _ in range(count)]
+        self._reserved += count
 
-    def recycle_unpooled(self, segments: Sequence[MemorySegment]) -> None:
-        """Take exclusive segments back."""
+    def take_reserved(self) -> MemorySegment:
+        """Take a segment that was reserved."""
+        assert self._reserved > 0, "nothing is reserved"
+        self._reserved -= 1
+        return self._take()
+
+    def recycle_unpooled(self, segments: Sequence[MemorySegment], reserved: int = 0) -> None:
+        """Take exclusive segments back, and as many that were `reserved` and never taken."""
         if self._slab is None:
             return
         for segment in segments:
             self.recycle_pooled(segment)
-        self._release_guarantee(len(segments))
+        for _ in range(reserved):
+            self._reserved -= 1
+            if self._waiting:
+                self._wake()
+        self._release_guarantee(len(segments) + reserved)
 
     def _check_guarantee(self, count: int) -> None:
         if self._slab is None:
@@ -238,7 +252,7 @@ class NetworkBufferPool:
             for pool in list(self._pools):
                 self.destroy_pool(pool)
         self._slab = None
-        self.total = self.guaranteed = self._made = 0
+        self.total = self.guaranteed = self._made = self._reserved = 0
         self._returned.clear()
         self._waiting.clear()
 

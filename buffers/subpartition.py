@@ -14,7 +14,7 @@ rules are those of Flink's PipelinedSubpartition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flowcontrol import BLOCKING_TYPES
 
@@ -23,6 +23,9 @@ from .overtaking import NOTHING_IN_FRONT, PriorityPart, Settled
 
 UNLIMITED_SIZE = 2**31 - 1
 """The wanted buffer size before anybody has announced one, in bytes."""
+
+_NOTHING_QUEUED: Final[list[BufferConsumer | EventConsumer]] = []
+"""Stands for the queue of every subpartition that has had nothing so far; nothing may be added to it."""
 
 ADD_REFUSED = -1
 """What `add` returns when the subpartition is finished or released."""
@@ -89,7 +92,7 @@ class PipelinedSubpartition:
         self.data_buffers = 0
         self.total_buffers = 0
         self.total_bytes = 0
-        self._queue: list[BufferConsumer | EventConsumer] = []  # a deque takes 760 bytes, empty or not
+        self._queue = _NOTHING_QUEUED  # later a list: a deque takes 760 bytes, empty or not
         self._front = NOTHING_IN_FRONT  # until something comes to the front: most queues never see it
         self._flush_requested = False
         self._sequence = 0
@@ -104,6 +107,8 @@ class PipelinedSubpartition:
             consumer.close()
             return ADD_REFUSED
         queue = self._queue
+        if queue is _NOTHING_QUEUED:
+            self._queue = queue = []
         queue.append(consumer)
         self.total_buffers += 1
         if not consumer.is_event:
@@ -289,6 +294,8 @@ class PipelinedSubpartition:
 
     def _priority_part(self) -> PriorityPart:
         if self._front is NOTHING_IN_FRONT:
+            if self._queue is _NOTHING_QUEUED:
+                self._queue = []
             self._front = PriorityPart(self._queue)
         return self._front
 

@@ -110,7 +110,7 @@ class SingleCheckpointHandler(CheckpointBarrierHandler, ABC):
             LocalProtocolError: if it had ended before or does not exist.
         """
         self._require_open(channel)
-        self._open.remove(channel)
+        self._ended.add(channel)
         self._blocked.discard(channel)
         if not self.pending:
             return []
@@ -142,7 +142,7 @@ class SingleCheckpointHandler(CheckpointBarrierHandler, ABC):
         actions = self._abort(self.current_checkpoint_id, AbortReason.SUBSUMED) if self.pending else []
         self.current_checkpoint_id = barrier.checkpoint_id
         self._barrier = barrier
-        self._target = len(self._open)
+        self._target = self.open_channels
         return actions
 
     def _count(self, channel: int, barrier: CheckpointBarrier | None, now: float) -> list[Action]:

@@ -197,13 +197,19 @@ class AlignmentTimer:
 class CheckpointBarrierHandler:
     """What the handlers share: the open channels and the timer (Flink's CheckpointBarrierHandler)."""
 
-    __slots__ = ("_count_ends", "_open", "_timer", "current_checkpoint_id")
+    __slots__ = ("_channels", "_count_ends", "_ended", "_timer", "current_checkpoint_id")
 
     def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
         self.current_checkpoint_id = NO_CHECKPOINT
         self._count_ends = checkpoints_after_tasks_finish
-        self._open = set(range(channels))
+        self._channels = channels
+        self._ended: set[int] = set()
         self._timer = AlignmentTimer()
+
+    @property
+    def open_channels(self) -> int:
+        """How many channels have not ended."""
+        return self._channels - len(self._ended)
 
     @property
     def start_delay_s(self) -> float:
@@ -239,5 +245,5 @@ class CheckpointBarrierHandler:
         return []
 
     def _require_open(self, channel: int) -> None:
-        if channel not in self._open:
+        if not 0 <= channel < self._channels or channel in self._ended:
             raise LocalProtocolError(f"channel {channel} has ended or does not exist")

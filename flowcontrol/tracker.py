@@ -77,7 +77,7 @@ class BarrierTracker(CheckpointBarrierHandler):
         checkpoint_id = barrier.checkpoint_id
         if checkpoint_id > self.current_checkpoint_id:
             start = self._timer.start(barrier.timestamp, now)
-            self._track(checkpoint_id, _Count(len(self._open), barrier, start))
+            self._track(checkpoint_id, _Count(self.open_channels, barrier, start))
         return self._count(channel, checkpoint_id, now)
 
     def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
@@ -92,7 +92,7 @@ class BarrierTracker(CheckpointBarrierHandler):
         for pending in older:
             del self._pending[pending]
         if checkpoint_id > self.current_checkpoint_id:
-            self._track(checkpoint_id, _Count(len(self._open)))
+            self._track(checkpoint_id, _Count(self.open_channels))
         if checkpoint_id in self._pending:
             actions += self._abort(checkpoint_id, AbortReason.CANCELLED)
         return actions + self._count(channel, checkpoint_id, now)
@@ -104,7 +104,7 @@ class BarrierTracker(CheckpointBarrierHandler):
             LocalProtocolError: if it had ended before or does not exist.
         """
         self._require_open(channel)
-        self._open.remove(channel)
+        self._ended.add(channel)
         pending = list(self._pending)
         if self._count_ends:
             # The newest one that is complete now makes the older ones useless.

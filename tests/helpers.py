@@ -138,6 +138,17 @@ class Input:
         item.release()
 
 
+class CreditDue:
+    """Notes the number of a channel when there is credit to announce."""
+
+    def __init__(self, due: list[int] | deque[int], channel: int) -> None:
+        self._due = due
+        self._channel = channel
+
+    def credit_gained(self) -> None:
+        self._due.append(self._channel)
+
+
 class MachinePair:
     """`channels` channels over one connection, whose consuming ends share one floating pool."""
 
@@ -163,7 +174,7 @@ class MachinePair:
         receiver = ChannelReceiver(self.exclusive)
         segments = self.consumer_memory.request_unpooled(self.exclusive)
         buffers = ChannelBuffers(
-            segments, self.floating, receiver.credit, lambda: self.credit_due.append(channel)
+            segments, self.floating, receiver.credit, CreditDue(self.credit_due, channel)
         )
         return Input(channel, buffers, receiver)
 

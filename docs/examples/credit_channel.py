@@ -60,7 +60,7 @@ class Channel:
         pool.set_size(floating)
         self._sender = CreditLedger(exclusive)
         self._credit = CreditAnnouncer(exclusive)
-        self._buffers = ChannelBuffers(memory.request_unpooled(exclusive), pool, self._credit, self._announce)
+        self._buffers = ChannelBuffers(memory.request_unpooled(exclusive), pool, self._credit, self)
         self._queue: deque[tuple[MemorySegment, ChannelBuffers | LocalBufferPool]] = deque()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = count()
@@ -115,7 +115,8 @@ class Channel:
         owner.recycle(segment)
         self._read()
 
-    def _announce(self) -> None:
+    def credit_gained(self) -> None:
+        """Announce it: as a channel does."""
         self._later(0.0, self._grant)
 
     def _grant(self) -> None:

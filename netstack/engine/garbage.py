@@ -20,8 +20,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LARGE_BLOCKS = 100_000
-"""Blocks of memory that a job takes from which on it is left out: some two thousand channels."""
+LARGE_BLOCKS = 40_000
+"""Blocks of memory that a job takes from which on it is left out: some three thousand channels."""
 
 RARELY = (100_000, 50, 100)
 """Thresholds of the collector beside a large job; Python's own would take a third of its time."""

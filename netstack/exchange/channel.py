@@ -60,6 +60,11 @@ class Reader(Protocol):
         """The most bytes that a buffer can hold."""
         ...
 
+    @property
+    def watermarks(self) -> bool:
+        """Whether watermarks stand among the records."""
+        ...
+
 
 class InputChannel:
     """One channel of a gate (Flink's InputChannel).
@@ -70,11 +75,11 @@ class InputChannel:
     """
 
     __slots__ = (
+        "_decoder",
         "_failure",
         "_persister",
         "_persisting",
         "channel_id",
-        "decoder",
         "gate",
         "index",
         "persist",
@@ -90,11 +95,24 @@ class InputChannel:
         self.channel_id = channel_id
         self.queued = False
         self.urgent = False
-        self.decoder = RecordDecoder()
+        self._decoder: RecordDecoder | None = None
         self.persist: Callable[[int, InputChannel, bytes], None] | None = None
         self._failure: Exception | None = None
         self._persister: ChannelStatePersister | None = None  # until there is a checkpoint
         self._persisting: int | None = None  # always what the persister says, and cheaper to look at
+
+    @property
+    def decoder(self) -> RecordDecoder:
+        """What finds the records in the data that is polled; made when there is some."""
+        decoder = self._decoder
+        if decoder is None:
+            self._decoder = decoder = RecordDecoder(watermarks=self.gate.watermarks)
+        return decoder
+
+    @property
+    def begun_record(self) -> bytes:
+        """What has been polled of a record that is not complete."""
+        return b"" if self._decoder is None else self._decoder.pending
 
     def request(self, subpartition: int) -> None:
         """Ask the producer to send."""

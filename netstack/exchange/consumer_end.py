@@ -49,7 +49,6 @@ class ConsumerEnd:
         self._notify = notify
         self._peer = peer
         self._channels: dict[int, RemoteInputChannel] = {}
-        self._requests: dict[int, PartitionRequest] = {}
         self._backoffs: dict[int, RequestBackoff] = {}
         self._cancelled: set[int] = set()
         self._arriving: memoryview | None = None
@@ -58,7 +57,6 @@ class ConsumerEnd:
     def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
         """Ask the producer for the subpartition of `channel`."""
         self._channels[request.channel] = channel
-        self._requests[request.channel] = request
         self._transmit(request)
 
     def receive(self, message: Message) -> None:
@@ -162,7 +160,7 @@ class ConsumerEnd:
             raise RemoteProtocolError(f"there is no partition for channel {number}, which is served")
         backoff = self._backoffs.setdefault(number, RequestBackoff())
         if backoff.increase():
-            self._transmit(self._requests[number])
+            self._transmit(channel.partition_request)
         else:
             problem = f"there was no partition for channel {number} in {backoff.waited_s:g} s"
             channel.fail(PartitionNotFoundError(self._peer, problem))

@@ -27,8 +27,9 @@ class InputGate:
     """The channels of one exchange, their floating buffers and their debloater.
 
     `on_data` is called when the gate becomes readable, `on_priority` when the first channel with a priority
-    event comes. `debloater` is None where debloating is off. Invariant: a channel is `queued` while it stands
-    in one of the lines, and `urgent` while that is the priority one.
+    event comes. `debloater` is None where debloating is off. `watermarks`: whether such stand among the
+    records. Invariant: a channel is `queued` while it stands in one of the lines, and `urgent` while that is
+    the priority one.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class InputGate:
         self.channels: list[InputChannel] = []
         self.throughput = ThroughputCalculator()
         self.on_priority: Callable[[], None] | None = None
+        self.watermarks = False
         self._requests: list[tuple[InputChannel, int]] = []
         self._recovering: set[int] = set()
         self._urgent: deque[InputChannel] = deque()

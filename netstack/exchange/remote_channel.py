@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from buffers import (
     BlankBytes,
@@ -41,6 +41,9 @@ from flowcontrol import (
 
 from .channel import InputChannel, Item, Reader, barrier_in
 
+_NOTHING_ARRIVED: Final = ChannelQueue()
+"""Stands for the queue of every channel that nothing has come on so far; nothing may be added to it."""
+
 
 class Uplink(Protocol):
     """What a channel asks its producer through: the consuming end of a connection."""
@@ -65,7 +68,15 @@ class RemoteInputChannel(InputChannel):
     arrives, with its place in the queue. The rules are those of Flink's RemoteInputChannel.
     """
 
-    __slots__ = ("_barrier_id", "_connection", "_landing", "_queue", "buffers", "receiver")
+    __slots__ = (
+        "_barrier_id",
+        "_connection",
+        "_landing",
+        "_queue",
+        "_subpartition",
+        "buffers",
+        "receiver",
+    )
 
     def __init__(
         self,
@@ -75,24 +86,33 @@ class RemoteInputChannel(InputChannel):
         connection: Uplink,
         exclusive: Sequence[MemorySegment],
         floating: LocalBufferPool,
+        *,
+        reserved: int = 0,
     ) -> None:
+        """Besides those that are there, `reserved` exclusive segments are kept for it in the network pool."""
         super().__init__(gate, index, channel_id)
-        self.receiver = ChannelReceiver(len(exclusive))
+        self.receiver = ChannelReceiver(len(exclusive) + reserved)
         self._connection = connection
-        self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self._credit_gained)
-        self._queue = ChannelQueue()
+        self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self, reserved=reserved)
+        self._queue = _NOTHING_ARRIVED
+        self._subpartition = -1
         self._barrier_id = NO_CHECKPOINT
         self._landing: ReceivedBuffer | None = None
 
     def request(self, subpartition: int) -> None:
         """Ask the producer to send."""
-        request = PartitionRequest(
+        self._subpartition = subpartition
+        self._connection.open(self, self.partition_request)
+
+    @property
+    def partition_request(self) -> PartitionRequest:
+        """What it has asked the producer for."""
+        return PartitionRequest(
             channel=self.channel_id,
-            first_subpartition=subpartition,
-            last_subpartition=subpartition,
+            first_subpartition=self._subpartition,
+            last_subpartition=self._subpartition,
             initial_credit=self.receiver.credit.initial,
         )
-        self._connection.open(self, request)
 
     def poll(self) -> tuple[Item | None, bool]:
         """Take the next item, and tell whether more can follow.
@@ -166,21 +186,27 @@ class RemoteInputChannel(InputChannel):
         else:
             if self._persisting is not None:
                 self._persist(bytes(buffer.payload))
-            self._queue.add(buffer)
+            self._own_queue().add(buffer)
             if not self.queued:
                 self.gate.data_arrived(self)
         self.buffers.report_backlog(backlog)
 
+    def _own_queue(self) -> ChannelQueue:
+        if self._queue is _NOTHING_ARRIVED:
+            self._queue = ChannelQueue()
+        return self._queue
+
     def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
         data_type = message.data_type
         event = EventBuffer(bytes(message.payload), data_type)
+        queue = self._own_queue()
         first = False
         if data_type in PRIORITY_TYPES:
-            first = self._queue.add_priority(event)
+            first = queue.add_priority(event)
         elif data_type in ANNOUNCED_TYPES and barrier is not None:
-            first = self._announce(event, barrier, message.sequence_number)
+            first = queue.announce(event, message.sequence_number, _announcement(barrier, message))
         else:
-            self._queue.add(event)
+            queue.add(event)
         if barrier is not None:
             self._note_barrier(barrier.checkpoint_id)
         if data_type in BLOCKING_TYPES:
@@ -189,15 +215,10 @@ class RemoteInputChannel(InputChannel):
             self.gate.priority_arrived(self)
         self.gate.data_arrived(self)
 
-    def _announce(self, event: EventBuffer, barrier: CheckpointBarrier, sequence_number: int) -> bool:
-        payload = encode_event(EventAnnouncement(barrier, sequence_number))
-        announcement = EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER)
-        return self._queue.announce(event, sequence_number, announcement)
-
     def _note_barrier(self, checkpoint_id: int) -> None:
         if checkpoint_id > self._barrier_id:
             self._barrier_id = checkpoint_id
-            self._queue.note_barrier()
+            self._own_queue().note_barrier()
         self._barrier_came(checkpoint_id)
 
     def on_backlog(self, backlog: int) -> None:
@@ -246,7 +267,7 @@ class RemoteInputChannel(InputChannel):
         self._queue.forget_barrier()
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
-        self._queue.add(item)
+        self._own_queue().add(item)
 
     def announce_buffer_size(self, size: int) -> None:
         """Ask the producer for buffers of `size` bytes from now on.
@@ -271,7 +292,8 @@ class RemoteInputChannel(InputChannel):
         """All unannounced credit, which counts as announced from now on."""
         return self.receiver.credit.take()
 
-    def _credit_gained(self) -> None:
+    def credit_gained(self) -> None:
+        """Announce what there is to announce."""
         self._connection.credit_available(self)
 
     @property
@@ -302,6 +324,11 @@ class RemoteInputChannel(InputChannel):
             self._landing = None
         self._queue.clear()
         self.buffers.release()
+
+
+def _announcement(barrier: CheckpointBarrier, message: BufferResponse) -> EventBuffer:
+    payload = encode_event(EventAnnouncement(barrier, message.sequence_number))
+    return EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER)
 
 
 def _is_last(payload: memoryview | bytes) -> bool:

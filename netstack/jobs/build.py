@@ -10,7 +10,6 @@ from buffers import (
     GateBuffersSpec,
     NetworkBufferPool,
     PipelinedSubpartition,
-    RecordDecoder,
     gate_buffers,
     partition_buffers,
 )
@@ -236,22 +235,19 @@ class JobBuilder:
             for index, targets in enumerate(reached if self._hosts(producer) else ())
         ]
         for index, sources in enumerate(sources_of_consumers):
-            first = self._channels
+            numbers = list(range(self._channels, self._channels + len(sources)))
             self._channels += len(sources)
             if partitions:
-                self._offer(producer, partitions, sources, first)
+                self._offer(partitions, sources, numbers)
             if gates:
-                gates[index].append(self._gate(edge, index, sources, first))
+                gates[index].append(self._gate(edge, index, sources, numbers))
 
     def _offer(
-        self, producer: Vertex, partitions: list[ResultPartition], sources: list[tuple[int, int]], first: int
+        self, partitions: list[ResultPartition], sources: list[tuple[int, int]], numbers: list[int]
     ) -> None:
-        """Let each subpartition be found by the number of the channel that reads it, from `first` on."""
-        subtasks = self._subtasks_of(producer)
-        for channel_id, (source, subpartition) in enumerate(sources, first):
-            queue = partitions[source].subpartitions[subpartition]
-            queue.on_acknowledged = subtasks[source].consumer_acknowledged
-            self._subpartitions[channel_id] = queue
+        """Let each subpartition be found by the number of the channel that reads it."""
+        for channel_id, (source, subpartition) in zip(numbers, sources, strict=True):
+            self._subpartitions[channel_id] = partitions[source].subpartitions[subpartition]
             for end in self.connections.producers:
                 end.partition_added(channel_id)
 
@@ -266,11 +262,7 @@ class JobBuilder:
     ) -> ResultPartition:
         config = self._config
         subtask = self._subtasks_of(vertex)[index]
-        starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
-        subpartitions = [
-            PipelinedSubpartition(number, starting_size=starting_size, receiver_exclusive=credit)
-            for number, credit in enumerate(exclusive)
-        ]
+        subpartitions = self._queues(exclusive, subtask.consumer_acknowledged)
         count = len(subpartitions)
         minimum, maximum = partition_buffers(
             count, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
@@ -295,6 +287,19 @@ class JobBuilder:
         subtask.outputs.append(Output(partition, self._selector(edge, index, count, key_hash)))
         subtask.readers.append((edge.target, consumers))
         return partition
+
+    def _queues(
+        self, exclusive: list[int], on_acknowledged: Callable[[], None]
+    ) -> list[PipelinedSubpartition]:
+        """The subpartitions for consumers that have so many exclusive buffers each."""
+        config = self._config
+        starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
+        queues = []
+        for number, credit in enumerate(exclusive):
+            queue = PipelinedSubpartition(number, starting_size=starting_size, receiver_exclusive=credit)
+            queue.on_acknowledged = on_acknowledged
+            queues.append(queue)
+        return queues
 
     def _selector(
         self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
@@ -324,8 +329,8 @@ class JobBuilder:
             config.max_required_buffers_per_gate,
         )
 
-    def _gate(self, edge: Edge, index: int, sources: list[tuple[int, int]], first: int) -> InputGate:
-        """The gate of the edge's consumer `index`, whose channels are numbered from `first` on.
+    def _gate(self, edge: Edge, index: int, sources: list[tuple[int, int]], numbers: list[int]) -> InputGate:
+        """The gate of the edge's consumer `index`, whose channels have these `numbers`.
 
         `sources` has (producer, subpartition) of each channel.
         """
@@ -338,23 +343,19 @@ class JobBuilder:
         taps = self._watched(edge.source, consumer.name, index)
         kind = TappedGate if taps else InputGate
         gate = kind(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
+        gate.watermarks = subtask.watermarks is not None
         each = spec.exclusive_per_channel
         remote = [source for source, _ in sources if producer.manager_of(source) != manager]
-        segments = memory.request_unpooled(each * len(remote)) if remote else []
-        taken = 0
+        memory.reserve_unpooled(each * len(remote))
         for number, (source, subpartition) in enumerate(sources):
             subtask.upstream.append(self._upstream(producer, source))
-            channel_id = first + number
+            channel_id = numbers[number]
             channel: RemoteInputChannel | LocalInputChannel
             if producer.manager_of(source) == manager:
                 channel = LocalInputChannel(gate, number, channel_id, self._subpartitions[channel_id])
             else:
                 end = self.connections.reading(manager, producer.manager_of(source))
-                exclusive = segments[taken : taken + each]
-                taken += each
-                channel = RemoteInputChannel(gate, number, channel_id, end, exclusive, floating)
-            if subtask.watermarks is not None:
-                channel.decoder = RecordDecoder(watermarks=True)
+                channel = RemoteInputChannel(gate, number, channel_id, end, (), floating, reserved=each)
             gate.add_channel(channel, subpartition)
             if isinstance(gate, TappedGate) and source in taps:
                 gate.watch(channel, taps[source])

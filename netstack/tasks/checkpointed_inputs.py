@@ -85,11 +85,13 @@ class CheckpointedInputs:
         self.channels = [channel for gate in gates for channel in gate.channels]
         self.open_channels = self.channels_with_data = len(self.channels)
         self._subtask = subtask
-        self._numbers = {id(channel): number for number, channel in enumerate(self.channels)}
         self._gate_numbers = {id(gate): number for number, gate in enumerate(gates)}
+        self._firsts: dict[int, int] = {}
+        for gate in gates:
+            self._firsts[id(gate)] = sum(len(other.channels) for other in gates[: len(self._firsts)])
         self._turn = 0
         self._recovering = len(gates)
-        self._waiting_upstream: set[int] = set()
+        self._waiting_upstream: list[set[int]] = [set() for _ in gates]  # by gate, indices of channels
         self.handler = barrier_handler(config, self.open_channels)
         self.bytes_processed = self.handler.bytes_processed
         # With one gate there is no frame of ours around its poll, which runs once a buffer.
@@ -114,7 +116,7 @@ class CheckpointedInputs:
 
     def handle(self, channel: InputChannel, event: Event) -> Begun | None:
         """Let the barrier handler see an event, and do what it decides up to a snapshot."""
-        number, now = self._numbers[id(channel)], self._agenda.now
+        number, now = self._number(channel), self._agenda.now
         handler = self.handler
         match event:
             case CheckpointBarrier():
@@ -218,12 +220,16 @@ class CheckpointedInputs:
             channel.stop_persisting(checkpoint_id)
 
     def _persist(self, checkpoint_id: int, channel: InputChannel, data: bytes) -> None:
-        number = self._numbers[id(channel)]
+        number = self._number(channel)
         gate, index = self._place_of(channel)
         if self._subtask.traced:
             size = in_bytes(len(data))
             self._tell(f"keeps {size} that come before the barrier from", number, checkpoint_id)
         self._snapshots.add_input(checkpoint_id, gate, index, data)
+
+    def _number(self, channel: InputChannel) -> int:
+        """The place of a channel in the line of all."""
+        return self._firsts[id(channel.gate)] + channel.index
 
     def _place_of(self, channel: InputChannel) -> tuple[int, int]:
         """Number of the gate, and of the channel within it."""
@@ -246,13 +252,12 @@ class CheckpointedInputs:
 
     def upstream_recovered(self, channel: InputChannel) -> None:
         """What the producer of `channel` had recovered has been read; all wait for the last such channel."""
-        gate = self.gates[self._place_of(channel)[0]]
-        waiting = self._waiting_upstream
-        waiting.add(self._numbers[id(channel)])
-        of_gate = {self._numbers[id(other)] for other in gate.channels}
-        if of_gate <= waiting:
-            waiting -= of_gate
-            for other in gate.channels:
+        number, index = self._place_of(channel)
+        waiting, channels = self._waiting_upstream[number], self.gates[number].channels
+        waiting.add(index)
+        if len(waiting) == len(channels):
+            waiting.clear()
+            for other in channels:
                 other.resume()
 
     def _sender(self, channel: int) -> str:

@@ -160,7 +160,7 @@ class MultipleInputSubtask(OperatorSubtask):
         """What of `channel` has been read and not been processed: records, and the begin of one."""
         gate = self._gate_of_channel[channel]
         begun = [each.servings[gate].rest(channel) for each in self._task_inputs if gate in each.servings]
-        return b"".join(begun) + channel.decoder.pending
+        return b"".join(begun) + channel.begun_record
 
     def release(self) -> None:
         """Give all memory back."""

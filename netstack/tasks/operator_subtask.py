@@ -237,7 +237,7 @@ class OperatorSubtask(Subtask):
 
     def unconsumed(self, channel: InputChannel) -> bytes:
         """What of `channel` has been read and not been processed: records, and the begin of one."""
-        return self._serving.rest(channel) + channel.decoder.pending
+        return self._serving.rest(channel) + channel.begun_record
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Let the operator catch up with the time, and complete its state."""

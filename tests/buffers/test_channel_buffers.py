@@ -11,6 +11,7 @@ import pytest
 
 from buffers import BufferListener, ChannelBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool
 from flowcontrol import ChannelReceiver, DataType
+from tests.helpers import CreditDue
 
 pytestmark = pytest.mark.interpreted
 
@@ -75,25 +76,32 @@ class CountingPool(LocalBufferPool):
 
 
 class Gate:
-    """Channels that share a floating pool, and what the scenario's test holds of their buffers."""
+    """Channels that share a floating pool, and what the scenario's test holds of their buffers.
 
-    def __init__(self, exclusive: Sequence[int], floating: int, *, segments: bool = True) -> None:
+    `reserved`: whether the exclusive segments are only reserved at first.
+    """
+
+    def __init__(
+        self, exclusive: Sequence[int], floating: int, *, segments: bool = True, reserved: bool = False
+    ) -> None:
         self.memory = NetworkBufferPool(sum(exclusive) + floating, SEGMENT_SIZE)
         self.pool = CountingPool(self.memory, floating)
         self.pool.set_size(floating)
         self.credit_due: list[int] = []
         self.receivers = [ChannelReceiver(count) for count in exclusive]
         self.channels = [
-            ChannelBuffers(
-                self.memory.request_unpooled(count if segments else 0),
-                self.pool,
-                receiver.credit,
-                lambda number=number: self.credit_due.append(number),  # type: ignore[misc]
-            )
+            self._buffers(number, count if segments else 0, receiver, reserved)
             for number, (count, receiver) in enumerate(zip(exclusive, self.receivers, strict=True))
         ]
         self.taken: list[MemorySegment] = []
         self.taken_from_pool: list[MemorySegment] = []
+
+    def _buffers(self, number: int, count: int, receiver: ChannelReceiver, reserved: bool) -> ChannelBuffers:
+        due = CreditDue(self.credit_due, number)
+        if reserved:
+            self.memory.reserve_unpooled(count)
+            return ChannelBuffers((), self.pool, receiver.credit, due, reserved=count)
+        return ChannelBuffers(self.memory.request_unpooled(count), self.pool, receiver.credit, due)
 
     def take_from_pool(self, count: int) -> None:
         for _ in range(count):
@@ -181,17 +189,19 @@ def check(gate: Gate, expected: dict[str, Any], result: list[int] | None) -> Non
             assert actual[key] == value, key
 
 
-def gate_of(given: dict[str, Any]) -> Gate:
+def gate_of(given: dict[str, Any], reserved: bool) -> Gate:
     exclusive = given["exclusive"] if "exclusive" in given else given["exclusive_configured"]
     counts = exclusive if isinstance(exclusive, list) else [exclusive] * given.get("channels", 1)
     floating = given["pool"] if isinstance(given["pool"], int) else 100  # "unlimited"
-    return Gate(counts, floating, segments="exclusive_segments_supplied" not in given)
+    segments = "exclusive_segments_supplied" not in given
+    return Gate(counts, floating, segments=segments, reserved=reserved)
 
 
+@pytest.mark.parametrize("reserved", [False, True], ids=["taken", "reserved"])
 @pytest.mark.parametrize("name", PLAYED)
-def test_vector(name: str) -> None:
+def test_vector(name: str, reserved: bool) -> None:
     scenario = VECTORS[name]
-    gate = gate_of(scenario["given"])
+    gate = gate_of(scenario["given"], reserved)
     for step in scenario["steps"]:
         result = play(gate, step)
         check(gate, step.get("expect", {}), result)
@@ -285,6 +295,21 @@ def test_release_gives_everything_back_and_the_rest_follows() -> None:
         recycler.recycle(segment)
     gate.pool.lazy_destroy()
     assert gate.memory.used == 0
+
+
+def test_a_channel_takes_a_reserved_segment_when_data_needs_it_and_gives_the_others_back_untouched() -> None:
+    gate = Gate([3], 1, reserved=True)
+    channel, out = gate.channels[0], gate.memory.peak_used
+    assert (channel.exclusive_available, gate.memory.used, gate.memory.peak_used) == (3, 4, out)
+    taken = channel.take()
+    assert taken is not None
+    assert taken[1] is channel
+    assert (channel.exclusive_available, gate.memory.used, gate.memory.peak_used) == (2, 4, out + 1)
+    channel.release()
+    assert (channel.available, gate.memory.used) == (0, 2)
+    channel.recycle(taken[0])
+    gate.pool.lazy_destroy()
+    assert (gate.memory.used, gate.memory.guaranteed, gate.memory.peak_used) == (0, 0, out + 1)
 
 
 def test_a_released_channel_takes_nothing_from_the_line() -> None:

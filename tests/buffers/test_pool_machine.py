@@ -55,6 +55,7 @@ class Pools(RuleBasedStateMachine):
         self.network = NetworkBufferPool(segments, 16)
         self.users: list[PoolUser] = []
         self.exclusive: list[MemorySegment] = []
+        self.reserved = 0
 
     @rule(
         minimum=st.integers(1, 4),
@@ -124,12 +125,30 @@ class Pools(RuleBasedStateMachine):
             assert len(taken) == count
             self.exclusive += taken
 
-    @precondition(lambda self: self.exclusive)
+    @rule(count=st.integers(0, 6))
+    def reserve(self, count: int) -> None:
+        before = self.network.statistics()
+        try:
+            self.network.reserve_unpooled(count)
+        except InsufficientBuffers:
+            assert self.network.guaranteed == before.guaranteed
+        else:
+            self.reserved += count
+
+    @precondition(lambda self: self.reserved)
+    @rule()
+    def take_reserved(self) -> None:
+        self.exclusive.append(self.network.take_reserved())
+        self.reserved -= 1
+
+    @precondition(lambda self: self.exclusive or self.reserved)
     @rule(data=st.data())
     def recycle_exclusive(self, data: st.DataObject) -> None:
-        count = data.draw(st.integers(1, len(self.exclusive)))
-        self.network.recycle_unpooled(self.exclusive[:count])
+        count = data.draw(st.integers(0, len(self.exclusive)))
+        reserved = data.draw(st.integers(0, self.reserved))
+        self.network.recycle_unpooled(self.exclusive[:count], reserved)
         del self.exclusive[:count]
+        self.reserved -= reserved
 
     @precondition(lambda self: self.users)
     @rule(data=st.data())
@@ -141,8 +160,9 @@ class Pools(RuleBasedStateMachine):
         held = [segment for user in self.users for segment, _ in user.held] + self.exclusive
         assert len({segment.index for segment in held}) == len(held)
         waiting = sum(user.pool.free for user in self.users)
-        assert len(held) + waiting + self.network.free == self.network.total
-        assert self.network.used == sum(user.pool.requested for user in self.users) + len(self.exclusive)
+        assert len(held) + waiting + self.reserved + self.network.free == self.network.total
+        kept = len(self.exclusive) + self.reserved
+        assert self.network.used == sum(user.pool.requested for user in self.users) + kept
 
     @invariant()
     def counters_agree(self) -> None:
@@ -177,9 +197,10 @@ class Pools(RuleBasedStateMachine):
     @invariant()
     def sizes_follow_the_plan(self) -> None:
         pools = self.network.pools
-        guaranteed = sum(pool.minimum for pool in pools) + len(self.exclusive)
+        kept = len(self.exclusive) + self.reserved
+        guaranteed = sum(pool.minimum for pool in pools) + kept
         assert self.network.guaranteed == guaranteed <= self.network.total
-        assert sum(pool.size for pool in pools) + len(self.exclusive) <= self.network.total
+        assert sum(pool.size for pool in pools) + kept <= self.network.total
         planned = dict(plan_sizes(pools, self.network.total - guaranteed))
         assert {pool: pool.size for pool in pools} == {
             pool: planned.get(pool, pool.minimum) for pool in pools
@@ -192,7 +213,7 @@ class Pools(RuleBasedStateMachine):
             user.pool.lazy_destroy()
             for segment, subpartition in user.held:
                 user.pool.recycle(segment, subpartition)
-        self.network.recycle_unpooled(self.exclusive)
+        self.network.recycle_unpooled(self.exclusive, self.reserved)
         statistics = self.network.statistics()
         assert (statistics.free, statistics.used, statistics.guaranteed) == (statistics.total, 0, 0)
 
