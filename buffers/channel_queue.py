@@ -74,6 +74,8 @@ class ChannelQueue:
     @property
     def queued_bytes(self) -> int:
         """Bytes of all that is queued."""
+        if not self._items and not self._priority:
+            return 0  # most are empty, and many are asked
         return sum([item.size for item in chain(self._priority, self._items)])
 
     @property

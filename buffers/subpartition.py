@@ -244,7 +244,7 @@ class PipelinedSubpartition:
     @property
     def queued_bytes(self) -> int:
         """Bytes in the queue that the reader has not taken, the open buffer included."""
-        return sum(item.unread for item in self._queue)
+        return sum([item.unread for item in self._queue]) if self._queue else 0
 
     def resume(self) -> None:
         """Let the reader go on after a barrier.
@@ -274,6 +274,8 @@ class PipelinedSubpartition:
 
     def release(self) -> None:
         """Drop all that is queued; later additions are refused."""
+        if self.released:
+            return
         self.released = True
         while self._queue:
             self._queue.pop(0).close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from enum import IntEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -192,7 +193,7 @@ def decode_event(payload: bytes | memoryview) -> Event:
         (kind,) = _KIND_BYTES.unpack_from(payload)
         match kind:
             case _Kind.BARRIER:
-                return _decode_barrier(payload)
+                return _decode_barrier(bytes(payload))
             case _Kind.CANCEL_MARKER:
                 return CancelCheckpointMarker(_CANCEL_BYTES.unpack(payload)[1])
             case _Kind.END_OF_DATA if _END_BYTES.unpack(payload)[1] == _DRAIN:
@@ -236,7 +237,8 @@ def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
     )
 
 
-def _decode_barrier(payload: bytes | memoryview) -> CheckpointBarrier:
+@lru_cache(maxsize=8)  # the same barrier comes on all channels of a task
+def _decode_barrier(payload: bytes) -> CheckpointBarrier:
     _, checkpoint_id, timestamp, checkpoint_type, location, alignment, timeout = _BARRIER_BYTES.unpack(
         payload
     )
@@ -252,7 +254,7 @@ def _decode_announcement(payload: bytes | memoryview) -> EventAnnouncement:
     barrier = payload[_ANNOUNCEMENT_BYTES.size :]
     if _KIND_BYTES.unpack_from(barrier)[0] != _Kind.BARRIER:
         raise ValueError("only barriers are announced")
-    return EventAnnouncement(_decode_barrier(barrier), sequence_number)
+    return EventAnnouncement(_decode_barrier(bytes(barrier)), sequence_number)
 
 
 def _check_times(timestamp: float, timeout: float) -> None:

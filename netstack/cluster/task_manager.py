@@ -158,7 +158,7 @@ class _Process:
         finally:
             if self._leader is not None:
                 self._leader.end(failed=True)
-            self._attempt.release()
+            self._attempt.release(final=True)
         return replace(report, leaked_segments=self._attempt.leaked_segments)
 
     def _prepare(self) -> None:

@@ -67,6 +67,7 @@ def building() -> Iterator[None]:
 def over() -> None:
     """Search everything again."""
     if _Left.frozen:
+        gc.freeze()  # what it has made meanwhile becomes as old as the rest, or it would be searched at once
         gc.unfreeze()
         if gc.get_threshold() == _Left.rarely:  # nobody has set them meanwhile
             gc.set_threshold(*_Left.thresholds)

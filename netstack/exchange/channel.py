@@ -40,6 +40,10 @@ Item = InputBuffer | EventBuffer
 """What a channel hands out."""
 
 
+_END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of(EndOfInputChannelState()))
+"""Stands behind the recovered data of each channel."""
+
+
 class Reader(Protocol):
     """What a channel tells of its data: its gate."""
 
@@ -179,8 +183,7 @@ class InputChannel:
         """
         for buffer in recovered_buffers(data, self.gate.segment_bytes):
             self._queue_recovered(buffer)
-        end = EndOfInputChannelState()
-        self._queue_recovered(EventBuffer(encode_event(end), data_type_of(end)))
+        self._queue_recovered(_END_OF_STATE)
         self.gate.restoring(self)
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:

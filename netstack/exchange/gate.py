@@ -204,14 +204,22 @@ class InputGate:
     @property
     def exclusive_usage(self) -> tuple[int, int]:
         """Used and total exclusive buffers of remote channels (Flink's ExclusiveBuffersUsageGauge)."""
-        total = sum(channel.buffers.exclusive_total for channel in self.remote_channels)
-        return total - sum(channel.buffers.exclusive_available for channel in self.remote_channels), total
+        total = free = 0
+        for channel in self.remote_channels:
+            total += channel.buffers.exclusive_total
+            free += channel.buffers.exclusive_available
+        return total - free, total
 
     @property
     def floating_usage(self) -> tuple[int, int]:
         """Used and total floating buffers; free ones in channels are not used (FloatingBuffersUsageGauge)."""
         free = sum(channel.buffers.floating_available for channel in self.remote_channels)
         return max(0, self.floating.used - free), self.floating.size
+
+    def abandon(self) -> None:
+        """Let no channel gain anything any more: what is given back from now on is offered to nobody."""
+        for channel in self.remote_channels:
+            channel.buffers.released = True
 
     def release(self) -> None:
         """Drop what is queued and give all buffers back."""

@@ -232,9 +232,9 @@ class ResultPartition:
     def broadcast_event(self, event: Event) -> None:
         """Finish the open buffers and queue `event` behind them in every subpartition."""
         self._open.finish()
-        consumer = _event_buffer(event)
+        consumer = EventConsumer(_event_buffer(event))  # one for all, as it never changes
         for subpartition in self.subpartitions:
-            subpartition.add(EventConsumer(consumer))
+            subpartition.add(consumer)
 
     def broadcast_barrier(
         self, barrier: CheckpointBarrier, settled: Callable[[int, list[bytes] | None], None]
@@ -251,20 +251,20 @@ class ResultPartition:
             self.broadcast_event(barrier)
             return False
         self._open.finish()
-        buffer = _event_buffer(barrier)
+        consumer = EventConsumer(_event_buffer(barrier))
         for number, subpartition in enumerate(self.subpartitions):
             if barrier.options.is_unaligned:
-                settled(number, subpartition.overtake(EventConsumer(buffer)))
+                settled(number, subpartition.overtake(consumer))
             else:
                 on_settled = partial(settled, number)
-                subpartition.add_timeoutable(EventConsumer(buffer), barrier.checkpoint_id, on_settled)
+                subpartition.add_timeoutable(consumer, barrier.checkpoint_id, on_settled)
         return True
 
     def alignment_timeout(self, barrier: CheckpointBarrier) -> None:
         """Let `barrier`, now unaligned, overtake the data of each subpartition where it is still queued."""
-        buffer = _event_buffer(barrier)
+        consumer = EventConsumer(_event_buffer(barrier))
         for subpartition in self.subpartitions:
-            subpartition.alignment_timeout(barrier.checkpoint_id, EventConsumer(buffer))
+            subpartition.alignment_timeout(barrier.checkpoint_id, consumer)
 
     def flush(self) -> None:
         """Make all that is written available to the readers."""

@@ -151,13 +151,23 @@ class Attempt:
             messages=sum(end.messages for ends in (producers, consumers) for end in ends),
         )
 
-    def release(self) -> None:
-        """Give everything back, connections first; an error of one does not keep the others."""
+    def release(self, *, final: bool) -> None:
+        """Give everything back, connections first; an error of one does not keep the others.
+
+        `final`: nothing of the job follows, so what one channel gives back is offered to no other. Otherwise
+        it is: that draws random numbers, which decide what those are that the next attempt draws.
+        """
         with ExitStack() as stack:
+            if final:
+                for manager in self.builder.task_managers.values():
+                    stack.enter_context(manager.pool.batch())
             for subtask in self.subtasks:
                 stack.callback(subtask.release)
             for producer in self.builder.connections.producers:
                 stack.callback(producer.close)
+            if final:
+                for gate in self.builder.gates:
+                    gate.abandon()
 
     @property
     def leaked_segments(self) -> int:

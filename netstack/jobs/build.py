@@ -61,8 +61,9 @@ class JobBuilder:
     """Turns a scenario into subtasks that are ready to run: all, or those of the task manager of a `site`.
 
     `watched` gives the taps of a gate. After `build`: `subtasks[v][i]` is subtask i of vertex v, in the
-    scenario's order (a vertex that runs elsewhere has none), `task_managers` holds all memory, `connections`
-    what leads to other task managers. Channels are numbered alike whatever part of a job is built.
+    scenario's order (a vertex that runs elsewhere has none), `gates` are all their gates, `task_managers`
+    holds all memory, `connections` what leads to other task managers. Channels are numbered alike whatever
+    part of a job is built.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class JobBuilder:
         self._contents = contents_of(scenario)
         self._channels = 0
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
-        self._gates: list[InputGate] = []
+        self.gates: list[InputGate] = []
         find = self._subpartitions.__getitem__
         self.connections: Connections = (
             EmulatedConnections(environment, scenario.link, find) if site is None else site.connect(find)
@@ -130,7 +131,7 @@ class JobBuilder:
 
     def open_channels(self) -> None:
         """Let every channel ask for its subpartition."""
-        for gate in self._gates:
+        for gate in self.gates:
             gate.request_partitions()
 
     def _sources(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
@@ -359,7 +360,7 @@ class JobBuilder:
             gate.add_channel(channel, subpartition)
             if isinstance(gate, TappedGate) and source in taps:
                 gate.watch(channel, taps[source])
-        self._gates.append(gate)
+        self.gates.append(gate)
         return gate
 
     def _upstream(self, vertex: Vertex, index: int) -> UpstreamTask:

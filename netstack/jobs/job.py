@@ -133,7 +133,7 @@ class Job:
         finally:
             self.coordinator.release()
             if self.attempt is not None:
-                self._end_attempt(self.attempt)
+                self._end_attempt(self.attempt, final=True)
             garbage.over()
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
@@ -223,7 +223,7 @@ class Job:
         self._tell(f"the job fails: {cause}")
         self.coordinator.stop()
         self.agenda.clear()
-        self._end_attempt(attempt)
+        self._end_attempt(attempt, final=False)
         self.agenda.clear()  # of what the release has set off
         delay = None if self._hopeless else self._restart_strategy.delay_after(now)
         if delay is None:
@@ -247,12 +247,12 @@ class Job:
         elif metadata is not None:
             restart.restored(metadata)
 
-    def _end_attempt(self, attempt: Attempt) -> None:
+    def _end_attempt(self, attempt: Attempt, *, final: bool) -> None:
         """Keep the figures of an attempt and take everything back from it."""
         self._totals.add([subtask.sample() for subtask in attempt.subtasks], attempt.work)
         self.attempt = None
         try:
-            attempt.release()
+            attempt.release(final=final)
         finally:
             self.leaked_segments += attempt.leaked_segments
 

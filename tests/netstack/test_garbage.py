@@ -90,6 +90,24 @@ def test_thresholds_that_somebody_sets_meanwhile_stay() -> None:
         gc.set_threshold(*before)
 
 
+def test_what_a_large_job_has_made_is_not_searched_when_it_is_over() -> None:
+    searched: list[int] = []
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        searched.append(info["generation"])
+
+    with garbage.building():
+        pass
+    made = [Knot() for _ in range(gc.get_threshold()[0] // 2)]  # more than Python's own thresholds allow
+    gc.callbacks.append(look)
+    try:
+        garbage.over()
+        first = Knot()
+    finally:
+        gc.callbacks.remove(look)
+    assert (len(made), first.me, searched) == (garbage.RARELY[0] // 2, first, [])
+
+
 def test_a_small_job_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "LARGE_BLOCKS", 1_000_000)
     with garbage.building():

@@ -421,3 +421,35 @@ def test_queues_are_summed_over_channels() -> None:
     buffers = InputBuffers(2, 8, [2], [0])
     gate = buffers.gates[0]
     assert (gate.queue_length, gate.queued_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_what_channels_of_an_abandoned_gate_give_back_is_offered_to_no_other(abandoned: bool) -> None:
+    buffers = InputBuffers(2, 1, [2], [0])
+    gate = buffers.gates[0]
+    offered: list[int] = []
+    for channel in gate.remote_channels:
+        channel.buffers.owner = Told(offered, channel.index)
+    segment = gate.floating.request()
+    assert segment is not None
+    buffers.channel(1).on_backlog(1)  # waits for the floating buffer
+    exclusive = buffers.channel(0).buffers.take()
+    assert exclusive is not None
+    if abandoned:
+        gate.abandon()
+    gate.floating.recycle(segment)
+    buffers.channel(0).buffers.recycle(exclusive[0])
+    assert offered == ([] if abandoned else [1, 0])
+    gate.release()
+    assert (buffers.memory.used, buffers.memory.guaranteed) == (0, 0)
+
+
+class Told:
+    """Notes which channel has gained credit."""
+
+    def __init__(self, offered: list[int], channel: int) -> None:
+        self._offered = offered
+        self._channel = channel
+
+    def credit_gained(self) -> None:
+        self._offered.append(self._channel)

@@ -136,7 +136,7 @@ def test_only_remote_channels_take_credit() -> None:
 
     def look() -> None:
         assert job.attempt is not None
-        for gate in job.attempt.builder._gates:
+        for gate in job.attempt.builder.gates:
             kinds.append([type(channel).__name__ for channel in gate.channels])
 
     job.agenda.keep(0.5, look)

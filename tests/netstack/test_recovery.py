@@ -46,6 +46,7 @@ from netstack import (
     key_sum,
     transactional_sink,
 )
+from netstack.exchange.gate import InputGate
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 
 KEYS = 7
@@ -347,3 +348,17 @@ def test_more_failed_checkpoints_than_tolerable_fail_the_job() -> None:
     assert job.restarts
     assert "CHECKPOINT_ASYNC_EXCEPTION" in job.restarts[0].cause
     assert sorted(log.records) == expected()
+
+
+@pytest.mark.interpreted
+def test_only_at_its_end_does_a_job_offer_nobody_what_its_channels_give_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At a restart that draws random numbers, so the results of the next attempt hang on it."""
+    abandoned: list[float] = []
+    job = Job(sums_job(TransactionLog(), [kill("sums", 0, 0.2)]), Agenda())
+    monkeypatch.setattr(InputGate, "abandon", lambda gate: abandoned.append(job.agenda.now))
+    trio.run(job.run)
+    assert len(job.restarts) == 1
+    assert len(abandoned) == 3 + 2 + 2
+    assert set(abandoned) == {job.agenda.now}
