@@ -1,13 +1,15 @@
-"""Emulations in a process of the command line: trio hears Ctrl-C while they run."""
+"""Emulations in a process of the command line: trio hears Ctrl-C, and there are tables for keyed state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import netstack
+from netstack import Result, Scenario
 
+from .state.stores import table_stores
 from .stopping import STOP
 
 _P = ParamSpec("_P")
@@ -32,5 +34,17 @@ def heard_by_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
     return left_to_trio
 
 
-emulate = heard_by_trio(netstack.emulate)
-"""`netstack.emulate`, as commands call it."""
+def _called_like(model: Callable[_P, _R]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
+    return lambda run: wraps(model)(run)
+
+
+@heard_by_trio
+@_called_like(netstack.emulate)
+def emulate(scenario: Scenario, **how: Any) -> Result:
+    """Do what `netstack.emulate` does, as commands call it; a backend that needs table stores has them.
+
+    Raises:
+        ScenarioError: the scenario makes no sense, or what it needs is not installed.
+    """
+    with table_stores(scenario) as tables:
+        return netstack.emulate(scenario, **{"tables": tables, **how})

@@ -58,6 +58,7 @@ from .scenarios.config import (
     LinkConditions,
     NetworkConfig,
     RestartStrategy,
+    StateBackendType,
     with_options,
 )
 from .scenarios.config_rules import did_you_mean, option_problems, policy_problems
@@ -124,8 +125,17 @@ from .scenarios.wiring import channel_counts, consumers_of_producers, producers_
 from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
 from .state.operator_state import OperatorStateBackend
-from .state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
+from .state.snapshots import (
+    CheckpointMetadata,
+    StateFormat,
+    StateHandle,
+    StateKind,
+    StoredFile,
+    SubtaskSnapshot,
+)
 from .state.subtask_state import SubtaskState
+from .state.table_backend import TableSettings, TableStateBackend
+from .state.table_store import TableOptions, TableStore, TableStores
 from .state.values import StateError
 from .tasks.operators import (
     FlatMap,
@@ -280,7 +290,9 @@ __all__ = [
     "SourceSpec",
     "StartResult",
     "StateBackend",
+    "StateBackendType",
     "StateError",
+    "StateFormat",
     "StateHandle",
     "StateKind",
     "Steady",
@@ -291,6 +303,11 @@ __all__ = [
     "SubtaskSample",
     "SubtaskSnapshot",
     "SubtaskState",
+    "TableOptions",
+    "TableSettings",
+    "TableStateBackend",
+    "TableStore",
+    "TableStores",
     "TcpLink",
     "TlsContexts",
     "Trace",

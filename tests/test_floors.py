@@ -29,6 +29,7 @@ FLOORS = {
     ),
     "integration": (
         "stopping",
+        "state",
         "emulating",
         "files",
         "analysis",

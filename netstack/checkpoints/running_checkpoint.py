@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowcontrol import AlignmentMetrics, CheckpointBarrier
 
-from ..state.snapshots import StateHandle
+from ..state.snapshots import StateHandle, StoredFile
 from ..state.subtask_state import StateSnapshot
 from .channel_state import ChannelPlace
 
@@ -14,7 +14,7 @@ class RunningCheckpoint:
 
     `timed_out`: the barrier was sent on to be aligned, and overtakes what is queued now after all.
     `metrics` is None until the alignment is over. `uploading` from the end of the synchronous part on;
-    `uploads` counts those that are under way.
+    `uploads` counts those that are under way; `written` are the files that were stored for it alone.
     """
 
     __slots__ = (
@@ -31,6 +31,7 @@ class RunningCheckpoint:
         "uploading",
         "uploads",
         "uploads_since",
+        "written",
     )
 
     def __init__(
@@ -43,6 +44,7 @@ class RunningCheckpoint:
         self.timed_out = False
         self.state: StateSnapshot | None = None
         self.handles: list[StateHandle] = []
+        self.written: list[StoredFile] = []
         self.channel_data: dict[ChannelPlace, list[bytes]] = {}
         self.channels_stored = False
         self.open_outputs = 0

@@ -32,6 +32,7 @@ from ..jobs.attempt import Attempt
 from ..jobs.connections import Find, Site
 from ..results.trace import TraceLog
 from ..scenarios.scenario import Scenario
+from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.limits import ConnectionLimits
@@ -69,13 +70,15 @@ async def run_task_manager(
     storage: CheckpointStorage,
     limits: ConnectionLimits | None = None,
     initial: CheckpointStorage | None = None,
+    tables: TableStores | None = None,
 ) -> Report:
     """Run the subtasks of task manager number `index`, with the others at the ends of `streams`.
 
     `streams` are what `Mesh.connect` gives, and are closed here. `storage` is one for all processes, as is
     `initial`, where the checkpoint of an earlier run lies that the job may begin with. It returns when the
     attempt is over in this process, failed or not; cancelling it leaves nothing behind.
-    Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost.
+    Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost. `tables` opens
+    stores for keyed state.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
@@ -86,7 +89,7 @@ async def run_task_manager(
         for peer, stream in streams.items()
     }
     source = storage if initial is None or not assignment.from_initial else initial
-    return await _Process(assignment, index, links, storage, source).run()
+    return await _Process(assignment, index, links, storage, source, tables).run()
 
 
 class _Process:
@@ -97,6 +100,7 @@ class _Process:
         links: Mapping[int, TcpLink],
         storage: CheckpointStorage,
         restores_from: CheckpointStorage,
+        tables: TableStores | None,
     ) -> None:
         self._scenario = scenario = with_real_costs(assignment.scenario)
         self._assignment = assignment
@@ -105,7 +109,7 @@ class _Process:
         self._clock = RunClock(assignment.origin)
         self._agenda = Agenda(clock=self._clock)
         self._trace = TraceLog()
-        self._environment = self._environment_with(storage)
+        self._environment = self._environment_with(storage, tables)
         self._name = task_managers(scenario)[index]
         self._attempt = Attempt(
             scenario,
@@ -125,7 +129,7 @@ class _Process:
         self._failure: Failure | None = None
         self._begins_at: float | None = None
 
-    def _environment_with(self, storage: CheckpointStorage) -> Environment:
+    def _environment_with(self, storage: CheckpointStorage, tables: TableStores | None) -> Environment:
         scenario = self._scenario
         return Environment(
             self._agenda,
@@ -135,6 +139,7 @@ class _Process:
             DistantCoordinator(partial(self._send, LEADER)),
             storage,
             self._trace if self._assignment.traced else None,
+            tables,
         )
 
     def _connect(self, find: Find) -> TcpConnections:

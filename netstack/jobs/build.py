@@ -29,6 +29,7 @@ from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash, SourceReader
 from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from ..state.subtask_state import ChangelogTerms, SubtaskState
+from ..state.table_backend import TableStateBackend
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.materializer import Materializer
 from ..tasks.multiple_input_subtask import MultipleInputSubtask
@@ -37,9 +38,11 @@ from ..tasks.operators import OperatorContext
 from ..tasks.pace import pace_of
 from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
+from ..tasks.table_schedule import TableSchedule
 from .connections import Connections, EmulatedConnections, Site
 from .job_sources import key_hash_of, source_of
 from .memory_plan import check_memory, plan_segments
+from .table_settings import table_settings
 from .vertex_work import VertexWork, calls_of
 
 Watched = Callable[[str, str, int], Mapping[int, Tap]]
@@ -76,6 +79,7 @@ class JobBuilder:
         self._config = scenario.config
         self._environment = environment
         self._site = site
+        self._tables = table_settings(scenario, environment.tables)
         self._work = VertexWork(scenario, environment)
         self._contents = contents_of(scenario)
         self._channels = 0
@@ -207,7 +211,10 @@ class JobBuilder:
         parallelism = vertex.parallelism
         groups = default_max_parallelism(parallelism)
         changelog = None if self._scenario.key_of(vertex) is None else self._changelog
-        return SubtaskState(vertex.name, index, parallelism, groups, keys, changelog)
+        state = SubtaskState(vertex.name, index, parallelism, groups, keys, changelog, self._tables)
+        if isinstance(state.keyed, TableStateBackend):
+            TableSchedule(self._environment.agenda, self._environment.costs, state.keyed)
+        return state
 
     @property
     def _changelog(self) -> ChangelogTerms | None:

@@ -24,6 +24,7 @@ from ..results.trace import Trace
 from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
 from ..scenarios.scenario_rules import check_scenario
 from ..scenarios.user_code import NamedObject, object_name
+from ..state.table_store import TableStores
 from .job import EndOfRun, Job, Progress
 from .restarts import Restart, Start
 from .summary import (
@@ -57,6 +58,7 @@ def emulate(
     trace: Trace | None = None,
     real_time: bool = False,
     end_of_run: EndOfRun | None = None,
+    tables: TableStores | None = None,
 ) -> Result:
     """Run `scenario` and return what was measured; nothing is left running.
 
@@ -67,9 +69,10 @@ def emulate(
     the same result, `wall_seconds` apart; `real_time` runs the same job in real time. `end_of_run` is asked
     once an emulated second after the warm-up, with what was recorded so far, when the run is to end, sooner
     or later than the scenario says; the result is that of a scenario of that duration, which it names.
+    `tables` opens the stores in which ``state.backend.type: rocksdb`` keeps keyed state.
 
     Raises:
-        ScenarioError: if the scenario makes no sense.
+        ScenarioError: if the scenario makes no sense, or needs `tables` and has none.
         InsufficientBuffers: if the network memory is too small for the job.
         StorageError: if another run has the directory of `storage`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
@@ -88,6 +91,7 @@ def emulate(
         trace=trace,
         real_time=real_time,
         end_of_run=end_of_run,
+        tables=tables,
     )
     # Between two checkpoints Ctrl-C would leave routines behind that nobody has begun.
     return trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -103,6 +107,7 @@ async def run_job(
     trace: Trace | None = None,
     real_time: bool = True,
     end_of_run: EndOfRun | None = None,
+    tables: TableStores | None = None,
 ) -> Result:
     """Run `scenario` within a trio program, by default on the real clock; otherwise as `emulate`.
 
@@ -119,7 +124,7 @@ async def run_job(
         scenario = replace(scenario, seed=seed)
     check_scenario(scenario)
     with exclusively(storage):
-        return await _run(scenario, storage, from_checkpoint, progress, trace, real_time, end_of_run)
+        return await _run(scenario, storage, from_checkpoint, progress, trace, real_time, end_of_run, tables)
 
 
 async def _run(
@@ -130,6 +135,7 @@ async def _run(
     trace: Trace | None,
     real_time: bool,
     end_of_run: EndOfRun | None,
+    tables: TableStores | None,
 ) -> Result:
     started = perf_counter()
     agenda = Agenda(real_time=real_time)
@@ -141,6 +147,7 @@ async def _run(
         progress=progress,
         trace=trace,
         end_of_run=end_of_run,
+        tables=tables,
     )
     await job.run()
     result = result_of(

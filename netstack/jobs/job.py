@@ -32,6 +32,7 @@ from ..results.trace import Trace
 from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario, ScenarioError
 from ..state.snapshots import CheckpointMetadata
+from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from .attempt import Attempt
@@ -55,7 +56,7 @@ class Job:
     After `run` all memory has been given back; `leaked_segments` says how many segments were not.
     `failure` is the cause for which the job has failed for good, `restarts` its failures before. `start` is
     what became of `initial`. `ends_at` is when it ends at the latest: when `end_of_run` says, in no
-    other way than if the scenario's duration were that.
+    other way than if the scenario's duration were that. `tables` opens stores for keyed state.
 
     Raises:
         ScenarioError: `initial` is no checkpoint of this job.
@@ -71,6 +72,7 @@ class Job:
         progress: Progress | None = None,
         trace: Trace | None = None,
         end_of_run: EndOfRun | None = None,
+        tables: TableStores | None = None,
     ) -> None:
         if initial is not None and (problems := initial.misfits(shape_of(scenario))):
             raise ScenarioError(problems)
@@ -86,6 +88,7 @@ class Job:
         self._progress = progress
         self._trace = trace
         self._end_of_run = end_of_run
+        self._tables = tables
         self.ends_at = scenario.duration_s
         self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, self._randomness)
@@ -161,6 +164,7 @@ class Job:
             self.coordinator,
             self.storage,
             self._trace,
+            self._tables,
         )
         self.attempt = attempt = Attempt(
             self.scenario, environment, self.faults.watched, self._running, self._subtask_ended

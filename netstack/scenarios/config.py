@@ -54,6 +54,13 @@ class CheckpointStorageType(StrEnum):
     FILESYSTEM = "filesystem"
 
 
+class StateBackendType(StrEnum):
+    """What keyed state is kept in: objects in memory, or RocksDB."""
+
+    HASHMAP = "hashmap"
+    ROCKSDB = "rocksdb"
+
+
 class ChangelogStorage(StrEnum):
     """Where the changes of keyed state are kept: in the acknowledgements of tasks, or in files."""
 
@@ -68,6 +75,7 @@ _RESTART_ALIASES = {"disable": "none", "off": "none"} | {
 }
 _RESTART = choice(RestartStrategy, _RESTART_ALIASES)
 _STORAGE = choice(CheckpointStorageType)
+_BACKEND = choice(StateBackendType, {"filesystem": "hashmap", "jobmanager": "hashmap"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +199,23 @@ class NetworkConfig:
         "execution.checkpointing.storage", _STORAGE, None, former=("state.checkpoint-storage",)
     )
     """None: files where there is a directory for them, else the job manager's memory."""
+    state_backend: StateBackendType = option(  # noqa: RUF009 - the default is a constant
+        "state.backend.type", _BACKEND, StateBackendType.HASHMAP, former=("state.backend",)
+    )
+    incremental_checkpoints: bool = option(
+        "execution.checkpointing.incremental", BOOLEAN, False, former=("state.backend.incremental",)
+    )
+    """Whether a checkpoint stores only what no earlier one has; of hashmap it never does."""
+    rocksdb_write_buffer_bytes: int = option("state.backend.rocksdb.writebuffer.size", SIZE, 64 << 20)
+    rocksdb_target_file_bytes: int = option(
+        "state.backend.rocksdb.compaction.level.target-file-size-base", SIZE, 64 << 20
+    )
+    rocksdb_level_base_bytes: int = option(
+        "state.backend.rocksdb.compaction.level.max-size-level-base", SIZE, 256 << 20
+    )
+    rocksdb_block_bytes: int = option("state.backend.rocksdb.block.blocksize", SIZE, 4 << 10)
+    rocksdb_localdir: str | None = option("state.backend.rocksdb.localdir", TEXT, None)
+    """Where its files are while a job runs; None: in a temporary folder."""
     restart_strategy: RestartStrategy | None = option(  # noqa: RUF009 - the default is a constant
         "restart-strategy.type", _RESTART, None, former=("restart-strategy",)
     )
@@ -321,6 +346,12 @@ class CostModel:
     """Rate at which the coordinator takes in a changelog that comes with an acknowledgement."""
     materialize_start_s: float = 0.13
     """From the opening of a task until the timer of its materialisations runs."""
+    table_flush_rate_bytes_per_s: float = 50e6
+    """Rate at which a task writes the changes since the last flush to a table file, standing still."""
+    table_snapshot_s: float = 0.010
+    """That a task stands still for keeping the files of tables as they are, by a link to each."""
+    table_compaction_rate_bytes_per_s: float = 100e6
+    """Rate at which table files are merged, beside the work: bytes read and bytes written together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,11 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
         )
 
 
-_RATES = ("wire_rate", "upload_rate", "download_rate", "serialize_rate", "log_rate", "ack_rate")
+_RATES = tuple(
+    field.removesuffix("_bytes_per_s")
+    for field in CostModel.__dataclass_fields__
+    if field.endswith("_rate_bytes_per_s")
+)
 """Costs that nothing can go on with at 0."""
 
 

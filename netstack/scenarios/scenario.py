@@ -264,6 +264,11 @@ class Scenario:
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
 
     @property
+    def keeps_keyed_state(self) -> bool:
+        """Whether there may be keyed state: a user's operator runs."""
+        return any(vertex.operator is not None for vertex in self.vertices)
+
+    @property
     def restart_strategy(self) -> RestartStrategy:
         """What follows a failure of the job."""
         return self.config.restart_strategy_for(takes_checkpoints=self.takes_checkpoints)

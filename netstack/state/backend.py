@@ -29,6 +29,10 @@ class SnapshotWork(NamedTuple):
 
     logged_bytes: int = 0
     """Of a log, gathered in the synchronous part."""
+    flushed_bytes: int = 0
+    """Of a table, written in the synchronous part."""
+    linked: int = 0
+    """1 where files of tables are kept, by a link to each, in the synchronous part."""
 
 
 class WriteFile(Protocol):
@@ -87,6 +91,10 @@ class StateBackend(Protocol):
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The files of this checkpoint are gone, or will be."""
+        ...
+
+    def close(self) -> None:
+        """Give up what is kept outside memory; a second call does nothing."""
         ...
 
 

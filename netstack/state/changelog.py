@@ -23,12 +23,13 @@ A change is laid out so that it can be replayed without the state that it was ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
+from .table import Table
 from .values import StateError, decode_value, encode_value
 
 LAYOUT = 1
@@ -112,6 +113,40 @@ class Changelog:
         """Forget the changes before a sequence."""
         del self._changes[: upto - self.begin]
         self.begin = max(self.begin, upto)
+
+
+class LoggedTable:
+    """A table of a state whose changes go to a log too; a `Table`."""
+
+    __slots__ = ("_log", "_state", "_table")
+
+    def __init__(self, table: Table, log: Changelog, kind: str, name: str) -> None:
+        self._table = table
+        self._log = log
+        self._state = log.state(kind, name)
+
+    def get(self, key: bytes) -> Any | None:
+        """Return the value of a key, None if there is none."""
+        return self._table.get(key)
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Set the value of a key."""
+        self._log.append(Operation.PUT, self._state, key, value)
+        self._table.put(key, value)
+
+    def append(self, key: bytes, values: Sequence[Any]) -> None:
+        """Add values to the list of a key."""
+        self._log.append(Operation.APPEND, self._state, key, list(values))
+        self._table.append(key, values)
+
+    def remove(self, key: bytes) -> None:
+        """Forget a key."""
+        self._log.append(Operation.REMOVE, self._state, key)
+        self._table.remove(key)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The keys, ascending."""
+        return iter(self._table)
 
 
 def changes_in(data: bytes) -> Iterator[Change]:

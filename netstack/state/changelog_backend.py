@@ -19,14 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile
-from .changelog import Changelog, Operation, Segment, changes_in
-from .copy_on_write import CopyOnWriteMap
-from .keyed_snapshot import KeyedSnapshot
+from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, WriteFile
+from .changelog import Changelog, Segment, changes_in
 from .keyed_state import KeyedStateBackend
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
 
@@ -34,32 +32,6 @@ FILE_NAME = "changelog"
 
 Discard = Callable[[Iterable[StoredFile]], None]
 """Deletes those of some files that no retained checkpoint names."""
-
-
-class LoggedMap(CopyOnWriteMap[bytes, Any]):
-    """The table of a state, whose changes go to a log too."""
-
-    __slots__ = ("_log", "_state")
-
-    def __init__(self, log: Changelog, kind: str, name: str) -> None:
-        super().__init__()
-        self._log = log
-        self._state = log.state(kind, name)
-
-    def put(self, key: bytes, value: Any) -> None:
-        """Set the value of a key."""
-        self._log.append(Operation.PUT, self._state, key, value)
-        super().put(key, value)
-
-    def append(self, key: bytes, values: Sequence[Any]) -> None:
-        """Add values to the list of a key."""
-        self._log.append(Operation.APPEND, self._state, key, list(values))
-        super().append(key, values)
-
-    def remove(self, key: bytes) -> None:
-        """Forget a key."""
-        self._log.append(Operation.REMOVE, self._state, key)
-        super().remove(key)
 
 
 class _Part(NamedTuple):
@@ -78,10 +50,11 @@ class ChangelogSnapshot:
         backend: ChangelogBackend,
         checkpoint_id: int,
         stored: Sequence[StateHandle],
-        whole: KeyedSnapshot | None,
+        whole: BackendSnapshot | None,
         segment: Segment | None,
     ) -> None:
-        self.work = SnapshotWork(logged_bytes=0 if segment is None else len(segment.data))
+        logged = SnapshotWork(logged_bytes=0 if segment is None else len(segment.data))
+        self.work = logged if whole is None else whole.work
         self._backend = backend
         self._checkpoint_id = checkpoint_id
         self._stored = [replace(handle, stored_before=True) for handle in stored]
@@ -118,13 +91,13 @@ class Materialisation(NamedTuple):
     """The state as a whole, to be stored, and the sequence up to which it has the changes."""
 
     sequence: int
-    snapshot: KeyedSnapshot
+    snapshot: BackendSnapshot
 
 
 class ChangelogBackend:
     """Keyed state whose changes are stored; a `StateBackend`.
 
-    `keyed` keeps the state, and makes its tables with `table`. `in_files` says where the log is stored: in
+    `keyed` keeps the state. `in_files` says where the log is stored: in
     files, each part once, or in the handles. `discard` is given files of bases that it no longer rests on.
     """
 
@@ -137,10 +110,7 @@ class ChangelogBackend:
         self._former: list[_Base] = []  # which pending checkpoints may still name
         self._parts: list[_Part] = []
         self._unconfirmed: dict[int, _Part] = {}
-        keyed.tables_made_by(self._table)
-
-    def _table(self, kind: str, name: str) -> LoggedMap:
-        return LoggedMap(self.log, kind, name)
+        keyed.log_to(self.log)
 
     def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> ChangelogSnapshot:
         """Mark base and log as they are now."""
@@ -226,10 +196,11 @@ class ChangelogBackend:
     def _bases(self) -> list[_Base]:
         return self._former if self._base is None else [*self._former, self._base]
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let go of all bases, whoever may have been about to name them: nothing is stored any more."""
         self._former, self._base = self._bases(), None
         for base in self._former:
             base.pending.clear()
             base.is_named = False  # as far as this subtask has heard
         self._discard_former()
+        self._keyed.close()

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
-from .backend import NO_CHECKPOINT_ID, ReadHandle
-from .changelog import Change, Operation
+from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle
+from .changelog import Change, Changelog, LoggedTable, Operation
 from .copy_on_write import CopyOnWriteMap
 from .keyed_snapshot import KeyedSnapshot, decode_table
-from .snapshots import StateHandle, StateKind
+from .snapshots import StateFormat, StateHandle, StateKind
+from .table import Table
 from .values import StateError, copy_value, decode_value, encode_value
 
 V = TypeVar("V")
@@ -29,8 +30,6 @@ R = TypeVar("R")
 
 GROUP_BYTES = 2
 """Bytes of the key group in front of each key of a table."""
-
-Table = CopyOnWriteMap[bytes, Any]
 
 
 class CurrentKey:
@@ -206,11 +205,12 @@ class KeyedStateBackend:
         self._groups_of_keys = {} if groups_of_keys is None else groups_of_keys
         self._current = CurrentKey()
         self._tables: dict[str, tuple[str, Table]] = {}  # kind of state and table, by name
-        self._new_table: Callable[[str, str], Table] = lambda kind, name: CopyOnWriteMap()
+        self._maps: dict[str, CopyOnWriteMap[bytes, Any]] = {}  # the same tables
+        self._log: Changelog | None = None
 
-    def tables_made_by(self, make: Callable[[str, str], Table]) -> None:
-        """Have the tables of states, which are none yet, made by a function of their kind and name."""
-        self._new_table = make
+    def log_to(self, log: Changelog) -> None:
+        """Have the changes of all states, of which there are none yet, go to a log too."""
+        self._log = log
 
     def set_current_key(self, key: Any, key_group: int) -> None:
         """Make all states refer to this key.
@@ -223,9 +223,13 @@ class KeyedStateBackend:
             first, last = self.key_groups.start, self.key_groups.stop - 1
             raise StateError(f"key group {key_group} is not one of this subtask's, {first} to {last}")
         encoded = encode_value(key)
-        if self._groups_of_keys.setdefault(encoded, key_group) != key_group:
+        if self._remember(encoded, key_group) != key_group:
             self._refuse(encoded, key_group)
         self._current.prefixed = key_group.to_bytes(GROUP_BYTES, "big") + encoded
+
+    def _remember(self, key: bytes, key_group: int) -> int:
+        """Return the key group that a key was met with first, which is this one if it was not met."""
+        return self._groups_of_keys.setdefault(key, key_group)
 
     def _refuse(self, key: bytes, key_group: int) -> NoReturn:
         groups = f"{self._groups_of_keys[key]} and {key_group}"
@@ -259,15 +263,23 @@ class KeyedStateBackend:
 
     def _table(self, kind: str, name: str) -> Table:
         if name not in self._tables:
-            self._tables[name] = kind, self._new_table(kind, name)
+            table = self._new_table(name)
+            self._tables[name] = (
+                kind,
+                table if self._log is None else LoggedTable(table, self._log, kind, name),
+            )
         known, table = self._tables[name]
         if known != kind:
             raise StateError(f"state {name!r} is of kind {known}, not {kind}")
         return table
 
-    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> KeyedSnapshot:
+    def _new_table(self, name: str) -> Table:
+        table = self._maps[name] = CopyOnWriteMap()
+        return table
+
+    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> BackendSnapshot:
         """Mark all states as they are now; takes time by their number only."""
-        tables = {name: (kind, table.snapshot()) for name, (kind, table) in self._tables.items()}
+        tables = {name: (self._tables[name][0], table.snapshot()) for name, table in self._maps.items()}
         return KeyedSnapshot(self.key_groups, tables)
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
@@ -279,6 +291,9 @@ class KeyedStateBackend:
         """
         for handle in handles:
             if handle.kind is StateKind.KEYED and self._owns_some_of(handle):
+                if handle.format is not StateFormat.CANONICAL:
+                    needs = "state.backend.type: rocksdb restores it, hashmap does not"
+                    raise StateError(f"keyed state is stored as a {handle.format}: {needs}")
                 kind, entries = decode_table(read(handle))
                 table = self._table(kind, handle.name)
                 for key, value in entries:
@@ -307,7 +322,7 @@ class KeyedStateBackend:
         group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
         if group not in self.key_groups:
             return False
-        if self._groups_of_keys.setdefault(plain, group) != group:
+        if self._remember(plain, group) != group:
             self._refuse(plain, group)
         return True
 
@@ -322,3 +337,6 @@ class KeyedStateBackend:
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do: the state is in memory."""

@@ -64,6 +64,9 @@ class OperatorStateBackend:
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Nothing to do."""
 
+    def close(self) -> None:
+        """Nothing to do: the state is in memory."""
+
 
 class OperatorSnapshot:
     """All lists at one moment; a `BackendSnapshot`."""

@@ -30,10 +30,14 @@ class StateKind(StrEnum):
 
 
 class StateFormat(StrEnum):
-    """How the bytes of state are laid out."""
+    """How the bytes of a piece of state are laid out."""
 
     CANONICAL = "canonical"
     """A table of entries, or what else does not depend on the backend."""
+    TABLE_FILE = "table file"
+    """Of the store that keeps the state."""
+    CATALOGUE = "catalogue"
+    """What the table files are, and to whom they belong."""
     LOG = "log"
     """Changes, one after the other."""
 
@@ -58,12 +62,14 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     """Where one piece of state is: `size` bytes from `offset` on in `file`, or `inline`.
 
+    `name` is that of the state, of a table file that of the table within the subtask, also in later attempts.
     `key_groups` are the first and the last key group of keyed state. `exchange` and `channel` say which
     channel the data of a channel belongs to: the number of the gate (or of the output) within the subtask,
     and that of the channel (or subpartition) within it.
     """
 
     kind: StateKind
+    format: StateFormat = StateFormat.CANONICAL
     name: str = ""
     size: int
     inline: bytes | None = None
@@ -72,7 +78,6 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     key_groups: tuple[int, int] | None = None
     exchange: int = 0
     channel: int = 0
-    format: StateFormat = StateFormat.CANONICAL
     stored_before: bool = False
     """Whether its bytes were stored before this checkpoint, and are used again."""
 

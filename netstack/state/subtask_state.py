@@ -11,6 +11,7 @@ from .changelog_backend import ChangelogBackend, Discard
 from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
 from .snapshots import StateHandle
+from .table_backend import TableSettings, TableStateBackend
 
 
 class ChangelogTerms(NamedTuple):
@@ -54,8 +55,8 @@ class StateSnapshot:
 class SubtaskState:
     """The state of one of ``parallelism`` subtasks of a vertex (Flink: ``StreamOperatorStateHandler``).
 
-    ``groups_of_keys`` is shared by all of them; see `KeyedStateBackend`. With a ``changelog`` keyed state is
-    stored as its changes.
+    ``groups_of_keys`` is shared by all of them; see `KeyedStateBackend`. With ``tables`` keyed state is in a
+    store of tables, else in memory. With a ``changelog`` it is stored as its changes.
 
     Raises:
         ValueError: The numbers do not fit together.
@@ -69,11 +70,17 @@ class SubtaskState:
         max_parallelism: int,
         groups_of_keys: dict[bytes, int] | None = None,
         changelog: ChangelogTerms | None = None,
+        tables: TableSettings | None = None,
     ) -> None:
         self.vertex = vertex
         self.subtask = subtask
         groups = key_group_range(max_parallelism, parallelism, subtask)
-        self.keyed = KeyedStateBackend(groups, max_parallelism, groups_of_keys)
+        self.keyed: KeyedStateBackend
+        if tables is None:
+            self.keyed = KeyedStateBackend(groups, max_parallelism, groups_of_keys)
+        else:
+            name = f"{vertex}-{subtask}"
+            self.keyed = TableStateBackend(name, groups, max_parallelism, groups_of_keys, tables)
         self.operator = OperatorStateBackend()
         self.changelog = (
             None
@@ -109,7 +116,7 @@ class SubtaskState:
         for backend in self._backends:
             backend.checkpoint_aborted(checkpoint_id)
 
-    def release(self) -> None:
-        """The subtask is over: nothing is stored any more."""
-        if self.changelog is not None:
-            self.changelog.release()
+    def close(self) -> None:
+        """Give up what is kept outside memory, and nothing is stored any more; a second call does nothing."""
+        for backend in self._backends:
+            backend.close()

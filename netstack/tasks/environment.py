@@ -16,6 +16,7 @@ from ..exchange.selectors import ChannelSelector
 from ..results.trace import Trace
 from ..scenarios.config import CostModel, NetworkConfig
 from ..state.snapshots import StoredFile
+from ..state.table_store import TableStores
 
 
 class Coordinator(Protocol):
@@ -71,3 +72,4 @@ class Environment(NamedTuple):
     coordinator: Coordinator
     storage: CheckpointStorage
     trace: Trace | None = None
+    tables: TableStores | None = None

@@ -303,8 +303,8 @@ class Subtask:
         return output_sample([output.partition for output in self.outputs], self.times, self.agenda.now)
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Give all memory back, and what the state has outside of it."""
         self.checkpoints.release()
-        self.state.release()
+        self.state.close()
         for output in self.outputs:
             output.partition.release()

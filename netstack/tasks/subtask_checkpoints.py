@@ -28,6 +28,7 @@ from ..checkpoints.storage import StorageError
 from ..exchange.gate import InputGate
 from ..results.trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text
 from ..scenarios.config import CostModel
+from ..state.backend import SnapshotWork
 from ..state.snapshots import (
     CHANNEL_STATE,
     StateFormat,
@@ -39,6 +40,9 @@ from ..state.snapshots import (
 from ..state.subtask_state import StateSnapshot
 from .checkpointed_inputs import CheckpointedInputs
 from .checkpointing_task import CheckpointingTask
+
+UPLOADS_AT_ONCE = 4
+"""Files of a snapshot that are uploaded at a time: Flink's default number of threads for it."""
 
 ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
 """Flink's name of a failure in the asynchronous part."""
@@ -99,8 +103,8 @@ class SubtaskCheckpoints:
         self._send_on(running)
         running.state = subtask.state.snapshot(number)
         costs = self._environment.costs
-        logged_s = running.state.work.logged_bytes / costs.log_rate_bytes_per_s
-        running.sync_s = self._environment.randomness.uniform(*costs.sync_s) + logged_s
+        marking_s = self._environment.randomness.uniform(*costs.sync_s)
+        running.sync_s = marking_s + snapshot_s(running.state.work, costs)
         if running.unaligned:
             self._collect_inputs(running)
         return running.sync_s
@@ -213,7 +217,10 @@ class SubtaskCheckpoints:
         self, running: RunningCheckpoint, name: str, data: bytes, /, *, shared: bool = False
     ) -> StoredFile:
         full = f"{self._subtask.name}-{self._subtask.index}-{name}"
-        return self._environment.storage.write(running.barrier.checkpoint_id, full, data, shared=shared)
+        number = running.barrier.checkpoint_id
+        file = self._environment.storage.write(number, full, data, shared=shared)
+        running.written.append(file)
+        return file
 
     def _store(self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]]) -> None:
         """Write bytes now and be done when the upload of them would be; what is inline takes no time."""
@@ -284,11 +291,8 @@ class SubtaskCheckpoints:
     def _let_go(self, running: RunningCheckpoint) -> None:
         if running.state is not None:
             running.state.release()
-        stored = [
-            handle.file for handle in running.handles if handle.file is not None and not handle.stored_before
-        ]
         with suppress(StorageError):  # nobody needs them; `netstack checkpoints --verify` shows them
-            self._environment.storage.delete(stored)
+            self._environment.storage.delete(running.written)
 
     def release(self) -> None:
         """Forget all that runs: the attempt is over, and whoever would be told of it too."""
@@ -296,17 +300,26 @@ class SubtaskCheckpoints:
             self._let_go(self._running.popitem()[1])
 
 
+def snapshot_s(work: SnapshotWork, costs: CostModel) -> float:
+    """Return how long the synchronous part of a snapshot takes for what it has to do, in seconds."""
+    logging_s = work.logged_bytes / costs.log_rate_bytes_per_s
+    flushing_s = work.flushed_bytes / costs.table_flush_rate_bytes_per_s
+    return logging_s + flushing_s + work.linked * costs.table_snapshot_s
+
+
 def storing_s(handles: Sequence[StateHandle], costs: CostModel) -> float:
     """Return how long it takes to store what is new of these handles, in seconds; what is inline takes none.
 
-    State is turned into bytes first, which a log and data in flight are already.
+    State in memory is turned into bytes first, which all else is already. Files of tables are uploaded a few
+    at a time, and so each takes its time for some of them only.
     """
     new = [handle for handle in handles if handle.file is not None and not handle.stored_before]
     uploading_s = sum(handle.size for handle in new) / costs.upload_rate_bytes_per_s
     state = [each for each in new if each.kind not in CHANNEL_STATE and each.format is not StateFormat.LOG]
     files = len({handle.file.path for handle in state if handle.file is not None})
-    serialized = sum(handle.size for handle in state)
-    return uploading_s + files * costs.state_file_s + serialized / costs.serialize_rate_bytes_per_s
+    serialized = sum(handle.size for handle in state if handle.format is StateFormat.CANONICAL)
+    at_once = -(-files // UPLOADS_AT_ONCE)
+    return uploading_s + at_once * costs.state_file_s + serialized / costs.serialize_rate_bytes_per_s
 
 
 def _supported(barrier: CheckpointBarrier) -> CheckpointBarrier:

@@ -104,7 +104,7 @@ class Subject:
 
     def fail(self) -> None:
         """Begin anew from the last completed checkpoint."""
-        self.backend.release()
+        self.backend.close()
         self.begin()
         if self.completed is not None:
             handles, contents = self.completed
@@ -138,7 +138,7 @@ def test_what_is_restored_is_what_was_there(in_files: bool, steps: list[tuple[An
                 subject.fail()
             case _:
                 subject.change(*step)
-    subject.backend.release()
+    subject.backend.close()
     assert subject.completed is not None
     needed = {handle.file.path for handle in subject.completed[0] if handle.file is not None}
     assert set(subject.storage.files) == needed, "nothing is left behind"

@@ -66,6 +66,7 @@ UNSET = {
     "execution.checkpointing.storage",
     "restart-strategy.type",
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    "state.backend.rocksdb.localdir",
 }
 
 

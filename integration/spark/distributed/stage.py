@@ -48,6 +48,7 @@ from netstack import (
 )
 
 from ...checkpoints.directory import DirectoryStorage
+from ...state.stores import table_stores
 from ..arrow_types import arrow_schema
 from ..interrupts import run_cancellable
 from ..masters import allows_barriers, count_slots, is_local, no_executor
@@ -338,6 +339,9 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
         streams = await mesh.connect(meeting.addresses, meeting.secret)
     storage = DirectoryStorage(job.checkpoints)
     initial = None if job.initial is None else DirectoryStorage(job.initial)
-    report = await run_task_manager(job.assignment, task, streams, storage, initial=initial)
+    with table_stores(job.assignment.scenario) as tables:
+        report = await run_task_manager(
+            job.assignment, task, streams, storage, initial=initial, tables=tables
+        )
     rendezvous.finish()
     return report

@@ -1,0 +1,1 @@
+"""State that is kept in files while a job runs."""

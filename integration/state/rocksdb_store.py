@@ -1,0 +1,346 @@
+"""Real RocksDB as a store of tables: each flush and each compaction happens when it is asked for.
+
+RocksDB's own compaction is off, but while `compact` runs, which waits for it: so its rules decide what is
+merged, and not its threads when. It may number its files as it likes (that differs between runs); they get
+numbers of our own here, and a link of our own keeps each one as long as somebody needs it. Nothing is
+written ahead: what a failure loses comes back from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from netstack import StateError, TableOptions
+
+from .sst_bytes import FORMAT_VERSION, family_of, normalised
+
+if TYPE_CHECKING:
+    from rocksdict import Options, Rdict
+
+TIMER_FAMILIES = ("_timer_state/event_user-timers", "_timer_state/processing_user-timers")
+"""Families that Flink opens for the timers of any keyed operator; here they stay empty."""
+
+ENTRY_BYTES = 22
+"""Bytes that an entry takes in memory beside its key and value: a node of the list, a sequence number."""
+
+_POLL_S = 0.0005
+_FIRST_FILE = 10
+_MEMORY_LIMIT = 256 << 20
+
+
+class RocksTable(NamedTuple):
+    """A table file, at a path of our own."""
+
+    number: int
+    level: int
+    size: int
+    path: Path
+
+    def read(self) -> bytes:
+        """Return its bytes, which do not depend on where and when it was written."""
+        return normalised(self.path.read_bytes())
+
+
+class RocksFamily:
+    """The entries of one column family."""
+
+    def __init__(self, rocks: Rdict) -> None:
+        self.rocks = rocks
+        self.unflushed = 0
+        """Bytes of the writes that no file has yet."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key, None if there is none."""
+        value: bytes | None = self.rocks.get(key)
+        return value
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set the value of a key."""
+        self.rocks[key] = value
+        self.unflushed += len(key) + len(value) + ENTRY_BYTES
+
+    def remove(self, key: bytes) -> None:
+        """Forget a key, if it is there."""
+        self.rocks.delete(key)
+        self.unflushed += len(key) + ENTRY_BYTES
+
+    def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The entries from ``first`` on and before ``stop``, ascending; what is written meanwhile is not."""
+        for key, value in self.rocks.items(from_key=first):
+            assert isinstance(key, bytes)
+            if stop is not None and key >= stop:
+                return
+            yield key, value
+
+
+class RocksView:
+    """The files of one moment, each of which is kept until `release`."""
+
+    def __init__(self, links: Links, files: Sequence[RocksTable], options: bytes) -> None:
+        self.files = files
+        self.options = options
+        self._links = links
+        self._held = True
+        links.hold(files)
+
+    def release(self) -> None:
+        """Let go of the files; a second call does nothing."""
+        if self._held:
+            self._held = False
+            self._links.let_go(self.files)
+
+
+class Links:
+    """Counts who needs the link of each file, and removes it after the last one."""
+
+    def __init__(self) -> None:
+        self._holders: dict[Path, int] = {}
+
+    def hold(self, files: Iterable[RocksTable]) -> None:
+        """Keep files for one more holder."""
+        for file in files:
+            self._holders[file.path] = self._holders.get(file.path, 0) + 1
+
+    def let_go(self, files: Iterable[RocksTable]) -> None:
+        """One holder of files less."""
+        for file in files:
+            self._holders[file.path] -= 1
+            if not self._holders[file.path]:
+                del self._holders[file.path]
+                file.path.unlink(missing_ok=True)
+
+
+class RocksCompaction:
+    """A merge that has been done, and that views do not show before `install`."""
+
+    def __init__(
+        self, store: RocksStore, merged: Mapping[str, RocksTable], written: Mapping[str, RocksTable]
+    ) -> None:
+        self.bytes_read = sum(file.size for file in merged.values())
+        self.bytes_written = sum(file.size for file in written.values())
+        self._store = store
+        self._merged = merged
+        self._written = written
+
+    def install(self) -> None:
+        """Let views that are taken from now on have the merged files in place of the others."""
+        self._store.replace(self._merged, self._written)
+
+
+class RocksStore:
+    """A database of RocksDB in a folder of its own, which goes with it; a `TableStore`.
+
+    `folder` must not exist.
+    """
+
+    def __init__(self, folder: Path, options: TableOptions) -> None:
+        self._folder = folder
+        self._database = folder / "db"
+        self._options = options
+        self._links = Links()
+        self._tables: dict[str, RocksTable] = {}  # those that views have, by RocksDB's name
+        self._seen: set[str] = set()  # and those of compactions that are not installed
+        self._last_number = 0
+        self._families: dict[str, RocksFamily] = {}
+        self._rocks: Rdict | None = None
+        self._database.mkdir(parents=True)
+        self._open(TIMER_FAMILIES)
+
+    def _open(self, families: Iterable[str], there: Iterable[str] = ()) -> None:
+        """Open the database, in which there are some families, and make others one by one, in this order."""
+        from rocksdict import Rdict
+
+        options = rocks_options(self._options)
+        self._rocks = Rdict(str(self._database), options, column_families=dict.fromkeys(there, options))
+        self._families = {name: RocksFamily(self._family(name)) for name in there}
+        for name in families:
+            self.family(name)
+
+    def _family(self, name: str) -> Rdict:
+        from rocksdict import WriteOptions
+
+        writes = WriteOptions()
+        writes.disable_wal = True  # type: ignore[assignment, method-assign]  # a property: the stub is wrong
+        family = self._opened.get_column_family(name)
+        family.set_write_options(writes)
+        return family
+
+    @property
+    def _opened(self) -> Rdict:
+        if self._rocks is None:
+            raise StateError("a table store is used after it was closed")
+        return self._rocks
+
+    def family(self, name: str) -> RocksFamily:
+        """Return a column family, which is made if there is none of that name."""
+        if name not in self._families:
+            self._opened.create_column_family(name, rocks_options(self._options))
+            self._families[name] = RocksFamily(self._family(name))
+        return self._families[name]
+
+    def unflushed_bytes(self) -> int:
+        """Bytes of the writes that no file has yet."""
+        return sum(family.unflushed for family in self._families.values())
+
+    def flush(self) -> int:
+        """Write a file of level 0 for each family that was written to; returns their bytes."""
+        for family in self._families.values():
+            if family.unflushed:
+                family.rocks.flush(True)
+                family.unflushed = 0
+        new = self._discover()
+        self._tables |= new
+        return sum(file.size for file in new.values())
+
+    def _discover(self) -> dict[str, RocksTable]:
+        """Number the files that have not been seen, in an order that only their contents decide."""
+        found = []
+        for file in self._opened.live_files():
+            if file["name"] not in self._seen:
+                path = Path(f"{self._database}{file['name']}")
+                found.append((_family_at(path), file["level"], file["start_key"], file["name"], path))
+        found.sort(key=lambda one: one[:3])
+        return {name: self._take(name, level, path) for _, level, _, name, path in found}
+
+    def _take(self, name: str, level: int, path: Path) -> RocksTable:
+        self._last_number += 1
+        link = self._folder / str(self._last_number)
+        os.link(path, link)
+        table = RocksTable(self._last_number, level, path.stat().st_size, link)
+        self._seen.add(name)
+        self._links.hold([table])
+        return table
+
+    def view(self) -> RocksView:
+        """Keep the files of this moment; writes that have not been flushed are in none of them."""
+        newest = max(self._database.glob("OPTIONS-*"), key=lambda path: int(path.name[8:]))
+        files = sorted(self._tables.values(), key=lambda file: file.number)
+        return RocksView(self._links, files, newest.read_bytes())
+
+    def wants_compaction(self) -> bool:
+        """Whether a level of a family has more in it than it should."""
+        return bool(self._wanting())
+
+    def _wanting(self) -> list[Rdict]:
+        families = [family.rocks for family in self._families.values()]
+        return [rocks for rocks in families if rocks.property_int_value("rocksdb.compaction-pending")]
+
+    def compact(self) -> RocksCompaction:
+        """Merge until no level has more than it should; see `TableStore`."""
+        while wanting := self._wanting():
+            _switch(wanting, automatic=True)
+            while self._wanting() or self._compacting():
+                time.sleep(_POLL_S)
+            _switch(wanting, automatic=False)
+            while self._compacting():  # one that began between two looks
+                time.sleep(_POLL_S)
+        levels = {file["name"]: file["level"] for file in self._opened.live_files()}
+        merged, moved = {}, {}
+        for name, file in self._tables.items():
+            if name not in levels:
+                merged[name] = file
+            elif levels[name] != file.level:
+                moved[name] = file._replace(level=levels[name])
+        self._tables |= moved
+        return RocksCompaction(self, merged, self._discover())
+
+    def _compacting(self) -> bool:
+        return bool(self._opened.property_int_value("rocksdb.num-running-compactions"))
+
+    def replace(self, merged: Mapping[str, RocksTable], written: Mapping[str, RocksTable]) -> None:
+        """Have views show the files of a compaction in place of those that it has merged."""
+        if self._rocks is not None:
+            for name in merged:
+                del self._tables[name]
+            self._tables |= written
+            self._links.let_go(merged.values())
+
+    def restore(self, files: Sequence[bytes]) -> list[int]:
+        """Take over the files of a view, before anything is written; returns their numbers here.
+
+        All stand in level 0 afterwards, where the sequence numbers in them decide which entry is the newest.
+
+        Raises:
+            StateError: They are no such files.
+        """
+        from rocksdict import Rdict
+
+        known = list(self._families)
+        self._close_database()
+        self._database.mkdir()
+        names = [f"/{number:06}.sst" for number in range(_FIRST_FILE, _FIRST_FILE + len(files))]
+        for name, data in zip(names, files, strict=True):
+            Path(f"{self._database}{name}").write_bytes(data)
+        there = {family_of(data) for data in files}
+        path, options = str(self._database), rocks_options(self._options)
+        try:
+            Rdict.repair(path, options)
+            self._open(known, sorted({*Rdict.list_cf(path, options)} - {"default"}))
+        except Exception as error:
+            raise StateError(f"table files cannot be restored: {' '.join(str(error).split())}") from error
+        if not there <= self._families.keys():
+            raise StateError("table files cannot be restored: a column family is missing afterwards")
+        levels = {file["name"]: file["level"] for file in self._opened.live_files()}
+        if levels.keys() != set(names):
+            raise StateError("table files cannot be restored: some are not used afterwards")
+        self._tables = {name: self._take(name, levels[name], Path(path + name)) for name in names}
+        return [table.number for table in self._tables.values()]
+
+    def close(self) -> None:
+        """Give everything up, with the folder; a second call does nothing."""
+        self._close_database()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _close_database(self) -> None:
+        if self._rocks is not None:
+            for family in self._families.values():
+                family.rocks.close()
+            self._rocks.close()
+            self._rocks = None
+        shutil.rmtree(self._database, ignore_errors=True)
+
+
+def rocks_options(options: TableOptions) -> Options:
+    """Return the options of RocksDB that make its files depend on nothing but what is written.
+
+    Raises:
+        ImportError: rocksdict is not installed.
+    """
+    from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options
+
+    rocks = Options(raw_mode=True)
+    rocks.create_if_missing(True)
+    rocks.create_missing_column_families(True)
+    rocks.set_disable_auto_compactions(True)
+    rocks.set_level_compaction_dynamic_level_bytes(False)
+    rocks.set_compression_type(DBCompressionType.snappy())
+    rocks.set_write_buffer_size(max(_MEMORY_LIMIT, 4 * options.write_buffer_bytes))  # it never is full
+    rocks.set_level_zero_file_num_compaction_trigger(options.level0_files)
+    rocks.set_target_file_size_base(options.target_file_bytes)
+    rocks.set_max_bytes_for_level_base(options.level_base_bytes)
+    rocks.set_num_levels(7)
+    rocks.set_max_background_jobs(2)
+    rocks.set_stats_dump_period_sec(0)
+    rocks.set_keep_log_file_num(1)
+    blocks = BlockBasedOptions()
+    blocks.set_block_size(options.block_bytes)
+    blocks.set_format_version(FORMAT_VERSION)
+    blocks.set_checksum_type(ChecksumType.no_checksum())
+    rocks.set_block_based_table_factory(blocks)
+    return rocks
+
+
+def _switch(families: Iterable[Rdict], *, automatic: bool) -> None:
+    for rocks in families:
+        rocks.set_options({"disable_auto_compactions": str(not automatic).lower()})
+
+
+def _family_at(path: Path) -> str:
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as table:
+        return family_of(table)

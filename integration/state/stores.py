@@ -1,0 +1,64 @@
+"""The folder in which table stores of a run lie, and goes with it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from netstack import OPTIONS, Scenario, ScenarioError, StateBackendType, TableOptions
+
+from .rocksdb_store import RocksStore
+
+_TYPE = f"flink.{OPTIONS['state_backend'].name}"
+_FOLDER = f"flink.{OPTIONS['rocksdb_localdir'].name}"
+
+
+class RocksStores:
+    """Opens stores in a folder; a `TableStores`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: list[RocksStore] = []
+
+    def open(self, name: str, options: TableOptions) -> RocksStore:
+        """Return an empty store."""
+        store = RocksStore(self._folder / str(len(self._opened)), options)
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        """Close all that are open."""
+        for store in self._opened:
+            store.close()
+
+
+@contextmanager
+def table_stores(scenario: Scenario) -> Iterator[RocksStores | None]:
+    """Where the state of a run is kept in tables, if it is; closed and deleted however the block ends.
+
+    Raises:
+        ScenarioError: rocksdict is not installed, or there is no place for the files.
+    """
+    config = scenario.config
+    if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
+        yield None
+        return
+    if find_spec("rocksdict") is None:
+        needs = "rocksdb needs the package rocksdict; install netstack[rocksdb]"
+        raise ScenarioError([f"{_TYPE}: {needs}"])
+    parent = config.rocksdb_localdir
+    try:
+        if parent is not None:
+            Path(parent).mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="netstack-tables-", dir=parent)
+    except OSError as error:
+        raise ScenarioError([f"{_FOLDER}: {error.strerror}: {error.filename}"]) from error
+    with folder as path:
+        stores = RocksStores(Path(path))
+        try:
+            yield stores
+        finally:
+            stores.close()

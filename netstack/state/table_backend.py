@@ -1,0 +1,327 @@
+"""Keyed state in a store of table files, which may be larger than memory, and snapshots that share files.
+
+A snapshot flushes what was written and keeps the files of that moment. It consists of these files as they
+are and of one more, the catalogue, which says whose they are. Full snapshots store all files anew. Of
+incremental ones only those are stored that no confirmed checkpoint has, and the others are named again; so a
+compaction, which makes new files of old entries, makes the next snapshot large. (Flink:
+``RocksDBKeyedStateBackend`` with ``RocksNativeFullSnapshotStrategy`` and
+``RocksIncrementalSnapshotStrategy``.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile
+from .keyed_state import GROUP_BYTES, KeyedStateBackend
+from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
+from .table_store import FamilyTable, StoreView, TableFile, TableOptions, TableStore, TableStores
+from .values import StateError, decode_value, encode_value
+
+LAYOUT = 1
+"""Number of the layout of a catalogue; another one is refused."""
+
+CATALOGUE_NAME = "catalogue"
+
+REMEMBERED_KEYS = 1 << 16
+"""Of so many keys all subtasks of a vertex remember the key group: of all of them would take their memory."""
+
+
+class TableSettings(NamedTuple):
+    """Where a backend keeps its tables, and whether its snapshots share files."""
+
+    stores: TableStores
+    options: TableOptions = TableOptions()
+    incremental: bool = False
+
+
+class Catalogue(msgspec.Struct, frozen=True, array_like=True):
+    """What a snapshot says of its tables: kinds of states by name, names of tables, options of the store."""
+
+    layout: int
+    states: dict[str, str]
+    tables: tuple[str, ...]
+    options: bytes
+
+
+class StoredState:
+    """One state in a column family; a `Table` whose values are bytes in the store."""
+
+    def __init__(self, name: str, family: FamilyTable, written: Callable[[], None]) -> None:
+        self._name = name
+        self._family = family
+        self._written = written
+
+    def get(self, key: bytes) -> Any | None:
+        """Return the value or None."""
+        data = self._family.get(key)
+        return None if data is None else decode_value(data)
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Set the value of a key.
+
+        Raises:
+            StateError: The value is of a type that cannot be stored.
+        """
+        try:
+            data = encode_value(value)
+        except StateError as error:
+            raise StateError(f"state {self._name!r}: {error}") from error
+        self._family.put(key, data)
+        self._written()
+
+    def append(self, key: bytes, values: Sequence[Any]) -> None:
+        """Append to the list that is the value of a key."""
+        self.put(key, [*(self.get(key) or ()), *values])
+
+    def remove(self, key: bytes) -> None:
+        """Forget a key, if it is there."""
+        self._family.remove(key)
+        self._written()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The keys, ascending; the table may be changed meanwhile."""
+        return (key for key, _ in self._family.items())
+
+
+class TableStateBackend(KeyedStateBackend):
+    """The keyed state of one subtask in a store of tables, opened when the first state is asked for.
+
+    Args:
+        name: Whose it is, for people.
+        key_groups: Those that the subtask owns.
+        max_parallelism: Number of all key groups.
+        groups_of_keys: See `KeyedStateBackend`; here no more than `REMEMBERED_KEYS` are added to it.
+        settings: Where the tables are.
+
+    `on_flush` is called after each flush: then there may be something to compact, which others decide.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key_groups: range,
+        max_parallelism: int,
+        groups_of_keys: dict[bytes, int] | None,
+        settings: TableSettings,
+    ) -> None:
+        super().__init__(key_groups, max_parallelism, groups_of_keys)
+        self.on_flush: Callable[[], None] = _nothing
+        self._name = name
+        self._settings = settings
+        self._store: TableStore | None = None
+        self._first_checkpoint: int | None = None
+        self._names: dict[int, str] = {}  # of tables, by number
+        self._stored: dict[int, dict[int, StoredFile]] = {}  # by checkpoint and table
+        self._confirmed: Mapping[int, StoredFile] = {}
+        self._confirmed_id = NO_CHECKPOINT_ID
+
+    @property
+    def store(self) -> TableStore:
+        """The store; it is opened now if it was not."""
+        if self._store is None:
+            self._store = self._settings.stores.open(self._name, self._settings.options)
+        return self._store
+
+    def _new_table(self, name: str) -> StoredState:
+        return StoredState(name, self.store.family(name), self._written)
+
+    def _written(self) -> None:
+        if self.store.unflushed_bytes() >= self._settings.options.write_buffer_bytes:
+            self.store.flush()
+            self.on_flush()
+
+    def _remember(self, key: bytes, key_group: int) -> int:
+        known = self._groups_of_keys
+        if len(known) < REMEMBERED_KEYS:
+            return known.setdefault(key, key_group)
+        return known.get(key, key_group)
+
+    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> TableSnapshot:
+        """Flush, and keep the files of this moment; takes the time of a flush."""
+        if self._store is None:
+            return TableSnapshot(self, checkpoint_id, None, {}, 0)
+        if self._first_checkpoint is None and checkpoint_id != NO_CHECKPOINT_ID:
+            self._first_checkpoint = checkpoint_id
+        flushed = self._store.flush()
+        snapshot = TableSnapshot(self, checkpoint_id, self._store.view(), self._confirmed, flushed)
+        self.on_flush()
+        return snapshot
+
+    def handles_of(
+        self, snapshot: TableSnapshot, view: StoreView, write: WriteFile, inline_up_to: int
+    ) -> list[StateHandle]:
+        """Store what of a snapshot is to be stored; handles to all tables, and to the catalogue."""
+        stored: dict[int, StoredFile] = {}
+        handles = []
+        for table in view.files:
+            handles.append(self._table_handle(snapshot, table, write, inline_up_to))
+            if (file := handles[-1].file) is not None:
+                stored[table.number] = file
+        kinds = {name: kind for name, (kind, _) in sorted(self._tables.items())}
+        names = tuple(handle.name for handle in handles)
+        data = msgspec.msgpack.encode(Catalogue(LAYOUT, kinds, names, view.options))
+        in_file = len(data) > inline_up_to
+        catalogue = StateHandle(
+            kind=StateKind.KEYED,
+            name=CATALOGUE_NAME,
+            format=StateFormat.CATALOGUE,
+            size=len(data),
+            inline=None if in_file else data,
+            file=write(CATALOGUE_NAME, data) if in_file else None,
+            key_groups=self._range,
+        )
+        if self._settings.incremental and snapshot.checkpoint_id != NO_CHECKPOINT_ID:
+            self._stored[snapshot.checkpoint_id] = stored
+        return [*handles, catalogue]
+
+    def _table_handle(
+        self, snapshot: TableSnapshot, table: TableFile, write: WriteFile, inline_up_to: int
+    ) -> StateHandle:
+        first = snapshot.checkpoint_id if self._first_checkpoint is None else self._first_checkpoint
+        # Ids of checkpoints do not come back, so no other attempt has given a table this name.
+        name = self._names.setdefault(table.number, f"{first}-{table.number}")
+        file, inline = snapshot.confirmed.get(table.number), None
+        if file is None:
+            data = table.read()
+            if len(data) > inline_up_to:
+                file = write(f"{name}-{snapshot.checkpoint_id}", data, shared=self._settings.incremental)
+            else:
+                inline = data
+        return StateHandle(
+            kind=StateKind.KEYED,
+            name=name,
+            format=StateFormat.TABLE_FILE,
+            size=table.size,
+            inline=inline,
+            file=file,
+            key_groups=self._range,
+            stored_before=table.number in snapshot.confirmed,
+        )
+
+    @property
+    def _range(self) -> tuple[int, int]:
+        return self.key_groups.start, self.key_groups.stop - 1
+
+    def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
+        """Add the part of the keyed state that belongs to this subtask's key groups.
+
+        Tables of a subtask with the same key groups are taken over as they are, and later incremental
+        snapshots use their files if these are shared. Of all other state the own entries are copied.
+
+        Raises:
+            StorageError: A file could not be read.
+            StateError: The bytes are not those of keyed state, or a name has state of another kind.
+        """
+        super().restore([handle for handle in handles if handle.format is StateFormat.CANONICAL], read)
+        tables: list[StateHandle] = []
+        catalogues: list[tuple[Catalogue, list[StateHandle]]] = []
+        for handle in handles:
+            if handle.kind is StateKind.KEYED and self._owns_some_of(handle):
+                if handle.format is StateFormat.TABLE_FILE:
+                    tables.append(handle)
+                elif handle.format is StateFormat.CATALOGUE:  # behind the tables that it is about
+                    catalogues.append((_catalogue(read(handle), tables), tables))
+                    same_range = handle.key_groups == self._range
+                    tables = []
+        if len(catalogues) == 1 and same_range and self._store is None:
+            self._take_over(*catalogues[0], read)
+        else:
+            for catalogue, files in catalogues:
+                self._copy(catalogue, files, read)
+
+    def _take_over(self, catalogue: Catalogue, tables: Sequence[StateHandle], read: ReadHandle) -> None:
+        numbers = self.store.restore([read(handle) for handle in tables])
+        self._names = {number: handle.name for number, handle in zip(numbers, tables, strict=True)}
+        if self._settings.incremental:
+            self._confirmed = {
+                number: handle.file
+                for number, handle in zip(numbers, tables, strict=True)
+                if handle.file is not None and handle.file.shared
+            }
+        for name, kind in catalogue.states.items():
+            self._table(kind, name)
+
+    def _copy(self, catalogue: Catalogue, tables: Sequence[StateHandle], read: ReadHandle) -> None:
+        """Open tables beside the own ones, and copy the entries of the own key groups."""
+        groups = self.key_groups
+        first, stop = (bound.to_bytes(GROUP_BYTES, "big") for bound in (groups.start, groups.stop))
+        beside = self._settings.stores.open(f"{self._name}-restored", self._settings.options)
+        try:
+            beside.restore([read(handle) for handle in tables])
+            for name, kind in catalogue.states.items():
+                self._table(kind, name)
+                own = self.store.family(name)
+                for key, value in beside.family(name).items(first, stop):
+                    own.put(key, value)
+                    self._written()
+        finally:
+            beside.close()
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """The files of this checkpoint may be used by later ones."""
+        stored = self._stored.get(checkpoint_id)
+        if stored is not None and checkpoint_id > self._confirmed_id:
+            self._confirmed, self._confirmed_id = stored, checkpoint_id
+            self._stored = {other: files for other, files in self._stored.items() if other > checkpoint_id}
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The files of this checkpoint are gone, or will be."""
+        self._stored.pop(checkpoint_id, None)
+
+    def close(self) -> None:
+        """Close the store; a second call does nothing."""
+        if self._store is not None:
+            self._store.close()
+
+
+class TableSnapshot:
+    """The tables of a subtask at one moment; a `BackendSnapshot`.
+
+    `flushed_bytes` were written when it was taken; `confirmed` are files of tables that need not be stored.
+    """
+
+    def __init__(
+        self,
+        backend: TableStateBackend,
+        checkpoint_id: int,
+        view: StoreView | None,
+        confirmed: Mapping[int, StoredFile],
+        flushed_bytes: int,
+    ) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.confirmed = confirmed
+        self.work = SnapshotWork(flushed_bytes=flushed_bytes, linked=int(view is not None))
+        self._backend = backend
+        self._view = view
+
+    def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        """Store the tables that no confirmed checkpoint has and the catalogue, and release them."""
+        if self._view is None:
+            return []
+        try:
+            return self._backend.handles_of(self, self._view, write, inline_up_to)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of the files; a second call does nothing."""
+        if self._view is not None:
+            self._view.release()
+
+
+def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
+    try:
+        catalogue = msgspec.msgpack.decode(data, type=Catalogue)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StateError(f"the catalogue of keyed state cannot be read: {error}") from error
+    if catalogue.layout != LAYOUT or catalogue.tables != tuple(handle.name for handle in tables):
+        raise StateError("the catalogue of keyed state is not about the tables beside it")
+    return catalogue
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,126 @@
+"""The job whose checkpoints were recorded (tests/data/flink-state/README.md), emulated and looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from integration.emulating import emulate
+from netstack import (
+    Edge,
+    GeneratorSpec,
+    KeyedOperator,
+    KeyedStateBackend,
+    Keys,
+    MemoryStorage,
+    NetworkConfig,
+    Result,
+    Scenario,
+    StateBackendType,
+    StoredFile,
+    ValueState,
+    Vertex,
+    to_json,
+)
+
+RECORDINGS = Path(__file__).parent.parent / "data" / "flink-state"
+
+
+class Replace(KeyedOperator):
+    """Puts 200 random bytes for each record in the place of those that its key had."""
+
+    _value: ValueState[bytes]
+
+    def __init__(self, index: int) -> None:
+        self._random = random.Random(index)
+
+    def key_of(self, record: bytes) -> int:
+        return int.from_bytes(record[:8], "big")
+
+    def declare(self, state: KeyedStateBackend) -> None:
+        self._value = state.value("value")
+
+    def process_record(self, record: bytes) -> list[bytes]:
+        self._value.update(self._random.randbytes(200))
+        return []
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of a checkpoint: of all its state, and of what was stored for it."""
+
+    state: int
+    stored: int
+
+
+class CountingStorage(MemoryStorage):
+    """Counts the bytes that are written for each checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: dict[int, int] = {}
+
+    def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
+        file = super().write(checkpoint_id, name, data, shared=shared)
+        self.written[checkpoint_id] = self.written.get(checkpoint_id, 0) + file.size
+        return file
+
+    def sizes(self) -> list[Sizes]:
+        found = []
+        for number in self.checkpoints():
+            metadata = self.load(number)
+            handles = [handle for snapshot in metadata.subtasks for handle in snapshot.handles]
+            inline = sum(handle.size for handle in handles if handle.file is None)
+            found.append(Sizes(metadata.size, self.written.get(number, 0) + inline))
+        return found
+
+    def digest(self) -> str:
+        """Of all that is stored."""
+        return hashlib.sha256(msgspec.msgpack.encode(sorted(self.files.items()))).hexdigest()
+
+
+def state_job(first_s: float, checkpoints: int, *, seed: int = 1, **settings: Any) -> Scenario:
+    """The job with a checkpoint every 2 s, so many from `first_s` on."""
+    at = tuple(first_s + 2 * number for number in range(checkpoints))
+    config: dict[str, Any] = {
+        "state_backend": StateBackendType.ROCKSDB,
+        "retained_checkpoints": checkpoints,
+        **settings,
+    }
+    source = GeneratorSpec(record_bytes=221, rates=(1000.0,), keys=Keys(number=20_000))
+    return Scenario(
+        name="state",
+        duration_s=at[-1] + 1,
+        seed=seed,
+        config=NetworkConfig(**config),
+        manual_checkpoints_s=at,
+        vertices=(
+            Vertex(name="source", parallelism=2, task_manager="tm", source=source),
+            Vertex(name="replace", parallelism=2, task_manager="tm", operator=Replace),
+        ),
+        edges=(Edge(source="source", target="replace", ship="hash"),),
+    )
+
+
+def recorded(name: str) -> list[Sizes]:
+    """What Flink's checkpoints of that job came to."""
+    document = json.loads((RECORDINGS / f"state_{name}.json").read_text("utf-8"))
+    return [Sizes(each["state_bytes"], each["checkpointed_bytes"]) for each in document["checkpoints"]]
+
+
+def run(scenario: Scenario) -> tuple[CountingStorage, Result]:
+    storage = CountingStorage()
+    return storage, emulate(scenario, storage=storage)
+
+
+def fingerprint(seed: int, incremental: bool) -> str:
+    """Of all that a short run stores and measures; what it has cost the machine is left out."""
+    storage, result = run(state_job(0.5, 6, seed=seed, incremental_checkpoints=incremental))
+    document = json.loads(to_json(result)) | {"wall_seconds": 0}
+    return f"{storage.digest()} {hashlib.sha256(json.dumps(document).encode()).hexdigest()}"

@@ -1,0 +1,143 @@
+"""Whole jobs that keep their state in RocksDB: what their checkpoints store, and what comes back of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import integration.state.stores
+from integration.emulating import emulate
+from integration.state.stores import table_stores
+from netstack import (
+    Agenda,
+    Job,
+    KeyedStateBackend,
+    MemoryStorage,
+    Scenario,
+    ScenarioError,
+    StateBackendType,
+    TransactionLog,
+)
+from netstack import emulate as plain_emulate
+from tests.integration.state_job import Replace, Sizes, fingerprint, recorded, run, state_job
+from tests.netstack.job_settings import EXACTLY_ONCE, MODES
+from tests.netstack.test_recovery import expected, kill, sums_job
+
+ROOT = Path(__file__).parent.parent.parent
+FIRST_S = {"rocksdb_full": 1.41, "rocksdb_incremental": 2.13}
+"""From the first record to the first checkpoint of a recording."""
+
+MERGED = range(5, 51, 4)
+"""The checkpoints that are the first after a merge."""
+
+
+def shrinks(sizes: list[Sizes]) -> list[int]:
+    """The checkpoints whose state is smaller than that of the one before."""
+    return [
+        number for number in range(2, len(sizes) + 1) if sizes[number - 1].state < sizes[number - 2].state
+    ]
+
+
+@pytest.mark.parametrize("name", FIRST_S)
+def test_checkpoints_come_to_what_flink_s_do(name: str) -> None:
+    theirs = recorded(name)
+    incremental = name == "rocksdb_incremental"
+    storage, _ = run(state_job(FIRST_S[name], len(theirs), incremental_checkpoints=incremental))
+    ours = storage.sizes()
+    assert len(ours) == len(theirs) == 50
+    for mine, flink in list(zip(ours, theirs, strict=True))[3:]:
+        assert mine.state == pytest.approx(flink.state, rel=0.1)
+        assert mine.stored == pytest.approx(flink.stored, rel=0.1)
+    whole = [number for number, sizes in enumerate(ours, 1) if number > 1 and sizes.stored == sizes.state]
+    assert whole == (list(MERGED) if incremental else list(range(2, 51)))
+    assert set(shrinks(theirs)) <= set(MERGED) >= set(shrinks(ours))
+    assert shrinks(ours)[-9:] == shrinks(theirs)[-9:] == list(MERGED)[-9:]
+
+
+@pytest.mark.parametrize("incremental", [False, True], ids=["full", "incremental"])
+def test_two_processes_store_and_measure_the_same(incremental: bool) -> None:
+    code = f"from tests.integration.state_job import fingerprint; print(fingerprint(3, {incremental}))"
+    other = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300
+    )
+    assert other.stdout.strip() == fingerprint(3, incremental) != fingerprint(4, incremental)
+
+
+def run_sums(
+    log: TransactionLog, faults: tuple[Any, ...], storage: MemoryStorage, **settings: Any
+) -> tuple[Scenario, Job]:
+    scenario = sums_job(log, faults, state_backend=StateBackendType.ROCKSDB, **settings)
+    with table_stores(scenario) as tables:
+        job = Job(scenario, Agenda(), storage=storage, tables=tables)
+        trio.run(job.run)
+    assert job.leaked_segments == 0
+    return scenario, job
+
+
+@pytest.mark.parametrize("incremental", [False, True], ids=["full", "incremental"])
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_a_job_that_is_killed_gives_what_it_gives_unharmed(mode: str, incremental: bool) -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    faults = (kill("sums", 0, 0.4), kill("sums", 1, 1.0), kill("middle", 0, 1.6))
+    _, job = run_sums(log, faults, storage, incremental_checkpoints=incremental, **MODES[mode])
+    assert sorted(log.records) == expected()
+    assert [restart.checkpoint_id is not None for restart in job.restarts] == [True] * 3
+
+
+class Failing(Replace):
+    def process_record(self, record: bytes) -> list[bytes]:
+        raise KeyboardInterrupt
+
+
+class Ending(Replace):
+    """Has to be given its folder."""
+
+    folder: Path
+    seen: list[str]
+
+    def declare(self, state: KeyedStateBackend) -> None:
+        super().declare(state)
+        self.seen += [path.name for path in self.folder.glob("netstack-tables-*/*")]
+
+
+@pytest.mark.parametrize("ends_badly", [False, True], ids=["well", "interrupted"])
+def test_nothing_is_left_of_the_tables_however_a_run_ends(tmp_path: Path, ends_badly: bool) -> None:
+    folder = tmp_path / "not there yet"
+    scenario = state_job(0.2, 2, rocksdb_localdir=str(folder))
+    Ending.folder, Ending.seen = folder, []
+    change_operator(scenario, Failing if ends_badly else Ending)
+    if ends_badly:
+        with pytest.raises(KeyboardInterrupt):
+            emulate(scenario)
+    else:
+        emulate(scenario)
+        assert Ending.seen == ["0", "0", "1"]
+    assert list(folder.iterdir()) == []
+
+
+def change_operator(scenario: Scenario, operator: type[Replace]) -> None:
+    object.__setattr__(scenario.vertices[1], "operator", operator)
+
+
+def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integration.state.stores, "find_spec", lambda name: None)
+    with pytest.raises(ScenarioError) as caught:
+        emulate(state_job(0.2, 1))
+    message = "flink.state.backend.type: rocksdb needs the package rocksdict; install netstack[rocksdb]"
+    assert str(caught.value) == message
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScenarioError, match=r"flink.state.backend.rocksdb.localdir: .*/file"):
+        emulate(state_job(0.2, 1, rocksdb_localdir=str(tmp_path / "file")))
+
+
+def test_a_library_user_has_to_bring_stores() -> None:
+    with pytest.raises(ScenarioError, match="opens table stores, as `tables`"):
+        plain_emulate(state_job(0.2, 1))

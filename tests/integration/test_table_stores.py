@@ -1,0 +1,189 @@
+"""What a table store has to do, for real RocksDB and for the model that other tests use in its place."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.state.rocksdb_store import RocksStore
+from integration.state.sst_bytes import family_of, normalised
+from integration.state.stores import RocksStores
+from netstack import StateError, TableOptions, TableStore, TableStores
+from tests.netstack.table_model import ModelStores
+
+OPTIONS = TableOptions()
+MANY_LEVELS = TableOptions(target_file_bytes=20_000, level_base_bytes=60_000)
+
+
+@pytest.fixture(params=["rocksdb", "model"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TableStores]:
+    if request.param == "model":
+        yield ModelStores()
+    else:
+        opened = RocksStores(tmp_path / "stores")
+        yield opened
+        opened.close()
+
+
+def entries(store: TableStore, name: str) -> list[tuple[bytes, bytes]]:
+    return list(store.family(name).items())
+
+
+def write(store: TableStore, name: str, first: int, stop: int, value: bytes = b"v") -> None:
+    for number in range(first, stop):
+        store.family(name).put(b"%06d" % number, value)
+
+
+def churn(store: TableStore, rounds: int, seed: int, compacts: bool = True) -> dict[bytes, bytes]:
+    """Write, remove and flush at random, compacting as soon as the store wants to; returns what is kept."""
+    drawn, kept, family = random.Random(seed), dict[bytes, bytes](), store.family("a")
+    for _ in range(rounds):
+        for _ in range(200):
+            key = b"%04d" % drawn.randrange(1500)
+            if drawn.random() < 0.1:
+                family.remove(key)
+                kept.pop(key, None)
+            else:
+                kept[key] = drawn.randbytes(50)
+                family.put(key, kept[key])
+        store.flush()
+        if compacts and store.wants_compaction():
+            store.compact().install()
+    return dict(sorted(kept.items()))
+
+
+def test_entries_are_those_that_were_written_last_in_the_order_of_their_keys(stores: TableStores) -> None:
+    store = stores.open("s", OPTIONS)
+    kept = churn(store, 10, seed=1)
+    family = store.family("a")
+    assert entries(store, "a") == list(kept.items())
+    assert [family.get(key) for key in kept] == list(kept.values())
+    assert family.get(b"nothing") is None
+    family.put(b"0000", b"unflushed")
+    assert family.get(b"0000") == b"unflushed"
+    assert list(family.items(b"0100", b"0200")) == [
+        (key, value) for key, value in kept.items() if b"0100" <= key < b"0200"
+    ]
+    assert entries(store, "b") == []
+
+
+def test_a_flush_writes_one_file_for_each_family_that_was_written_to(stores: TableStores) -> None:
+    store = stores.open("s", OPTIONS)
+    write(store, "a", 0, 100)
+    write(store, "b", 0, 100)
+    assert store.unflushed_bytes() >= 200 * 7
+    written = store.flush()
+    assert store.unflushed_bytes() == 0
+    view = store.view()
+    assert written == sum(file.size for file in view.files) == sum(len(file.read()) for file in view.files)
+    assert [(file.number, file.level) for file in view.files] == [(1, 0), (2, 0)]
+    assert store.flush() == 0
+    write(store, "b", 0, 1)
+    store.flush()
+    assert [file.number for file in store.view().files] == [1, 2, 3]
+
+
+def test_the_fourth_file_of_level_0_is_merged_and_shows_when_it_is_installed(stores: TableStores) -> None:
+    store = stores.open("s", OPTIONS)
+    for number in range(4):
+        assert not store.wants_compaction()
+        write(store, "a", 0, 100, b"%d" % number)
+        store.flush()
+    assert store.wants_compaction()
+    before = store.view()
+    bytes_of = [file.read() for file in before.files]
+    compaction = store.compact()
+    assert not store.wants_compaction()
+    assert [file.number for file in store.view().files] == [1, 2, 3, 4]
+    write(store, "a", 0, 10, b"later")
+    store.flush()
+    assert [file.number for file in store.view().files] == [1, 2, 3, 4, 6]
+    compaction.install()
+    after = store.view()
+    assert [(file.number, file.level) for file in after.files] == [(5, 1), (6, 0)]
+    assert compaction.bytes_read == sum(map(len, bytes_of))
+    assert compaction.bytes_written == after.files[0].size < compaction.bytes_read
+    assert [file.read() for file in before.files] == bytes_of
+    assert [value for _, value in entries(store, "a")] == [b"later"] * 10 + [b"3"] * 90
+    before.release()
+    before.release()
+
+
+def test_what_is_restored_is_what_was_there_and_goes_on(stores: TableStores) -> None:
+    store = stores.open("s", OPTIONS)
+    kept = churn(store, 7, seed=2)
+    write(store, "b", 0, 10)
+    store.flush()
+    files = store.view().files
+    other = stores.open("t", OPTIONS)
+    numbers = other.restore([file.read() for file in files])
+    assert [file.number for file in other.view().files] == numbers == list(range(1, len(files) + 1))
+    assert [file.read() for file in other.view().files] == [file.read() for file in files]
+    assert entries(other, "a") == list(kept.items())
+    assert len(entries(other, "b")) == 10
+    other.family("a").put(b"0001", b"newest")
+    other.flush()
+    while other.wants_compaction():
+        other.compact().install()
+    assert entries(other, "a") == list((kept | {b"0001": b"newest"}).items())
+
+
+@pytest.mark.parametrize("options", [OPTIONS, MANY_LEVELS], ids=["one level", "many"])
+def test_the_same_calls_give_the_same_bytes(options: TableOptions, tmp_path: Path) -> None:
+    found = []
+    for number in range(2):
+        store = RocksStore(tmp_path / str(number), options)
+        churn(store, 40, seed=3)
+        view = store.view()
+        found.append(([(file.number, file.level, file.read()) for file in view.files], view.options))
+        restored = RocksStore(tmp_path / f"r{number}", options)
+        restored.restore([file.read() for file in view.files])
+        churn(restored, 10, seed=4)
+        after = restored.view()
+        found[-1] += ([(file.number, file.level, file.read()) for file in after.files], after.options)
+        store.close()
+        restored.close()
+    assert found[0] == found[1]
+    levels = {level for _, level, _ in found[0][0]}
+    assert (2 in levels) == (options is MANY_LEVELS)
+
+
+def links_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
+
+
+def test_a_file_stays_as_long_as_a_view_has_it_and_the_folder_as_long_as_the_store(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s", OPTIONS)
+    churn(store, 3, seed=5, compacts=False)
+    view = store.view()
+    churn(store, 1, seed=6)
+    assert links_in(tmp_path / "s") == ["1", "2", "3", "5"]
+    assert len(view.files[0].read()) == view.files[0].size
+    view.release()
+    assert links_in(tmp_path / "s") == ["5"]
+    store.close()
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StateError, match="after it was closed"):
+        store.flush()
+
+
+def test_files_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s", OPTIONS)
+    write(store, "a", 0, 100)
+    store.flush()
+    good = store.view().files[0].read()
+    store.close()
+    assert family_of(good) == "a"
+    assert normalised(good) == good
+    for bad in (b"", b"x" * 500, good[:-1], good[:200] + good[-53:], good[-53:]):
+        with pytest.raises(StateError) as caught:
+            family_of(bad)
+        assert "\n" not in str(caught.value)
+        broken = RocksStore(tmp_path / "b", OPTIONS)
+        with pytest.raises(StateError):
+            broken.restore([bad])
+        broken.close()

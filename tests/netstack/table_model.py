@@ -1,0 +1,175 @@
+"""A table store in a few lines, to test by: one file a family and flush, one level below level 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from netstack import StateError, TableOptions
+
+Entries = dict[bytes, bytes | None]
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    number: int
+    level: int
+    family: str
+    age: int  # of two files the one with more has the newer entries
+    entries: tuple[tuple[bytes, bytes | None], ...]
+
+    def read(self) -> bytes:
+        return msgspec.msgpack.encode((self.family, self.age, self.entries))
+
+    @property
+    def size(self) -> int:
+        return len(self.read())
+
+
+@dataclass
+class ModelFamily:
+    store: ModelStore
+    name: str
+
+    def __post_init__(self) -> None:
+        self.written: Entries = {}
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.written[key] = value
+
+    def remove(self, key: bytes) -> None:
+        self.written[key] = None
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._entries().get(key)
+
+    def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in sorted(self._entries().items()):
+            if value is not None and first <= key and (stop is None or key < stop):
+                yield key, value
+
+    def _entries(self) -> Entries:
+        entries: Entries = {}
+        for table in sorted(self.store.truth, key=lambda table: table.age):
+            if table.family == self.name:
+                entries.update(table.entries)
+        return entries | self.written
+
+
+@dataclass
+class ModelView:
+    files: Sequence[ModelTable]
+    options: bytes = b"options"
+    released: bool = False
+
+    def release(self) -> None:
+        self.released = True
+
+
+@dataclass
+class ModelCompaction:
+    store: ModelStore
+    merged: list[ModelTable]
+    written: list[ModelTable]
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(table.size for table in self.merged)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(table.size for table in self.written)
+
+    def install(self) -> None:
+        self.store.shown = [table for table in self.store.shown if table not in self.merged] + self.written
+
+
+class ModelStore:
+    """A `TableStore`; `truth` are the files, `shown` those that views have."""
+
+    def __init__(self, options: TableOptions) -> None:
+        self.options = options
+        self.truth: list[ModelTable] = []
+        self.shown: list[ModelTable] = []
+        self.views: list[ModelView] = []
+        self.closed = False
+        self._families: dict[str, ModelFamily] = {}
+        self._number = 0
+        self._age = 0
+
+    def family(self, name: str) -> ModelFamily:
+        return self._families.setdefault(name, ModelFamily(self, name))
+
+    def unflushed_bytes(self) -> int:
+        written = [item for family in self._families.values() for item in family.written.items()]
+        return sum(len(key) + len(value or b"") for key, value in written)
+
+    def flush(self) -> int:
+        new = []
+        for name, family in self._families.items():
+            if family.written:
+                self._age += 1
+                new.append(self._table(0, name, self._age, family.written))
+                family.written = {}
+        self.truth += new
+        self.shown += new
+        return sum(table.size for table in new)
+
+    def _table(self, level: int, family: str, age: int, entries: Entries) -> ModelTable:
+        self._number += 1
+        return ModelTable(self._number, level, family, age, tuple(sorted(entries.items())))
+
+    def view(self) -> ModelView:
+        self.views.append(ModelView(sorted(self.shown, key=lambda table: table.number)))
+        return self.views[-1]
+
+    def _full(self) -> list[str]:
+        level0 = [table.family for table in self.truth if table.level == 0]
+        return sorted(name for name in set(level0) if level0.count(name) >= self.options.level0_files)
+
+    def wants_compaction(self) -> bool:
+        return bool(self._full())
+
+    def compact(self) -> ModelCompaction:
+        full = self._full()
+        merged = [table for table in self.truth if table.family in full]
+        written = []
+        for name in full:
+            tables = sorted((table for table in merged if table.family == name), key=lambda table: table.age)
+            entries: Entries = {}
+            for table in tables:
+                entries.update(table.entries)
+            kept: Entries = {key: value for key, value in entries.items() if value is not None}
+            written.append(self._table(1, name, tables[-1].age, kept))
+        self.truth = [table for table in self.truth if table not in merged] + written
+        return ModelCompaction(self, merged, written)
+
+    def restore(self, files: Sequence[bytes]) -> list[int]:
+        for data in files:
+            try:
+                family, age, entries = msgspec.msgpack.decode(
+                    data, type=tuple[str, int, tuple[tuple[bytes, bytes | None], ...]]
+                )
+            except msgspec.DecodeError as error:
+                raise StateError("no table") from error
+            self.truth.append(replace(self._table(0, family, age, {}), entries=entries))
+            self._age = max(self._age, age)
+            self.family(family)
+        self.shown = list(self.truth)
+        return [table.number for table in self.truth]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ModelStores:
+    """Opens them, and keeps them to be looked at."""
+
+    def __init__(self) -> None:
+        self.opened: list[ModelStore] = []
+
+    def open(self, name: str, options: TableOptions) -> ModelStore:
+        self.opened.append(ModelStore(options))
+        return self.opened[-1]
