@@ -7,10 +7,13 @@ CompletedCheckpointStore and SharedStateRegistry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from ..state.snapshots import CheckpointMetadata, StoredFile
+from msgspec.structs import replace
+
+from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
+from .shared_registry import SharedStateRegistry, shared_files
 from .storage import CheckpointStorage, StorageError
 
 
@@ -33,6 +36,10 @@ class CompletedCheckpointStore:
         self._retained = retained
         self._initial = initial
         self._checkpoints = [*([] if initial is None else [initial]), *stored]
+        self._registry = SharedStateRegistry()
+        for metadata in self._checkpoints:
+            if metadata is not initial:  # whose files are not ours: they are neither used again nor deleted
+                self._registry.register(metadata.checkpoint_id, shared_files(metadata))
 
     @property
     def checkpoints(self) -> tuple[CheckpointMetadata, ...]:
@@ -44,42 +51,65 @@ class CompletedCheckpointStore:
         """The checkpoint to restart from; None before the first."""
         return self._checkpoints[-1] if self._checkpoints else None
 
-    def add(self, metadata: CheckpointMetadata, in_use: Iterable[StoredFile] = ()) -> None:
+    def add(self, metadata: CheckpointMetadata) -> None:
         """Complete a checkpoint, then delete the oldest one if there are too many now.
 
-        Shared files that are `in_use` elsewhere stay.
+        Where one before has a shared file of the same content, it is completed with that one instead.
 
         Raises:
             StorageError: if it cannot be completed. Nothing has changed.
         """
-        self.storage.complete(metadata)
+        number = metadata.checkpoint_id
+        kept = self._registry.register(number, shared_files(metadata))
+        duplicates = [file for file in metadata.files.values() if file.path in kept]
+        if kept:
+            metadata = _with(kept, metadata)
+        try:
+            self.storage.complete(metadata)
+        except StorageError:
+            self._registry.unregister(number)
+            raise
         self._checkpoints.append(metadata)
+        self._delete(duplicates)
         if len(self._checkpoints) > self._retained:
             oldest = self._checkpoints.pop(0)
             if oldest is not self._initial:
-                self.discard(oldest.checkpoint_id, oldest.files.values(), in_use)
+                self.discard(oldest.checkpoint_id, self._registry.unregister(oldest.checkpoint_id))
 
     def forget(self, metadata: CheckpointMetadata) -> None:
         """Never go back to a checkpoint that cannot be restored; its files stay for whoever looks into it."""
         self._checkpoints.remove(metadata)
 
-    def discard(
-        self, checkpoint_id: int, files: Iterable[StoredFile], in_use: Iterable[StoredFile] = ()
-    ) -> None:
-        """Delete a checkpoint, complete or not; of its `files`, shared ones that are in use stay."""
+    def discard(self, checkpoint_id: int, shared: Iterable[StoredFile]) -> None:
+        """Delete a checkpoint, complete or not, and those of its shared files that no retained one uses."""
         with suppress(StorageError):
             self.storage.discard(checkpoint_id)
-        self.delete_unused([file for file in files if file.shared], in_use)
+        self._delete(file for file in shared if not self._registry.has(file))
 
-    def delete_unused(self, files: Iterable[StoredFile], in_use: Iterable[StoredFile] = ()) -> None:
-        """Delete those of `files` that neither a retained checkpoint needs nor `in_use` names."""
+    def delete_unused(self, files: Iterable[StoredFile]) -> None:
+        """Delete those of the files, shared or not, that no retained checkpoint has."""
+        kept = [checkpoint.files for checkpoint in self._checkpoints]
+        self._delete(
+            file
+            for file in files
+            if not self._registry.has(file) and not any(file.path in paths for paths in kept)
+        )
+
+    def _delete(self, files: Iterable[StoredFile]) -> None:
         unused = {file.path: file for file in files}
-        if not unused:
-            return
-        for file in in_use:
-            unused.pop(file.path, None)
-        for checkpoint in (*self._checkpoints, *filter(None, [self._initial])):
-            for path in checkpoint.files:
-                unused.pop(path, None)
-        with suppress(StorageError):
-            self.storage.delete(unused.values())
+        if unused:
+            with suppress(StorageError):
+                self.storage.delete(unused.values())
+
+
+def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Return the metadata with the files of `kept` in place of those with its paths."""
+
+    def with_kept(handle: StateHandle) -> StateHandle:
+        file = None if handle.file is None else kept.get(handle.file.path)
+        return handle if file is None else replace(handle, file=file)
+
+    subtasks = tuple(
+        replace(snapshot, handles=tuple(map(with_kept, snapshot.handles))) for snapshot in metadata.subtasks
+    )
+    return replace(metadata, subtasks=subtasks)

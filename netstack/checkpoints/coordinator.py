@@ -14,7 +14,7 @@ when it was triggered. The rules are those of Flink's CheckpointCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
@@ -78,7 +78,8 @@ class CheckpointCoordinator:
         self._subtasks: list[CheckpointedTask] = []
         self._next_id = first_id
         self._watch_timer: Timer | None = None  # for the checkpoint that expires first
-        self._under_way: dict[tuple[TaskKey, int], Acknowledgement] = {}
+        # Shared files of the reports, delivered or not, on checkpoints that are not complete.
+        self._reported: dict[tuple[int, TaskKey], list[StoredFile]] = {}
 
     @property
     def pending(self) -> list[Checkpoint]:
@@ -121,7 +122,9 @@ class CheckpointCoordinator:
         costs = self._costs.ack_unaligned_s if in_flight else self._costs.ack_s
         delay, send = self._randomness.uniform(*costs), self.control_plane.send
         delay += report.snapshot.inline_log_bytes / self._costs.ack_rate_bytes_per_s
-        self._under_way[key_of(subtask), report.checkpoint_id] = report
+        shared = [file for file in report.snapshot.new_files if file.shared]
+        if shared or report.checkpoint_id not in self._pending:
+            self._reported[report.checkpoint_id, key_of(subtask)] = shared
         send(ControlMessage.ACKNOWLEDGE, key_of(subtask), delay, self._acknowledged, subtask, report)
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
@@ -136,8 +139,8 @@ class CheckpointCoordinator:
         send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who)
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete those of some shared files that neither a retained nor a pending checkpoint needs."""
-        self.store.delete_unused(files, self._files_in_use())
+        """Delete those of some shared files that no completed checkpoint needs."""
+        self.store.delete_unused(files)
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
         """A subtask cannot go on: the job fails."""
@@ -206,12 +209,12 @@ class CheckpointCoordinator:
 
     def _acknowledged(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         number = report.checkpoint_id
-        self._under_way.pop((key_of(subtask), number), None)
         checkpoint = self._pending.get(number)
         if checkpoint is None:
             late = f"checkpoint {number}: {self._name(subtask)} acknowledges too late, its files are deleted"
             self._say(late, number)
-            self.store.delete_unused(report.snapshot.new_files, self._files_in_use())
+            self.store.delete_unused(report.snapshot.new_files)
+            self._reported.pop((number, key_of(subtask)), None)
         elif checkpoint.acknowledge(key_of(subtask), report, self._agenda.now) and not checkpoint.awaited:
             self._complete(checkpoint)
 
@@ -220,11 +223,12 @@ class CheckpointCoordinator:
         now, number = self._agenda.now, checkpoint.checkpoint_id
         metadata = checkpoint.metadata(self._job, now)
         try:
-            self.store.add(metadata, self._files_in_use())
+            self.store.add(metadata)
         except StorageError as error:
             self._fail(checkpoint, FailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
             return
         del self._pending[number]
+        self._reports_on(number)
         checkpoint.completed_at = now
         self._failures.succeeded(number)
         took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
@@ -245,7 +249,7 @@ class CheckpointCoordinator:
         number = checkpoint.checkpoint_id
         del self._pending[number]
         checkpoint.failure = reason
-        self.store.discard(number, checkpoint.new_files, self._files_in_use())
+        self.store.discard(number, self._reports_on(number))
         text = f"checkpoint {number} failed: {reason}" + (f", {detail}" if detail else "")
         self._say(text, number)
         self._on_end(checkpoint)
@@ -262,10 +266,10 @@ class CheckpointCoordinator:
                 delay = self._randomness.notice(*self._costs.trigger_s)
                 self.control_plane.send(kind, key_of(subtask), delay, deliver, checkpoint_id)
 
-    def _files_in_use(self) -> Iterator[StoredFile]:
-        """The files of what pending checkpoints have so far."""
-        for checkpoint in self._pending.values():
-            yield from checkpoint.files
+    def _reports_on(self, number: int) -> list[StoredFile]:
+        """Forget the reports on a checkpoint; returns the shared files that they name, used before or new."""
+        reports = [each for each in self._reported if each[0] == number]
+        return [file for each in reports for file in self._reported.pop(each)]
 
     def _drop_all(self) -> list[Checkpoint]:
         """Forget timers, messages, requests and pending checkpoints; returns the latter."""
@@ -278,11 +282,10 @@ class CheckpointCoordinator:
         dropped = self.pending
         self._pending.clear()
         for checkpoint in dropped:
-            self.store.discard(checkpoint.checkpoint_id, checkpoint.new_files)
-        # Whoever would delete the files of these does not hear of them any more.
-        for (_, number), report in sorted(self._under_way.items(), key=lambda item: item[0]):
-            self.store.discard(number, report.snapshot.new_files)
-        self._under_way.clear()
+            self.store.discard(checkpoint.checkpoint_id, self._reports_on(checkpoint.checkpoint_id))
+        # Whoever would delete the files of these, which had failed before, does not hear of them any more.
+        for number in sorted({number for number, _ in self._reported}):
+            self.store.discard(number, self._reports_on(number))
         return dropped
 
     def _name(self, subtask: CheckpointedTask) -> str:

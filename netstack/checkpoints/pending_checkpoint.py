@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
 from ..results.statistics import Recorder, SubtaskCheckpoint
 from ..scenarios.job_shape import JobShape
-from ..state.snapshots import CheckpointMetadata, StoredFile, SubtaskSnapshot
+from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
 from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey
 from .failures import FailureReason
@@ -140,19 +140,6 @@ class Checkpoint:
     def size(self) -> int:
         """Bytes of the state that has been acknowledged."""
         return sum(snapshot.size for snapshot in self.snapshots.values())
-
-    @property
-    def files(self) -> Iterator[StoredFile]:
-        """The files of the state that has been acknowledged; one may come several times."""
-        for snapshot in self.snapshots.values():
-            for handle in snapshot.handles:
-                if handle.file is not None:
-                    yield handle.file
-
-    @property
-    def new_files(self) -> list[StoredFile]:
-        """Those of them that were stored for this checkpoint."""
-        return [file for snapshot in self.snapshots.values() for file in snapshot.new_files]
 
     @property
     def checkpointed_bytes(self) -> int:

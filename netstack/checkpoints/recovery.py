@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from buffers import BufferBuilder, LocalBufferPool, PipelinedSubpartition
 from flowcontrol import EndOfOutputChannelState
 
@@ -44,8 +46,9 @@ class SubtaskRecovery:
 
     @property
     def state_handles(self) -> list[StateHandle]:
-        """Handles of keyed and operator state."""
-        return [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
+        """Handles of keyed and operator state; files of another's checkpoint are not shared with it."""
+        handles = [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
+        return handles if self._source.owned else [_not_shared(handle) for handle in handles]
 
     def of(self, kind: StateKind) -> list[StateHandle]:
         """Handles of one kind, in the order in which they were stored."""
@@ -61,15 +64,24 @@ class SubtaskRecovery:
 
 
 class RecoverySource:
-    """A checkpoint and the storage that holds its files."""
+    """A checkpoint and the storage that holds its files; `owned` where they may be shared with it."""
 
-    def __init__(self, metadata: CheckpointMetadata, storage: CheckpointStorage) -> None:
+    def __init__(
+        self, metadata: CheckpointMetadata, storage: CheckpointStorage, *, owned: bool = True
+    ) -> None:
         self.metadata = metadata
+        self.owned = owned
         self.read = HandleReader(storage)
 
     def of(self, vertex: str, subtask: int) -> SubtaskRecovery:
         """The state of one subtask."""
         return SubtaskRecovery(self, self.metadata.of(vertex, subtask))
+
+
+def _not_shared(handle: StateHandle) -> StateHandle:
+    if handle.file is None:
+        return handle
+    return replace(handle, file=replace(handle.file, shared=False))
 
 
 def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskRecovery) -> None:

@@ -171,7 +171,11 @@ class _Process:
         restore, storage = self._assignment.restore, self._restores_from
         try:
             metadata = None if restore is None else storage.load(restore)
-            self._source = None if metadata is None else RecoverySource(metadata, storage)
+            self._source = (
+                None
+                if metadata is None
+                else RecoverySource(metadata, storage, owned=not self._assignment.from_initial)
+            )
             if self._index == LEADER:
                 self._leader = Leader(
                     self._assignment, self._environment, self._clock, metadata, self._send, self._fail

@@ -142,10 +142,11 @@ class Job:
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
         """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
         initial, storage = self._initial, self.storage
-        if initial is not None and metadata is initial.metadata:
+        owned = initial is None or metadata is not initial.metadata
+        if initial is not None and not owned:
             storage = initial.storage
         try:
-            self._begin(None if metadata is None else RecoverySource(metadata, storage))
+            self._begin(None if metadata is None else RecoverySource(metadata, storage, owned=owned))
         except UNUSABLE as error:
             if metadata is None:
                 raise

@@ -62,7 +62,7 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     """Where one piece of state is: `size` bytes from `offset` on in `file`, or `inline`.
 
-    `name` is that of the state, of a table file that of the table within the subtask, also in later attempts.
+    `name` is that of the state; of a table file that of the table, which is no other's in the job.
     `key_groups` are the first and the last key group of keyed state. `exchange` and `channel` say which
     channel the data of a channel belongs to: the number of the gate (or of the output) within the subtask,
     and that of the channel (or subpartition) within it.

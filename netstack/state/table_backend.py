@@ -91,7 +91,7 @@ class TableStateBackend(KeyedStateBackend):
     """The keyed state of one subtask in a store of tables, opened when the first state is asked for.
 
     Args:
-        name: Whose it is, for people.
+        name: Whose it is: no other subtask of the job has this name.
         key_groups: Those that the subtask owns.
         max_parallelism: Number of all key groups.
         groups_of_keys: See `KeyedStateBackend`; here no more than `REMEMBERED_KEYS` are added to it.
@@ -183,12 +183,13 @@ class TableStateBackend(KeyedStateBackend):
     ) -> StateHandle:
         first = snapshot.checkpoint_id if self._first_checkpoint is None else self._first_checkpoint
         # Ids of checkpoints do not come back, so no other attempt has given a table this name.
-        name = self._names.setdefault(table.number, f"{first}-{table.number}")
+        name = self._names.setdefault(table.number, f"{self._name}-{first}-{table.number}")
         file, inline = snapshot.confirmed.get(table.number), None
         if file is None:
             data = table.read()
             if len(data) > inline_up_to:
-                file = write(f"{name}-{snapshot.checkpoint_id}", data, shared=self._settings.incremental)
+                own = name.removeprefix(f"{self._name}-")  # `write` puts that in front
+                file = write(f"{own}-{snapshot.checkpoint_id}", data, shared=self._settings.incremental)
             else:
                 inline = data
         return StateHandle(

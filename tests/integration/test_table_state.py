@@ -15,6 +15,7 @@ from integration.emulating import emulate
 from integration.state.stores import table_stores
 from netstack import (
     Agenda,
+    CheckpointMetadata,
     Job,
     KeyedStateBackend,
     MemoryStorage,
@@ -87,6 +88,15 @@ def test_a_job_that_is_killed_gives_what_it_gives_unharmed(mode: str, incrementa
     _, job = run_sums(log, faults, storage, incremental_checkpoints=incremental, **MODES[mode])
     assert sorted(log.records) == expected()
     assert [restart.checkpoint_id is not None for restart in job.restarts] == [True] * 3
+    assert files_of(storage.load(storage.checkpoints()[-1])) == stored(storage)
+
+
+def files_of(metadata: CheckpointMetadata) -> set[str]:
+    return {path for path in metadata.files if path.startswith("shared/")}
+
+
+def stored(storage: MemoryStorage) -> set[str]:
+    return {path for path in storage.files if path.startswith("shared/")}
 
 
 class Failing(Replace):

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from msgspec.structs import replace
 
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
 from netstack.checkpoints.storage import MemoryStorage, StorageError
-from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
+from netstack.state.snapshots import (
+    CheckpointMetadata,
+    StateFormat,
+    StateHandle,
+    StateKind,
+    StoredFile,
+    SubtaskSnapshot,
+)
 
 
 class FailingStorage(MemoryStorage):
@@ -82,12 +90,58 @@ def test_one_that_cannot_be_deleted_is_left_where_it_is() -> None:
 def test_shared_files_stay_as_long_as_a_checkpoint_needs_them() -> None:
     storage = MemoryStorage()
     store = CompletedCheckpointStore(storage, 1)
-    old, both, pending = (storage.write(1, name, b"x", shared=True) for name in ("old", "both", "pending"))
-    store.add(metadata_of(1, [old, both, pending]))
-    store.add(metadata_of(2, [both]), [pending])
-    assert sorted(storage.shared_files()) == ["shared/both", "shared/pending"]
-    store.discard(3, [both, pending])
+    old, both, failed = (storage.write(1, name, b"x", shared=True) for name in ("old", "both", "failed"))
+    store.add(metadata_of(1, [old, both]))
+    store.discard(2, [both, failed])
+    assert sorted(storage.shared_files()) == ["shared/both", "shared/old"]
+    store.add(metadata_of(3, [both]))
     assert sorted(storage.shared_files()) == ["shared/both"]
+
+
+def table_of(checkpoint_id: int, name: str, file: StoredFile) -> CheckpointMetadata:
+    handle = StateHandle(
+        kind=StateKind.KEYED, format=StateFormat.TABLE_FILE, name=name, size=file.size, file=file
+    )
+    snapshot = SubtaskSnapshot(vertex="count", subtask=0, handles=(handle,))
+    return replace(metadata_of(checkpoint_id), subtasks=(snapshot,))
+
+
+def test_a_table_that_was_stored_twice_is_kept_once() -> None:
+    storage = FailingStorage()
+    store = CompletedCheckpointStore(storage, 2)
+    first, again, third = (storage.write(1, name, b"x", shared=True) for name in ("first", "again", "third"))
+    store.add(table_of(1, "table", first))
+    store.add(table_of(2, "table", again))
+    assert sorted(storage.shared_files()) == ["shared/first", "shared/third"]
+    assert storage.load(2).files == {"shared/first": first}
+    storage.broken = {"complete"}
+    with pytest.raises(StorageError, match="cannot complete 3"):
+        store.add(table_of(3, "table", third))
+    store.discard(3, [third])
+    assert sorted(storage.shared_files()) == ["shared/first"]
+    storage.broken = set()
+    # Its writer has heard that 2 is complete, and takes the file that it stored for it to be there.
+    store.add(table_of(4, "table", again))
+    store.add(metadata_of(5))
+    assert sorted(storage.shared_files()) == ["shared/first"]
+    store.add(metadata_of(6))
+    assert storage.shared_files() == {}
+
+
+def test_what_an_earlier_store_has_left_is_known() -> None:
+    storage = MemoryStorage()
+    shared = storage.write(1, "shared", b"x", shared=True)
+    foreign = storage.write(1, "foreign", b"x", shared=True)
+    store = CompletedCheckpointStore(
+        storage, 1, [table_of(2, "table", shared)], initial=table_of(1, "other", foreign)
+    )
+    store.discard(3, [shared])
+    store.add(table_of(4, "table", shared))
+    assert sorted(storage.shared_files()) == ["shared/foreign", "shared/shared"]
+    store.add(metadata_of(5))
+    assert sorted(storage.shared_files()) == ["shared/foreign", "shared/shared"]
+    store.add(metadata_of(6))
+    assert sorted(storage.shared_files()) == ["shared/foreign"]
 
 
 def test_files_that_came_too_late_are_deleted_unless_a_checkpoint_has_them() -> None:
