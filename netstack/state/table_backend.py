@@ -228,6 +228,8 @@ class TableStateBackend(KeyedStateBackend):
                     catalogues.append((_catalogue(read(handle), tables), tables))
                     same_range = handle.key_groups == self._range
                     tables = []
+        if tables:
+            raise StateError(f"no catalogue of keyed state is about the tables beside it, {tables[0].name!r}")
         if len(catalogues) == 1 and same_range and self._store is None:
             self._take_over(*catalogues[0], read)
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,12 @@ from integration.emulating import emulate
 from integration.state.stores import table_stores
 from netstack import (
     Agenda,
+    AtTime,
     CheckpointMetadata,
+    DropMessages,
+    FailUpload,
+    Fault,
+    FillStorage,
     Job,
     KeyedStateBackend,
     MemoryStorage,
@@ -25,7 +32,7 @@ from netstack import (
     TransactionLog,
 )
 from netstack import emulate as plain_emulate
-from tests.integration.state_job import Replace, Sizes, fingerprint, recorded, run, state_job
+from tests.integration.state_job import CountingStorage, Replace, Sizes, fingerprint, recorded, run, state_job
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.test_recovery import expected, kill, sums_job
 
@@ -70,7 +77,7 @@ def test_two_processes_store_and_measure_the_same(incremental: bool) -> None:
 
 
 def run_sums(
-    log: TransactionLog, faults: tuple[Any, ...], storage: MemoryStorage, **settings: Any
+    log: TransactionLog, faults: Sequence[Fault], storage: MemoryStorage, **settings: Any
 ) -> tuple[Scenario, Job]:
     scenario = sums_job(log, faults, state_backend=StateBackendType.ROCKSDB, **settings)
     with table_stores(scenario) as tables:
@@ -97,6 +104,55 @@ def files_of(metadata: CheckpointMetadata) -> set[str]:
 
 def stored(storage: MemoryStorage) -> set[str]:
     return {path for path in storage.files if path.startswith("shared/")}
+
+
+TROUBLE: dict[str, list[Fault]] = {
+    "uploads fail": [FailUpload(when=AtTime(at), for_s=0.1) for at in (0.3, 0.8, 1.4)],
+    "storage is full": [FillStorage(when=AtTime(at), for_s=0.1) for at in (0.3, 0.8, 1.4)],
+    **{
+        f"{messages} is lost": [
+            DropMessages(when=AtTime(at), messages=messages, for_s=0.2) for at in (0.3, 0.9)
+        ]
+        for messages in ("acknowledge", "completed")
+    },
+    "all at once": [
+        FailUpload(when=AtTime(0.3), for_s=0.1),
+        DropMessages(when=AtTime(0.35), messages="aborted", for_s=0.3),
+        DropMessages(when=AtTime(0.5), messages="completed", for_s=0.4),
+        kill("sums", 0, 0.8),
+        DropMessages(when=AtTime(0.9), messages="acknowledge", for_s=0.2, vertex="sums", subtask=1),
+        kill("sums", 1, 1.25),
+        FillStorage(when=AtTime(1.5), for_s=0.1),
+    ],
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_checkpoints_that_fail_leave_nothing_behind_and_break_no_later_one(trouble: str) -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    settings: dict[str, Any] = {"checkpoint_timeout_s": 0.3, "retained_checkpoints": 3}
+    _, job = run_sums(log, TROUBLE[trouble], storage, incremental_checkpoints=True, **settings)
+    assert sorted(log.records) == expected()
+    kept = [storage.load(number) for number in storage.checkpoints()]
+    assert len(kept) == 3
+    assert set().union(*map(files_of, kept)) == stored(storage) != set()
+    for metadata in kept:
+        for file in metadata.files.values():
+            storage.verify(file)
+    assert all(restart.unusable_checkpoint_id is None for restart in job.restarts)
+
+
+def test_a_table_is_not_used_again_before_its_checkpoint_is_confirmed() -> None:
+    """Whoever hears of no completed checkpoint stores every table each time, and it is kept once."""
+    storage = CountingStorage()
+    lost = DropMessages(when=AtTime(0.0), messages="completed", for_s=60.0)
+    scenario = state_job(0.3, 3, incremental_checkpoints=True)
+    emulate(replace(scenario, faults=(lost,)), storage=storage)
+    sizes = storage.sizes()
+    assert [each.stored for each in sizes] == [each.state for each in sizes]
+    names = {path for number in storage.checkpoints() for path in files_of(storage.load(number))}
+    assert names == stored(storage)
+    assert len(names) == 2 * 3
 
 
 class Failing(Replace):

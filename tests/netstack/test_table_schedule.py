@@ -1,0 +1,69 @@
+"""When tables are compacted in emulated time, and from when on snapshots have what came of it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from netstack import Agenda, CostModel, TableOptions, TableSettings, TableStateBackend
+from netstack.engine.agenda_loop import run_agenda
+from netstack.tasks.table_schedule import TableSchedule
+from tests.netstack.table_model import ModelStore, ModelStores
+
+RATE = 1000.0
+
+
+class Tables:
+    """A backend whose tables are compacted on an agenda, at 1000 bytes a second."""
+
+    def __init__(self) -> None:
+        self.agenda = Agenda()
+        stores = ModelStores()
+        self.backend = TableStateBackend("a-0", range(4), 4, None, TableSettings(stores, TableOptions()))
+        TableSchedule(self.agenda, CostModel(table_compaction_rate_bytes_per_s=RATE), self.backend)
+        self.state = self.backend.value("v")
+        self.store: ModelStore = stores.opened[0]
+        self.seen: dict[float, list[int]] = {}
+
+    def snapshot(self) -> None:
+        """Change something and take a snapshot; `seen` has the levels of its files."""
+        self.backend.set_current_key(1, 1)
+        self.state.update(b"x" * 20)
+        self.backend.snapshot(1)
+        self.seen[self.agenda.now] = [file.level for file in self.store.views[-1].files]
+
+    def run(self, *at: float) -> None:
+        for time in at:
+            self.agenda.at(time, self.snapshot)
+        self.agenda.at(100.0, self.agenda.stop)
+        trio.run(run_agenda, self.agenda)
+
+
+def test_a_merge_begins_with_the_fourth_file_and_shows_when_its_bytes_have_been_moved() -> None:
+    tables = Tables()
+    tables.run(1.0, 2.0, 3.0, 4.0)
+    assert tables.seen == {1.0: [0], 2.0: [0, 0], 3.0: [0, 0, 0], 4.0: [0, 0, 0, 0]}
+    size = tables.store.views[0].files[0].size
+    assert [file.level for file in tables.store.shown] == [1]
+    moved = 4 * size + tables.store.shown[0].size
+    ends = 4.0 + moved / RATE
+
+    again = Tables()
+    again.run(1.0, 2.0, 3.0, 4.0, ends - 0.001, ends + 0.001)
+    assert again.seen[ends - 0.001] == [0, 0, 0, 0, 0]
+    assert again.seen[ends + 0.001] == [1, 0, 0]
+
+
+def test_what_is_to_be_merged_next_waits_for_the_one_that_runs() -> None:
+    tables = Tables()
+    tables.run(*(1.0 + 0.001 * number for number in range(9)))
+    assert list(tables.seen.values())[-1] == [0] * 9
+    # The second merge found five files of level 0 besides what came of the first one.
+    assert [file.level for file in tables.store.shown] == [1]
+
+
+@pytest.mark.parametrize("snapshots", [3, 4])
+def test_nothing_is_merged_while_no_level_is_full(snapshots: int) -> None:
+    tables = Tables()
+    tables.run(*(float(number) for number in range(1, snapshots + 1)))
+    assert len(tables.store.shown) == (3 if snapshots == 3 else 1)
