@@ -145,6 +145,7 @@ SLOTS = "taskmanager.numberOfTaskSlots"
 _COUNT = OPTIONS["floating_buffers_per_gate"].kind
 _WHOLE = OPTIONS["exclusive_buffers_per_channel"].kind
 _BOOLEAN = OPTIONS["debloat_enabled"].kind
+_TEXT = OPTIONS["checkpoint_dir"].kind
 _DURATION = OPTIONS["debloat_period_s"].kind
 
 _SIZE = OPTIONS["segment_bytes"].kind
@@ -162,9 +163,9 @@ _OTHER_KINDS = {
     "taskmanager.network.detailed-metrics": _BOOLEAN,
     "taskmanager.network.partition-request-timeout": _DURATION,
     "execution.checkpointing.file-merging.enabled": _BOOLEAN,
-    "execution.checkpointing.incremental": _BOOLEAN,
     "execution.checkpointing.interval-during-backlog": _DURATION,
     "execution.checkpointing.unaligned.interruptible-timers.enabled": _BOOLEAN,
+    "state.backend.type": _TEXT,  # Flink has more backends, and takes any class
 }
 
 _UNCHECKED = (

@@ -34,8 +34,12 @@ _LEFT_OUT = frozenset(
         "checkpoint_storage",
         "retained_checkpoints",
     }
-) | {field for field, option in OPTIONS.items() if option.name.startswith("restart-strategy.")}
-"""Fields that mean something else here: each vertex has a task manager of its own, and nothing is stored."""
+) | {
+    field
+    for field, option in OPTIONS.items()
+    if option.name.startswith(("restart-strategy.", "state.backend.", "execution.checkpointing.incremental"))
+}
+"""Fields that mean something else here: each vertex has a task manager of its own, and there is no state."""
 
 _CHECKPOINTING: Mapping[str, str] = {
     "mode": "checkpoint_mode",
