@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,12 +86,20 @@ class CountingStorage(MemoryStorage):
         return hashlib.sha256(msgspec.msgpack.encode(sorted(self.files.items()))).hexdigest()
 
 
-def state_job(first_s: float, checkpoints: int, *, seed: int = 1, **settings: Any) -> Scenario:
-    """The job with a checkpoint every 2 s, so many from `first_s` on."""
-    at = tuple(first_s + 2 * number for number in range(checkpoints))
+OPERATOR = "20ba6b65f97481d5570070de90e4e791"
+"""What Flink calls the operator, by which it tells when its state is first materialised."""
+
+
+def every_2s(first_s: float, checkpoints: int) -> list[float]:
+    """The times of so many checkpoints."""
+    return [first_s + 2 * number for number in range(checkpoints)]
+
+
+def state_job(at: Sequence[float], *, seed: int = 1, **settings: Any) -> Scenario:
+    """The job with checkpoints at these times."""
     config: dict[str, Any] = {
         "state_backend": StateBackendType.ROCKSDB,
-        "retained_checkpoints": checkpoints,
+        "retained_checkpoints": len(at),
         **settings,
     }
     source = GeneratorSpec(record_bytes=221, rates=(1000.0,), keys=Keys(number=20_000))
@@ -99,19 +108,13 @@ def state_job(first_s: float, checkpoints: int, *, seed: int = 1, **settings: An
         duration_s=at[-1] + 1,
         seed=seed,
         config=NetworkConfig(**config),
-        manual_checkpoints_s=at,
+        manual_checkpoints_s=tuple(at),
         vertices=(
             Vertex(name="source", parallelism=2, task_manager="tm", source=source),
-            Vertex(name="replace", parallelism=2, task_manager="tm", operator=Replace),
+            Vertex(name=OPERATOR, parallelism=2, task_manager="tm", operator=Replace),
         ),
-        edges=(Edge(source="source", target="replace", ship="hash"),),
+        edges=(Edge(source="source", target=OPERATOR, ship="hash"),),
     )
-
-
-def recorded(name: str) -> list[Sizes]:
-    """What Flink's checkpoints of that job came to."""
-    document = json.loads((RECORDINGS / f"state_{name}.json").read_text("utf-8"))
-    return [Sizes(each["state_bytes"], each["checkpointed_bytes"]) for each in document["checkpoints"]]
 
 
 def run(scenario: Scenario) -> tuple[CountingStorage, Result]:
@@ -121,6 +124,6 @@ def run(scenario: Scenario) -> tuple[CountingStorage, Result]:
 
 def fingerprint(seed: int, incremental: bool) -> str:
     """Of all that a short run stores and measures; what it has cost the machine is left out."""
-    storage, result = run(state_job(0.5, 6, seed=seed, incremental_checkpoints=incremental))
+    storage, result = run(state_job(every_2s(0.5, 6), seed=seed, incremental_checkpoints=incremental))
     document = json.loads(to_json(result)) | {"wall_seconds": 0}
     return f"{storage.digest()} {hashlib.sha256(json.dumps(document).encode()).hexdigest()}"

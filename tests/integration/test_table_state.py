@@ -32,39 +32,11 @@ from netstack import (
     TransactionLog,
 )
 from netstack import emulate as plain_emulate
-from tests.integration.state_job import CountingStorage, Replace, Sizes, fingerprint, recorded, run, state_job
+from tests.integration.state_job import CountingStorage, Replace, every_2s, fingerprint, state_job
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.test_recovery import expected, kill, sums_job
 
 ROOT = Path(__file__).parent.parent.parent
-FIRST_S = {"rocksdb_full": 1.41, "rocksdb_incremental": 2.13}
-"""From the first record to the first checkpoint of a recording."""
-
-MERGED = range(5, 51, 4)
-"""The checkpoints that are the first after a merge."""
-
-
-def shrinks(sizes: list[Sizes]) -> list[int]:
-    """The checkpoints whose state is smaller than that of the one before."""
-    return [
-        number for number in range(2, len(sizes) + 1) if sizes[number - 1].state < sizes[number - 2].state
-    ]
-
-
-@pytest.mark.parametrize("name", FIRST_S)
-def test_checkpoints_come_to_what_flink_s_do(name: str) -> None:
-    theirs = recorded(name)
-    incremental = name == "rocksdb_incremental"
-    storage, _ = run(state_job(FIRST_S[name], len(theirs), incremental_checkpoints=incremental))
-    ours = storage.sizes()
-    assert len(ours) == len(theirs) == 50
-    for mine, flink in list(zip(ours, theirs, strict=True))[3:]:
-        assert mine.state == pytest.approx(flink.state, rel=0.1)
-        assert mine.stored == pytest.approx(flink.stored, rel=0.1)
-    whole = [number for number, sizes in enumerate(ours, 1) if number > 1 and sizes.stored == sizes.state]
-    assert whole == (list(MERGED) if incremental else list(range(2, 51)))
-    assert set(shrinks(theirs)) <= set(MERGED) >= set(shrinks(ours))
-    assert shrinks(ours)[-9:] == shrinks(theirs)[-9:] == list(MERGED)[-9:]
 
 
 @pytest.mark.parametrize("incremental", [False, True], ids=["full", "incremental"])
@@ -146,7 +118,7 @@ def test_a_table_is_not_used_again_before_its_checkpoint_is_confirmed() -> None:
     """Whoever hears of no completed checkpoint stores every table each time, and it is kept once."""
     storage = CountingStorage()
     lost = DropMessages(when=AtTime(0.0), messages="completed", for_s=60.0)
-    scenario = state_job(0.3, 3, incremental_checkpoints=True)
+    scenario = state_job(every_2s(0.3, 3), incremental_checkpoints=True)
     emulate(replace(scenario, faults=(lost,)), storage=storage)
     sizes = storage.sizes()
     assert [each.stored for each in sizes] == [each.state for each in sizes]
@@ -174,7 +146,7 @@ class Ending(Replace):
 @pytest.mark.parametrize("ends_badly", [False, True], ids=["well", "interrupted"])
 def test_nothing_is_left_of_the_tables_however_a_run_ends(tmp_path: Path, ends_badly: bool) -> None:
     folder = tmp_path / "not there yet"
-    scenario = state_job(0.2, 2, rocksdb_localdir=str(folder))
+    scenario = state_job(every_2s(0.2, 2), rocksdb_localdir=str(folder))
     Ending.folder, Ending.seen = folder, []
     change_operator(scenario, Failing if ends_badly else Ending)
     if ends_badly:
@@ -193,7 +165,7 @@ def change_operator(scenario: Scenario, operator: type[Replace]) -> None:
 def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integration.state.stores, "find_spec", lambda name: None)
     with pytest.raises(ScenarioError) as caught:
-        emulate(state_job(0.2, 1))
+        emulate(state_job(every_2s(0.2, 1)))
     message = "flink.state.backend.type: rocksdb needs the package rocksdict; install netstack[rocksdb]"
     assert str(caught.value) == message
 
@@ -201,9 +173,9 @@ def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.Monk
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ScenarioError, match=r"flink.state.backend.rocksdb.localdir: .*/file"):
-        emulate(state_job(0.2, 1, rocksdb_localdir=str(tmp_path / "file")))
+        emulate(state_job(every_2s(0.2, 1), rocksdb_localdir=str(tmp_path / "file")))
 
 
 def test_a_library_user_has_to_bring_stores() -> None:
     with pytest.raises(ScenarioError, match="opens table stores, as `tables`"):
-        plain_emulate(state_job(0.2, 1))
+        plain_emulate(state_job(every_2s(0.2, 1)))
