@@ -114,7 +114,7 @@ class ChannelBuffers:
 
     def _borrow(self) -> int:
         borrowed = 0
-        missing = self.required - self.available
+        missing = self.required - self.reserved - len(self._exclusive) - len(self._floating)
         while borrowed < missing and not self.waiting:
             segment = self.pool.request()
             if segment is not None:

@@ -186,7 +186,8 @@ class RemoteInputChannel(InputChannel):
         else:
             if self._persisting is not None:
                 self._persist(bytes(buffer.payload))
-            self._own_queue().add(buffer)
+            queue = self._queue if self._queue is not _NOTHING_ARRIVED else self._own_queue()
+            queue.add(buffer)
             if not self.queued:
                 self.gate.data_arrived(self)
         self.buffers.report_backlog(backlog)
