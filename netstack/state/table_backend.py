@@ -117,7 +117,6 @@ class TableStateBackend(KeyedStateBackend):
         self._names: dict[int, str] = {}  # of tables, by number
         self._stored: dict[int, dict[int, StoredFile]] = {}  # by checkpoint and table
         self._confirmed: Mapping[int, StoredFile] = {}
-        self._confirmed_id = NO_CHECKPOINT_ID
 
     @property
     def store(self) -> TableStore:
@@ -267,8 +266,8 @@ class TableStateBackend(KeyedStateBackend):
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The files of this checkpoint may be used by later ones."""
         stored = self._stored.get(checkpoint_id)
-        if stored is not None and checkpoint_id > self._confirmed_id:
-            self._confirmed, self._confirmed_id = stored, checkpoint_id
+        if stored is not None:
+            self._confirmed = stored
             self._stored = {other: files for other, files in self._stored.items() if other > checkpoint_id}
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:

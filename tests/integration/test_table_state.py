@@ -23,6 +23,7 @@ from netstack import (
     FailUpload,
     Fault,
     FillStorage,
+    InitialCheckpoint,
     Job,
     KeyedStateBackend,
     MemoryStorage,
@@ -125,6 +126,20 @@ def test_a_table_is_not_used_again_before_its_checkpoint_is_confirmed() -> None:
     names = {path for number in storage.checkpoints() for path in files_of(storage.load(number))}
     assert names == stored(storage)
     assert len(names) == 2 * 3
+
+
+def test_a_run_goes_on_from_another_s_checkpoint_without_using_its_files() -> None:
+    there, _ = run(state_job(0.3, 2, incremental_checkpoints=True))
+    before = dict(there.files)
+    initial = InitialCheckpoint(there.load(2), there, "there", next_id=10)
+    here = CountingStorage()
+    emulate(state_job(0.3, 2, incremental_checkpoints=True), storage=here, from_checkpoint=initial)
+    assert here.checkpoints() == [10, 11]
+    assert there.files == before
+    for number in here.checkpoints():
+        assert files_of(here.load(number)) <= stored(here)
+    assert here.sizes()[0].stored == here.sizes()[0].state > there.sizes()[1].state
+    assert here.sizes()[1].stored < here.sizes()[1].state / 2
 
 
 class Failing(Replace):
