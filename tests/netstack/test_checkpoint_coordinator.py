@@ -23,7 +23,13 @@ from netstack.results.statistics import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
 from netstack.scenarios.job_shape import JobShape
-from netstack.state.snapshots import CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
+from netstack.state.snapshots import (
+    CheckpointMetadata,
+    StateHandle,
+    StateKind,
+    StoredFile,
+    SubtaskSnapshot,
+)
 
 COSTS = CostModel(
     trigger_s=(0.010, 0.010), trigger_per_source_s=0.003, ack_s=(0.005, 0.005), ack_unaligned_s=(0.02, 0.02)
@@ -50,7 +56,8 @@ class FullStorage(MemoryStorage):
 class Task:
     """Answers each trigger with a file of state; a source has no `upstream`.
 
-    `silent` checkpoints are not acknowledged, `declined` ones are given up.
+    `silent` checkpoints are not acknowledged, `declined` ones are given up. One that `shares` names its first
+    file again each time.
     """
 
     job: Job
@@ -60,6 +67,8 @@ class Task:
     last_checkpoint: int = 0
     ended: bool = False
     unaligned: bool = False
+    shares: bool = False
+    first_file: StoredFile | None = None
     kind: StateKind = StateKind.KEYED
     work_s: float = WORK_S
     silent: set[int] = field(default_factory=set)
@@ -80,10 +89,13 @@ class Task:
             self.job.agenda.after(self.work_s, self.acknowledge, number)
 
     def acknowledge(self, number: int) -> None:
-        file = self.job.storage.write(number, f"{self.vertex}-{self.index}", b"state")
-        handle = StateHandle(kind=self.kind, size=file.size, file=file)
+        name = f"{self.vertex}-{self.index}" + (f"-{number}" if self.shares else "")
+        file = self.job.storage.write(number, name, b"state", shared=self.shares)
+        self.first_file = self.first_file or file
+        files = [self.first_file, file] if self.shares else [file]
+        handles = tuple(StateHandle(kind=self.kind, size=each.size, file=each) for each in files)
         name = list(self.job.parallelism)[self.vertex]
-        snapshot = SubtaskSnapshot(vertex=name, subtask=self.index, handles=(handle,))
+        snapshot = SubtaskSnapshot(vertex=name, subtask=self.index, handles=handles)
         metrics = AlignmentMetrics(0.25, 0.5, 42)
         report = Acknowledgement(number, metrics, 0.001, snapshot, 0.002, self.unaligned)
         self.job.coordinator.acknowledge(self, report)
@@ -284,6 +296,47 @@ def test_a_lost_message_lets_the_checkpoint_expire(kind: ControlMessage) -> None
     assert job.outcomes == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
     assert len(job.causes) == 1
     assert job.storage.files == {}
+
+
+def sharing(**settings: Any) -> Job:
+    """Two sources; the checkpoints that are requested at 0, 1 and 2 s share the first one's files."""
+    job = Job(sources=2, checkpoint_timeout_s=0.5, tolerable_failed_checkpoints=9, **settings)
+    for task in job.tasks:
+        task.shares = True
+    return job
+
+
+def test_shared_files_of_a_failed_checkpoint_go_with_it_but_for_those_used_before() -> None:
+    job = sharing()
+    job.agenda.at(0.9, job.lose, ControlMessage.ACKNOWLEDGE, 1)
+    job.run(1.4, [0.0, 1.0])
+    assert sorted(job.storage.shared_files()) == [
+        *("shared/0-0-1", "shared/0-0-2", "shared/0-1-1", "shared/0-1-2"),
+    ]
+    again = sharing()
+    again.agenda.at(0.9, again.lose, ControlMessage.ACKNOWLEDGE, 1)
+    again.run(1.7, [0.0, 1.0])
+    assert again.outcomes[-1] == (2, "FAILED", FailureReason.CHECKPOINT_EXPIRED)
+    assert sorted(again.storage.shared_files()) == ["shared/0-0-1", "shared/0-1-1"]
+
+
+@pytest.mark.parametrize("work_s", [0.1, 0.7], ids=["in time", "too late"])
+def test_shared_files_of_reports_under_way_go_when_an_attempt_ends(work_s: float) -> None:
+    job = sharing()
+    job.agenda.at(0.9, job.delay, ControlMessage.ACKNOWLEDGE, 10.0, 1)
+    job.agenda.at(0.9, setattr, job.tasks[1], "work_s", work_s)
+    stops_at = 1.3 if work_s < 0.5 else 1.9
+    job.run(stops_at, [0.0, 1.0])
+    assert "shared/0-1-2" in job.storage.shared_files()
+    job.coordinator.stop()
+    assert sorted(job.storage.shared_files()) == ["shared/0-0-1", "shared/0-1-1"]
+
+
+def test_shared_files_of_a_report_that_comes_too_late_are_deleted() -> None:
+    job = sharing()
+    job.agenda.at(0.9, setattr, job.tasks[1], "work_s", 0.7)
+    job.run(2.0, [0.0, 1.0])
+    assert sorted(job.storage.shared_files()) == ["shared/0-0-1", "shared/0-1-1"]
 
 
 def test_a_declined_checkpoint_fails_and_the_job_goes_on() -> None:
