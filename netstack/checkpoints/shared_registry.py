@@ -87,5 +87,5 @@ def shared_files(metadata: CheckpointMetadata) -> Iterator[tuple[SharedKey, Stor
     for snapshot in metadata.subtasks:
         for handle in snapshot.handles:
             if handle.file is not None and handle.file.shared:
-                table = handle.format is StateFormat.TABLE_FILE
-                yield handle.name if table else handle.file.path, handle.file
+                path, table = handle.file.path, f"{snapshot.vertex}[{snapshot.subtask}] {handle.name}"
+                yield table if handle.format is StateFormat.TABLE_FILE else path, handle.file

@@ -33,7 +33,7 @@ from netstack import (
     TransactionLog,
 )
 from netstack import emulate as plain_emulate
-from tests.integration.state_job import CountingStorage, Replace, every_2s, fingerprint, state_job
+from tests.integration.state_job import CountingStorage, Replace, every_2s, fingerprint, run, state_job
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.test_recovery import expected, kill, sums_job
 
@@ -129,7 +129,7 @@ def test_a_table_is_not_used_again_before_its_checkpoint_is_confirmed() -> None:
 
 
 def test_a_run_goes_on_from_another_s_checkpoint_without_using_its_files() -> None:
-    there, _ = run(state_job(0.3, 2, incremental_checkpoints=True))
+    there, _ = run(state_job(every_2s(0.3, 2), incremental_checkpoints=True))
     before = dict(there.files)
     initial = InitialCheckpoint(there.load(2), there, "there", next_id=10)
     here = CountingStorage()

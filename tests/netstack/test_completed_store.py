@@ -98,12 +98,23 @@ def test_shared_files_stay_as_long_as_a_checkpoint_needs_them() -> None:
     assert sorted(storage.shared_files()) == ["shared/both"]
 
 
-def table_of(checkpoint_id: int, name: str, file: StoredFile) -> CheckpointMetadata:
+def table_of(checkpoint_id: int, name: str, file: StoredFile, subtask: int = 0) -> CheckpointMetadata:
     handle = StateHandle(
         kind=StateKind.KEYED, format=StateFormat.TABLE_FILE, name=name, size=file.size, file=file
     )
-    snapshot = SubtaskSnapshot(vertex="count", subtask=0, handles=(handle,))
+    snapshot = SubtaskSnapshot(vertex="count", subtask=subtask, handles=(handle,))
     return replace(metadata_of(checkpoint_id), subtasks=(snapshot,))
+
+
+def test_tables_of_two_subtasks_are_two_though_they_have_one_name() -> None:
+    """As those of task managers in different processes may."""
+    storage = MemoryStorage()
+    store = CompletedCheckpointStore(storage, 2)
+    first, second = (storage.write(1, name, name.encode(), shared=True) for name in ("first", "second"))
+    store.add(table_of(1, "table", first))
+    store.add(table_of(2, "table", second, subtask=1))
+    assert storage.load(2).files == {"shared/second": second}
+    assert sorted(storage.shared_files()) == ["shared/first", "shared/second"]
 
 
 def test_a_table_that_was_stored_twice_is_kept_once() -> None:
