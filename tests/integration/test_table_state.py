@@ -133,7 +133,7 @@ def test_a_run_goes_on_from_another_s_checkpoint_without_using_its_files() -> No
     before = dict(there.files)
     initial = InitialCheckpoint(there.load(2), there, "there", next_id=10)
     here = CountingStorage()
-    emulate(state_job(0.3, 2, incremental_checkpoints=True), storage=here, from_checkpoint=initial)
+    emulate(state_job(every_2s(0.3, 2), incremental_checkpoints=True), storage=here, from_checkpoint=initial)
     assert here.checkpoints() == [10, 11]
     assert there.files == before
     for number in here.checkpoints():
