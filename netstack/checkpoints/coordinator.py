@@ -281,10 +281,9 @@ class CheckpointCoordinator:
         self.control_plane.reset()
         dropped = self.pending
         self._pending.clear()
-        for checkpoint in dropped:
-            self.store.discard(checkpoint.checkpoint_id, self._reports_on(checkpoint.checkpoint_id))
-        # Whoever would delete the files of these, which had failed before, does not hear of them any more.
-        for number in sorted({number for number, _ in self._reported}):
+        # Reports on failed ones that are under way do not come any more, so nobody else deletes their files.
+        numbers = {checkpoint.checkpoint_id for checkpoint in dropped} | {each[0] for each in self._reported}
+        for number in sorted(numbers):
             self.store.discard(number, self._reports_on(number))
         return dropped
 

@@ -147,8 +147,11 @@ def test_what_an_earlier_store_has_left_is_known() -> None:
         storage, 1, [table_of(2, "table", shared)], initial=table_of(1, "other", foreign)
     )
     store.discard(3, [shared])
+    own = storage.write(3, "own", b"x", shared=True)
+    store.add(table_of(3, "other", own))
+    assert storage.load(3).files == {own.path: own}
     store.add(table_of(4, "table", shared))
-    assert sorted(storage.shared_files()) == ["shared/foreign", "shared/shared"]
+    assert sorted(storage.shared_files()) == ["shared/foreign", "shared/own", "shared/shared"]
     store.add(metadata_of(5))
     assert sorted(storage.shared_files()) == ["shared/foreign", "shared/shared"]
     store.add(metadata_of(6))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+import trio
+
 from buffers import PipelinedSubpartition
 from flowcontrol import AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 from netstack import (
@@ -13,14 +16,21 @@ from netstack import (
     NetworkConfig,
     Scenario,
     SourceObject,
+    SubtaskState,
+    TableSettings,
     Vertex,
 )
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.pending_checkpoint import CheckpointedTask
+from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.jobs.build import JobBuilder
 from netstack.tasks.environment import Environment
 from netstack.tasks.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
+from tests.netstack.table_model import ModelStores
+
+RATE = 1000.0
+"""At which state is stored, in bytes a second."""
 
 SCENARIO = Scenario(
     name="two task managers",
@@ -38,10 +48,12 @@ class Told:
 
     def __init__(self) -> None:
         self.acknowledged: list[int] = []
+        self.uploads_s: list[float] = []
         self.declined: list[tuple[int, str, str]] = []
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         self.acknowledged.append(report.checkpoint_id)
+        self.uploads_s.append(report.async_s)
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         self.declined.append((checkpoint_id, reason, detail))
@@ -52,14 +64,18 @@ class Told:
 class Source:
     """The source of that job, which does nothing but checkpoints."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_metadata_up_to: int = 20 << 10) -> None:
         self.told = Told()
-        environment = Environment(
-            Agenda(), CostModel(), NetworkConfig(), Randomness(1, 0.0), self.told, MemoryStorage()
-        )
+        self.agenda = Agenda()
+        self.storage = MemoryStorage()
+        config = NetworkConfig(state_memory_threshold_bytes=in_metadata_up_to)
+        costs = CostModel(upload_rate_bytes_per_s=RATE)
+        environment = Environment(self.agenda, costs, config, Randomness(1, 0.0), self.told, self.storage)
         builder = JobBuilder(SCENARIO, environment, lambda *_: {})
         builder.build()
         self._subtask = builder.subtasks[0][0]
+        tables = TableSettings(ModelStores(), incremental=True)
+        self.state = self._subtask.state = SubtaskState("source", 0, 1, 8, None, tables)
         self.checkpoints = SubtaskCheckpoints(self._subtask)
 
     @property
@@ -71,6 +87,32 @@ class Source:
         metrics = AlignmentMetrics(0.0, 0.0, 0)
         self.checkpoints.begin(CheckpointBarrier(number, 0.0, CheckpointOptions(timeout_s=60.0)), metrics)
         self.checkpoints.upload(number)
+
+    def change_and_begin(self, number: int) -> None:
+        """Give a key a value, and begin a checkpoint of it that is aligned."""
+        self.state.keyed.set_current_key(number, 1)
+        self.state.keyed.value("v").update("x" * 100)
+        self.checkpoints.begin(CheckpointBarrier(number, 0.0), AlignmentMetrics(0.0, 0.0, 0))
+        self.checkpoints.upload(number)
+
+
+def test_only_what_is_stored_for_a_checkpoint_takes_time_and_goes_if_it_is_aborted() -> None:
+    source = Source(in_metadata_up_to=0)
+    for number in (1, 2, 3):
+        source.agenda.at(100.0 * number, source.change_and_begin, number)
+        source.agenda.at(100.0 * number + 50, source.state.checkpoint_completed, number)
+    source.agenda.at(300.0, source.agenda.stop)
+    trio.run(run_agenda, source.agenda)
+    files = source.storage.files
+    tables = [len(data) for path, data in files.items() if path.startswith("shared/")]
+    assert len(tables) == 3
+    own = [sum(source.storage.contents(number).values()) for number in (1, 2)]
+    assert source.told.uploads_s == pytest.approx([(tables[n] + own[n]) / RATE for n in (0, 1)])
+    before = {path for path in files if path.startswith("chk-3/") or path.endswith("-3")}
+    assert len(before) == 3
+    kept = files.keys() - before
+    source.checkpoints.abort(3)
+    assert files.keys() == kept
 
 
 def test_a_newer_barrier_beside_one_that_can_time_out_fails_the_older_checkpoint_once() -> None:
