@@ -151,6 +151,15 @@ def test_the_same_calls_give_the_same_bytes(options: TableOptions, tmp_path: Pat
     assert (2 in levels) == (options is MANY_LEVELS)
 
 
+def test_files_are_numbered_by_family(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s", OPTIONS)
+    for name in ("b", "c", "a"):
+        write(store, name, 0, 10)
+    store.flush()
+    assert [family_of(file.read()) for file in store.view().files] == ["a", "b", "c"]
+    store.close()
+
+
 def links_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_file())
 
