@@ -91,8 +91,6 @@ class InputChannel:
         "urgent",
     )
 
-    released = False
-
     def __init__(self, gate: Reader, index: int, channel_id: int) -> None:
         self.gate = gate
         self.index = index
@@ -117,6 +115,12 @@ class InputChannel:
     def begun_record(self) -> bytes:
         """What has been polled of a record that is not complete."""
         return b"" if self._decoder is None else self._decoder.pending
+
+    # A property, as a compiled gate would not see how a class attribute is overridden.
+    @property
+    def released(self) -> bool:
+        """Whether everything has been given back; never of a channel that has nothing of its own."""
+        return False
 
     def request(self, subpartition: int) -> None:
         """Ask the producer to send."""

@@ -285,7 +285,7 @@ class RemoteInputChannel(InputChannel):
         self._connection.send(AckAllUserRecordsProcessed(self.channel_id))
 
     @property
-    def released(self) -> bool:  # type: ignore[override]
+    def released(self) -> bool:
         """Whether everything has been given back."""
         return self.receiver.state is ReceiverState.RELEASED
 

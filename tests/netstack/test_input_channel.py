@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -18,11 +19,15 @@ from buffers import (
 )
 from flowcontrol import (
     Alignment,
+    Announcement,
     BufferResponse,
     CheckpointBarrier,
     CheckpointOptions,
     CreditExceeded,
     DataType,
+    DebloatedChannel,
+    DebloatPolicy,
+    DebloatSettings,
     EndOfData,
     EndOfInputChannelState,
     EndOfOutputChannelState,
@@ -39,6 +44,7 @@ from flowcontrol import (
     SequenceGap,
     decode_event,
     encode_event,
+    to_all,
 )
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.connection import ConsumerEnd
@@ -520,6 +526,25 @@ def test_a_buffer_size_is_announced() -> None:
     receiver = Receiver()
     receiver.channel.announce_buffer_size(512)
     assert receiver.connection.sent == [NewBufferSize(IDENTITY, 512)]
+
+
+class OneSize(DebloatPolicy):
+    """Announces one size to all channels, whatever happens."""
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        return to_all(self.settings.min_size, channels)
+
+
+def test_a_released_channel_is_told_no_size() -> None:
+    settings = DebloatSettings()
+    receiver = Receiver()
+    receiver.gate.debloater = OneSize(settings)
+    receiver.gate.debloat(1.0)
+    receiver.channel.release()
+    receiver.gate.debloat(2.0)
+    assert receiver.connection.sent == [NewBufferSize(IDENTITY, settings.min_size)]
 
 
 def test_release_gives_everything_back() -> None:
