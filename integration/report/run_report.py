@@ -15,6 +15,7 @@ from .charts import charts, to_png
 from .checkpoint_charts import CHOSEN, DETAIL, checkpoint_detail
 from .checkpoint_rows import details
 from .incidents import incidents, price, what_went_wrong
+from .keeping_up import fell_behind
 from .output import PAGE, prepare_folder, write_outputs
 from .pages import drawing, pretty, render_page
 from .panels import MOST_COLUMNS, Chart
@@ -113,7 +114,7 @@ def _went_wrong(results: Mapping[str, Result]) -> list[str]:
     return [
         sentence if len(results) == 1 else f"{run}: {sentence}"
         for run, result in results.items()
-        for sentence in what_went_wrong(result)
+        for sentence in [*fell_behind(result), *what_went_wrong(result)]
     ]
 
 

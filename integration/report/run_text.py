@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import UNSET
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -25,14 +24,12 @@ from ..analysis.known_values import highest, known, lowest, mean_of_known
 from ..analysis.wording import counted
 from .comparison_text import figure
 from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
+from .keeping_up import fell_behind
 
 MOST_INCIDENTS = 20
 """Faults and failures that are printed; the first ones of more."""
 
 _HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
-TOO_LATE = 0.01
-"""Share of its time from which on a run in real time that was late at its end has not kept up."""
-
 LEGEND = (
     "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
     "vertex. rec/s: records of all subtasks. buffer: smallest debloated size, bytes. in, out: queued buffers "
@@ -71,13 +68,8 @@ def print_head(result: Result, console: Console) -> None:
     moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
     console.print(ran, highlight=False)
     console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
-    if result.behind_s is not UNSET and result.behind_s > TOO_LATE * result.emulated_seconds:
-        late = f"{result.behind_s:.2g} s of {figure(result.emulated_seconds)} s"
-        console.print(
-            f"This machine fell behind the clock by {late}, so times are too long; in virtual time its "
-            "speed does not matter.",
-            highlight=False,
-        )
+    for sentence in fell_behind(result):
+        console.print(Text(sentence))
     if not are_plain(result):
         console.print(f"checkpoints: {checkpoints_by_end(result)}", highlight=False)
 

@@ -48,6 +48,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     `origin` is when the run began on the wall clock, None if the attempt failed before that was known, and
     `begins_at` when the tasks opened, None if it did not come to that.
     `samples` are rows of figures: the time, once for each subtask of this process, then a sample of each.
+    `behind_s` is how far the process fell behind the clock on the wall, None if its tasks did not open.
     The leader alone has `checkpoints` and `running_at`, when all subtasks had their state. `leaked_segments`
     were not given back at the end.
     """
@@ -60,6 +61,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     subtasks: int = 0
     samples: bytes = b""
     work: Work = Work()
+    behind_s: float | None = None
     running_at: float | None = None
     checkpoints: list[CheckpointRecord] = []
     faults: list[FiredFault] = []

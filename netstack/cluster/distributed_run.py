@@ -143,6 +143,7 @@ class _Run:
             self._hopeless = not error.again
             if history.origin is None:
                 history.origin = launched
+            history.lost()
             failure: Failure | None = Failure(str(error), time() - history.origin)
         else:
             self._tell(reports)

@@ -33,6 +33,7 @@ class RunHistory:
         self._scenario = scenario
         self._start = start
         self._fired: list[FiredFault] = []
+        self._behind: dict[str, float | None] = dict.fromkeys(task_managers(scenario))
         self._recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
         self._totals = Totals(sum(self._recorder.parallelisms))
 
@@ -45,6 +46,9 @@ class RunHistory:
             self.origin = leader.origin
             self._begun(leader, leader.begins_at)
             self._add_samples(reports)
+            self.lost()
+            names = list(self._behind)
+            self._behind.update((names[report.index], report.behind_s) for report in reports)
             self.ended_at = max(report.ended_at for report in reports)
         elif not failures:  # its time was over before
             self.nothing_ran_until(self._scenario.duration_s)
@@ -54,6 +58,10 @@ class RunHistory:
         fired = [fault for report in reports for fault in report.faults]
         self._fired += sorted(fired, key=lambda fault: fault.time)
         return min(failures, key=lambda failure: (failure.blame, failure.at), default=None)
+
+    def lost(self) -> None:
+        """Nothing is known of how far the processes of the last attempt were behind the clock."""
+        self._behind = dict.fromkeys(self._behind)
 
     def _begun(self, leader: Report, at: float) -> None:
         if self.restarts:
@@ -101,7 +109,11 @@ class RunHistory:
         self.ended_at = max(self.ended_at, time)
 
     def result(self, *, wall_seconds: float, failure: str | None) -> Result:
-        """Return the result of the whole run; `failure` says why it failed for good."""
+        """Return the result of the whole run; `failure` says why it failed for good.
+
+        How far processes were behind the clock is told of the last attempt, at whose end the run ends.
+        """
+        known = [behind for behind in self._behind.values() if behind is not None]
         return result_of(
             self._scenario,
             self._recorder,
@@ -114,6 +126,8 @@ class RunHistory:
             restarts=self.restarts,
             fired=self._fired,
             failure=failure,
+            behind_s=None if None in self._behind.values() else max(known),
+            task_managers_behind_s=self._behind,
         )
 
 

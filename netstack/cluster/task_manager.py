@@ -40,6 +40,7 @@ from ..tcp.pipe import Stream
 from ..tcp.transport_errors import PeerFailedError, TransportError
 from .attempt_report import Blame, Failure, Report
 from .clock import RunClock
+from .hold_ups import HoldUps
 from .killings import Killings
 from .leader import LEADER, Leader
 from .messages import (
@@ -123,11 +124,14 @@ class _Process:
         self._restores_from = restores_from
         self._source: RecoverySource | None = None
         self._sampler = Sampler(self._agenda, self._attempt)
+        self._hold_ups = HoldUps(self._agenda)
         self._killings = Killings(self._agenda, self._attempt, self._name, self._fail)
         self._started = trio.Event()
         self._over = False
         self._failure: Failure | None = None
         self._begins_at: float | None = None
+        self._opened = False
+        self._behind_s: float | None = None
 
     def _environment_with(self, storage: CheckpointStorage, tables: TableStores | None) -> Environment:
         scenario = self._scenario
@@ -140,6 +144,7 @@ class _Process:
             storage,
             self._trace if self._assignment.traced else None,
             tables,
+            judged_by=self._assignment.scenario.costs,
         )
 
     def _connect(self, find: Find) -> TcpConnections:
@@ -241,11 +246,13 @@ class _Process:
         self._begins_at = start.begins_at
         self._agenda.at(start.begins_at, self._open)
         self._sampler.start(start.begins_at)
+        self._hold_ups.start(start.begins_at)
         self._killings.start(start.begins_at)
         self._agenda.at(self._scenario.duration_s, self._stop)
         self._started.set()
 
     def _open(self) -> None:
+        self._opened = True
         if self._source is None:
             self._attempt.open()
             return
@@ -270,9 +277,18 @@ class _Process:
     def _stop(self) -> None:
         """The run is over, as far as this process is concerned."""
         self._over = True
+        if self._behind_s is None:
+            self._behind_s = self._behind()
         self._sampler.sample()
         self._agenda.stop()
         self._started.set()
+
+    def _behind(self) -> float | None:
+        """How far this process is behind the wall: as the task that is the furthest."""
+        if not self._opened:
+            return None
+        tasks = [task.behind_s(self._hold_ups.total_s) for task in self._attempt.subtasks]
+        return max((behind for behind in tasks if behind is not None), default=None)
 
     def _fail_with(self, error: Exception) -> None:
         """An error of this process: say so here, with its place in the code, and to all others."""
@@ -302,6 +318,7 @@ class _Process:
             subtasks=self._sampler.subtasks,
             samples=self._sampler.data,
             work=self._attempt.work,
+            behind_s=self._behind_s,
             running_at=None if leader is None else leader.running_at,
             checkpoints=[] if leader is None else leader.end(failed=self._failure is not None),
             faults=self._killings.fired,

@@ -181,7 +181,8 @@ def result_of(
     restarts: Sequence[Restart],
     fired: Sequence[FiredFault],
     failure: str | None,
-    behind_s: float | UnsetType = UNSET,
+    behind_s: float | UnsetType | None = UNSET,
+    task_managers_behind_s: dict[str, float | None] | UnsetType = UNSET,
 ) -> Result:
     """Return the result of a run from what was recorded of it."""
     return Result(
@@ -200,6 +201,7 @@ def result_of(
         faults=fault_results(fired),
         failure=failure,
         behind_s=behind_s,
+        task_managers_behind_s=task_managers_behind_s,
         steady=steady_results(scenario, recorder),
         series=series_results(scenario, recorder),
     )

@@ -220,8 +220,13 @@ class _Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     emulated_seconds: float
     wall_seconds: float
     """The only number that differs between two runs of one scenario and seed in virtual time."""
-    behind_s: float | UnsetType = UNSET
-    """By how much the end of a run in real time was late, in seconds; absent elsewhere."""
+    behind_s: float | UnsetType | None = UNSET
+    """By how much the end of a run in real time was late, in seconds; absent elsewhere.
+
+    Over several processes, that of the one that was the latest; None where one of them has not told.
+    """
+    task_managers_behind_s: dict[str, float | None] | UnsetType = UNSET
+    """The same for each task manager that was a process, by its name."""
     versions: dict[str, str] = {}
     work: Work = Work()
     checkpoints: list[CheckpointResult] = []

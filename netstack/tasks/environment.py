@@ -73,3 +73,5 @@ class Environment(NamedTuple):
     storage: CheckpointStorage
     trace: Trace | None = None
     tables: TableStores | None = None
+    judged_by: CostModel | None = None
+    """By which costs tasks are late where theirs are real; None: nobody asks."""

@@ -99,6 +99,10 @@ class MultipleInputSubtask(OperatorSubtask):
         return sum(serving.records for each in self._task_inputs for serving in each.servings.values())
 
     @property
+    def _service_s(self) -> float:
+        return sum(throttle.charged_s for throttle in dict.fromkeys(work.throttle for work in self._works))
+
+    @property
     def _operators(self) -> Iterable[Operator]:
         """The operators of the task and of its edges, each once."""
         return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
@@ -106,6 +110,8 @@ class MultipleInputSubtask(OperatorSubtask):
     async def _read(self) -> None:
         inputs, last = self._task_inputs, -1
         while self._inputs.open_channels:
+            if self.lateness is not None:
+                self.look_at(self.lateness)
             if self.mail:
                 await self.handle_mail()
             if not self.available:

@@ -23,6 +23,7 @@ from ..state.subtask_state import SubtaskState
 from .checkpointed_inputs import CheckpointedInputs
 from .emission import HeldBack
 from .environment import Environment
+from .lateness import Lateness
 from .operators import Operator, OperatorContext
 from .samples import with_inputs
 from .serving import RecordByRecord, Serving, WholeBuffers
@@ -141,6 +142,8 @@ class OperatorSubtask(Subtask):
         """Read and process all that comes."""
         inputs, agenda = self._inputs, self.agenda
         while inputs.open_channels:
+            if self.lateness is not None:
+                self.look_at(self.lateness)
             if self.mail:
                 await self.handle_mail()
             if not self.available:
@@ -154,6 +157,16 @@ class OperatorSubtask(Subtask):
                     await self._handle_event(channel, decode_event(bytes(item.payload)))
                 else:
                     await self._process(channel, item)  # type: ignore[arg-type]
+
+    @property
+    def _service_s(self) -> float:
+        """The service time of all records so far."""
+        return self.throttle.charged_s
+
+    def look_at(self, lateness: Lateness) -> None:
+        """Note how much has been read by now."""
+        work_s = lateness.of_reading(self.buffers_in, self.records_in) + self._service_s
+        lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
     def _count(self, buffer: InputBuffer) -> None:
         self.bytes_in += buffer.size

@@ -13,6 +13,7 @@ from ..scenarios.scenario import CATCH_UP_S
 from ..scenarios.user_code import SourceReader
 from ..state.subtask_state import SubtaskState
 from .environment import Environment
+from .lateness import Lateness
 from .operators import NOTHING
 from .pace import Pace
 from .source import skip
@@ -68,6 +69,7 @@ class SourceSubtask(Subtask):
         "_index",
         "_legacy",
         "_next_due",
+        "_own_cost_s",
         "_pace_of_records",
         "_period",
         "_read_records",
@@ -109,6 +111,7 @@ class SourceSubtask(Subtask):
         self._channels: list[list[int]] = []
         self._index = 0
         self._working_until = 0.0
+        self._own_cost_s = calls.cost_s
         self._record_cost = environment.costs.source_record_s if calls.cost_s is None else calls.cost_s
 
     async def run(self) -> None:
@@ -162,6 +165,8 @@ class SourceSubtask(Subtask):
 
     def _read(self) -> bool:
         """Fetch the next block; False at the end of the input."""
+        if self.lateness is not None:
+            self.look_at(self.lateness)
         if self._recovery is not None and self._recovery.data_ended:
             return False
         block = self._reader.read(READ_RECORDS)
@@ -225,6 +230,11 @@ class SourceSubtask(Subtask):
             self._timer = due
             agenda.at(due, self._waiter.wake)
         await self._wait(Waiting.TIME)
+
+    def look_at(self, lateness: Lateness) -> None:
+        """Note how much has been emitted by now."""
+        work_s = lateness.of_emitting(self.position, self._own_cost_s)
+        lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
     def stall(self, duration: float) -> None:
         """Emit nothing during the synchronous part of a snapshot."""

@@ -24,6 +24,7 @@ from ..results.statistics import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
 from .environment import Environment, Output
+from .lateness import Lateness
 from .samples import output_sample
 from .subtask_checkpoints import SubtaskCheckpoints
 from .time_account import TimeAccount, Waiting
@@ -54,6 +55,7 @@ class Subtask:
         "ended",
         "environment",
         "index",
+        "lateness",
         "mail",
         "name",
         "on_opening",
@@ -79,6 +81,7 @@ class Subtask:
         self.upstream: list[UpstreamTask] = []
         self.readers: list[tuple[str, Sequence[int]]] = []
         self.times = TimeAccount(environment.agenda.now)
+        self.lateness = None if environment.judged_by is None else Lateness(environment.judged_by)
         self.data_ended = False
         self.ended = False
         self.checkpoints = SubtaskCheckpoints(self)
@@ -100,6 +103,22 @@ class Subtask:
     def last_checkpoint(self) -> int:
         """The latest checkpoint whose barrier it has sent on."""
         return self.checkpoints.last
+
+    def behind_s(self, held_up_s: float) -> float | None:
+        """How far the task is behind the clock on the wall, in seconds; None: nobody asks.
+
+        `held_up_s` is for how long its process could not do what was due.
+        """
+        if self.lateness is None:
+            return None
+        if self._waiting is not Waiting.NOTHING:
+            self.times.settle(self.agenda.now)
+            self.look_at(self.lateness)
+        return self.lateness.behind_s(held_up_s)
+
+    def look_at(self, lateness: Lateness) -> None:
+        """Note how much has been done by now, when nothing is in progress."""
+        raise NotImplementedError
 
     async def run(self) -> None:
         """Work until the input has ended or the job is cancelled."""

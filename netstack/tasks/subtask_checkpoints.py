@@ -51,13 +51,15 @@ ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
 class SubtaskCheckpoints:
     """All that `subtask` does for checkpoints: takes snapshots and reports them to the coordinator.
 
-    `final`: the first checkpoint taken after the last record, once there is one. A subtask that reads others
+    `final`: the first checkpoint taken after the last record, once there is one; `snapshots`: how many were
+    taken. A subtask that reads others
     begins checkpoints by what its inputs bring (`connect`), one that does not when it is told to (`trigger`).
     """
 
     def __init__(self, subtask: CheckpointingTask) -> None:
         self.last = 0
         self.final: int | None = None
+        self.snapshots = 0
         self._inputs: CheckpointedInputs | None = None
         self._subtask = subtask
         self._environment = subtask.environment
@@ -105,6 +107,7 @@ class SubtaskCheckpoints:
         costs = self._environment.costs
         marking_s = self._environment.randomness.uniform(*costs.sync_s)
         running.sync_s = marking_s + snapshot_s(running.state.work, costs)
+        self.snapshots += 1
         if running.unaligned:
             self._collect_inputs(running)
         return running.sync_s

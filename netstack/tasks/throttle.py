@@ -49,7 +49,7 @@ class Pauses(NamedTuple):
 
 
 class Throttle:
-    """The debt of one subtask, in seconds.
+    """The debt of one subtask, in seconds; `charged_s` is the cost of all records so far.
 
     `steps` are (time, cost) pairs in ascending order, costs in seconds a record; the first one holds
     from the start. `mode` is one of `SERVICE_MODES`; `cores` are those on which it burns.
@@ -73,6 +73,7 @@ class Throttle:
         self._chance = randomness.chance
         self._exact = mode == "exact"
         self._debt = 0.0
+        self.charged_s = 0.0
 
     def charge(self, records: int, now: float) -> tuple[int, float]:
         """Charge up to `records` records at time `now`, until one of them has to sleep.
@@ -80,12 +81,19 @@ class Throttle:
         Returns how many are paid for and how long the last of them slept, in seconds (0: nobody slept).
         """
         cost = self._cost(now)
-        return (1, cost) if self._exact and cost > 0 else self._charge(records, cost)
+        paid, pause = (1, cost) if self._exact and cost > 0 else self._charge(records, cost)
+        self.charged_s += paid * cost
+        return paid, pause
 
     def overslept(self, late: float) -> None:
-        """Credit that the last sleep took `late` seconds longer than was charged, as only a real one does."""
+        """Credit that the last sleep took `late` seconds longer than was charged, as only a real one does.
+
+        Who works on shared cores has waited for them, which the work of others costs as well.
+        """
         if late > 0 and self._sleeps:
             self._debt -= late
+        elif late > 0 and self.cores is not None:
+            self.charged_s += late
 
     def charge_all(self, records: int, start: float, overhead: float) -> Pauses:
         """Charge `records` records one after the other, each with `overhead` seconds of its own.
@@ -111,6 +119,7 @@ class Throttle:
         counts: list[int] = []
         chance, oversleep, after_sleep = self._chance, self._oversleep, self._after_sleep
         debt, done = self._debt, 0
+        self.charged_s += records * cost
         while True:
             due = ceil((SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING)
             if due < 1:

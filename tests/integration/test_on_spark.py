@@ -64,6 +64,9 @@ def test_the_alignment_is_as_long_as_predicted(
     result = on_spark(scenario, capsysbinary)
     measured = stage_of(result)
     assert (result.clock, result.link, result.failure) == ("real", "tcp", None)
+    assert result.task_managers_behind_s is not UNSET
+    assert tuple(result.task_managers_behind_s) == result.scenario.task_managers
+    assert result.behind_s == max(behind_s or 0.0 for behind_s in result.task_managers_behind_s.values())
     assert predicted.alignment_ms is not None
     assert measured.alignment_ms is not None
     assert predicted.alignment_ms > 400
