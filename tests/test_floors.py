@@ -47,7 +47,7 @@ FLOORS = {
     ),
 }
 
-PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark"}
+PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark", "integration.state"}
 """Packages that users import from: they name what lies within, and nobody within imports from them."""
 
 CIRCLES = {

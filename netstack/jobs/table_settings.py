@@ -18,8 +18,8 @@ def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSetti
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
         return None
     if stores is None:
-        key = OPTIONS["state_backend"].name
-        raise ScenarioError([f"flink.{key}: rocksdb needs something that opens table stores, as `tables`"])
+        needs = "rocksdb needs something that opens table stores, such as integration.state.table_stores"
+        raise ScenarioError([f"flink.{OPTIONS['state_backend'].name}: {needs}"])
     options = TableOptions(
         write_buffer_bytes=config.rocksdb_write_buffer_bytes,
         target_file_bytes=config.rocksdb_target_file_bytes,

@@ -14,7 +14,7 @@ import trio
 
 import integration.state.stores
 from integration.emulating import emulate
-from integration.state.stores import table_stores
+from integration.state import table_stores
 from netstack import (
     Agenda,
     AtTime,
@@ -192,5 +192,5 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_library_user_has_to_bring_stores() -> None:
-    with pytest.raises(ScenarioError, match="opens table stores, as `tables`"):
+    with pytest.raises(ScenarioError, match=r"opens table stores, such as integration\.state\.table_stores"):
         plain_emulate(state_job(every_2s(0.2, 1)))
