@@ -19,6 +19,7 @@ from msgspec import UNSET
 from integration.state import table_stores
 from netstack import (
     AtTime,
+    ChangelogStorage,
     CheckpointResult,
     Edge,
     GeneratorSpec,
@@ -44,7 +45,7 @@ ROCKSDB = StateBackendType.ROCKSDB
 WAYS: dict[str, dict[str, Any]] = {
     "full": {"state_backend": ROCKSDB},
     "incremental": {"state_backend": ROCKSDB, "incremental_checkpoints": True},
-    "changelog": {"changelog_enabled": True, "materialize_interval_s": 600.0},
+    "changelog": {"changelog_enabled": True, "changelog_storage": ChangelogStorage.FILESYSTEM},
 }
 COLOURS = ("#0072b2", "#e69f00", "#009e73")
 
