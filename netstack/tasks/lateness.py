@@ -35,8 +35,8 @@ class Lateness:
     def of_reading(self, buffers: int, records: int) -> float:
         """The seconds that it takes to read so much, without service."""
         costs = self._costs
-        factor = sum(costs.subtask_factor) / 2
-        return buffers * costs.consumer_buffer_s * factor + records * costs.consumer_record_s
+        low, high = costs.subtask_factor
+        return buffers * costs.consumer_buffer_s * (low + high) / 2 + records * costs.consumer_record_s
 
     def of_emitting(self, records: int, record_s: float | None) -> float:
         """The seconds that a source takes for so many records, of `record_s` each if it says so itself."""
@@ -44,7 +44,8 @@ class Lateness:
 
     def look(self, now: float, times: TimeAccount, work_s: float, snapshots: int) -> None:
         """At `now` nothing is in progress; `work_s` of work and so many snapshots have been done so far."""
-        not_done_s = now - work_s - snapshots * sum(self._costs.sync_s) / 2
+        low_s, high_s = self._costs.sync_s
+        not_done_s = now - work_s - snapshots * (low_s + high_s) / 2
         lost_s = not_done_s - 2 * (times.idle + times.backpressured)
         unused_s = not_done_s - 2 * times.backpressured
         if isnan(self._least_s):

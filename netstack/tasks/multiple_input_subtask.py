@@ -100,7 +100,10 @@ class MultipleInputSubtask(OperatorSubtask):
 
     @property
     def _service_s(self) -> float:
-        return sum(throttle.charged_s for throttle in dict.fromkeys(work.throttle for work in self._works))
+        service_s = 0.0
+        for throttle in dict.fromkeys(work.throttle for work in self._works):
+            service_s += throttle.charged_s
+        return service_s
 
     @property
     def _operators(self) -> Iterable[Operator]:
