@@ -1,13 +1,13 @@
 # The commands of this project; `make help` lists them. Each one sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo fast pure test tests lint bench clean
+.PHONY: help env demo fast pure test tests test-compiled lint bench clean
 
 BIN := .venv/bin
 export PYTHON
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 env: ## make the environment in .venv from constraints.txt (PYTHON=... chooses the interpreter)
 	@sh .ci/environment.sh
@@ -33,6 +33,9 @@ test: env ## lint, and beside it the tests
 
 tests: env ## all tests with warnings as errors, on up to four cores
 	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+test-compiled: env ## the tests of the core once more, compiled, in a copy of this checkout
+	@sh .ci/test-compiled.sh
 
 lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/ruff check .

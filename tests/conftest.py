@@ -1,5 +1,6 @@
 """What tests of every package share."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,12 @@ settings.load_profile("netstack")
 
 
 def pytest_configure() -> None:
-    """Refuse to test compiled modules that are not what their sources say."""
+    """Refuse to test compiled modules that are not what their sources say, or others than are meant."""
     if stale := stale_modules():
         names = ", ".join(stale)
         pytest.exit(f"compiled before {names} changed: 'make fast' or 'make pure' first", returncode=4)
+    if os.environ.get("NETSTACK_TESTED") == "compiled" and not core_is_compiled():
+        pytest.exit("the compiled core is to be tested, and this one is plain Python", returncode=4)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -95,4 +95,4 @@ def test_make_help_lists_every_target() -> None:
     text = (ROOT / "Makefile").read_text("utf-8")
     phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
     assert phony is not None
-    assert set(phony.group(1).split()) == set(re.findall(r"^(\w+):.*## ", text, re.MULTILINE))
+    assert set(phony.group(1).split()) == set(re.findall(r"^([\w-]+):.*## ", text, re.MULTILINE))

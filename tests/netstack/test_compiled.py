@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
-from netstack import stale_modules
+from netstack import core_is_compiled, stale_modules
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = f"queue{EXTENSION_SUFFIXES[0]}"
@@ -37,6 +38,16 @@ def imports_trio(module: Path) -> bool:
 @pytest.mark.parametrize("module", compiled_modules(), ids=lambda module: str(module.relative_to(ROOT)))
 def test_what_is_compiled_is_there_and_does_not_wait_on_trio(module: Path) -> None:
     assert not imports_trio(module)
+
+
+def test_all_that_is_on_the_list_runs_compiled_or_nothing_does() -> None:
+    ways = {
+        str(import_module(".".join(module.relative_to(ROOT).with_suffix("").parts)).__file__).endswith(
+            EXTENSION_SUFFIXES[0]
+        )
+        for module in compiled_modules()
+    }
+    assert ways == {core_is_compiled()}
 
 
 def checkout(root: Path, *, source_s: int, library_s: int) -> Path:
