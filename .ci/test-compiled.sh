@@ -1,7 +1,6 @@
 #!/bin/sh
 # Runs the core's tests and the references with the core compiled, in a copy of this checkout, which stays
-# plain. What they say comes at the end, since other tests may run beside, which go first. Where nothing can be
-# compiled it says so in a line, and that is all.
+# plain. Where nothing can be compiled it says so in a line, and that is all.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,15 +12,11 @@ trap 'exit 1' HUP INT TERM
 tar -cf - --exclude=./.git --exclude=./.venv --exclude='./.*_cache' --exclude=./build --exclude='*.so' \
     --exclude=__pycache__ --exclude='*.egg-info' . | tar -xf - -C "$copy"
 cd "$copy"
-if ! nice -n 10 "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 2>&1; then
+if ! "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 2>&1; then
     if grep '^netstack: to be compiled it needs' compiling.log; then exit 0; fi
     tail -n 20 compiling.log
     exit 1
 fi
-status=0
-NETSTACK_TESTED=compiled nice -n 10 "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile \
-    --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/integration/test_fidelity.py \
-    >testing.log 2>&1 || status=$?
 echo "netstack: the tests of the core, compiled:"
-cat testing.log
-exit "$status"
+NETSTACK_TESTED=compiled "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile \
+    --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/integration/test_fidelity.py
