@@ -67,8 +67,9 @@ def emulate(
     `trace` is told what happens to checkpoints, step by step. `progress` is called with the
     emulated time in seconds, about once an emulated second. In virtual time the same scenario and seed give
     the same result, `wall_seconds` apart; `real_time` runs the same job in real time. `end_of_run` is asked
-    once an emulated second after the warm-up, with what was recorded so far, when the run is to end, sooner
-    or later than the scenario says; the result is that of a scenario of that duration, which it names.
+    once an emulated second, from the end of the warm-up on, with what was recorded so far, when the run is to
+    end, sooner or later than the scenario says; the result is that of a scenario of that duration, which it
+    names.
     `tables` opens the stores in which ``state.backend.type: rocksdb`` keeps keyed state.
 
     Raises:

@@ -43,8 +43,8 @@ Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
 
 EndOfRun = Callable[[Recorder], float]
-"""Asked at each sample after the warm-up, with what was recorded so far, when the run is to end, in emulated
-seconds."""
+"""Asked at each sample from the end of the warm-up on, with what was recorded so far, when the run is to end,
+in emulated seconds."""
 
 SAMPLE_INTERVAL_S = 1.0
 """How often gauges and counters are sampled, in emulated seconds."""
@@ -266,7 +266,7 @@ class Job:
         self.recorder.sample(self.agenda.now, self._totals.plus(current))
         if self._progress is not None:
             self._progress(self.agenda.now)
-        if self._end_of_run is not None and self.scenario.warmup_s < self.agenda.now < self.ends_at:
+        if self._end_of_run is not None and self.scenario.warmup_s <= self.agenda.now < self.ends_at:
             self._end_at(self._end_of_run(self.recorder))
         self.agenda.keep(self.agenda.now + SAMPLE_INTERVAL_S, self._sample)
 

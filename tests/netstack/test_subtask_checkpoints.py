@@ -75,7 +75,7 @@ class Source:
         builder.build()
         self._subtask = builder.subtasks[0][0]
         tables = TableSettings(ModelStores(), incremental=True)
-        self.state = self._subtask.state = SubtaskState("source", 0, 1, 8, None, tables)
+        self.state = self._subtask.state = SubtaskState("source", 0, 1, 8, tables=tables)
         self.checkpoints = SubtaskCheckpoints(self._subtask)
 
     @property
@@ -107,7 +107,8 @@ def test_only_what_is_stored_for_a_checkpoint_takes_time_and_goes_if_it_is_abort
     tables = [len(data) for path, data in files.items() if path.startswith("shared/")]
     assert len(tables) == 3
     own = [sum(source.storage.contents(number).values()) for number in (1, 2)]
-    assert source.told.uploads_s == pytest.approx([(tables[n] + own[n]) / RATE for n in (0, 1)])
+    uploads_s = [(tables[n] + own[n]) / RATE + CostModel().state_file_s for n in (0, 1)]
+    assert source.told.uploads_s == pytest.approx(uploads_s)
     before = {path for path in files if path.startswith("chk-3/") or path.endswith("-3")}
     assert len(before) == 3
     kept = files.keys() - before
