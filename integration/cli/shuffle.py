@@ -29,6 +29,7 @@ from ..report.output import OutputError, require_place, say, to_stderr, to_stdou
 from ..spark.files import has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
+from ..spark.own_files import own_files_problem
 from ..spark.session import is_running, spark_session
 from ..spark.shuffling.api import NO_SLOT, Partitioner, Ship, check_arguments, check_movement, require_slots
 from ..spark.shuffling.api import shuffle as shuffle_frame
@@ -259,6 +260,11 @@ def _session(master: str | None, partitions: int, options: Mapping[str, str]) ->
             run_cancellable(session, lambda: send_packages(session))
             status.update(Text("rows are shuffled"))
             yield session
+        except Exception as error:
+            problem = own_files_problem(error, session) if is_from_spark(error) else None
+            if problem is None:
+                raise
+            raise SourceError(problem) from error
         finally:
             if not runs_already:
                 with held_interrupts():

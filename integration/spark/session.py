@@ -31,6 +31,7 @@ from netstack import SourceError
 
 from .interrupts import held_interrupts
 from .masters import LOOPBACK, is_on_this_machine, local_slots, require_master
+from .own_files import own_folder_problem
 from .spark_errors import one_line
 
 if TYPE_CHECKING:
@@ -192,7 +193,11 @@ def _require_java() -> None:
 
 def _reason(error: Exception, log: IO[bytes]) -> str:
     log.seek(0)
-    chatter = log.read().decode("utf-8", "replace").split("\n")
+    logged = log.read().decode("utf-8", "replace")
+    chatter = logged.split("\n")
+    no_folder = own_folder_problem(logged)
+    if no_folder is not None:  # Java has ended, which is all that the error says
+        return no_folder
     if any("UnsupportedClassVersionError" in line for line in chatter):
         return f"this Java is too old. {_JAVA_HINT}"
     if "stopped SparkContext" in str(error):  # Spark has given up of itself, and said why in the log only

@@ -87,6 +87,21 @@ def test_one_of_several_masters_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+def test_a_folder_in_which_spark_can_make_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    message = start(
+        PATH=os.environ["PATH"],
+        JAVA_HOME=os.environ.get("JAVA_HOME", ""),
+        SPARK_LOCAL_DIRS=f"{tmp_path}/file/a,{tmp_path}/file/b",
+    )
+    folders = f"{tmp_path}/file/a, {tmp_path}/file/b"
+    assert message == (
+        f"Spark does not start: no folder can be made in {folders};"
+        " spark.local.dir has to name one that can be written"
+    )
+
+
+@pytest.mark.spark
 def test_a_master_that_is_none() -> None:
     message = start("nonsense", PATH=os.environ["PATH"], JAVA_HOME=os.environ.get("JAVA_HOME", ""))
     assert message.startswith("Spark does not start: ")
