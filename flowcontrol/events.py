@@ -1,9 +1,10 @@
 """Events that travel between records: barriers, cancel markers, ends.
 
 An event has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are those of Flink's
-EventSerializer: 34 for a barrier, 12 for a cancel marker, 5 for the end of data, 4 for the end of a
-partition. Times are IEEE doubles in seconds here, where Flink has whole milliseconds. An announcement
-never leaves its receiver; the end of recovered state is one kind with a byte for whose state it was.
+EventSerializer: 34 for a barrier (one more for a savepoint, and its location), 12 for a cancel marker, 5 for
+the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds here, where Flink has whole
+milliseconds. An announcement never leaves its receiver; the end of recovered state is one kind with a byte
+for whose state it was.
 """
 
 from __future__ import annotations
@@ -28,14 +29,52 @@ class Alignment(IntEnum):
     FORCED_ALIGNED = 3
 
 
+class SavepointFormat(IntEnum):
+    """How the state of a savepoint is laid out; the value is its byte (Flink's SavepointFormatType)."""
+
+    CANONICAL = 0
+    """The same for all state backends."""
+    NATIVE = 1
+    """As the backend stores its checkpoints, which is faster."""
+
+
+class PostCheckpointAction(IntEnum):
+    """What a job does once a savepoint is complete; the value is the byte of the barrier's type."""
+
+    NONE = 1
+    """Goes on."""
+    SUSPEND = 2
+    """Stops where it is."""
+    TERMINATE = 3
+    """Has ended: its sources have, before the barrier."""
+
+
+class Savepoint(msgspec.Struct, frozen=True):
+    """What tells a savepoint from a checkpoint (Flink's SavepointType).
+
+    `location` says where its files go, in the words of the checkpoint storage.
+    """
+
+    location: str
+    format: SavepointFormat = SavepointFormat.CANONICAL
+    action: PostCheckpointAction = PostCheckpointAction.NONE
+
+    @property
+    def stops(self) -> bool:
+        """Whether the job ends with it."""
+        return self.action is not PostCheckpointAction.NONE
+
+
 class CheckpointOptions(msgspec.Struct, frozen=True):
     """How one checkpoint is to be taken (Flink's CheckpointOptions).
 
     `timeout_s`: an aligned checkpoint older than this many seconds turns unaligned; None = never.
+    `savepoint`: it is one, and so never unaligned; None: it is a checkpoint.
     """
 
     alignment: Alignment = Alignment.ALIGNED
     timeout_s: float | None = None
+    savepoint: Savepoint | None = None
 
     @property
     def needs_alignment(self) -> bool:
@@ -150,6 +189,10 @@ _CHANNEL_STATE_ENDS: dict[int, type[EndOfInputChannelState] | type[EndOfOutputCh
 
 _KIND_BYTES = struct.Struct(">i")
 _BARRIER_BYTES = struct.Struct(">iqdbibd")
+_SAVEPOINT_HEAD = struct.Struct(">iqdbbi")  # up to its location
+_BARRIER_TAIL = struct.Struct(">bd")
+_TYPE_OFFSET = struct.calcsize(">iqd")
+_PLAIN_TYPE = bytes([_PLAIN_CHECKPOINT])
 _CANCEL_BYTES = struct.Struct(">iq")
 _END_BYTES = struct.Struct(">ib")
 _ANNOUNCEMENT_BYTES = struct.Struct(">ii")
@@ -159,8 +202,8 @@ def encode_event(event: Event) -> bytes:
     """Write `event` as the payload of an event buffer.
 
     Raises:
-        LocalProtocolError: if a checkpoint id does not fit 64 bits, a sequence number does not fit 32, or
-            a time is not a number.
+        LocalProtocolError: if a checkpoint id does not fit 64 bits, a sequence number does not fit 32, a time
+            is not a number, or a location is no text.
     """
     try:
         match event:
@@ -226,6 +269,17 @@ def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
     options = barrier.options
     timeout = math.inf if options.timeout_s is None else options.timeout_s
     _check_times(barrier.timestamp, timeout)
+    if (savepoint := options.savepoint) is not None:
+        location = savepoint.location.encode()
+        head = _SAVEPOINT_HEAD.pack(
+            _Kind.BARRIER,
+            barrier.checkpoint_id,
+            barrier.timestamp,
+            savepoint.action,
+            savepoint.format,
+            len(location),
+        )
+        return head + location + _BARRIER_TAIL.pack(options.alignment, timeout)
     return _BARRIER_BYTES.pack(
         _Kind.BARRIER,
         barrier.checkpoint_id,
@@ -239,13 +293,32 @@ def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
 
 @lru_cache(maxsize=8)  # the same barrier comes on all channels of a task
 def _decode_barrier(payload: bytes) -> CheckpointBarrier:
-    _, checkpoint_id, timestamp, checkpoint_type, location, alignment, timeout = _BARRIER_BYTES.unpack(
-        payload
-    )
-    if (checkpoint_type, location) != (_PLAIN_CHECKPOINT, _DEFAULT_LOCATION):
-        raise ValueError(f"checkpoint type {checkpoint_type} at location {location} is not known")
+    if payload[_TYPE_OFFSET : _TYPE_OFFSET + 1] != _PLAIN_TYPE:
+        return _decode_savepoint(payload)
+    _, checkpoint_id, timestamp, _, location, alignment, timeout = _BARRIER_BYTES.unpack(payload)
+    if location != _DEFAULT_LOCATION:
+        raise ValueError(f"a checkpoint at location {location} is not known")
+    return _barrier(checkpoint_id, timestamp, alignment, timeout, None)
+
+
+def _decode_savepoint(payload: bytes) -> CheckpointBarrier:
+    _, checkpoint_id, timestamp, action, layout, length = _SAVEPOINT_HEAD.unpack_from(payload)
+    location, tail = payload[_SAVEPOINT_HEAD.size :][:length], payload[_SAVEPOINT_HEAD.size + length :]
+    if length < 0:
+        raise ValueError(f"a location of {length} bytes is not possible")
+    alignment, timeout = _BARRIER_TAIL.unpack(tail)
+    savepoint = Savepoint(location.decode(), SavepointFormat(layout), PostCheckpointAction(action))
+    return _barrier(checkpoint_id, timestamp, alignment, timeout, savepoint)
+
+
+def _barrier(
+    checkpoint_id: int, timestamp: float, alignment: int, timeout: float, savepoint: Savepoint | None
+) -> CheckpointBarrier:
     _check_times(timestamp, timeout)
-    options = CheckpointOptions(Alignment(alignment), None if timeout == math.inf else timeout)
+    limit = None if timeout == math.inf else timeout
+    options = CheckpointOptions(Alignment(alignment), limit, savepoint)
+    if savepoint is not None and (options.is_unaligned or options.timeoutable):
+        raise ValueError("a savepoint cannot overtake data")
     return CheckpointBarrier(checkpoint_id, timestamp, options)
 
 

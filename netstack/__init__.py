@@ -1,13 +1,12 @@
 """The network: jobs of subtasks that exchange records in buffers under credit-based flow control."""
 
-from .checkpoints.initial import InitialCheckpoint
+from .checkpoints.file_layout import FileLayout, MemoryStorage, SavepointFolder
+from .checkpoints.initial import ClaimMode, InitialCheckpoint
 from .checkpoints.paths import METADATA_NAME, checkpoint_id_of, file_name, folder_of, metadata_path
 from .checkpoints.storage import (
     CheckpointStorage,
     DamagedFileError,
-    FileLayout,
     HandleReader,
-    MemoryStorage,
     MissingFileError,
     StorageError,
 )
@@ -92,6 +91,7 @@ from .scenarios.quantities import (
     parse_flink_size,
     parse_rate,
 )
+from .scenarios.savepoints import ScheduledSavepoint
 from .scenarios.scenario import (
     FILE_FORMATS,
     FROM_SOURCE,
@@ -209,6 +209,7 @@ __all__ = [
     "CheckpointResult",
     "CheckpointStorage",
     "CheckpointStorageType",
+    "ClaimMode",
     "CollectionReader",
     "CollectionSource",
     "ConnectionLimits",
@@ -278,8 +279,10 @@ __all__ = [
     "Result",
     "ResultPartition",
     "RoundRobin",
+    "SavepointFolder",
     "Scenario",
     "ScenarioError",
+    "ScheduledSavepoint",
     "Section",
     "Series",
     "Sink",

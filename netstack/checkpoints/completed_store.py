@@ -13,6 +13,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
+from .initial import ClaimMode, InitialCheckpoint
 from .shared_registry import SharedStateRegistry, shared_files
 from .storage import CheckpointStorage, StorageError
 
@@ -21,8 +22,8 @@ class CompletedCheckpointStore:
     """Keeps the newest `retained` completed checkpoints in `storage`; outlives restarts of the job.
 
     It begins with `stored`, what is there already, oldest first. The checkpoint `initial` of an earlier run
-    counts as the oldest one, and is forgotten in its turn but never deleted. What cannot be deleted is left
-    where it is: it belongs to no checkpoint any more and harms none.
+    counts as the oldest one, and is forgotten in its turn, or deleted if this run has claimed it. What cannot
+    be deleted is left where it is: it belongs to no checkpoint any more and harms none.
     """
 
     def __init__(
@@ -30,16 +31,21 @@ class CompletedCheckpointStore:
         storage: CheckpointStorage,
         retained: int,
         stored: Iterable[CheckpointMetadata] = (),
-        initial: CheckpointMetadata | None = None,
+        initial: InitialCheckpoint | None = None,
     ) -> None:
         self.storage = storage
         self._retained = retained
         self._initial = initial
-        self._checkpoints = [*([] if initial is None else [initial]), *stored]
+        earlier = list(stored)
+        self._checkpoints = [*([] if initial is None else [initial.metadata]), *earlier]
         self._registry = SharedStateRegistry()
-        for metadata in self._checkpoints:
-            if metadata is not initial:  # whose files are not ours: they are neither used again nor deleted
-                self._registry.register(metadata.checkpoint_id, shared_files(metadata))
+        for metadata in earlier:
+            self._registry.register(metadata.checkpoint_id, shared_files(metadata))
+        if initial is not None and initial.shares_files:
+            # Beside it, there may be others of the earlier run; their files are theirs for good.
+            for number in initial.storage.checkpoints():
+                if number < initial.next_id:
+                    self._registry.register(number, shared_files(initial.storage.load(number)))
 
     @property
     def checkpoints(self) -> tuple[CheckpointMetadata, ...]:
@@ -73,8 +79,22 @@ class CompletedCheckpointStore:
         self._delete(duplicates)
         if len(self._checkpoints) > self._retained:
             oldest = self._checkpoints.pop(0)
-            if oldest is not self._initial:
+            if self._initial is None or oldest is not self._initial.metadata:
                 self.discard(oldest.checkpoint_id, self._registry.unregister(oldest.checkpoint_id))
+            elif self._initial.claim_mode is ClaimMode.CLAIM:
+                self._delete_claimed(self._initial)
+
+    def _delete_claimed(self, initial: InitialCheckpoint) -> None:
+        """Delete the checkpoint of another run, and of its shared files those that nobody names."""
+        number, storage = initial.metadata.checkpoint_id, initial.storage
+        if initial.in_place:
+            self.discard(number, self._registry.unregister(number))
+            return
+        with suppress(StorageError):
+            storage.discard(number)
+            named = {path for other in storage.checkpoints() for path in storage.load(other).files}
+            files = initial.metadata.files.items()
+            storage.delete([file for path, file in files if file.shared and path not in named])
 
     def forget(self, metadata: CheckpointMetadata) -> None:
         """Never go back to a checkpoint that cannot be restored; its files stay for whoever looks into it."""

@@ -16,20 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
+from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions, PostCheckpointAction
 
 from ..engine.agenda import Agenda, Timer
 from ..engine.randomness import Randomness
 from ..results.trace import Trace, how, in_bytes, milliseconds
-from ..scenarios.config import CheckpointMode, CostModel, NetworkConfig
+from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
 from ..scenarios.job_shape import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .acknowledgement import Acknowledgement
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey
 from .failures import FailureCounter, FailureReason
+from .initial import InitialCheckpoint
+from .job_savepoints import Savepoints
 from .pending_checkpoint import Checkpoint, CheckpointedTask, key_of
-from .scheduler import CheckpointScheduler, RequestKind
+from .savepoint_request import SavepointEnd, SavepointRequest
+from .scheduler import CheckpointRequest, CheckpointScheduler, RequestKind
 from .storage import CheckpointStorage, StorageError
 
 
@@ -38,8 +41,11 @@ class CheckpointCoordinator:
 
     `on_end` is told of each checkpoint that has been completed or has failed, `fail_job` (last, so it may
     call `stop`) why too many have failed in a row. The first checkpoint is number `first_id`. `store` has
-    those that are complete: to begin with, `found`, which an earlier coordinator of the job has left, or the
-    checkpoint `initial`, which another run has left and which is not deleted.
+    those that are complete: to begin with, `stored`, which an earlier coordinator of the job has left, or the
+    checkpoint `initial`, which another run has left.
+
+    A savepoint is none of them: the job never goes back to it, and tasks hear of it only if they stop with
+    it. `stopped_with` is where such a one is, once it is complete; None before.
     """
 
     def __init__(
@@ -56,16 +62,17 @@ class CheckpointCoordinator:
         fail_job: Callable[[str], None],
         first_id: int = 1,
         stored: Iterable[CheckpointMetadata] = (),
-        initial: CheckpointMetadata | None = None,
+        initial: InitialCheckpoint | None = None,
         trace: Trace | None = None,
     ) -> None:
+        self.stopped_with: str | None = None
         self.control_plane = control_plane
         self.store = CompletedCheckpointStore(storage, config.retained_checkpoints, stored, initial)
+        self._savepoints = Savepoints(storage, config)
         self._pending: dict[int, Checkpoint] = {}
         self._agenda = agenda
         self._config = config
-        self._costs = costs
-        self._randomness = randomness
+        self._costs, self._randomness = costs, randomness
         self._job = job
         self._on_end = on_end
         self._fail_job = fail_job
@@ -77,6 +84,7 @@ class CheckpointCoordinator:
         self._failures = FailureCounter(config.tolerable_failed_checkpoints)
         self._subtasks: list[CheckpointedTask] = []
         self._next_id = first_id
+        self._stopping: SavepointRequest | None = None  # with which the job is about to stop
         self._watch_timer: Timer | None = None  # for the checkpoint that expires first
         # Shared files of the reports, delivered or not, on checkpoints that are not complete.
         self._reported: dict[tuple[int, TaskKey], list[StoredFile]] = {}
@@ -115,6 +123,38 @@ class CheckpointCoordinator:
         refused = self._scheduler.request(RequestKind.USER)
         if refused is not None:
             self._say(f"a request for a checkpoint is refused: {refused}")
+
+    def request_savepoint(self, request: SavepointRequest) -> None:
+        """A user wants a savepoint, with which the job may stop: then there are no checkpoints meanwhile.
+
+        It comes before other requests, and is refused between two attempts, and while the job stops.
+        """
+        refused: str | None = None
+        drains = request.action is PostCheckpointAction.TERMINATE
+        if self._stopping is not None:
+            refused = "the job stops with another one"
+        elif drains and not self._config.checkpoints_after_tasks_finish:
+            refused = f"draining needs {OPTIONS['checkpoints_after_tasks_finish'].name}"
+        else:
+            if request.stops:
+                self._stopping = request
+                self._refuse(self._scheduler.hold())
+            refused = self._scheduler.request(RequestKind.SAVEPOINT, request)
+        if refused is not None:
+            self._no_savepoint(request, refused)
+
+    def _refuse(self, requests: Iterable[CheckpointRequest]) -> None:
+        for request in requests:
+            if request.savepoint is not None:
+                self._no_savepoint(request.savepoint, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+
+    def _no_savepoint(self, request: SavepointRequest, problem: str) -> None:
+        """Tell whoever asked for it; a job that was to stop with it goes on."""
+        self._say(f"there is no savepoint: {problem}")
+        if self._stopping is request:
+            self._stopping = None
+            self._scheduler.go_on()
+        request.told(SavepointEnd(problem=problem))
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """A subtask has taken its snapshot; the coordinator learns of it a little later."""
@@ -158,28 +198,37 @@ class CheckpointCoordinator:
                     subtask, checkpoint.checkpoint_id, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
                 )
 
-    def _trigger(self) -> None:
+    def _trigger(self, request: CheckpointRequest) -> None:
         running = [subtask for subtask in self._subtasks if not subtask.ended]
         complete = len(running) == len(self._subtasks)
         if not running or not (complete or self._config.checkpoints_after_tasks_finish):
             self._say(f"no checkpoint: {FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING}")
+            if request.savepoint is not None:
+                self._no_savepoint(request.savepoint, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING)
+            return
+        try:
+            options = self._options
+            if request.savepoint is not None:
+                options = self._savepoints.options(request.savepoint, self._next_id)
+        except StorageError as error:
+            assert request.savepoint is not None
+            self._no_savepoint(request.savepoint, str(error))
             return
         # The sources, and later whoever has no upstream task left that could send a barrier.
         first = [subtask for subtask in running if all(task.ended for task in subtask.upstream)]
         checkpoint = Checkpoint(
             self._next_id,
             self._agenda.now,
-            self._options,
+            options,
             awaited=map(key_of, running),
             first=map(key_of, first),
             finished=[key_of(subtask) for subtask in self._subtasks if subtask.ended],
+            request=request.savepoint,
         )
         self._next_id += 1
         self._pending[checkpoint.checkpoint_id] = checkpoint
-        self._say(
-            f"triggers checkpoint {checkpoint.checkpoint_id}: {how(checkpoint.options)}",
-            checkpoint.checkpoint_id,
-        )
+        text = f"triggers {checkpoint.name}: {how(checkpoint.options)}"
+        self._say(text, checkpoint.checkpoint_id)
         self._send_triggers(checkpoint, first)
         self._watch()
 
@@ -213,7 +262,8 @@ class CheckpointCoordinator:
         if checkpoint is None:
             late = f"checkpoint {number}: {self._name(subtask)} acknowledges too late, its files are deleted"
             self._say(late, number)
-            self.store.delete_unused(report.snapshot.new_files)
+            if not self._savepoints.delete_late(number, report.snapshot.new_files):
+                self.store.delete_unused(report.snapshot.new_files)
             self._reported.pop((number, key_of(subtask)), None)
         elif checkpoint.acknowledge(key_of(subtask), report, self._agenda.now) and not checkpoint.awaited:
             self._complete(checkpoint)
@@ -221,9 +271,12 @@ class CheckpointCoordinator:
     def _complete(self, checkpoint: Checkpoint) -> None:
         """Complete a checkpoint that all have acknowledged, and give up those that are older."""
         now, number = self._agenda.now, checkpoint.checkpoint_id
-        metadata = checkpoint.metadata(self._job, now)
+        metadata, savepoint = checkpoint.metadata(self._job, now), checkpoint.options.savepoint
         try:
-            self.store.add(metadata)
+            if savepoint is None:
+                self.store.add(metadata)
+            else:
+                self._savepoints.complete(metadata, savepoint)
         except StorageError as error:
             self._fail(checkpoint, FailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
             return
@@ -232,11 +285,18 @@ class CheckpointCoordinator:
         checkpoint.completed_at = now
         self._failures.succeeded(number)
         took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
-        self._say(f"checkpoint {number} is complete after {took}: {size}", number)
+        self._say(f"{checkpoint.name} is complete after {took}: {size}", number)
         self._on_end(checkpoint)
-        for older in [other for other in self._pending.values() if other.checkpoint_id < number]:
-            self._fail(older, FailureReason.CHECKPOINT_SUBSUMED)
-        self._tell_tasks(ControlMessage.COMPLETED, number)
+        if savepoint is None or savepoint.stops:
+            for older in [other for other in self._pending.values() if other.checkpoint_id < number]:
+                if older.request is None:
+                    self._fail(older, FailureReason.CHECKPOINT_SUBSUMED)
+            self._tell_tasks(ControlMessage.COMPLETED, number)
+        if savepoint is not None:
+            if savepoint.stops:
+                self.stopped_with = savepoint.location
+            assert checkpoint.request is not None
+            checkpoint.request.told(SavepointEnd(location=savepoint.location))
         self._scheduler.ended()
 
     def _declined(self, checkpoint_id: int, reason: FailureReason, who: str) -> None:
@@ -249,13 +309,17 @@ class CheckpointCoordinator:
         number = checkpoint.checkpoint_id
         del self._pending[number]
         checkpoint.failure = reason
-        self.store.discard(number, self._reports_on(number))
-        text = f"checkpoint {number} failed: {reason}" + (f", {detail}" if detail else "")
+        self._discard(checkpoint)
+        text = f"{checkpoint.name} failed: {reason}" + (f", {detail}" if detail else "")
         self._say(text, number)
         self._on_end(checkpoint)
         self._tell_tasks(ControlMessage.ABORTED, number)
         self._scheduler.ended()
-        if self._failures.failed(number, reason):
+        if checkpoint.request is not None:
+            self._no_savepoint(checkpoint.request, text)
+            if checkpoint.request.action is PostCheckpointAction.TERMINATE:
+                self._fail_job(f"{text}; its sources had ended for it")
+        elif self._failures.failed(number, reason):
             self._fail_job(f"{text}; failures tolerated in a row: {self._failures.tolerable}")
 
     def _tell_tasks(self, kind: ControlMessage, checkpoint_id: int) -> None:
@@ -277,15 +341,28 @@ class CheckpointCoordinator:
             self._watch_timer.cancel()
             self._watch_timer = None
         self._subtasks = []
-        self._scheduler.stop()
+        self._refuse(self._scheduler.stop())
+        if self.stopped_with is None:
+            self._stopping = None
         self.control_plane.reset()
         dropped = self.pending
         self._pending.clear()
         # Reports on failed ones that are under way do not come any more, so nobody else deletes their files.
-        numbers = {checkpoint.checkpoint_id for checkpoint in dropped} | {each[0] for each in self._reported}
-        for number in sorted(numbers):
+        for checkpoint in dropped:
+            self._discard(checkpoint)
+            if checkpoint.request is not None:
+                checkpoint.request.told(SavepointEnd(problem="the job has failed or ended meanwhile"))
+        for number in sorted({each[0] for each in self._reported}):
             self.store.discard(number, self._reports_on(number))
         return dropped
+
+    def _discard(self, checkpoint: Checkpoint) -> None:
+        """Delete what was stored for a checkpoint that will not be complete."""
+        number, savepoint = checkpoint.checkpoint_id, checkpoint.options.savepoint
+        if savepoint is None:
+            self.store.discard(number, self._reports_on(number))
+        else:
+            self._savepoints.give_up(number, savepoint)
 
     def _name(self, subtask: CheckpointedTask) -> str:
         return f"{list(self._job.parallelism)[subtask.vertex]}[{subtask.index}]"

@@ -1,12 +1,12 @@
 """The retained checkpoint of an earlier run that a new one goes on from.
 
-It belongs to whoever keeps it: the new run reads it, and deletes neither it nor its files (Flink's claim mode
-NO_CLAIM). Ids go on behind it, and the clock of the new run begins at 0.
+Whose it is from then on is the user's to say. Ids go on behind it, and the clock of the new run begins at 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import NamedTuple
 
 from ..scenarios.job_shape import Exchange, JobShape
@@ -14,17 +14,35 @@ from ..state.snapshots import CheckpointMetadata
 from .storage import CheckpointStorage
 
 
+class ClaimMode(StrEnum):
+    """Whose a checkpoint is that a run goes on from (Flink's RecoveryClaimMode)."""
+
+    NO_CLAIM = "no-claim"
+    """That of whoever keeps it: the run reads it, and none of its own checkpoints needs its files."""
+    CLAIM = "claim"
+    """The run's: it is deleted as one of its own checkpoints would be."""
+    LEGACY = "legacy"
+    """That of whoever keeps it, but the run's checkpoints may need its files: it must stay (Flink 1)."""
+
+
 class InitialCheckpoint(NamedTuple):
-    """A checkpoint to begin with, the storage that has its files, and its name for people.
+    """A checkpoint, or savepoint, to begin with, the storage that has its files, and its name for people.
 
     No checkpoint of the new run has an id below `next_id`, so that none can be taken for one that lies
-    beside this.
+    beside this. `in_place`: the new run stores its checkpoints in the same storage.
     """
 
     metadata: CheckpointMetadata
     storage: CheckpointStorage
     path: str
     next_id: int
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    in_place: bool = False
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether checkpoints of the new run may name its files."""
+        return self.in_place and self.claim_mode is not ClaimMode.NO_CLAIM
 
     def misfits(self, job: JobShape) -> list[str]:
         """Return why it is no checkpoint of this job, a line for each reason; none where it is one."""

@@ -6,6 +6,11 @@
     chk-17/source-0-...      belongs to checkpoint 17 alone, and goes with it
     shared/window-1-...      may belong to several checkpoints; goes when it is deleted by name
 
+A savepoint is a folder of its own, by whatever name, with its metadata and its files side by side::
+
+    savepoint-17-5f3a/_metadata
+    savepoint-17-5f3a/source-0-...
+
 They are those of Flink's file-based checkpoint storage (``AbstractFsCheckpointStorageAccess``), below one
 job's directory.
 """
@@ -28,6 +33,7 @@ LONGEST_NAME = 200
 _CHECKSUM_LENGTH = 16
 _FOLDER = re.compile(r"chk-(0|[1-9][0-9]*)")
 _PATH = re.compile(r"(?:chk-[0-9]+|shared)/[A-Za-z0-9_%-]+")
+_NAME = re.compile(r"[A-Za-z0-9_%-]+")
 _ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
 
 
@@ -73,3 +79,8 @@ def checkpoint_id_of(folder: str) -> int | None:
 def is_file_path(path: str) -> bool:
     """Return whether a path is one of a file that a checkpoint may have, so that it is safe to use."""
     return _PATH.fullmatch(path) is not None
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a name is one of a file of a savepoint, which lies in no folder of its own."""
+    return _NAME.fullmatch(name) is not None and name != METADATA_NAME

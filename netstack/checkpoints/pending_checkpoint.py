@@ -14,6 +14,7 @@ from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
 from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey
 from .failures import FailureReason
+from .savepoint_request import SavepointRequest
 
 
 class UpstreamTask(Protocol):
@@ -72,6 +73,9 @@ class CheckpointType(StrEnum):
     CHECKPOINT = "CHECKPOINT"
     UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
     AT_LEAST_ONCE_CHECKPOINT = "AT_LEAST_ONCE_CHECKPOINT"
+    SAVEPOINT = "SAVEPOINT"
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
+    """With which the job stops."""
 
 
 def key_of(task: CheckpointedTask) -> TaskKey:
@@ -85,7 +89,7 @@ class Checkpoint:
     `first` are told by the coordinator to begin it, the others by barriers; `awaited` still owe an
     acknowledgement; `finished` had ended before and are no part of it. `parts` and `snapshots` are those of
     the subtasks that have acknowledged. `failure` says why it has failed; None: it has not. Times are in
-    seconds of the run.
+    seconds of the run. One that is a savepoint answers a `request`.
     """
 
     def __init__(
@@ -97,8 +101,10 @@ class Checkpoint:
         awaited: Iterable[TaskKey],
         first: Iterable[TaskKey],
         finished: Iterable[TaskKey] = (),
+        request: SavepointRequest | None = None,
     ) -> None:
         self.checkpoint_id = checkpoint_id
+        self.request = request
         self.triggered_at = triggered_at
         self.options = options
         self.completed_at: float | None = None
@@ -108,6 +114,12 @@ class Checkpoint:
         self.awaited = set(awaited)
         self.parts: dict[TaskKey, SubtaskCheckpoint] = {}
         self.snapshots: dict[TaskKey, SubtaskSnapshot] = {}
+
+    @property
+    def name(self) -> str:
+        """What it is called where people read of it."""
+        kind = "checkpoint" if self.options.savepoint is None else "savepoint"
+        return f"{kind} {self.checkpoint_id}"
 
     @property
     def failed(self) -> bool:
@@ -129,6 +141,8 @@ class Checkpoint:
     @property
     def checkpoint_type(self) -> CheckpointType:
         """Unaligned as soon as one subtask's part is, as an aligned one may turn unaligned on its way."""
+        if (savepoint := self.options.savepoint) is not None:
+            return CheckpointType.SYNC_SAVEPOINT if savepoint.stops else CheckpointType.SAVEPOINT
         if self.options.alignment is Alignment.AT_LEAST_ONCE:
             return CheckpointType.AT_LEAST_ONCE_CHECKPOINT
         unaligned = self.options.alignment is Alignment.UNALIGNED
@@ -197,4 +211,5 @@ def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
         failure=checkpoint.failure,
         state_bytes=checkpoint.size,
         checkpointed_bytes=checkpoint.checkpointed_bytes,
+        savepoint=None if checkpoint.options.savepoint is None else checkpoint.options.savepoint.location,
     )

@@ -7,6 +7,7 @@ from flowcontrol import AlignmentMetrics, CheckpointBarrier
 from ..state.snapshots import StateHandle, StoredFile
 from ..state.subtask_state import StateSnapshot
 from .channel_state import ChannelPlace
+from .storage import CheckpointStorage
 
 
 class RunningCheckpoint:
@@ -14,7 +15,8 @@ class RunningCheckpoint:
 
     `timed_out`: the barrier was sent on to be aligned, and overtakes what is queued now after all.
     `metrics` is None until the alignment is over. `uploading` from the end of the synchronous part on;
-    `uploads` counts those that are under way; `written` are the files that were stored for it alone.
+    `uploads` counts those that are under way; `written` are the files that were stored for it alone, in
+    `storage`.
     """
 
     __slots__ = (
@@ -26,6 +28,7 @@ class RunningCheckpoint:
         "metrics",
         "open_outputs",
         "state",
+        "storage",
         "sync_s",
         "timed_out",
         "uploading",
@@ -35,9 +38,14 @@ class RunningCheckpoint:
     )
 
     def __init__(
-        self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, data_ended: bool
+        self,
+        barrier: CheckpointBarrier,
+        metrics: AlignmentMetrics | None,
+        data_ended: bool,
+        storage: CheckpointStorage,
     ) -> None:
         self.barrier = barrier
+        self.storage = storage
         self.metrics = metrics
         self.data_ended = data_ended
         self.sync_s = 0.0

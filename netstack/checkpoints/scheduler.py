@@ -11,6 +11,8 @@
                             >--> queue: by kind, then by time ----> pause not over: put off (periodic only)
     person ---- by hand ---/     periodic: one at most               else: trigger
 
+A savepoint comes first, and where no barrier overtakes data it does not wait for pending checkpoints.
+
 The rules are those of Flink's CheckpointCoordinator and CheckpointRequestDecider, but for one: further
 periodic requests are dropped while one waits, where Flink would keep a thousand of them and, once checkpoints
 are fast again, trigger one after the other.
@@ -29,6 +31,7 @@ from ..engine.randomness import Randomness
 from ..engine.timers import Timers
 from ..scenarios.config import NetworkConfig
 from .failures import FailureReason
+from .savepoint_request import SavepointRequest
 
 MAX_QUEUED_REQUESTS = 1000
 """More than these are refused."""
@@ -37,15 +40,22 @@ MAX_QUEUED_REQUESTS = 1000
 class RequestKind(IntEnum):
     """Who asks for a checkpoint, the most urgent first."""
 
+    SAVEPOINT = 0
     USER = 1
     PERIODIC = 2
 
 
 class CheckpointRequest(NamedTuple):
-    """A wish for a checkpoint, in the order in which they are granted; the time is in seconds."""
+    """A wish for a checkpoint; the time is in seconds. A savepoint has a `savepoint`."""
 
     kind: RequestKind
     requested_at: float
+    savepoint: SavepointRequest | None = None
+
+    @property
+    def urgency(self) -> tuple[RequestKind, float]:
+        """The least is granted first."""
+        return self.kind, self.requested_at
 
     @property
     def periodic(self) -> bool:
@@ -63,13 +73,20 @@ class CheckpointRequestDecider:
     """Keeps requests until they may be granted.
 
     `max_concurrent` checkpoints may be pending at once. A periodic one begins `min_pause_s` after the end
-    of the last one at the earliest; one that a user asks for need not wait.
+    of the last one at the earliest; one that a user asks for need not wait. With `forces_savepoints` those
+    begin however many are pending.
     """
 
     def __init__(
-        self, *, max_concurrent: int, min_pause_s: float, max_queued: int = MAX_QUEUED_REQUESTS
+        self,
+        *,
+        max_concurrent: int,
+        min_pause_s: float,
+        forces_savepoints: bool = False,
+        max_queued: int = MAX_QUEUED_REQUESTS,
     ) -> None:
         self._max_concurrent = max_concurrent
+        self._forces_savepoints = forces_savepoints
         self._min_pause = min_pause_s
         self._max_queued = max_queued
         self._queue: list[CheckpointRequest] = []
@@ -85,10 +102,10 @@ class CheckpointRequestDecider:
             return None  # the one that waits stands for both
         if len(self._queue) >= self._max_queued and not waiting:
             return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
-        insort(self._queue, request)
+        insort(self._queue, request, key=lambda each: each.urgency)
         if len(self._queue) <= self._max_queued:
             return None
-        self._queue.pop()
+        self._queue.pop()  # the periodic one
         return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
 
     def choose(self, now: float, pending: int, last_end: float) -> CheckpointRequest | PutOff | None:
@@ -96,16 +113,20 @@ class CheckpointRequestDecider:
 
         `pending` checkpoints go on; the last one to end did so at `last_end`.
         """
-        if not self._queue or pending >= self._max_concurrent:
+        if not self._queue:
+            return None
+        forced = self._forces_savepoints and self._queue[0].savepoint is not None
+        if pending >= self._max_concurrent and not forced:
             return None
         request = self._queue.pop(0)
         # A sum of the same two numbers each time, so that who comes back at `until` is not too early.
         until = last_end + self._min_pause
         return PutOff(until) if request.periodic and now < until else request
 
-    def clear(self) -> None:
-        """Refuse all requests that wait."""
-        self._queue.clear()
+    def clear(self) -> list[CheckpointRequest]:
+        """Refuse all requests that wait; returns them."""
+        refused, self._queue = self._queue, []
+        return refused
 
 
 QUEUED_REQUEST_DELAY_S = 0.002
@@ -113,7 +134,7 @@ QUEUED_REQUEST_DELAY_S = 0.002
 
 
 class CheckpointScheduler:
-    """Calls `trigger` whenever it is time for a checkpoint; `pending` tells how many go on."""
+    """Calls `trigger` with a request whenever it is time for one; `pending` tells how many go on."""
 
     def __init__(
         self,
@@ -122,7 +143,7 @@ class CheckpointScheduler:
         randomness: Randomness,
         *,
         pending: Callable[[], int],
-        trigger: Callable[[], None],
+        trigger: Callable[[CheckpointRequest], None],
     ) -> None:
         self._agenda = agenda
         self._randomness = randomness
@@ -133,7 +154,9 @@ class CheckpointScheduler:
         if self._interval is not None:
             self._interval = max(self._interval, self._min_pause)
         self._decider = CheckpointRequestDecider(
-            max_concurrent=config.max_concurrent_checkpoints, min_pause_s=self._min_pause
+            max_concurrent=config.max_concurrent_checkpoints,
+            min_pause_s=self._min_pause,
+            forces_savepoints=not config.takes_unaligned_checkpoints,
         )
         self._last_end = -math.inf
         self._running = False
@@ -143,22 +166,30 @@ class CheckpointScheduler:
     def start(self) -> None:
         """Begin, with a first periodic request after a random part of the interval."""
         self._running = True
-        if self._interval is not None:
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Request periodic checkpoints, if it runs; the first one after a random part of the interval."""
+        if self._running and self._interval is not None:
             first = self._randomness.between((self._min_pause, self._interval))
             self._start_timer(self._agenda.now + first)
 
-    def stop(self) -> None:
-        """Request nothing any more; what waits is refused."""
+    def stop(self) -> list[CheckpointRequest]:
+        """Request nothing any more; what waits is refused, and returned."""
         self._running = False
-        self._cancel_timer()
         self._grants.cancel()
-        self._decider.clear()
+        return self.hold()
 
-    def request(self, kind: RequestKind) -> FailureReason | None:
+    def hold(self) -> list[CheckpointRequest]:
+        """Request no periodic checkpoints until told to go on; what waits is refused, and returned."""
+        self._cancel_timer()
+        return self._decider.clear()
+
+    def request(self, kind: RequestKind, savepoint: SavepointRequest | None = None) -> FailureReason | None:
         """Trigger a checkpoint, or do so as soon as possible; why one is refused, or None."""
         if not self._running:
             return FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
-        refused = self._decider.add(CheckpointRequest(kind, self._agenda.now))
+        refused = self._decider.add(CheckpointRequest(kind, self._agenda.now, savepoint))
         self._grant()
         return refused
 
@@ -187,4 +218,4 @@ class CheckpointScheduler:
             if isinstance(choice, PutOff):
                 self._start_timer(choice.until)
             else:
-                self._trigger()
+                self._trigger(choice)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter, sleep, time
 
-from ..checkpoints.initial import InitialCheckpoint
-from ..checkpoints.storage import FileLayout, exclusively
+from ..checkpoints.file_layout import FileLayout
+from ..checkpoints.initial import ClaimMode, InitialCheckpoint
+from ..checkpoints.storage import exclusively
 from ..engine.randomness import Randomness
 from ..jobs.emulation import JobFailedError
 from ..jobs.restart_strategies import restart_strategy_of
@@ -129,11 +130,14 @@ class _Run:
         """Run one attempt; why it failed, and when, in seconds of the run, or None."""
         history = self._history
         launched = time()
+        initial = self._initial if self._initial is not None and restore is self._initial.metadata else None
         assignment = Assignment(
             scenario=self._scenario,
             origin=history.origin,
             restore=None if restore is None else restore.checkpoint_id,
-            from_initial=self._initial is not None and restore is self._initial.metadata,
+            from_initial=initial is not None,
+            claim_mode=ClaimMode.NO_CLAIM if initial is None else initial.claim_mode,
+            in_place=initial is not None and initial.in_place,
             first_checkpoint=self._next_checkpoint,
             traced=self._trace is not None,
         )

@@ -13,7 +13,9 @@ from flowcontrol import RemoteProtocolError
 
 from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
+from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
+from ..checkpoints.savepoint_request import request_of
 from ..results.statistics import Recorder
 from ..scenarios.contents import shape_of
 from ..state.snapshots import CheckpointMetadata
@@ -46,7 +48,8 @@ class Leader:
     """Leads all processes through one attempt.
 
     `send` takes the number of a process and a message for it, `fail` why the job cannot go on. The job goes
-    on from the checkpoint `restored`, if there is one, and `clock` has been running then.
+    on from the checkpoint `restored`, if there is one, which may be the `initial` one of another run, and
+    `clock` has been running then.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Leader:
         environment: Environment,
         clock: RunClock,
         restored: CheckpointMetadata | None,
+        initial: InitialCheckpoint | None,
         send: Callable[[int, Control], None],
         fail: Callable[[str], None],
     ) -> None:
@@ -79,8 +83,8 @@ class Leader:
             on_end=partial(record_checkpoint, self._recorder),
             fail_job=fail,
             first_id=assignment.first_checkpoint,
-            stored=() if restored is None or assignment.from_initial else (restored,),
-            initial=restored if assignment.from_initial else None,
+            stored=() if restored is None or initial is not None else (restored,),
+            initial=initial,
             trace=environment.trace,
         )
 
@@ -118,6 +122,9 @@ class Leader:
         for at in self._scenario.manual_checkpoints_s:
             if at >= begins_at:
                 self._agenda.at(at, self._coordinator.request_checkpoint)
+        for savepoint in self._scenario.savepoints:
+            if savepoint.at_s >= begins_at:
+                self._agenda.at(savepoint.at_s, self._coordinator.request_savepoint, request_of(savepoint))
         self._send_all(Start(origin, begins_at))
 
     def _ended(self, task: DistantTask, last_checkpoint: int) -> None:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from flowcontrol import RemoteProtocolError
 
+from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.storage import CheckpointStorage, StorageError
 from ..engine.agenda import Agenda
@@ -32,6 +33,7 @@ from ..jobs.attempt import Attempt
 from ..jobs.connections import Find, Site
 from ..results.trace import TraceLog
 from ..scenarios.scenario import Scenario
+from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
@@ -176,20 +178,39 @@ class _Process:
         restore, storage = self._assignment.restore, self._restores_from
         try:
             metadata = None if restore is None else storage.load(restore)
-            self._source = (
-                None
-                if metadata is None
-                else RecoverySource(metadata, storage, owned=not self._assignment.from_initial)
-            )
+            initial = self._initial_of(metadata)
+            owned = initial is None or initial.shares_files
+            self._source = None if metadata is None else RecoverySource(metadata, storage, owned=owned)
             if self._index == LEADER:
                 self._leader = Leader(
-                    self._assignment, self._environment, self._clock, metadata, self._send, self._fail
+                    self._assignment,
+                    self._environment,
+                    self._clock,
+                    metadata,
+                    initial,
+                    self._send,
+                    self._fail,
                 )
             self._attempt.builder.build()
         except StorageError as error:
             self._cannot_restore(error)
         except Exception as error:
             self._fail_with(error)
+
+    def _initial_of(self, metadata: CheckpointMetadata | None) -> InitialCheckpoint | None:
+        """What the attempt begins with, if another run has left it."""
+        terms = self._assignment
+        if metadata is None or not terms.from_initial:
+            return None
+        number, storage = metadata.checkpoint_id, self._restores_from
+        return InitialCheckpoint(
+            metadata,
+            storage,
+            f"checkpoint {number}",
+            terms.first_checkpoint,
+            terms.claim_mode,
+            terms.in_place,
+        )
 
     async def _work(self) -> None:
         if not self._over:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import inf
 
+from ..checkpoints.initial import ClaimMode
 from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem
 from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
@@ -34,6 +35,8 @@ class Assignment:
     origin: float | None = None
     restore: int | None = None
     from_initial: bool = False
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    in_place: bool = False
     first_checkpoint: int = 1
     traced: bool = False
 

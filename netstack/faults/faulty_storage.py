@@ -89,6 +89,14 @@ class FaultyStorage:
         """Delete what belongs to a checkpoint alone."""
         self._inner.discard(checkpoint_id)
 
+    def free_location(self, directory: str | None, name: str) -> str:
+        """Return a location for a savepoint."""
+        return self._inner.free_location(directory, name)
+
+    def savepoint(self, location: str) -> CheckpointStorage:
+        """Return the storage of one savepoint, which fails as this one does."""
+        return FaultyStorage(self._inner.savepoint(location), self._condition)
+
     def delete(self, files: Iterable[StoredFile]) -> None:
         """Delete single files."""
         self._inner.delete(files)

@@ -17,10 +17,12 @@ from functools import partial
 
 from ..checkpoints.control_plane import ControlPlane
 from ..checkpoints.coordinator import CheckpointCoordinator
+from ..checkpoints.file_layout import MemoryStorage
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
-from ..checkpoints.storage import CheckpointStorage, MemoryStorage
+from ..checkpoints.savepoint_request import request_of
+from ..checkpoints.storage import CheckpointStorage
 from ..engine import garbage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
@@ -115,7 +117,7 @@ class Job:
             on_end=partial(record_checkpoint, self.recorder),
             fail_job=self.fail,
             first_id=max([first, *(number + 1 for number in self.storage.checkpoints())]),
-            initial=None if initial is None else initial.metadata,
+            initial=initial,
             trace=self._trace,
         )
 
@@ -127,6 +129,8 @@ class Job:
             agenda.keep(0.0, self._sample)
             for at in self.scenario.manual_checkpoints_s:
                 agenda.keep(at, self.coordinator.request_checkpoint)
+            for savepoint in self.scenario.savepoints:
+                agenda.keep(savepoint.at_s, self.coordinator.request_savepoint, request_of(savepoint))
             self.faults.start()
             self._begin_from(self.coordinator.latest_completed)
             await run_agenda(agenda)
@@ -142,9 +146,9 @@ class Job:
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
         """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
         initial, storage = self._initial, self.storage
-        owned = initial is None or metadata is not initial.metadata
-        if initial is not None and not owned:
-            storage = initial.storage
+        owned = True
+        if initial is not None and metadata is initial.metadata:
+            storage, owned = initial.storage, initial.shares_files
         try:
             self._begin(None if metadata is None else RecoverySource(metadata, storage, owned=owned))
         except UNUSABLE as error:
@@ -230,6 +234,10 @@ class Job:
         self.agenda.clear()
         self._end_attempt(attempt, final=False)
         self.agenda.clear()  # of what the release has set off
+        if (savepoint := self.coordinator.stopped_with) is not None:
+            self.failure = f"{cause}; the job was about to stop, with {savepoint}, which is complete"
+            self._stop()
+            return
         delay = None if self._hopeless else self._restart_strategy.delay_after(now)
         if delay is None:
             why = "" if self._hopeless else self._restart_strategy.exhausted

@@ -85,6 +85,7 @@ def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[Checkpoin
                 t=rounded(head.triggered_at, TIME_DECIMALS),
                 status=head.status,
                 checkpoint_type=head.checkpoint_type,
+                savepoint=UNSET if head.savepoint is None else head.savepoint,
                 failure=head.failure,
                 duration_ms=None if head.duration_s is None else rounded(head.duration_s * 1e3, MS_DECIMALS),
                 state_bytes=head.state_bytes,
@@ -194,7 +195,7 @@ def _steady(scenario: Scenario, recorder: Recorder, start: float, end: float) ->
     chosen = [
         row
         for row, head in enumerate(heads)
-        if head.status == "COMPLETED" and start <= head.triggered_at <= end
+        if head.status == "COMPLETED" and head.savepoint is None and start <= head.triggered_at <= end
     ]
     durations = np.array([heads[row].duration_s for row in chosen], dtype=np.float64) * 1e3
     parts = [_rows(recorder.parts_of(number), chosen) for number in range(len(scenario.vertices))]

@@ -62,7 +62,10 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "COMPLETED"
     """COMPLETED, FAILED or IN_PROGRESS."""
     checkpoint_type: str = "CHECKPOINT"
-    """CHECKPOINT, UNALIGNED_CHECKPOINT or AT_LEAST_ONCE_CHECKPOINT, as it turned out."""
+    """CHECKPOINT, UNALIGNED_CHECKPOINT or AT_LEAST_ONCE_CHECKPOINT, as it turned out; or SAVEPOINT, or
+    SYNC_SAVEPOINT, with which the job stopped."""
+    savepoint: str | UnsetType = UNSET
+    """Where the savepoint is; absent where it is none."""
     failure: str | None = None
     """Why it failed, by Flink's CheckpointFailureReason."""
     duration_ms: float | None = None

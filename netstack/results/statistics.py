@@ -129,6 +129,8 @@ class CheckpointHead(NamedTuple):
     """Size of all its state, data in flight included."""
     checkpointed_bytes: int | None = None
     """Of that, what was stored for this checkpoint; None: it is not known."""
+    savepoint: str | None = None
+    """Where it is, if it is a savepoint."""
 
 
 class Recorder:
@@ -167,12 +169,13 @@ class Recorder:
         failure: str | None = None,
         state_bytes: int = 0,
         checkpointed_bytes: int | None = None,
+        savepoint: str | None = None,
     ) -> None:
         """Record a checkpoint when nothing of it changes any more.
 
         `parts` is by vertex and subtask; who is missing did not acknowledge. `duration_s` is from the trigger
         to completion, None if that did not come. `failure` is the reason why, and `state_bytes` the size of
-        all state, of which `checkpointed_bytes` were stored for it.
+        all state, of which `checkpointed_bytes` were stored for it. `savepoint` is the location of one.
         """
         row = np.full((len(SubtaskCheckpoint._fields), self._offsets[-1]), math.nan)
         for (vertex, subtask), part in parts.items():
@@ -188,6 +191,7 @@ class Recorder:
                     failure,
                     state_bytes,
                     checkpointed_bytes,
+                    savepoint,
                 )
             )
             if len(self._parts) < len(self._heads):

@@ -195,6 +195,10 @@ class NetworkConfig:
         "execution.checkpointing.dir", TEXT, None, former=("state.checkpoints.dir",)
     )
     """A path or URI; None: no checkpoint is written to files."""
+    savepoint_dir: str | None = option(
+        "execution.checkpointing.savepoint-dir", TEXT, None, former=("state.savepoints.dir",)
+    )
+    """Where savepoints go; None: beside the checkpoints."""
     checkpoint_storage: CheckpointStorageType | None = option(  # noqa: RUF009 - the default is a constant
         "execution.checkpointing.storage", _STORAGE, None, former=("state.checkpoint-storage",)
     )

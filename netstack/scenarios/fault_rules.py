@@ -34,10 +34,13 @@ def fault_key(number: int, field: str = "") -> str:
 
 
 def fault_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield what is wrong with the faults of a scenario and with the times of its manual checkpoints."""
+    """Yield what is wrong with the faults of a scenario, and with when users ask for checkpoints."""
     for number, at in enumerate(scenario.manual_checkpoints_s):
         if not 0 <= at < scenario.duration_s:
             yield f"checkpoints_at[{number}]", f"is {time_text(at)}; {_within(scenario)}"
+    for number, savepoint in enumerate(scenario.savepoints):
+        if not 0 <= savepoint.at_s < scenario.duration_s:
+            yield f"savepoints_at[{number}]", f"is {time_text(savepoint.at_s)}; {_within(scenario)}"
     for number, fault in enumerate(scenario.faults):
         for field, message in _about_fault(scenario, fault):
             yield fault_key(number, field), message

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
 from .fault import AtTime, Fault
+from .savepoints import ScheduledSavepoint
 from .user_code import KeyHash, KeyOf, OperatorOfRecords, Source
 from .wiring import consumers_of_producers, producers_of_consumers
 
@@ -255,13 +256,16 @@ class Scenario:
     """Whose cores are limited; a task manager on none of them has as many as its subtasks need."""
     manual_checkpoints_s: tuple[float, ...] = ()
     """When a user asks for a checkpoint, besides those of the interval."""
+    savepoints: tuple[ScheduledSavepoint, ...] = ()
+    """When a user asks for a savepoint."""
     faults: tuple[Fault, ...] = ()
     """What goes wrong; a fault's place is its number."""
 
     @property
     def takes_checkpoints(self) -> bool:
         """Whether there is a checkpoint at all, by the interval or by a user."""
-        return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
+        by_hand = bool(self.manual_checkpoints_s or self.savepoints)
+        return self.config.checkpoint_interval_s is not None or by_hand
 
     @property
     def keeps_keyed_state(self) -> bool:
@@ -295,6 +299,7 @@ class Scenario:
                 if begin < duration_s
             ),
             manual_checkpoints_s=tuple(at for at in self.manual_checkpoints_s if at < duration_s),
+            savepoints=tuple(each for each in self.savepoints if each.at_s < duration_s),
             faults=tuple(fault for fault in self.faults if _may_fire_before(fault, duration_s)),
         )
 

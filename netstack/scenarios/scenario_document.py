@@ -8,6 +8,7 @@ from typing import Any
 from .config import OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig
 from .fault_document import fault_document
 from .quantities import format_duration, format_rate
+from .savepoints import savepoint_documents
 from .scenario import (
     CATCH_UP_S,
     EMITS_BY,
@@ -44,6 +45,8 @@ def scenario_document(scenario: Scenario) -> Document:
         document["phases"] = [[format_duration(at) for at in window] for window in scenario.phases]
     if scenario.manual_checkpoints_s:
         document["checkpoints_at"] = [format_duration(at) for at in scenario.manual_checkpoints_s]
+    if scenario.savepoints:
+        document["savepoints_at"] = savepoint_documents(scenario.savepoints)
     if scenario.config.debloat_policy != PRESETS[scenario.preset].debloat_policy:
         document["policy"] = scenario.config.debloat_policy
     document["flink"] = _options(scenario.config, PRESETS[scenario.preset])

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from .config import DEFAULT_PRESET, OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig, with_options
 from .fault_reader import read_faults
 from .quantities import QuantityError, parse_duration, parse_rate
+from .savepoints import read_savepoints
 from .scenario import (
     CATCH_UP_S,
     EMITS_BY,
@@ -35,7 +36,7 @@ from .user_code import NamedObject
 Settings = TypeVar("Settings", CostModel, LinkConditions)
 
 _ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode", "policy")
-_LIST_KEYS = ("vertices", "edges", "machines", "checkpoints_at", "faults")
+_LIST_KEYS = ("vertices", "edges", "machines", "checkpoints_at", "savepoints_at", "faults")
 _MACHINE_KEYS = ("cores", "task_managers")
 _SCENARIO_KEYS = (*_ABOUT_KEYS, "slots", "flink", "costs", "link", *_LIST_KEYS)
 _SERVICE_KEYS = ("service", "service_skew", "service_spread", "service_mode", "behind")
@@ -85,6 +86,7 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
         edges=tuple(_edge(section) for section in _sections(top, "edges")),
         machines=tuple(_machine(section) for section in _numbered(top, "machines")),
         manual_checkpoints_s=top.take("checkpoints_at", list_of(parse_duration), ()),
+        savepoints=read_savepoints(top.take("savepoints_at", list_of(_as_it_is), ()), problems),
         faults=read_faults(_numbered(top, "faults")),
     )
     top.finish(_SCENARIO_KEYS)
@@ -93,6 +95,10 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
     if problems:
         raise ScenarioError(problems)
     return scenario
+
+
+def _as_it_is(value: object) -> object:
+    return value
 
 
 def _machine(section: Section) -> Machine:

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from flowcontrol import SavepointFormat
+
 from .snapshots import StateHandle, StateKind, StoredFile
 
 NO_CHECKPOINT_ID = -1
@@ -72,8 +74,13 @@ class BackendSnapshot(Protocol):
 class StateBackend(Protocol):
     """Keeps state and takes snapshots of it."""
 
-    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> BackendSnapshot:
-        """Mark the state as it is now for a checkpoint; takes time that does not depend on its size."""
+    def snapshot(
+        self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
+    ) -> BackendSnapshot:
+        """Mark the state as it is now for a checkpoint; takes time that does not depend on its size.
+
+        For a ``savepoint`` it rests on no other snapshot and no other one will rest on it, in this format.
+        """
         ...
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:

@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from flowcontrol import SavepointFormat
+
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, WriteFile
 from .changelog import Changelog, Segment, changes_in
 from .keyed_state import KeyedStateBackend
@@ -112,8 +114,12 @@ class ChangelogBackend:
         self._unconfirmed: dict[int, _Part] = {}
         keyed.log_to(self.log)
 
-    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> ChangelogSnapshot:
-        """Mark base and log as they are now."""
+    def snapshot(
+        self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
+    ) -> BackendSnapshot:
+        """Mark base and log as they are now; for a savepoint the state itself, as a whole."""
+        if savepoint is not None:
+            return self._keyed.snapshot(checkpoint_id, savepoint)
         if self._base is None:
             return ChangelogSnapshot(self, checkpoint_id, (), self._keyed.snapshot(checkpoint_id), None)
         self._base.pending.add(checkpoint_id)

@@ -6,7 +6,7 @@ bytes of key group, big-endian, and the key as `values` encodes it. The same sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -45,20 +45,25 @@ class KeyedSnapshot:
 
     def _pieces(self) -> Iterator[StatePiece]:
         for name, (kind, table) in sorted(self._tables.items(), key=lambda item: item[0]):
-            entries = table.items()
-            if entries:
-                data = _encode_table(name, kind, entries)
+            data = encode_table(kind, _encoded(name, table.items()))
+            if data is not None:
                 yield StatePiece(StateKind.KEYED, data, name, self._key_groups)
 
 
-def _encode_table(name: str, kind: str, entries: list[tuple[bytes, Any]]) -> bytes:
-    flat: list[bytes | msgspec.Raw] = []
+def _encoded(name: str, entries: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[bytes, bytes]]:
     try:
         for key, value in entries:
-            flat += key, msgspec.Raw(encode_value(value))
+            yield key, encode_value(value)
     except StateError as error:
         raise StateError(f"state {name!r}: {error}") from error
-    return msgspec.msgpack.encode((LAYOUT, kind, flat))
+
+
+def encode_table(kind: str, entries: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the bytes of a table with these keys and encoded values; None if there are none."""
+    flat: list[bytes | msgspec.Raw] = []
+    for key, value in entries:
+        flat += key, msgspec.Raw(value)
+    return msgspec.msgpack.encode((LAYOUT, kind, flat)) if flat else None
 
 
 def decode_table(data: bytes) -> tuple[str, list[tuple[bytes, Any]]]:

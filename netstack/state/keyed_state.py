@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
+from flowcontrol import SavepointFormat
+
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle
 from .changelog import Change, Changelog, LoggedTable, Operation
 from .copy_on_write import CopyOnWriteMap
@@ -277,8 +279,10 @@ class KeyedStateBackend:
         table = self._maps[name] = CopyOnWriteMap()
         return table
 
-    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> BackendSnapshot:
-        """Mark all states as they are now; takes time by their number only."""
+    def snapshot(
+        self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
+    ) -> BackendSnapshot:
+        """Mark all states as they are now; takes time by their number only, and is always canonical."""
         tables = {name: (self._tables[name][0], table.snapshot()) for name, table in self._maps.items()}
         return KeyedSnapshot(self.key_groups, tables)
 

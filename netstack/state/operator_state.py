@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from flowcontrol import SavepointFormat
+
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
 from .snapshots import StateHandle, StateKind
@@ -40,7 +42,9 @@ class OperatorStateBackend:
         else:
             self._lists.remove(name)
 
-    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> OperatorSnapshot:
+    def snapshot(
+        self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
+    ) -> OperatorSnapshot:
         """Mark all lists as they are now, in constant time."""
         return OperatorSnapshot(self._lists.snapshot())
 

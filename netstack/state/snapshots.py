@@ -126,10 +126,10 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """All of a completed checkpoint; its bytes are written last and make it complete.
 
-    Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT or
-    AT_LEAST_ONCE_CHECKPOINT. `parallelism` is by vertex. `exchanges` are those of the job, in its order; None
-    where whoever wrote it did not say. The records of `blank_exchanges` are all zeros in it, since nobody
-    looked at them.
+    Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT,
+    AT_LEAST_ONCE_CHECKPOINT, SAVEPOINT or SYNC_SAVEPOINT. `parallelism` is by vertex. `exchanges` are those
+    of the job, in its order; None where whoever wrote it did not say. The records of `blank_exchanges` are
+    all zeros in it, since nobody looked at them.
     """
 
     schema: str = SCHEMA

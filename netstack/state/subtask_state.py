@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from flowcontrol import SavepointFormat
+
 from ..exchange.key_groups import key_group_range
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, StateBackend, WriteFile
 from .changelog_backend import ChangelogBackend, Discard
@@ -89,9 +91,11 @@ class SubtaskState:
         )
         self._backends: tuple[StateBackend, ...] = (self.changelog or self.keyed, self.operator)
 
-    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> StateSnapshot:
+    def snapshot(
+        self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
+    ) -> StateSnapshot:
         """Mark all state as it is now: the synchronous part, whose time does not depend on the size."""
-        return StateSnapshot([backend.snapshot(checkpoint_id) for backend in self._backends])
+        return StateSnapshot([backend.snapshot(checkpoint_id, savepoint) for backend in self._backends])
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add state that was stored, before the first record; handles of channel state are left alone.

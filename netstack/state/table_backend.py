@@ -3,19 +3,23 @@
 A snapshot flushes what was written and keeps the files of that moment. It consists of these files as they
 are and of one more, the catalogue, which says whose they are. Full snapshots store all files anew. Of
 incremental ones only those are stored that no confirmed checkpoint has, and the others are named again; so a
-compaction, which makes new files of old entries, makes the next snapshot large. (Flink:
-``RocksDBKeyedStateBackend`` with ``RocksNativeFullSnapshotStrategy`` and
-``RocksIncrementalSnapshotStrategy``.)
+compaction, which makes new files of old entries, makes the next snapshot large. A canonical savepoint has
+the entries of the tables, in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
+``RocksNativeFullSnapshotStrategy``, ``RocksIncrementalSnapshotStrategy`` and ``RocksFullSnapshotStrategy``.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
 
-from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile
+from flowcontrol import SavepointFormat
+
+from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
+from .keyed_snapshot import FILE_NAME, encode_table
 from .keyed_state import GROUP_BYTES, KeyedStateBackend
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
 from .table_store import FamilyTable, StoreView, TableFile, TableOptions, TableStore, TableStores
@@ -139,16 +143,45 @@ class TableStateBackend(KeyedStateBackend):
             return known.setdefault(key, key_group)
         return known.get(key, key_group)
 
-    def snapshot(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> TableSnapshot:
+    def snapshot(
+        self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
+    ) -> TableSnapshot:
         """Flush, and keep the files of this moment; takes the time of a flush."""
         if self._store is None:
-            return TableSnapshot(self, checkpoint_id, None, {}, 0)
+            return TableSnapshot(self, checkpoint_id, None, None, 0)
         if self._first_checkpoint is None and checkpoint_id != NO_CHECKPOINT_ID:
             self._first_checkpoint = checkpoint_id
         flushed = self._store.flush()
-        snapshot = TableSnapshot(self, checkpoint_id, self._store.view(), self._confirmed, flushed)
+        if savepoint is SavepointFormat.CANONICAL:
+            snapshot: TableSnapshot = CanonicalSnapshot(
+                self, checkpoint_id, self._store.view(), None, flushed
+            )
+        else:
+            shares = self._settings.incremental and savepoint is None
+            confirmed = self._confirmed if shares else None
+            snapshot = TableSnapshot(self, checkpoint_id, self._store.view(), confirmed, flushed)
         self.on_flush()
         return snapshot
+
+    def canonical_handles_of(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        """Store the entries of a snapshot's tables, a piece for each state that has any."""
+        pieces = []
+        with self._beside("savepoint", [table.read() for table in view.files]) as store:
+            for name, (kind, _) in sorted(self._tables.items()):
+                data = encode_table(kind, store.family(name).items())
+                if data is not None:
+                    pieces.append(StatePiece(StateKind.KEYED, data, name, self._range))
+        return store_pieces(pieces, FILE_NAME, write, inline_up_to)
+
+    @contextmanager
+    def _beside(self, suffix: str, files: Sequence[bytes]) -> Iterator[TableStore]:
+        """A store of these files beside the own one, for a while."""
+        store = self._settings.stores.open(f"{self._name}-{suffix}", self._settings.options)
+        try:
+            store.restore(files)
+            yield store
+        finally:
+            store.close()
 
     def handles_of(
         self, snapshot: TableSnapshot, view: StoreView, write: WriteFile, inline_up_to: int
@@ -173,7 +206,7 @@ class TableStateBackend(KeyedStateBackend):
             file=write(CATALOGUE_NAME, data) if in_file else None,
             key_groups=self._range,
         )
-        if self._settings.incremental and snapshot.checkpoint_id != NO_CHECKPOINT_ID:
+        if snapshot.confirmed is not None and snapshot.checkpoint_id != NO_CHECKPOINT_ID:
             self._stored[snapshot.checkpoint_id] = stored
         return [*handles, catalogue]
 
@@ -183,12 +216,13 @@ class TableStateBackend(KeyedStateBackend):
         first = snapshot.checkpoint_id if self._first_checkpoint is None else self._first_checkpoint
         # Ids of checkpoints do not come back, so no other attempt has given a table this name.
         name = self._names.setdefault(table.number, f"{self._name}-{first}-{table.number}")
-        file, inline = snapshot.confirmed.get(table.number), None
+        confirmed, shared = snapshot.confirmed or {}, snapshot.confirmed is not None
+        file, inline = confirmed.get(table.number), None
         if file is None:
             data = table.read()
             if len(data) > inline_up_to:
                 own = name.removeprefix(f"{self._name}-")  # `write` puts that in front
-                file = write(f"{own}-{snapshot.checkpoint_id}", data, shared=self._settings.incremental)
+                file = write(f"{own}-{snapshot.checkpoint_id}", data, shared=shared)
             else:
                 inline = data
         return StateHandle(
@@ -199,7 +233,7 @@ class TableStateBackend(KeyedStateBackend):
             inline=inline,
             file=file,
             key_groups=self._range,
-            stored_before=table.number in snapshot.confirmed,
+            stored_before=table.number in confirmed,
         )
 
     @property
@@ -251,17 +285,13 @@ class TableStateBackend(KeyedStateBackend):
         """Open tables beside the own ones, and copy the entries of the own key groups."""
         groups = self.key_groups
         first, stop = (bound.to_bytes(GROUP_BYTES, "big") for bound in (groups.start, groups.stop))
-        beside = self._settings.stores.open(f"{self._name}-restored", self._settings.options)
-        try:
-            beside.restore([read(handle) for handle in tables])
+        with self._beside("restored", [read(handle) for handle in tables]) as beside:
             for name, kind in catalogue.states.items():
                 self._table(kind, name)
                 own = self.store.family(name)
                 for key, value in beside.family(name).items(first, stop):
                     own.put(key, value)
                     self._written()
-        finally:
-            beside.close()
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The files of this checkpoint may be used by later ones."""
@@ -283,7 +313,8 @@ class TableStateBackend(KeyedStateBackend):
 class TableSnapshot:
     """The tables of a subtask at one moment; a `BackendSnapshot`.
 
-    `flushed_bytes` were written when it was taken; `confirmed` are files of tables that need not be stored.
+    `flushed_bytes` were written when it was taken; `confirmed` are files of tables that need not be stored,
+    None if it shares no files.
     """
 
     def __init__(
@@ -291,7 +322,7 @@ class TableSnapshot:
         backend: TableStateBackend,
         checkpoint_id: int,
         view: StoreView | None,
-        confirmed: Mapping[int, StoredFile],
+        confirmed: Mapping[int, StoredFile] | None,
         flushed_bytes: int,
     ) -> None:
         self.checkpoint_id = checkpoint_id
@@ -305,14 +336,24 @@ class TableSnapshot:
         if self._view is None:
             return []
         try:
-            return self._backend.handles_of(self, self._view, write, inline_up_to)
+            return self._handles(self._view, write, inline_up_to)
         finally:
             self.release()
+
+    def _handles(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        return self._backend.handles_of(self, view, write, inline_up_to)
 
     def release(self) -> None:
         """Let go of the files; a second call does nothing."""
         if self._view is not None:
             self._view.release()
+
+
+class CanonicalSnapshot(TableSnapshot):
+    """The entries of the tables of a subtask at one moment, in the layout that all backends read."""
+
+    def _handles(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        return self._backend.canonical_handles_of(view, write, inline_up_to)
 
 
 def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:

@@ -112,11 +112,13 @@ class MultipleInputSubtask(OperatorSubtask):
 
     async def _read(self) -> None:
         inputs, last = self._task_inputs, -1
-        while self._inputs.open_channels:
+        while self._inputs.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.look_at(self.lateness)
             if self.mail:
                 await self.handle_mail()
+                if self.suspended:
+                    return
             if not self.available:
                 await self.wait_for_output()
             turn = self._readable_after(last)

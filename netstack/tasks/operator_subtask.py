@@ -134,6 +134,8 @@ class OperatorSubtask(Subtask):
         if self._behind_s and self._recovery is None:
             await self.agenda.sleep(self._behind_s)
         await self._read()
+        if self.suspended:
+            return
         for barrier in self._requested:
             self._start_checkpoint(barrier)
         await self._end()
@@ -141,11 +143,13 @@ class OperatorSubtask(Subtask):
     async def _read(self) -> None:
         """Read and process all that comes."""
         inputs, agenda = self._inputs, self.agenda
-        while inputs.open_channels:
+        while inputs.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.look_at(self.lateness)
             if self.mail:
                 await self.handle_mail()
+                if self.suspended:
+                    return
             if not self.available:
                 await self.wait_for_output()
             polled = inputs.poll(agenda.now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from buffers import RecordBlock
-from flowcontrol import MAX_WATERMARK, EndOfData
+from flowcontrol import MAX_WATERMARK, CheckpointBarrier, EndOfData, PostCheckpointAction
 
 from ..checkpoints.recovery import SubtaskRecovery
 from ..results.statistics import SubtaskSample
@@ -56,8 +56,8 @@ class SourceSubtask(Subtask):
     """Emits the records of a reader while its outputs are available, or at a given rate.
 
     `rate` is in records a second, 0 for as fast as possible; `pace` says when they are due if that is not in
-    even steps. With `watermarks` it sends some, also while it waits for its outputs. The rules are those of
-    Flink's SourceOperator in a StreamTask.
+    even steps. With `watermarks` it sends some, also while it waits for its outputs. Behind a savepoint with
+    which the job stops it sends nothing. The rules are those of Flink's SourceOperator in a StreamTask.
     """
 
     __slots__ = (
@@ -66,6 +66,8 @@ class SourceSubtask(Subtask):
         "_block",
         "_catch_up",
         "_channels",
+        "_drained_for",
+        "_holds_for",
         "_index",
         "_legacy",
         "_next_due",
@@ -111,6 +113,8 @@ class SourceSubtask(Subtask):
         self._channels: list[list[int]] = []
         self._index = 0
         self._working_until = 0.0
+        self._holds_for: int | None = None  # a savepoint, behind which nothing is sent
+        self._drained_for: CheckpointBarrier | None = None  # which follows the end of the data
         self._own_cost_s = calls.cost_s
         self._record_cost = environment.costs.source_record_s if calls.cost_s is None else calls.cost_s
 
@@ -125,8 +129,14 @@ class SourceSubtask(Subtask):
         while True:
             if self.mail:
                 await self.handle_mail()
+            if self.suspended:
+                return
             if self._working_until > agenda.now:
                 await agenda.sleep_until(self._working_until)
+            elif self._holds_for is not None:
+                await self._wait(Waiting.TIME)
+            elif self._drained_for is not None:
+                break
             elif not (self._legacy or self.available):
                 await self._wait(Waiting.OUTPUT)
             elif self._index == len(self._block) and not self._read():
@@ -138,7 +148,26 @@ class SourceSubtask(Subtask):
             await self.emit_watermark(MAX_WATERMARK)
         self.data_ended = True
         self.broadcast(EndOfData())
+        if self._drained_for is not None:
+            self.checkpoints.trigger(self._drained_for)
         await self._end()
+
+    def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """Begin a checkpoint; with a savepoint that drains the job the data ends first."""
+        savepoint = barrier.options.savepoint
+        if savepoint is not None and savepoint.stops and not self.data_ended:
+            if savepoint.action is PostCheckpointAction.TERMINATE:
+                self._drained_for = barrier
+                return
+            self._holds_for = barrier.checkpoint_id
+        super()._start_checkpoint(barrier)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The coordinator has given a checkpoint up: what was held back for it goes on."""
+        super().checkpoint_aborted(checkpoint_id)
+        if checkpoint_id == self._holds_for:
+            self._holds_for = None
+            self._waiter.wake()
 
     def _set_alarm(self) -> None:
         """Send a watermark when the interval is over."""
@@ -151,7 +180,7 @@ class SourceSubtask(Subtask):
             self._set_alarm()
 
     def _let_emit_watermark(self) -> None:
-        self._watermark_due = True
+        self._watermark_due = self._holds_for is None
 
     async def handle_mail(self) -> None:
         """Handle all mail; a timer may say that a watermark is due, if there is news for one."""

@@ -37,8 +37,8 @@ class Subtask:
 
     `vertex`, `name` and `index` say which. `outputs` are written in order; a record goes to each of them.
     `upstream` are the subtasks it reads from; `readers` has, for each output, the vertex that reads it and
-    the index of its subtask by subpartition. `data_ended`: the last record has been processed. `mail` waits
-    for the next end of a record.
+    the index of its subtask by subpartition. `data_ended`: the last record has been processed. `suspended`:
+    the savepoint is complete with which the job stops where it is. `mail` waits for the next end of a record.
     """
 
     __slots__ = (
@@ -63,6 +63,7 @@ class Subtask:
         "outputs",
         "readers",
         "state",
+        "suspended",
         "times",
         "upstream",
         "vertex",
@@ -83,6 +84,7 @@ class Subtask:
         self.times = TimeAccount(environment.agenda.now)
         self.lateness = None if environment.judged_by is None else Lateness(environment.judged_by)
         self.data_ended = False
+        self.suspended = False
         self.ended = False
         self.checkpoints = SubtaskCheckpoints(self)
         self.on_opening: Callable[[], None] | None = None
@@ -165,7 +167,7 @@ class Subtask:
 
     async def wait_for_output(self) -> None:
         """Wait until the next record may be begun; mail is handled meanwhile."""
-        while not self.available:
+        while not (self.available or self.suspended):
             await self._wait(Waiting.OUTPUT)
             if self.mail:
                 await self.handle_mail()
@@ -255,10 +257,12 @@ class Subtask:
     @property
     def _awaits_completion(self) -> bool:
         """Whether a completed checkpoint changes anything here."""
-        return self.checkpoints.final is not None
+        return self.checkpoints.final is not None or self.checkpoints.stops_with is not None
 
     def _checkpoint_completed(self, checkpoint_id: int) -> None:
         final = self.checkpoints.final
+        if checkpoint_id == self.checkpoints.stops_with and not self.checkpoints.drains:
+            self.suspended = True
         if final is not None and checkpoint_id >= final:
             self._final_checkpoint_completed = True
             self.consumer_acknowledged()
@@ -296,17 +300,19 @@ class Subtask:
         Checkpoints go on meanwhile, so what this subtask has done is part of one (FLIP-147).
         """
         if self.environment.config.checkpoints_after_tasks_finish:
-            while not self._may_end:
+            while not (self._may_end or self.suspended):
                 if not self.mail:  # it may have come while the last events were handled
                     await self._wait(Waiting.CONSUMERS)
                 await self.handle_mail()
+        if self.suspended:
+            return
         self.broadcast(EndOfPartition())
         for output in self.outputs:
             output.partition.finish()
 
     @property
     def _may_end(self) -> bool:
-        checkpoints = self.environment.config.checkpoint_interval_s is not None
+        checkpoints = self.environment.config.checkpoint_interval_s is not None or self.checkpoints.drains
         if checkpoints and not self._final_checkpoint_completed:
             return False
         return all(output.partition.acknowledged for output in self.outputs)

@@ -19,7 +19,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarrier
+from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarrier, PostCheckpointAction
 
 from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.channel_state import ChannelPlace, channel_handles
@@ -52,13 +52,16 @@ class SubtaskCheckpoints:
     """All that `subtask` does for checkpoints: takes snapshots and reports them to the coordinator.
 
     `final`: the first checkpoint taken after the last record, once there is one; `snapshots`: how many were
-    taken. A subtask that reads others
-    begins checkpoints by what its inputs bring (`connect`), one that does not when it is told to (`trigger`).
+    taken; `stops_with`: the savepoint with which the job is to stop, and `drains` whether the data was to end
+    before it. A subtask that reads others begins checkpoints by what its inputs bring (`connect`), one that
+    does not when it is told to (`trigger`).
     """
 
     def __init__(self, subtask: CheckpointingTask) -> None:
         self.last = 0
         self.final: int | None = None
+        self.stops_with: int | None = None
+        self.drains = False
         self.snapshots = 0
         self._inputs: CheckpointedInputs | None = None
         self._subtask = subtask
@@ -97,13 +100,21 @@ class SubtaskCheckpoints:
         if given_up:
             subtask.broadcast(CancelCheckpointMarker(number))
             return 0.0
-        running = RunningCheckpoint(_supported(barrier), metrics, subtask.data_ended)
+        savepoint, storage = barrier.options.savepoint, self._environment.storage
+        if savepoint is not None:
+            storage = storage.savepoint(savepoint.location)
+            self.stops_with = number if savepoint.stops else self.stops_with
+            self.drains = savepoint.action is PostCheckpointAction.TERMINATE
+        # Where the data has ended only to drain the job, there is more for whoever goes on from here.
+        data_ended = subtask.data_ended and not self.drains
+        running = RunningCheckpoint(_supported(barrier), metrics, data_ended, storage)
         self._running[number] = running
         if subtask.data_ended and self.final is None:
             self.final = number
         subtask.before_snapshot(number)
         self._send_on(running)
-        running.state = subtask.state.snapshot(number)
+        layout = None if savepoint is None else savepoint.format
+        running.state = subtask.state.snapshot(number, layout)
         costs = self._environment.costs
         marking_s = self._environment.randomness.uniform(*costs.sync_s)
         running.sync_s = marking_s + snapshot_s(running.state.work, costs)
@@ -221,7 +232,7 @@ class SubtaskCheckpoints:
     ) -> StoredFile:
         full = f"{self._subtask.name}-{self._subtask.index}-{name}"
         number = running.barrier.checkpoint_id
-        file = self._environment.storage.write(number, full, data, shared=shared)
+        file = running.storage.write(number, full, data, shared=shared)
         running.written.append(file)
         return file
 
@@ -283,6 +294,8 @@ class SubtaskCheckpoints:
     def abort(self, checkpoint_id: int) -> None:
         """Give a checkpoint up: let go of all that it holds, or do not begin it later."""
         running = self._running.pop(checkpoint_id, None)
+        if checkpoint_id == self.stops_with:
+            self.stops_with = None
         self._subtask.state.checkpoint_aborted(checkpoint_id)
         if running is not None:
             if self._inputs is not None:
@@ -295,7 +308,7 @@ class SubtaskCheckpoints:
         if running.state is not None:
             running.state.release()
         with suppress(StorageError):  # nobody needs them; `netstack checkpoints --verify` shows them
-            self._environment.storage.delete(running.written)
+            running.storage.delete(running.written)
 
     def release(self) -> None:
         """Forget all that runs: the attempt is over, and whoever would be told of it too."""

@@ -25,6 +25,9 @@ from flowcontrol import (
     EventAnnouncement,
     LocalProtocolError,
     MalformedEvent,
+    PostCheckpointAction,
+    Savepoint,
+    SavepointFormat,
     data_type_of,
     decode_event,
     encode_event,
@@ -39,6 +42,21 @@ ROWS: list[tuple[Event, str]] = [
     (
         CheckpointBarrier(-1, 0.0, CheckpointOptions(Alignment.UNALIGNED, 0.5)),
         "00000001 ffffffffffffffff 0000000000000000 00 ffffffff 02 3fe0000000000000",
+    ),
+    (
+        CheckpointBarrier(5, 1.5, CheckpointOptions(savepoint=Savepoint("sp-\u00fc"))),
+        "00000001 0000000000000005 3ff8000000000000 01 00 00000005 73702dc3bc 01 7ff0000000000000",
+    ),
+    (
+        CheckpointBarrier(
+            6,
+            2.0,
+            CheckpointOptions(
+                Alignment.AT_LEAST_ONCE,
+                savepoint=Savepoint("", SavepointFormat.NATIVE, PostCheckpointAction.TERMINATE),
+            ),
+        ),
+        "00000001 0000000000000006 4000000000000000 03 01 00000000 00 7ff0000000000000",
     ),
     (CancelCheckpointMarker(9), "00000004 0000000000000009"),
     (EndOfData(), "00000008 00"),

@@ -14,8 +14,9 @@ from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.control_plane import ControlMessage, ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
 from netstack.checkpoints.failures import FailureReason
+from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.checkpoints.pending_checkpoint import Checkpoint
-from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.checkpoints.storage import StorageError
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness

@@ -8,7 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
-from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.checkpoints.file_layout import MemoryStorage
+from netstack.checkpoints.initial import InitialCheckpoint
+from netstack.checkpoints.storage import StorageError
 from netstack.state.snapshots import (
     CheckpointMetadata,
     StateFormat,
@@ -143,9 +145,8 @@ def test_what_an_earlier_store_has_left_is_known() -> None:
     storage = MemoryStorage()
     shared = storage.write(1, "shared", b"x", shared=True)
     foreign = storage.write(1, "foreign", b"x", shared=True)
-    store = CompletedCheckpointStore(
-        storage, 1, [table_of(2, "table", shared)], initial=table_of(1, "other", foreign)
-    )
+    initial = InitialCheckpoint(table_of(1, "other", foreign), storage, "chk-1", 2)
+    store = CompletedCheckpointStore(storage, 1, [table_of(2, "table", shared)], initial=initial)
     store.discard(3, [shared])
     own = storage.write(3, "own", b"x", shared=True)
     store.add(table_of(3, "other", own))

@@ -63,6 +63,7 @@ UNSET = {
     "taskmanager.network.memory.read-buffer.required-per-gate.max",
     "execution.checkpointing.interval",
     "execution.checkpointing.dir",
+    "execution.checkpointing.savepoint-dir",
     "execution.checkpointing.storage",
     "restart-strategy.type",
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",

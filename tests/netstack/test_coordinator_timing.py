@@ -17,7 +17,7 @@ from flowcontrol import AlignmentMetrics, CheckpointBarrier
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator
-from netstack.checkpoints.storage import MemoryStorage
+from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness

@@ -31,7 +31,8 @@ from netstack import (
     check_scenario,
 )
 from netstack.checkpoints.control_plane import ControlMessage
-from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.checkpoints.file_layout import MemoryStorage
+from netstack.checkpoints.storage import StorageError
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.faults.injection import FaultInjector

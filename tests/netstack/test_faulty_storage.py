@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from netstack.checkpoints.storage import MemoryStorage, StorageError
+from netstack.checkpoints.file_layout import MemoryStorage
+from netstack.checkpoints.storage import StorageError
 from netstack.engine.agenda import Agenda
 from netstack.faults.faulty_storage import FaultyStorage, StorageCondition
 from netstack.state.snapshots import CheckpointMetadata

@@ -192,13 +192,13 @@ _UNCHECKED_OF_CHECKPOINTS = (
     *("file-merging.max-space-amplification", "file-merging.max-subtasks-per-file", "force"),
     *("local-backup.dirs", "local-backup.enabled", "prefer-checkpoint-for-recovery", "region.enabled"),
     *("recover-without-channel-state.checkpoint-id", "region.max-consecutive-failures"),
-    *("region.max-failure-ratio", "savepoint-dir", "snapshot-compression", "write-buffer-size"),
+    *("region.max-failure-ratio", "snapshot-compression", "write-buffer-size"),
 )
 
 
 _NEIGHBOURS = frozenset(
     (
-        *("heartbeat.interval", "heartbeat.rpc-failure-threshold", "state.savepoints.dir"),
+        *("heartbeat.interval", "heartbeat.rpc-failure-threshold"),
         *(f"taskmanager.memory.managed.{end}" for end in ("fraction", "size", "consumer-weights")),
         *(f"taskmanager.memory.jvm-overhead.{end}" for end in ("fraction", "min", "max")),
         *(f"taskmanager.memory.{end}" for end in ("process.size", "flink.size", "jvm-metaspace.size")),

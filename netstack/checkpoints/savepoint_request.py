@@ -1,0 +1,46 @@
+"""What a user asks for with a savepoint, and how whoever asked hears what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flowcontrol import PostCheckpointAction, SavepointFormat
+
+from ..scenarios.savepoints import ScheduledSavepoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointEnd:
+    """What came of a request: the `location` of the savepoint, or the `problem` for which there is none."""
+
+    location: str | None = None
+    problem: str | None = None
+
+
+def _nobody(end: SavepointEnd) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointRequest:
+    """A wish for a savepoint.
+
+    `directory` is where its folder is to be; None: where the job keeps its savepoints. `told` is called once,
+    with what came of it.
+    """
+
+    directory: str | None = None
+    format: SavepointFormat = SavepointFormat.CANONICAL
+    action: PostCheckpointAction = PostCheckpointAction.NONE
+    told: Callable[[SavepointEnd], None] = _nobody
+
+    @property
+    def stops(self) -> bool:
+        """Whether the job ends with it."""
+        return self.action is not PostCheckpointAction.NONE
+
+
+def request_of(scheduled: ScheduledSavepoint) -> SavepointRequest:
+    """Return the request of a scenario."""
+    return SavepointRequest(directory=scheduled.directory, format=scheduled.format, action=scheduled.action)

@@ -1,0 +1,253 @@
+"""Savepoints: what one consists of, what it leaves alone, and jobs that stop with one or begin with one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from flowcontrol import PostCheckpointAction
+from netstack import (
+    Agenda,
+    AtTime,
+    ClaimMode,
+    Fault,
+    FillStorage,
+    HandleReader,
+    InitialCheckpoint,
+    Job,
+    MemoryStorage,
+    SavepointFolder,
+    Scenario,
+    ScheduledSavepoint,
+    TransactionLog,
+    emulate,
+)
+from netstack.checkpoints.savepoint_request import SavepointEnd, SavepointRequest
+from netstack.state.values import decode_value
+from tests.netstack.job_settings import EXACTLY_ONCE, MODES
+from tests.netstack.test_recovery import expected, kill, run, sums_job
+
+SUSPEND, DRAIN = PostCheckpointAction.SUSPEND, PostCheckpointAction.TERMINATE
+
+
+def with_savepoint(scenario: Scenario, at_s: float = 0.7, **how: Any) -> Scenario:
+    return replace(scenario, savepoints=(ScheduledSavepoint(at_s=at_s, **how),))
+
+
+def savepoint_in(storage: MemoryStorage) -> SavepointFolder:
+    (folder,) = {path.split("/")[0] for path in storage.files if path.startswith("savepoint-")}
+    return storage.savepoint(folder)
+
+
+def initial(folder: SavepointFolder, **how: Any) -> InitialCheckpoint:
+    metadata = folder.metadata
+    return InitialCheckpoint(metadata, folder, folder.folder, metadata.checkpoint_id + 1, **how)
+
+
+def types(job: Job) -> Counter[tuple[str, str]]:
+    return Counter((head.checkpoint_type, head.status) for head in job.recorder.checkpoints)
+
+
+def positions(folder: SavepointFolder) -> list[int]:
+    """How many records each source had sent."""
+    read = HandleReader(folder)
+    return [
+        decode_value(read(handle))[0]
+        for snapshot in folder.metadata.subtasks
+        for handle in snapshot.handles
+        if handle.name == "source position"
+    ]
+
+
+def sums(records: list[bytes]) -> dict[bytes, int]:
+    return {key: int(number) for key, number in map(bytes.split, records)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_savepoint_is_aligned_and_has_all_that_a_job_needs_to_go_on(mode: str) -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    job = run(with_savepoint(sums_job(log, rate=0, **MODES[mode]), 0.3), storage)
+    assert types(job)["SAVEPOINT", "COMPLETED"] == 1
+    assert job.coordinator.stopped_with is None
+    folder = savepoint_in(storage)
+    metadata, names = folder.metadata, folder.contents(0).keys()
+    assert metadata.persisted_bytes == 0
+    assert names == {*metadata.files, "_metadata"}
+    assert not any(file.shared for file in metadata.files.values())
+    assert metadata.checkpoint_id not in storage.checkpoints()
+
+    moved, again = MemoryStorage(), TransactionLog()
+    for name in names:
+        moved.files[f"elsewhere/{name}"] = storage.files[f"{folder.folder}/{name}"]
+    begun = initial(moved.savepoint("elsewhere"))
+    result = emulate(sums_job(again, **MODES[mode]), storage=moved, from_checkpoint=begun)
+    assert result.started_from.checkpoint_id == metadata.checkpoint_id  # type: ignore[union-attr]
+    if mode in EXACTLY_ONCE:
+        assert sorted(log.records) == sorted(again.records) == expected()
+    assert moved.savepoint("elsewhere").metadata == metadata, "what was begun with is left there"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_job_that_stops_with_a_savepoint_sends_nothing_behind_it(mode: str) -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    job = run(with_savepoint(sums_job(log, **MODES[mode]), action=SUSPEND), storage)
+    assert job.failure is None
+    assert job.coordinator.stopped_with == savepoint_in(storage).folder
+    assert job.agenda.now < 1.5
+    assert types(job)["SYNC_SAVEPOINT", "COMPLETED"] == 1
+    assert log.records == [], "sums come at the end, which has not come"
+
+    emitted = int(job.recorder.samples_of(0)["records_out"][:, -1].sum())
+    assert emitted == sum(positions(savepoint_in(storage)))
+    emulate(sums_job(log, **MODES[mode]), from_checkpoint=initial(savepoint_in(storage)))
+    if mode in EXACTLY_ONCE:
+        assert sorted(log.records) == expected()
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_a_job_that_is_drained_gives_all_that_its_operators_hold(mode: str) -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    job = run(with_savepoint(sums_job(log, **MODES[mode]), action=DRAIN), storage)
+    assert job.failure is None
+    assert types(job)["SYNC_SAVEPOINT", "COMPLETED"] == 1
+    reached = positions(savepoint_in(storage))
+    assert all(100 < position < 500 for position in reached)
+    so_far: Counter[bytes] = Counter()
+    for position in reached:
+        for number in range(position):
+            so_far[b"k%d" % (number % 7)] += number
+    assert sums(log.records) == so_far
+    first = list(log.records)
+    emulate(sums_job(log, **MODES[mode]), from_checkpoint=initial(savepoint_in(storage)))
+    assert sorted(log.records) == sorted(first + expected()), "the sources go on where they were stopped"
+
+
+def full(at_s: float) -> Fault:
+    return FillStorage(when=AtTime(at_s), for_s=0.3)
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_a_job_whose_last_savepoint_fails_goes_on(mode: str) -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    job = run(with_savepoint(sums_job(log, [full(0.69)], **MODES[mode]), action=SUSPEND), storage)
+    assert types(job)["SYNC_SAVEPOINT", "FAILED"] == 1
+    assert not any(path.startswith("savepoint-") for path in storage.files)
+    assert job.coordinator.stopped_with is None
+    later = [head for head in job.recorder.checkpoints if head.triggered_at > 1.1]
+    assert len(later) > 3, "checkpoints go on"
+    assert sorted(log.records) == expected()
+    assert job.restarts == []
+
+
+def test_a_job_whose_sources_have_ended_for_a_savepoint_that_fails_fails_itself() -> None:
+    log = TransactionLog()
+    job = run(with_savepoint(sums_job(log, [full(0.69)]), action=DRAIN))
+    (restart,) = job.restarts
+    assert restart.cause.endswith("; its sources had ended for it")
+    assert sorted(log.records) == expected()
+
+
+@pytest.mark.parametrize("action", PostCheckpointAction)
+def test_a_failure_in_the_middle_takes_the_savepoint_with_it(action: PostCheckpointAction) -> None:
+    log, storage, ends = TransactionLog(), MemoryStorage(), list[SavepointEnd]()
+    job = Job(sums_job(log, [kill("sums", 0, 0.71)]), job_agenda := Agenda(), storage=storage)
+    request = SavepointRequest(action=action, told=ends.append)
+    job_agenda.keep(0.7, job.coordinator.request_savepoint, request)
+    trio.run(job.run)
+    assert [end.location for end in ends] == [None]
+    assert not any(path.startswith("savepoint-") for path in storage.files)
+    assert len(job.restarts) == 1
+    assert sorted(log.records) == expected()
+
+
+def test_what_is_refused_is_said_and_changes_nothing() -> None:
+    log, ends = TransactionLog(), dict[str, SavepointEnd]()
+    job = Job(sums_job(log, [kill("sums", 0, 0.5)], checkpoints_after_tasks_finish=False), agenda := Agenda())
+
+    def ask(at_s: float, name: str, **how: Any) -> None:
+        request = SavepointRequest(told=lambda end: ends.setdefault(name, end), **how)
+        agenda.keep(at_s, job.coordinator.request_savepoint, request)
+
+    ask(0.3, "drain", action=DRAIN)
+    ask(0.52, "between attempts")
+    ask(1.0, "first", action=SUSPEND)
+    ask(1.001, "second", action=SUSPEND)
+    trio.run(job.run)
+    assert ends.pop("first").location == job.coordinator.stopped_with is not None
+    assert {name: end.problem for name, end in ends.items()} == {
+        "drain": "draining needs execution.checkpointing.checkpoints-after-tasks-finish.enabled",
+        "between attempts": "NOT_ALL_REQUIRED_TASKS_RUNNING",
+        "second": "the job stops with another one",
+    }
+
+
+@pytest.mark.parametrize("mode", [ClaimMode.NO_CLAIM, ClaimMode.CLAIM, ClaimMode.LEGACY])
+def test_only_a_claimed_savepoint_is_deleted_once_a_newer_checkpoint_is_complete(mode: ClaimMode) -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    run(with_savepoint(sums_job(log), action=SUSPEND), storage)
+    folder = savepoint_in(storage)
+    job = Job(sums_job(log, retained_checkpoints=2), Agenda(), initial=initial(folder, claim_mode=mode))
+    seen: list[bool] = []
+    job.coordinator._on_end = lambda checkpoint: seen.append(folder.is_taken)
+    trio.run(job.run)
+    assert folder.is_taken is (mode is not ClaimMode.CLAIM)
+    assert seen[0], "as long as it is one of the two that are retained"
+    assert sorted(log.records) == expected()
+
+
+def test_a_run_goes_back_to_the_savepoint_that_it_began_with_until_it_has_a_checkpoint() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    run(with_savepoint(sums_job(log), action=SUSPEND), storage)
+    scenario = sums_job(log, [kill("middle", 0, 0.01)], checkpoint_interval_s=0.5)
+    begun = initial(savepoint_in(storage), claim_mode=ClaimMode.CLAIM)
+    job = Job(scenario, Agenda(), initial=begun)
+    trio.run(job.run)
+    assert [restart.checkpoint_id for restart in job.restarts] == [begun.metadata.checkpoint_id]
+    assert sorted(log.records) == expected()
+
+
+def test_after_the_savepoint_that_it_stops_with_a_job_does_not_restart() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    job = Job(with_savepoint(sums_job(log), action=SUSPEND), Agenda(), storage=storage)
+    job.coordinator._on_end = lambda checkpoint: job.coordinator.stopped_with and job.fail("lost")
+    trio.run(job.run)
+    assert job.restarts == []
+
+
+def test_a_savepoint_waits_for_nobody_where_no_barrier_overtakes_and_subsumes_nobody() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    scenario = sums_job(log, rate=0, checkpoint_interval_s=0.2)
+    job = run(with_savepoint(scenario, 0.25), storage)
+    heads = {head.checkpoint_type: head for head in job.recorder.checkpoints if head.triggered_at < 0.26}
+    assert heads["SAVEPOINT"].triggered_at == pytest.approx(0.25)
+    assert heads["CHECKPOINT"].duration_s is not None
+    assert heads["CHECKPOINT"].triggered_at + heads["CHECKPOINT"].duration_s > 0.25, "it was pending"
+    failures = {head.failure for head in job.recorder.checkpoints}
+    assert "CHECKPOINT_SUBSUMED" not in failures
+    waited = run(
+        with_savepoint(
+            sums_job(
+                log,
+                rate=0,
+                checkpoint_interval_s=0.2,
+                unaligned_enabled=True,
+                aligned_checkpoint_timeout_s=5.0,
+            ),
+            0.25,
+        )
+    )
+    (savepoint,) = [head for head in waited.recorder.checkpoints if head.savepoint is not None]
+    assert savepoint.triggered_at > 0.26
+
+
+def test_names_of_savepoints_that_are_taken() -> None:
+    storage = MemoryStorage()
+    storage.files["savepoint-7/_metadata"] = storage.files["there/savepoint-7-2/x"] = b""
+    assert storage.free_location(None, "savepoint-7") == "savepoint-7-2"
+    assert storage.free_location("there", "savepoint-7") == "there/savepoint-7"
+    storage.files["there/savepoint-7/x"] = b""
+    assert storage.free_location("there", "savepoint-7") == "there/savepoint-7-3"
