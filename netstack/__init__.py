@@ -2,7 +2,15 @@
 
 from .checkpoints.file_layout import FileLayout, MemoryStorage, SavepointFolder
 from .checkpoints.initial import ClaimMode, InitialCheckpoint
-from .checkpoints.paths import METADATA_NAME, checkpoint_id_of, file_name, folder_of, metadata_path
+from .checkpoints.paths import (
+    METADATA_NAME,
+    checkpoint_id_of,
+    claim_path,
+    file_name,
+    folder_of,
+    metadata_path,
+)
+from .checkpoints.savepoint_request import SavepointEnd, SavepointRequest, SavepointRequests
 from .checkpoints.storage import (
     CheckpointStorage,
     DamagedFileError,
@@ -279,7 +287,10 @@ __all__ = [
     "Result",
     "ResultPartition",
     "RoundRobin",
+    "SavepointEnd",
     "SavepointFolder",
+    "SavepointRequest",
+    "SavepointRequests",
     "Scenario",
     "ScenarioError",
     "ScheduledSavepoint",
@@ -336,6 +347,7 @@ __all__ = [
     "check_scenario",
     "checkpoint_id_of",
     "checkpoint_results",
+    "claim_path",
     "consumers_of_producers",
     "core_is_compiled",
     "cost_key",

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from netstack import CheckpointResult, Result, Steady, VertexCheckpoint
 
 from .known_values import known
@@ -44,7 +46,10 @@ COMPLETED, FAILED = "COMPLETED", "FAILED"
 PLAIN_TYPE = "CHECKPOINT"
 """Flink's name of the type of a checkpoint that is aligned and exactly-once."""
 
-_ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT")
+SAVEPOINT, SYNC_SAVEPOINT = "SAVEPOINT", "SYNC_SAVEPOINT"
+"""Types of savepoints; with the second one the job stops."""
+
+_ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC_SAVEPOINT)
 """Types of checkpoints of which no part is unaligned."""
 
 _SAME_MS = 1.0
@@ -115,8 +120,9 @@ def window_times(result: Result, window: int = -1) -> CheckpointTimes | None:
 
 
 def triggered_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
-    """Return the checkpoints that were triggered in a window, whatever became of them."""
-    return [checkpoint for checkpoint in checkpoints if steady.from_s <= checkpoint.t <= steady.to_s]
+    """Return the checkpoints, not savepoints, that were triggered in a window, whatever became of them."""
+    within = (checkpoint for checkpoint in checkpoints if steady.from_s <= checkpoint.t <= steady.to_s)
+    return [checkpoint for checkpoint in within if checkpoint.savepoint is UNSET]
 
 
 def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:

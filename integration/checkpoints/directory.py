@@ -26,7 +26,16 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from pyarrow import fs
 
-from netstack import DamagedFileError, FileLayout, MissingFileError, StorageError, StoredFile
+from netstack import (
+    METADATA_NAME,
+    DamagedFileError,
+    FileLayout,
+    MemoryStorage,
+    MissingFileError,
+    SavepointFolder,
+    StorageError,
+    StoredFile,
+)
 
 PARTIAL = ".partial"
 """End of the name of metadata that is being written."""
@@ -98,6 +107,25 @@ class DirectoryStorage(FileLayout):
         """
         return nullcontext() if self._ownership is None else self._ownership.held()
 
+    def is_in_use(self) -> bool:
+        """Return whether another run has the directory, or this process has it.
+
+        Raises:
+            StorageError: That cannot be found out.
+        """
+        return self._ownership is not None and self._ownership.is_taken()
+
+    def free_location(self, directory: str | None, name: str) -> str:
+        """Return a location for a savepoint, in the same words wherever the working directory is."""
+        if directory is not None and "://" not in directory:
+            directory = os.path.abspath(directory)
+        return super().free_location(directory, name)
+
+    def savepoint(self, location: str) -> SavepointFolder:
+        """Return the storage of one savepoint: in this directory, or wherever a path or URI leads."""
+        parent, slash, name = location.rstrip("/").rpartition("/")
+        return SavepointFolder(DirectoryStorage(parent or slash) if slash else self, name)
+
     def exists(self) -> bool:
         """Return whether the root is there, and a directory.
 
@@ -124,6 +152,20 @@ class DirectoryStorage(FileLayout):
             stream = self._filesystem.open_output_stream(path, compression=None)
         with stream:
             stream.write(data)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        if not self.is_local:
+            return super()._create(path, data)
+        full = self._at(path)
+        try:
+            descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise StorageError(f"{full}: {error.strerror}") from error
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        return True
 
     def _publish(self, path: str, data: bytes) -> None:
         partial = path + PARTIAL
@@ -191,6 +233,34 @@ class DirectoryStorage(FileLayout):
         return entries
 
 
+class SavepointsInDirectories(MemoryStorage):
+    """Keeps checkpoints in memory, and savepoints where a path or URI leads."""
+
+    def free_location(self, directory: str | None, name: str) -> str:
+        """Return a location for a savepoint.
+
+        Raises:
+            StorageError: No directory is given.
+        """
+        if directory is None:
+            raise StorageError("checkpoints are in memory, so a savepoint needs a directory of its own")
+        return DirectoryStorage(directory).free_location(directory, name)
+
+    def savepoint(self, location: str) -> SavepointFolder:
+        """Return the storage of one savepoint."""
+        return DirectoryStorage("/").savepoint(location)
+
+
+def storage_at(root: str) -> DirectoryStorage | SavepointFolder:
+    """Return the storage at a place: of one savepoint if there is one, else of checkpoints.
+
+    Raises:
+        StorageError: The place leads nowhere.
+    """
+    folder = DirectoryStorage("/").savepoint(root if "://" in root else os.path.abspath(root))
+    return folder if METADATA_NAME in folder.contents(0) else DirectoryStorage(root)
+
+
 def _name(info: Any) -> str:
     return str(info.base_name)
 
@@ -251,6 +321,24 @@ class DirectoryOwnership:
             yield
         finally:
             self._lock.release()
+
+    def is_taken(self) -> bool:
+        """Return whether anybody holds the lock.
+
+        Raises:
+            StorageError: That cannot be found out.
+        """
+        if self._lock.is_locked:
+            return True
+        if not (self._directory / LOCK_NAME).exists():
+            return False
+        try:
+            with self.held():
+                return False
+        except StorageError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            return True
 
     def _owner(self) -> str:
         try:

@@ -16,14 +16,16 @@ from netstack import (
     FileLayout,
     InitialCheckpoint,
     MissingFileError,
+    SavepointFolder,
     StorageError,
     StoredFile,
     checkpoint_id_of,
+    claim_path,
     folder_of,
     metadata_path,
 )
 
-from .directory import DirectoryStorage
+from .directory import DirectoryStorage, storage_at
 
 
 class Status(StrEnum):
@@ -116,7 +118,7 @@ class _Checks:
             return _unfinished(checkpoint_id, Status.BROKEN, contents)
         if verify:
             self._verify(metadata)
-            unknown = contents.keys() - metadata.files.keys() - {path}
+            unknown = contents.keys() - metadata.files.keys() - {path, claim_path(checkpoint_id)}
             self._left_over(sorted(unknown), f"checkpoint {checkpoint_id} does not name it")
         return _complete(metadata)
 
@@ -185,12 +187,15 @@ def find_checkpoint(path: str | Path) -> InitialCheckpoint:
     """Return the checkpoint that a path or URI names, after reading all its files once.
 
     It may be a folder such as ``chk-17``, the `_metadata` in it, or the directory that holds such folders:
-    then it is the latest complete one.
+    then it is the latest complete one. A savepoint is a folder by whatever name, or the `_metadata` in it.
 
     Raises:
         StorageError: There is none, or it is not complete, damaged, or of another version; one line.
     """
     given = str(path).rstrip("/") or "/"
+    savepoint = _savepoint_at(given)
+    if savepoint is not None:
+        return savepoint
     root, checkpoint_id = _place(given)
     storage = DirectoryStorage(root)
     if not storage.exists():
@@ -201,12 +206,38 @@ def find_checkpoint(path: str | Path) -> InitialCheckpoint:
     else:
         metadata = _load(storage, checkpoint_id, given)
         named = given.removesuffix(f"/{METADATA_NAME}")
+    _read_all(storage, metadata, named)
+    return InitialCheckpoint(metadata, storage, named, storage.present()[-1] + 1)
+
+
+def _savepoint_at(given: str) -> InitialCheckpoint | None:
+    """The savepoint that a path leads to, if it is one."""
+    full = given if "://" in given else os.path.realpath(given)
+    if full.endswith(f"/{METADATA_NAME}"):
+        full = full.removesuffix(f"/{METADATA_NAME}")
+    named = given.removesuffix(f"/{METADATA_NAME}")
+    if checkpoint_id_of(full.rpartition("/")[2]) is not None:
+        return None
+    try:
+        storage = storage_at(full)
+    except StorageError:  # which is said when it is looked for as a checkpoint
+        return None
+    if not isinstance(storage, SavepointFolder):
+        return None
+    try:
+        metadata = storage.metadata
+    except DamagedFileError as error:
+        raise StorageError(f"{named} is damaged: {error}") from error
+    _read_all(storage, metadata, named)
+    return InitialCheckpoint(metadata, storage, named, metadata.checkpoint_id + 1)
+
+
+def _read_all(storage: FileLayout, metadata: CheckpointMetadata, named: str) -> None:
     for file in metadata.files.values():
         try:
             storage.verify(file)
         except (DamagedFileError, MissingFileError) as error:
             raise StorageError(f"{named} is damaged: {error}") from error
-    return InitialCheckpoint(metadata, storage, named, storage.present()[-1] + 1)
 
 
 def _place(given: str) -> tuple[str, int | None]:
@@ -217,7 +248,9 @@ def _place(given: str) -> tuple[str, int | None]:
         full = folder
         folder, _, name = full.rpartition("/")
         if checkpoint_id_of(name) is None:
-            raise StorageError(f"{given} does not lie in the folder of a checkpoint, such as chk-17")
+            raise StorageError(
+                f"{given}: there is no such savepoint, nor a checkpoint, such as chk-17, in it"
+            )
     checkpoint_id = checkpoint_id_of(name)
     return (full, None) if checkpoint_id is None else (folder or "/", checkpoint_id)
 

@@ -122,6 +122,11 @@ app.command(
     help="List the checkpoints in a directory, and check that all their files are as they were written.",
 )
 app.command(
+    "integration.cli.savepoint:savepoint",
+    name="savepoint",
+    help="Take a savepoint of a job that runs on the real clock, and stop the job with it if asked to.",
+)
+app.command(
     "integration.cli.storm:storm",
     name="storm",
     help="Run small random jobs under random faults, and check that each kept what Flink promises.",

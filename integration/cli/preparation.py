@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cyclopts import Parameter
 from rich.text import Text
 
 from buffers import InsufficientBuffers
 from netstack import (
     OPTIONS,
+    ClaimMode,
+    FileLayout,
     InitialCheckpoint,
+    SavepointRequests,
     Scenario,
     ScenarioError,
     SourceError,
@@ -35,6 +41,23 @@ _DIRECTORY_KEY = f"flink.{OPTIONS['checkpoint_dir'].name}"
 
 _NO_CHECKPOINT = 0
 """An id that no checkpoint of a run has; theirs begin with 1."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """What a run goes on from, and whose that is from then on."""
+
+    from_checkpoint: str | None = None
+    """Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
+    from_savepoint: str | None = None
+    """Go on from a savepoint: its folder."""
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    """Whose it is then: yours (no-claim), the run's, which deletes it in the end (claim), or legacy."""
+
+
+FROM_NOTHING = Begin()
+"""How a run begins unless told otherwise."""
 
 
 def load_runnable(
@@ -68,8 +91,8 @@ def load_runnable(
 
 @contextmanager
 def checkpoints_of(
-    scenario: Scenario, file: Path, from_checkpoint: str | None
-) -> Iterator[tuple[DirectoryStorage | None, InitialCheckpoint | None]]:
+    scenario: Scenario, file: Path, begin: Begin
+) -> Iterator[tuple[FileLayout | None, InitialCheckpoint | None]]:
     """Give where a scenario wants its checkpoints (None: in memory), and the one that it goes on from.
 
     The directory is this run's alone while the block runs. A file is written there and deleted again, so
@@ -77,11 +100,13 @@ def checkpoints_of(
 
     Raises:
         ScenarioError: nothing can be written there, another run has it, or checkpoints are there already,
-            which stay as they are; or `from_checkpoint` names none that can be restored.
+            which stay as they are; or `begin` names none that can be restored.
     """
     with ExitStack() as stack:
         storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
-        initial = None if from_checkpoint is None else _initial(from_checkpoint)
+        initial = _initial(begin)
+        if initial is not None and storage is not None:
+            initial = initial._replace(in_place=_is_one_of(initial, storage))
         there = [] if storage is None else storage.present()
         if storage is not None and there and not (initial is not None and _lies_in(initial, storage)):
             problem = (
@@ -89,7 +114,22 @@ def checkpoints_of(
                 "--from-checkpoint, name a directory without checkpoints, or empty it"
             )
             raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {problem}"])
-        yield storage, initial
+        yield storage or _for_savepoints(scenario, file), initial
+
+
+def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
+    """Where savepoints go if checkpoints stay in memory."""
+    if not scenario.savepoints:
+        return None
+    from ..checkpoints.directory import SavepointsInDirectories
+
+    if scenario.config.savepoint_dir is None:
+        nowhere = [number for number, each in enumerate(scenario.savepoints) if each.directory is None]
+        if nowhere:
+            options = " or ".join(OPTIONS[field].name for field in ("savepoint_dir", "checkpoint_dir"))
+            problem = f"has no place for its files; give it a directory, or the job {options}"
+            raise ScenarioError([f"{file}: savepoints_at[{nowhere[0]}]: {problem}"])
+    return SavepointsInDirectories()
 
 
 def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> DirectoryStorage:
@@ -110,19 +150,61 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
     return storage
 
 
-def _initial(path: str) -> InitialCheckpoint:
+@contextmanager
+def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None]:
+    """Let other processes ask for savepoints while the block runs, where checkpoints are on this machine.
+
+    Raises:
+        ScenarioError: they cannot.
+    """
+    if storage is None:
+        yield None
+        return
+    from ..checkpoints.directory import DirectoryStorage
+    from ..checkpoints.savepoint_requests import RequestFolder
+
+    if not (isinstance(storage, DirectoryStorage) and storage.is_local):
+        yield None
+        return
+    with RequestFolder(storage.root).opened() as requests:
+        yield requests
+
+
+def _initial(begin: Begin) -> InitialCheckpoint | None:
+    """What a run goes on from, by the options of the command line."""
+    if begin.from_checkpoint is not None and begin.from_savepoint is not None:
+        raise ScenarioError(["netstack run: give --from-checkpoint or --from-savepoint, not both"])
+    path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint
+    option = "--from-checkpoint" if begin.from_savepoint is None else "--from-savepoint"
+    if path is None:
+        if begin.claim_mode is not ClaimMode.NO_CLAIM:
+            raise ScenarioError(["netstack run: --claim-mode is for --from-savepoint; give that too"])
+        return None
+    # Here, since few runs need what it takes a while to import.
     from ..checkpoints.inventory import find_checkpoint
 
     try:
-        return find_checkpoint(path)
+        initial = find_checkpoint(path)
     except StorageError as error:
-        raise ScenarioError([f"netstack run: --from-checkpoint: {one_line(error)}"]) from None
+        raise ScenarioError([f"netstack run: {option}: {one_line(error)}"]) from None
+    return initial._replace(claim_mode=begin.claim_mode)
 
 
-def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
+def _is_one_of(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
+    """Whether it is a checkpoint of those in a directory."""
     from ..checkpoints.directory import DirectoryStorage
 
     return isinstance(initial.storage, DirectoryStorage) and initial.storage.is_same_place(storage)
+
+
+def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
+    """Whether it is a checkpoint, or a savepoint, in a directory."""
+    from ..checkpoints.directory import DirectoryStorage
+
+    if _is_one_of(initial, storage):
+        return True
+    folder = os.path.dirname(initial.path if "://" in initial.path else os.path.realpath(initial.path))
+    return storage.is_same_place(DirectoryStorage(folder))
 
 
 def _writes_files(scenario: Scenario) -> bool:

@@ -10,12 +10,14 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from netstack import (
+    FileLayout,
     InitialCheckpoint,
     JobFailedError,
     Result,
     Scenario,
     ScenarioError,
     SourceError,
+    StorageError,
     distribution_notices,
     distribution_problems,
     task_managers,
@@ -29,10 +31,10 @@ from ..report.output import PAGE, prepare_folder, progress, say, to_stderr, to_s
 from ..report.run_text import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
-from .preparation import checkpoints_of, load_runnable, opened
+from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 if TYPE_CHECKING:
-    from ..checkpoints.directory import DirectoryStorage
+    pass
 
 
 @Parameter(name="*")
@@ -62,7 +64,7 @@ def run(
     place: PlaceOptions = IN_VIRTUAL_TIME,
     trace: Flag = False,
     policy: str | None = None,
-    from_checkpoint: str | None = None,
+    begin: Begin = FROM_NOTHING,
     allow_code: AllowCode = False,
 ) -> int:
     """Run a scenario and print what was measured.
@@ -74,14 +76,13 @@ def run(
         seed: In place of the scenario's.
         trace: Print on stderr what happens to each checkpoint, step by step.
         policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
-        from_checkpoint: Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory.
     """
     if place.master is not None and not place.on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
-    result = _run(scenario, file, from_checkpoint, place, printer)
+    result = _run(scenario, file, begin, place, printer)
     if out is not None:
         _write_report(out, result)
     if json:
@@ -96,17 +97,18 @@ def run(
 def _run(
     scenario: Scenario,
     file: Path,
-    from_checkpoint: str | None,
+    begin: Begin,
     place: PlaceOptions,
     trace: TracePrinter | None,
 ) -> Result:
     """Run it where it is to run; a job that failed for good has a result too."""
-    with checkpoints_of(scenario, file, from_checkpoint) as (storage, initial):
+    with checkpoints_of(scenario, file, begin) as (storage, initial):
         try:
             if place.on_spark:
                 return _on_spark(scenario, file, place.master, trace, storage, initial)
             with (
                 opened(scenario, file) as ready,
+                requests_to(storage if place.real_time else None) as requests,
                 progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
             ):
                 return emulate(
@@ -116,9 +118,12 @@ def _run(
                     progress=report,
                     trace=trace,
                     real_time=place.real_time,
+                    savepoint_requests=requests,
                 )
         except JobFailedError as error:
             return error.result
+        except StorageError as error:
+            raise ScenarioError([f"{file}: {one_line(error)}"]) from None
 
 
 def _on_spark(
@@ -126,7 +131,7 @@ def _on_spark(
     file: Path,
     master: str | None,
     trace: TracePrinter | None,
-    storage: DirectoryStorage | None,
+    storage: FileLayout | None,
     initial: InitialCheckpoint | None,
 ) -> Result:
     """Run a scenario on Spark, and say on stderr what a user should know.

@@ -12,7 +12,9 @@ from ..analysis.checkpoint_times import (
     COMPLETED,
     FAILED,
     PLAIN_TYPE,
+    SAVEPOINT,
     START_DELAY,
+    SYNC_SAVEPOINT,
     of_status,
     phases_in,
 )
@@ -36,7 +38,7 @@ from .panels import (
 )
 
 UNALIGNED_TYPE = "UNALIGNED_CHECKPOINT"
-TYPES = (PLAIN_TYPE, UNALIGNED_TYPE, "AT_LEAST_ONCE_CHECKPOINT")
+TYPES = (PLAIN_TYPE, UNALIGNED_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC_SAVEPOINT)
 """What a checkpoint can turn out to be, by Flink's names."""
 
 CHOSEN = "chosen"
@@ -48,7 +50,7 @@ DETAIL = "checkpoint-detail"
 _PARTS = ("#56b4e9", "#d55e00")
 _PHASES = ("#56b4e9", "#d55e00", "#009e73", "#cc79a7", "#a0a0a0", "#e0e0e0")
 _STORED = ("#e69f00", "#0072b2")
-_TYPES = ("#bdbdbd", "#6f5fb5", "#8a7a00")
+_TYPES = ("#bdbdbd", "#6f5fb5", "#8a7a00", "#2a7f62", "#b5483a")
 _TRIGGER = "trigger of the checkpoint (s)"
 _STRIP_PX = (-8, -3)
 _PHASES_NOTE = "Each bar has the phases of the subtask that acknowledged last: they add up to the duration."

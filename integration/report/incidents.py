@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from netstack import (
     StartResult,
 )
 
-from ..analysis.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, of_status
+from ..analysis.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, SYNC_SAVEPOINT, of_status
 from ..analysis.wording import milliseconds, percent, size
 
 UNKNOWN = "unknown reason"
@@ -34,8 +35,13 @@ class Incident:
 
 
 def incidents(result: Result) -> list[Incident]:
-    """Return what a run began with, the faults that fired and the restarts, in the order of time."""
+    """Return what a run began with, the savepoints, the faults that fired and the restarts, by time."""
     listed = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
+    listed += [
+        Incident(each.t, "savepoint", _savepoint(each, each.savepoint, result.scenario.config.checkpoint_dir))
+        for each in result.checkpoints
+        if each.savepoint is not UNSET
+    ]
     listed += [
         Incident(fault.t, fault.kind.replace("_", " "), fault.what + _lost(fault, result))
         for fault in result.faults
@@ -52,6 +58,14 @@ def incidents(result: Result) -> list[Incident]:
     if result.failure is not None:
         listed.append(Incident(result.emulated_seconds, "end of the job", result.failure))
     return sorted(listed, key=lambda incident: incident.t)  # stable: a fault stands before what it does
+
+
+def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -> str:
+    if savepoint.duration_ms is None:
+        return "not complete at the end" if savepoint.failure is None else f"failed: {savepoint.failure}"
+    took = f"{size(savepoint.state_bytes)} in {milliseconds(savepoint.duration_ms)}"
+    end = ", with which the job stopped" if savepoint.checkpoint_type == SYNC_SAVEPOINT else ""
+    return f"{took}: {os.path.join(beside or '', location)}{end}"
 
 
 def down_times(result: Result) -> list[tuple[float, float]]:

@@ -12,6 +12,7 @@ from itertools import chain, count
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .metadata import checksum, decode_metadata, encode_metadata
 from .paths import (
+    CLAIM_NAME,
     METADATA_NAME,
     SHARED_FOLDER,
     checkpoint_id_of,
@@ -25,6 +26,9 @@ from .storage import DamagedFileError, MissingFileError, StorageError
 
 MAX_METADATA_BYTES = 32 << 20
 """Size of a checkpoint's metadata at most, to be written or read."""
+
+MAX_CLAIMANT_BYTES = 1 << 12
+"""Size of what stands in a claim at most."""
 
 
 class FileLayout(ABC):
@@ -93,6 +97,16 @@ class FileLayout(ABC):
             if not self._files(folder):  # the folder of a checkpoint that has been discarded before
                 self._remove_folder(folder)
 
+    def claim(self, checkpoint_id: int, claimant: str) -> None:
+        """Note that a checkpoint is another run's from now on; see `CheckpointStorage`."""
+        path = self._path_of(checkpoint_id, CLAIM_NAME, shared=False)
+        if not self._create(path, claimant.encode()):
+            earlier = self._get(path, MAX_CLAIMANT_BYTES).decode("utf-8", "replace")
+            raise StorageError(
+                f"it has been claimed by {earlier}; go on from it without a claim, or delete {path} if that "
+                "run needs it no longer"
+            )
+
     def free_location(self, directory: str | None, name: str) -> str:
         """Return a location for a savepoint; see `CheckpointStorage`."""
         first = name if directory is None else f"{directory}/{name}"
@@ -150,6 +164,13 @@ class FileLayout(ABC):
     @abstractmethod
     def _put(self, path: str, data: bytes) -> None:
         """Store a file; one that exists is replaced. After a failure, part of it may be there."""
+
+    def _create(self, path: str, data: bytes) -> bool:
+        """Store a file that is not there yet; whether it was not."""
+        if self._size(path) is not None:
+            return False
+        self._put(path, data)
+        return True
 
     @abstractmethod
     def _publish(self, path: str, data: bytes) -> None:
@@ -249,6 +270,9 @@ class SavepointFolder(FileLayout):
 
     def _put(self, path: str, data: bytes) -> None:
         self._storage._put(self._at(path), data)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        return self._storage._create(self._at(path), data)
 
     def _publish(self, path: str, data: bytes) -> None:
         self._storage._publish(self._at(path), data)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..scenarios.job_shape import Exchange, JobShape
 from ..state.snapshots import CheckpointMetadata
-from .storage import CheckpointStorage
+from .storage import CheckpointStorage, StorageError
 
 
 class ClaimMode(StrEnum):
@@ -43,6 +43,18 @@ class InitialCheckpoint(NamedTuple):
     def shares_files(self) -> bool:
         """Whether checkpoints of the new run may name its files."""
         return self.in_place and self.claim_mode is not ClaimMode.NO_CLAIM
+
+    def claim(self) -> None:
+        """Make it this run's, where it is to be claimed.
+
+        Raises:
+            StorageError: another run has claimed it, or that cannot be noted.
+        """
+        if self.claim_mode is ClaimMode.CLAIM:
+            try:
+                self.storage.claim(self.metadata.checkpoint_id, f"a run of {self.metadata.job}")
+            except StorageError as error:
+                raise StorageError(f"{self.path}: {error}") from error
 
     def misfits(self, job: JobShape) -> list[str]:
         """Return why it is no checkpoint of this job, a line for each reason; none where it is one."""

@@ -24,6 +24,9 @@ from .metadata import checksum
 METADATA_NAME = "_metadata"
 """Name of the file that makes a checkpoint complete."""
 
+CLAIM_NAME = "_claimed"
+"""Name of the file that says which run a checkpoint belongs to, if that is not the one that took it."""
+
 SHARED_FOLDER = "shared"
 """Folder of the files that several checkpoints may use."""
 
@@ -45,7 +48,7 @@ def file_name(name: str) -> str:
     Raises:
         ValueError: It is empty, or that of the metadata.
     """
-    if name in ("", METADATA_NAME):
+    if name in ("", METADATA_NAME, CLAIM_NAME):
         raise ValueError(f"{name!r} is no name for a file of a checkpoint")
     plain = name.encode("utf-8", "replace")
     escaped = _ESCAPED.sub(lambda match: b"%%%02X" % match[0][0], plain).decode()
@@ -70,6 +73,11 @@ def metadata_path(checkpoint_id: int) -> str:
     return f"{folder_of(checkpoint_id)}/{METADATA_NAME}"
 
 
+def claim_path(checkpoint_id: int) -> str:
+    """Return the path of the file that says whose a checkpoint is."""
+    return f"{folder_of(checkpoint_id)}/{CLAIM_NAME}"
+
+
 def checkpoint_id_of(folder: str) -> int | None:
     """Return the id of the checkpoint whose folder has this name, None if it is none."""
     match = _FOLDER.fullmatch(folder)
@@ -83,4 +91,4 @@ def is_file_path(path: str) -> bool:
 
 def is_file_name(name: str) -> bool:
     """Return whether a name is one of a file of a savepoint, which lies in no folder of its own."""
-    return _NAME.fullmatch(name) is not None and name != METADATA_NAME
+    return _NAME.fullmatch(name) is not None and name not in (METADATA_NAME, CLAIM_NAME)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from flowcontrol import PostCheckpointAction, SavepointFormat
 
+from ..engine.agenda import Agenda
 from ..scenarios.savepoints import ScheduledSavepoint
 
 
@@ -39,6 +41,28 @@ class SavepointRequest:
     def stops(self) -> bool:
         """Whether the job ends with it."""
         return self.action is not PostCheckpointAction.NONE
+
+
+SavepointRequests = Callable[[], Iterable[SavepointRequest]]
+"""Returns what users want, each once."""
+
+LOOKS_S = 0.5
+"""How often users are asked, in seconds."""
+
+
+class SavepointTaker(Protocol):
+    """Who takes savepoints: the coordinator."""
+
+    def request_savepoint(self, request: SavepointRequest) -> None:
+        """Take one, or say why not."""
+        ...
+
+
+def take_requests(agenda: Agenda, taker: SavepointTaker, requests: SavepointRequests) -> None:
+    """Let what users want be done, now and again and again."""
+    for request in requests():
+        taker.request_savepoint(request)
+    agenda.keep(agenda.now + LOOKS_S, take_requests, agenda, taker, requests)
 
 
 def request_of(scheduled: ScheduledSavepoint) -> SavepointRequest:

@@ -96,6 +96,14 @@ class CheckpointStorage(Protocol):
         """
         ...
 
+    def claim(self, checkpoint_id: int, claimant: str) -> None:
+        """Note that a complete checkpoint is another run's from now on, which nobody else may claim then.
+
+        Raises:
+            StorageError: It has been claimed before, which the message tells, or nothing can be noted.
+        """
+        ...
+
     def free_location(self, directory: str | None, name: str) -> str:
         """Return a location for a savepoint of about this name, at which there is nothing yet.
 

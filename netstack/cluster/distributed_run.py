@@ -62,7 +62,7 @@ def run_distributed(
 
     Raises:
         ScenarioError: if the scenario makes no sense, or is not possible over several processes.
-        StorageError: if another run has the directory of `storage`.
+        StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
     """
@@ -74,6 +74,8 @@ def run_distributed(
         raise ScenarioError(problems)
     started = perf_counter()
     with exclusively(storage):
+        if from_checkpoint is not None:
+            from_checkpoint.claim()
         failure, history = _Run(scenario, launch, storage, from_checkpoint, trace).run()
     result = history.result(wall_seconds=perf_counter() - started, failure=failure)
     if failure is not None:

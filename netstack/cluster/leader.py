@@ -15,7 +15,7 @@ from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
-from ..checkpoints.savepoint_request import request_of
+from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
 from ..results.statistics import Recorder
 from ..scenarios.contents import shape_of
 from ..state.snapshots import CheckpointMetadata
@@ -61,12 +61,14 @@ class Leader:
         initial: InitialCheckpoint | None,
         send: Callable[[int, Control], None],
         fail: Callable[[str], None],
+        savepoint_requests: SavepointRequests | None = None,
     ) -> None:
         self.running_at: float | None = None
         self._scenario = scenario = assignment.scenario
         self._agenda = environment.agenda
         self._clock = clock
         self._send = send
+        self._savepoint_requests = savepoint_requests
         self._numbers = {name: number for number, name in enumerate(task_managers(scenario))}
         self._ready: set[int] = set()
         self._running: set[int] = set()
@@ -125,6 +127,8 @@ class Leader:
         for savepoint in self._scenario.savepoints:
             if savepoint.at_s >= begins_at:
                 self._agenda.at(savepoint.at_s, self._coordinator.request_savepoint, request_of(savepoint))
+        if self._savepoint_requests is not None:
+            take_requests(self._agenda, self._coordinator, self._savepoint_requests)
         self._send_all(Start(origin, begins_at))
 
     def _ended(self, task: DistantTask, last_checkpoint: int) -> None:

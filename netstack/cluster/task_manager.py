@@ -24,6 +24,7 @@ from flowcontrol import RemoteProtocolError
 
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
+from ..checkpoints.savepoint_request import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, StorageError
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
@@ -74,6 +75,7 @@ async def run_task_manager(
     limits: ConnectionLimits | None = None,
     initial: CheckpointStorage | None = None,
     tables: TableStores | None = None,
+    savepoint_requests: SavepointRequests | None = None,
 ) -> Report:
     """Run the subtasks of task manager number `index`, with the others at the ends of `streams`.
 
@@ -81,7 +83,7 @@ async def run_task_manager(
     `initial`, where the checkpoint of an earlier run lies that the job may begin with. It returns when the
     attempt is over in this process, failed or not; cancelling it leaves nothing behind.
     Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost. `tables` opens
-    stores for keyed state.
+    stores for keyed state. The first process asks `savepoint_requests` what users want.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
@@ -92,7 +94,7 @@ async def run_task_manager(
         for peer, stream in streams.items()
     }
     source = storage if initial is None or not assignment.from_initial else initial
-    return await _Process(assignment, index, links, storage, source, tables).run()
+    return await _Process(assignment, index, links, storage, source, tables, savepoint_requests).run()
 
 
 class _Process:
@@ -104,7 +106,9 @@ class _Process:
         storage: CheckpointStorage,
         restores_from: CheckpointStorage,
         tables: TableStores | None,
+        savepoint_requests: SavepointRequests | None,
     ) -> None:
+        self._savepoint_requests = savepoint_requests
         self._scenario = scenario = with_real_costs(assignment.scenario)
         self._assignment = assignment
         self._index = index
@@ -190,6 +194,7 @@ class _Process:
                     initial,
                     self._send,
                     self._fail,
+                    self._savepoint_requests,
                 )
             self._attempt.builder.build()
         except StorageError as error:

@@ -89,6 +89,10 @@ class FaultyStorage:
         """Delete what belongs to a checkpoint alone."""
         self._inner.discard(checkpoint_id)
 
+    def claim(self, checkpoint_id: int, claimant: str) -> None:
+        """Note that a checkpoint is another run's."""
+        self._inner.claim(checkpoint_id, claimant)
+
     def free_location(self, directory: str | None, name: str) -> str:
         """Return a location for a savepoint."""
         return self._inner.free_location(directory, name)

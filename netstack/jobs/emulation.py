@@ -15,6 +15,7 @@ import trio
 from msgspec import UNSET, UnsetType
 
 from ..checkpoints.initial import InitialCheckpoint
+from ..checkpoints.savepoint_request import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, exclusively
 from ..engine.agenda import Agenda
 from ..faults.fired import FiredFault
@@ -59,6 +60,7 @@ def emulate(
     real_time: bool = False,
     end_of_run: EndOfRun | None = None,
     tables: TableStores | None = None,
+    savepoint_requests: SavepointRequests | None = None,
 ) -> Result:
     """Run `scenario` and return what was measured; nothing is left running.
 
@@ -71,11 +73,12 @@ def emulate(
     end, sooner or later than the scenario says; the result is that of a scenario of that duration, which it
     names.
     `tables` opens the stores in which ``state.backend.type: rocksdb`` keeps keyed state.
+    `savepoint_requests` is asked twice an emulated second for the savepoints that users want.
 
     Raises:
         ScenarioError: if the scenario makes no sense, or needs `tables` and has none.
         InsufficientBuffers: if the network memory is too small for the job.
-        StorageError: if another run has the directory of `storage`.
+        StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
         RuntimeError: if trio runs already: there, `run_job` is to be awaited.
@@ -93,6 +96,7 @@ def emulate(
         real_time=real_time,
         end_of_run=end_of_run,
         tables=tables,
+        savepoint_requests=savepoint_requests,
     )
     # Between two checkpoints Ctrl-C would leave routines behind that nobody has begun.
     return trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -109,6 +113,7 @@ async def run_job(
     real_time: bool = True,
     end_of_run: EndOfRun | None = None,
     tables: TableStores | None = None,
+    savepoint_requests: SavepointRequests | None = None,
 ) -> Result:
     """Run `scenario` within a trio program, by default on the real clock; otherwise as `emulate`.
 
@@ -117,7 +122,7 @@ async def run_job(
     Raises:
         ScenarioError: if the scenario makes no sense.
         InsufficientBuffers: if the network memory is too small for the job.
-        StorageError: if another run has the directory of `storage`.
+        StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
     """
@@ -125,36 +130,28 @@ async def run_job(
         scenario = replace(scenario, seed=seed)
     check_scenario(scenario)
     with exclusively(storage):
-        return await _run(scenario, storage, from_checkpoint, progress, trace, real_time, end_of_run, tables)
+        started, agenda = perf_counter(), Agenda(real_time=real_time)
+        job = Job(
+            scenario,
+            agenda,
+            storage=storage,
+            initial=from_checkpoint,
+            progress=progress,
+            trace=trace,
+            end_of_run=end_of_run,
+            tables=tables,
+            savepoint_requests=savepoint_requests,
+        )
+        return await _run(job, started)
 
 
-async def _run(
-    scenario: Scenario,
-    storage: CheckpointStorage | None,
-    initial: InitialCheckpoint | None,
-    progress: Progress | None,
-    trace: Trace | None,
-    real_time: bool,
-    end_of_run: EndOfRun | None,
-    tables: TableStores | None,
-) -> Result:
-    started = perf_counter()
-    agenda = Agenda(real_time=real_time)
-    job = Job(
-        scenario,
-        agenda,
-        storage=storage,
-        initial=initial,
-        progress=progress,
-        trace=trace,
-        end_of_run=end_of_run,
-        tables=tables,
-    )
+async def _run(job: Job, started: float) -> Result:
+    scenario, agenda = job.scenario, job.agenda
     await job.run()
     result = result_of(
         scenario.ending_at(job.ends_at),
         job.recorder,
-        clock="real" if real_time else "virtual",
+        clock="real" if agenda.real_time else "virtual",
         emulated_seconds=agenda.now,
         wall_seconds=perf_counter() - started,
         work=job.work,
@@ -162,7 +159,7 @@ async def _run(
         restarts=job.restarts,
         fired=job.faults.fired,
         failure=job.failure,
-        behind_s=agenda.behind_s if real_time else UNSET,
+        behind_s=agenda.behind_s if agenda.real_time else UNSET,
     )
     if job.failure is not None:
         raise JobFailedError(result)

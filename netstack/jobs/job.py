@@ -21,7 +21,7 @@ from ..checkpoints.file_layout import MemoryStorage
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
-from ..checkpoints.savepoint_request import request_of
+from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
 from ..checkpoints.storage import CheckpointStorage
 from ..engine import garbage
 from ..engine.agenda import Agenda
@@ -59,9 +59,11 @@ class Job:
     `failure` is the cause for which the job has failed for good, `restarts` its failures before. `start` is
     what became of `initial`. `ends_at` is when it ends at the latest: when `end_of_run` says, in no
     other way than if the scenario's duration were that. `tables` opens stores for keyed state.
+    `savepoint_requests` is asked now and then what users want.
 
     Raises:
         ScenarioError: `initial` is no checkpoint of this job.
+        StorageError: another run has claimed `initial`.
     """
 
     def __init__(
@@ -75,9 +77,12 @@ class Job:
         trace: Trace | None = None,
         end_of_run: EndOfRun | None = None,
         tables: TableStores | None = None,
+        savepoint_requests: SavepointRequests | None = None,
     ) -> None:
-        if initial is not None and (problems := initial.misfits(shape_of(scenario))):
-            raise ScenarioError(problems)
+        if initial is not None:
+            if problems := initial.misfits(shape_of(scenario)):
+                raise ScenarioError(problems)
+            initial.claim()
         self.scenario = scenario
         self.agenda = agenda
         self.failure: str | None = None
@@ -91,6 +96,7 @@ class Job:
         self._trace = trace
         self._end_of_run = end_of_run
         self._tables = tables
+        self._savepoint_requests = savepoint_requests
         self.ends_at = scenario.duration_s
         self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, self._randomness)
@@ -131,6 +137,8 @@ class Job:
                 agenda.keep(at, self.coordinator.request_checkpoint)
             for savepoint in self.scenario.savepoints:
                 agenda.keep(savepoint.at_s, self.coordinator.request_savepoint, request_of(savepoint))
+            if self._savepoint_requests is not None:
+                take_requests(agenda, self.coordinator, self._savepoint_requests)
             self.faults.start()
             self._begin_from(self.coordinator.latest_completed)
             await run_agenda(agenda)

@@ -22,13 +22,17 @@ from netstack import (
     MemoryStorage,
     SavepointFolder,
     Scenario,
+    ScenarioError,
     ScheduledSavepoint,
+    StorageError,
     TransactionLog,
     emulate,
+    run_distributed,
 )
 from netstack.checkpoints.savepoint_request import SavepointEnd, SavepointRequest
 from netstack.state.values import decode_value
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
+from tests.netstack.local_cluster import launch_locally
 from tests.netstack.test_recovery import expected, kill, run, sums_job
 
 SUSPEND, DRAIN = PostCheckpointAction.SUSPEND, PostCheckpointAction.TERMINATE
@@ -251,3 +255,47 @@ def test_names_of_savepoints_that_are_taken() -> None:
     assert storage.free_location("there", "savepoint-7") == "there/savepoint-7"
     storage.files["there/savepoint-7/x"] = b""
     assert storage.free_location("there", "savepoint-7") == "there/savepoint-7-3"
+
+
+@pytest.mark.parametrize("action", [SUSPEND, DRAIN])
+def test_a_job_over_tcp_stops_with_a_savepoint_and_goes_on_from_it(action: PostCheckpointAction) -> None:
+    log, storage, later = TransactionLog(), MemoryStorage(), MemoryStorage()
+    scenario = replace(sums_job(log), duration_s=20.0)
+    stopping = with_savepoint(scenario, 0.7, action=action)
+    result = run_distributed(stopping, launch_locally(storage), storage)
+    assert result.failure is None
+    assert result.emulated_seconds < 10
+    (head,) = [each for each in result.checkpoints if each.checkpoint_type == "SYNC_SAVEPOINT"]
+    folder = savepoint_in(storage)
+    assert (head.status, head.savepoint) == ("COMPLETED", folder.folder)
+    first = list(log.records)
+    assert bool(first) is (action is DRAIN)
+    begun = initial(folder, claim_mode=ClaimMode.CLAIM)
+    run_distributed(scenario, launch_locally(later, initial=folder), later, from_checkpoint=begun)
+    assert sorted(log.records) == sorted(first + expected())
+    assert not folder.is_taken, "it was claimed, and newer checkpoints are complete"
+
+
+def test_nobody_else_may_claim_what_is_claimed() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    run(with_savepoint(sums_job(log), action=SUSPEND), storage)
+    begun = initial(savepoint_in(storage), claim_mode=ClaimMode.CLAIM)
+    Job(sums_job(log), Agenda(), initial=begun)
+    files = dict(storage.files)
+    with pytest.raises(
+        StorageError, match=r"^savepoint-\d+: it has been claimed by a run of sums; go on from"
+    ):
+        Job(sums_job(log), Agenda(), initial=begun)
+    with pytest.raises(StorageError, match="it has been claimed by a run of sums"):
+        emulate(sums_job(log), from_checkpoint=begun)
+    assert storage.files == files
+    Job(sums_job(log), Agenda(), initial=begun._replace(claim_mode=ClaimMode.NO_CLAIM))
+
+
+def test_a_checkpoint_of_another_job_is_not_claimed() -> None:
+    log, storage = TransactionLog(), MemoryStorage()
+    run(with_savepoint(sums_job(log), action=SUSPEND), storage)
+    begun, files = initial(savepoint_in(storage), claim_mode=ClaimMode.CLAIM), dict(storage.files)
+    with pytest.raises(ScenarioError, match="not of 'other'"):
+        Job(replace(sums_job(log), name="other"), Agenda(), initial=begun)
+    assert storage.files == files

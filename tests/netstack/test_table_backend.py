@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from flowcontrol import SavepointFormat
 from netstack import (
     HandleReader,
     KeyedStateBackend,
@@ -244,6 +245,52 @@ def test_state_of_a_backend_in_memory_is_taken_over_but_not_the_other_way_round(
     tables = store.checkpoint(backend, 2)
     with pytest.raises(StateError, match=r"stored as a table file: state\.backend\.type: rocksdb"):
         KeyedStateBackend(range(GROUPS), GROUPS).restore(tables, store.read())
+
+
+def savepoint(
+    store: Store, backend: KeyedStateBackend, number: int, layout: SavepointFormat
+) -> list[StateHandle]:
+    folder = store.storage.savepoint("savepoint")
+
+    def write(name: str, data: bytes, /, *, shared: bool = False) -> StoredFile:
+        assert not shared, "nobody else may need it"
+        return folder.write(number, name, data)
+
+    return backend.snapshot(number, layout).handles(write, 0)
+
+
+def test_a_canonical_savepoint_is_that_of_a_backend_in_memory_and_both_restore_it() -> None:
+    store, heap = Store(), KeyedStateBackend(range(GROUPS), GROUPS)
+    backend = store.backend()
+    for each in (backend, heap):
+        count(each, KEYS)
+    snapshot = backend.snapshot(7, SavepointFormat.CANONICAL)
+    count(backend, [1, 2, 3])  # while it is stored
+    in_memory = Store()
+    folder = store.storage.savepoint("savepoint")
+    handles = snapshot.handles(lambda name, data, shared=False: folder.write(7, name, data), 0)
+    assert handles == savepoint(in_memory, heap, 7, SavepointFormat.CANONICAL)
+    assert {handle.format for handle in handles} == {StateFormat.CANONICAL}
+    assert store.open_views == 0
+    for restored in (KeyedStateBackend(range(GROUPS), GROUPS), Store().backend()):
+        restored.restore(handles, HandleReader(folder))
+        assert contents(restored) == on_heap(KEYS)
+
+
+def test_a_native_savepoint_has_files_of_its_own_and_leaves_incremental_checkpoints_alone() -> None:
+    store = Store()
+    backend = store.backend()
+    count(backend, KEYS)
+    first = store.checkpoint(backend, 1)
+    handles = savepoint(store, backend, 2, SavepointFormat.NATIVE)
+    assert {handle.format for handle in handles} == {StateFormat.TABLE_FILE, StateFormat.CATALOGUE}
+    assert not any(handle.stored_before for handle in handles)
+    backend.checkpoint_completed(2)
+    third = store.checkpoint(backend, 3)
+    assert third[:-1] == used_again(first[:-1]), "they rest on the checkpoint before"
+    restored = store.backend()
+    restored.restore(handles, HandleReader(store.storage.savepoint("savepoint")))
+    assert contents(restored) == on_heap(KEYS)
 
 
 def test_small_tables_stand_in_their_handles() -> None:

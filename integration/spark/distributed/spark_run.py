@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from netstack import (
     FROM_SOURCE,
+    FileLayout,
     InitialCheckpoint,
     PathSpec,
     Result,
+    SavepointFolder,
     Scenario,
     SourceError,
     Trace,
@@ -44,7 +46,7 @@ def run_on_spark(
     *,
     master: str | None = None,
     trace: Trace | None = None,
-    storage: DirectoryStorage | None = None,
+    storage: FileLayout | None = None,
     from_checkpoint: InitialCheckpoint | None = None,
 ) -> Result:
     """Run `scenario` in real time over TCP, one Spark task for each of its task managers.
@@ -83,9 +85,11 @@ def _root(initial: InitialCheckpoint | None) -> str | None:
     """Where the checkpoint to go on from lies, as every task can name it."""
     if initial is None:
         return None
-    if not isinstance(initial.storage, DirectoryStorage):
-        raise SourceError(f"{initial.path} is not in a directory that the tasks of Spark could reach")
-    return _as_tasks_name(initial.storage.root)
+    if isinstance(initial.storage, DirectoryStorage):
+        return _as_tasks_name(initial.storage.root)
+    if isinstance(initial.storage, SavepointFolder):
+        return _as_tasks_name(initial.path)
+    raise SourceError(f"{initial.path} is not in a directory that the tasks of Spark could reach")
 
 
 def _as_tasks_name(directory: str) -> str:

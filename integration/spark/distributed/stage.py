@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,8 @@ from netstack import (
     task_managers,
 )
 
-from ...checkpoints.directory import DirectoryStorage
+from ...checkpoints.directory import DirectoryStorage, storage_at
+from ...checkpoints.savepoint_requests import RequestFolder
 from ...state.stores import table_stores
 from ..arrow_types import arrow_schema
 from ..interrupts import run_cancellable
@@ -338,10 +340,19 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
         meeting = await rendezvous.meet(port)
         streams = await mesh.connect(meeting.addresses, meeting.secret)
     storage = DirectoryStorage(job.checkpoints)
-    initial = None if job.initial is None else DirectoryStorage(job.initial)
-    with table_stores(job.assignment.scenario) as tables:
+    initial = None if job.initial is None else storage_at(job.initial)
+    with table_stores(job.assignment.scenario) as tables, ExitStack() as stack:
+        requests = None
+        if task == 0 and storage.is_local:
+            requests = stack.enter_context(RequestFolder(storage.root).opened())
         report = await run_task_manager(
-            job.assignment, task, streams, storage, initial=initial, tables=tables
+            job.assignment,
+            task,
+            streams,
+            storage,
+            initial=initial,
+            tables=tables,
+            savepoint_requests=requests,
         )
     rendezvous.finish()
     return report

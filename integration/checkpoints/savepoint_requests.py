@@ -1,0 +1,158 @@
+"""Savepoints of a job that runs: how somebody else on the machine asks for one, and is answered.
+
+In the directory of the job's checkpoints a run that takes requests has a folder, while it does. A request is
+a file in it, by a name of its own, and so is the answer::
+
+    _savepoint-requests/5f3a.json            {"directory":null,"format":"canonical","stop":null}
+    _savepoint-requests/5f3a.answer.json     {"location":"/data/checkpoints/savepoint-12","problem":null}
+
+Both are written under another name and then renamed. The run deletes the request before it begins with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from flowcontrol import PostCheckpointAction, SavepointFormat
+from netstack import SavepointEnd, SavepointRequest, StorageError
+
+from .directory import DirectoryStorage
+
+FOLDER = "_savepoint-requests"
+"""Where requests lie, in the directory of the checkpoints."""
+
+LOOKS_S = 0.1
+"""How often whoever has asked looks for an answer, in seconds."""
+
+_REQUEST, _ANSWER, _PARTIAL = ".json", ".answer.json", ".partial"
+_LONGEST = 1 << 14
+
+
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    directory: str | None
+    format: SavepointFormat
+    action: PostCheckpointAction
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    location: str | None
+    problem: str | None
+
+
+class RequestFolder:
+    """The requests to the run that keeps its checkpoints in a directory of this machine."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root).absolute()
+        self._folder = self._root / FOLDER
+
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[], list[SavepointRequest]]]:
+        """Take requests while the block runs; gives what returns those that have come since it was called.
+
+        Requests that come too late are answered, and whoever has asked takes away the folder with the last
+        answer. What an earlier run has left is deleted.
+
+        Raises:
+            StorageError: The folder cannot be made.
+        """
+        try:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+        except OSError as error:
+            raise StorageError(f"{self._folder}: {error.strerror}") from error
+        try:
+            yield self.take
+        finally:
+            for request in self.take():
+                request.told(SavepointEnd(problem="the run has ended"))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        with suppress(OSError):  # there are answers that nobody has read yet
+            self._folder.rmdir()
+
+    def take(self) -> list[SavepointRequest]:
+        """Return the requests that have come; what is none is answered with what is wrong."""
+        requests = []
+        for path in sorted(self._folder.glob(f"*{_REQUEST}")):
+            if path.name.endswith(_ANSWER):
+                continue
+            answer = partial(self._answer, path.name.removesuffix(_REQUEST))
+            try:
+                with path.open("rb") as file:
+                    data = file.read(_LONGEST)
+                path.unlink()
+                wish = msgspec.json.decode(data, type=_Request)
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                answer(SavepointEnd(problem=f"this is no request for a savepoint: {error}"))
+                continue
+            requests.append(
+                SavepointRequest(
+                    directory=wish.directory, format=wish.format, action=wish.action, told=answer
+                )
+            )
+        return requests
+
+    def _answer(self, name: str, end: SavepointEnd) -> None:
+        location = end.location
+        if location is not None:
+            location = os.path.join(self._root, location)  # one of another place stays as it is
+        data = msgspec.json.encode(_Answer(location, end.problem))
+        with suppress(OSError):  # the savepoint is there, or is not, whoever hears of it
+            _put(self._folder / f"{name}{_ANSWER}", data)
+
+    def ask(self, request: SavepointRequest) -> str:
+        """Ask the run for a savepoint, wait, and return where it is; Ctrl-C takes the request back.
+
+        Raises:
+            StorageError: No run has the directory, it takes no requests, it ended meanwhile, or there is no
+                savepoint; one line.
+        """
+        self._require_run("no run has it, so there is nothing to take a savepoint of")
+        if not self._folder.is_dir():
+            raise StorageError(
+                f"{self._root}: the run that has it takes no requests yet, or not at all: those with "
+                "--real-time or --on-spark do; in virtual time savepoints_at in the scenario takes savepoints"
+            )
+        name = uuid.uuid4().hex
+        place, answer = self._folder / f"{name}{_REQUEST}", self._folder / f"{name}{_ANSWER}"
+        directory = request.directory
+        if directory is not None and "://" not in directory:
+            directory = os.path.abspath(directory)
+        try:
+            _put(place, msgspec.json.encode(_Request(directory, request.format, request.action)))
+            while not answer.exists():
+                time.sleep(LOOKS_S)
+                if not answer.exists():
+                    self._require_run("the run has ended meanwhile, without an answer")
+            told = msgspec.json.decode(answer.read_bytes(), type=_Answer)
+            answer.unlink()
+        except (OSError, msgspec.DecodeError) as error:
+            raise StorageError(f"{self._folder}: no answer came: {error}") from error
+        finally:
+            place.unlink(missing_ok=True)
+            if not DirectoryStorage(self._root).is_in_use():
+                self._tidy()
+        if told.location is None:
+            raise StorageError(f"there is no savepoint: {told.problem}")
+        return told.location
+
+    def _require_run(self, otherwise: str) -> None:
+        if not DirectoryStorage(self._root).is_in_use():
+            raise StorageError(f"{self._root}: {otherwise}")
+
+
+def _put(path: Path, data: bytes) -> None:
+    written = path.with_name(path.name + _PARTIAL)
+    written.write_bytes(data)
+    written.rename(path)

@@ -1,0 +1,54 @@
+"""The command ``netstack savepoint``: asks a job that runs for one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rich.text import Text
+
+from flowcontrol import PostCheckpointAction, SavepointFormat
+from netstack import SavepointRequest, ScenarioError, StorageError
+
+from ..files.reading import one_line
+from ..report.output import to_stderr, to_stdout
+from .arguments import Flag
+
+
+def savepoint(
+    directory: str,
+    /,
+    *,
+    to: str | None = None,
+    stop: Flag = False,
+    drain: Flag = False,
+    format: Literal["canonical", "native"] = "canonical",
+) -> int:
+    """Take a savepoint of a job that runs with `--real-time` or `--on-spark`, and print where it is.
+
+    `netstack run --from-savepoint` goes on from it. Nothing deletes it.
+
+    Args:
+        directory: Where the job keeps its checkpoints (execution.checkpointing.dir).
+        to: Where the savepoint's folder goes; by default where the job keeps savepoints, or checkpoints.
+        stop: Let the job stop with it: nothing is sent behind its barriers.
+        drain: Let the job end with it: operators give what they hold, as at the end of all data.
+        format: canonical, which all state backends read, or native, which is faster for RocksDB.
+    """
+    # Here, since few commands need what it takes a while to import.
+    from ..checkpoints.savepoint_requests import RequestFolder
+
+    if stop and drain:
+        raise ScenarioError(
+            ["netstack savepoint: --drain stops the job, too; give one of --stop and --drain"]
+        )
+    action = PostCheckpointAction.NONE
+    if stop or drain:
+        action = PostCheckpointAction.TERMINATE if drain else PostCheckpointAction.SUSPEND
+    request = SavepointRequest(directory=to, format=SavepointFormat[format.upper()], action=action)
+    try:
+        with to_stderr().status(Text("waiting for the job")):
+            location = RequestFolder(directory).ask(request)
+    except StorageError as error:
+        raise ScenarioError([f"netstack savepoint: {one_line(error)}"]) from None
+    to_stdout().print(location, highlight=False, soft_wrap=True)
+    return 0
