@@ -25,7 +25,7 @@ from .interrupts import run_cancellable
 from .rows import RowCodec, key_hash
 from .session import spark_session
 from .spark_errors import is_from_spark, one_line
-from .spool import SparkReader, Spool, codec_of
+from .spool import SparkReader, Spool, codec_of, require_same_cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,6 +112,15 @@ class SparkSource:
         spool = self.prepare()
         files = [file for file in spool.files[subtask::parallelism] if file is not None]
         return SparkReader(files, self.codec, self._repeat)
+
+    def open_split(self, subtask: int, parallelism: int) -> SparkReader:
+        """Return the reader of what was a subtask of so many when an earlier run read the source.
+
+        Raises:
+            SourceError: The data cannot be read, or is cut into another number of partitions now.
+        """
+        require_same_cut(parallelism, self.parallelism_hint)
+        return self.open(subtask, parallelism)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's hash code of each record's key column, or 0 where there is no key."""

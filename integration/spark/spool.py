@@ -147,6 +147,19 @@ def codec_of(files: Sequence[Path], schema: pa.Schema, key: str | Sequence[str] 
     return RowCodec(schema, key)
 
 
+def require_same_cut(parts: int, partitions: int) -> None:
+    """Refuse to read on in parts that are not the partitions of now, which have other rows.
+
+    Raises:
+        SourceError: They are of another number.
+    """
+    if parts != partitions:
+        raise SourceError(
+            f"its rows were in {parts} parts when the checkpoint was taken, and Spark cuts them into {partitions} "
+            f"now; give it the parallelism {parts}"
+        )
+
+
 class _Place(NamedTuple):
     """A row of the files: number of the file, of the batch in it, and of the row in that."""
 

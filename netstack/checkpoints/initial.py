@@ -1,6 +1,7 @@
 """The retained checkpoint of an earlier run that a new one goes on from.
 
 Whose it is from then on is the user's to say. Ids go on behind it, and the clock of the new run begins at 0.
+Vertices may have another parallelism than they had in it; see `assignment`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from ..scenarios.job_shape import Exchange, JobShape
 from ..state.snapshots import CheckpointMetadata
+from .assignment import rescaling_misfits
 from .storage import CheckpointStorage, StorageError
 
 
@@ -69,12 +71,10 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
     if there.keys() != job.parallelism.keys():
         yield f"its vertices are {', '.join(there)}; those of the job are {', '.join(job.parallelism)}"
         return
-    for name, subtasks in job.parallelism.items():
-        if there[name] != subtasks:
-            yield f"{name} has parallelism {there[name]} in it and {subtasks} in the job; they must be equal"
     if metadata.exchanges is not None and metadata.exchanges != job.exchanges:
         yield f"its edges are {_shown(metadata.exchanges)}; those of the job are {_shown(job.exchanges)}"
         return
+    yield from rescaling_misfits(metadata, job)
     yield from _looked_at_too_late(metadata, job)
 
 

@@ -196,6 +196,7 @@ class Checkpoint:
             subtasks=tuple(snapshots[task] for task in sorted(snapshots)),
             exchanges=job.exchanges,
             blank_exchanges=job.unread,
+            max_parallelism=dict(job.max_parallelism),
         )
 
 

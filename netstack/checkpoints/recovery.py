@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,8 +11,11 @@ from buffers import BufferBuilder, LocalBufferPool, PipelinedSubpartition
 from flowcontrol import EndOfOutputChannelState
 
 from ..exchange.partition import ResultPartition
+from ..scenarios.job_shape import JobShape
+from ..scenarios.user_code import KeyHash
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from ..state.values import StateError
+from .assignment import StateAssignment, carried_over
 from .storage import CheckpointStorage, HandleReader, StorageError
 
 
@@ -63,19 +67,44 @@ class SubtaskRecovery:
         return self._source.read(handle)
 
 
+class Rescaling(NamedTuple):
+    """A job whose parallelism is not that of a checkpoint; `hashes` as in `StateAssignment`."""
+
+    job: JobShape
+    hashes: Mapping[int, KeyHash]
+
+
 class RecoverySource:
-    """A checkpoint and the storage that holds its files; `owned` where they may be shared with it."""
+    """A checkpoint and the storage that holds its files; `owned` where they may be shared with it.
+
+    With `rescaling` its state is dealt out to the subtasks of that job.
+    """
 
     def __init__(
-        self, metadata: CheckpointMetadata, storage: CheckpointStorage, *, owned: bool = True
+        self,
+        metadata: CheckpointMetadata,
+        storage: CheckpointStorage,
+        *,
+        owned: bool = True,
+        rescaling: Rescaling | None = None,
     ) -> None:
         self.metadata = metadata
         self.owned = owned
         self.read = HandleReader(storage)
+        self._assignment = None if rescaling is None else StateAssignment(metadata, *rescaling, self.read)
+        self.max_parallelism = (
+            metadata.max_parallelism if rescaling is None else carried_over(metadata, rescaling.job)
+        )
 
     def of(self, vertex: str, subtask: int) -> SubtaskRecovery:
-        """The state of one subtask."""
-        return SubtaskRecovery(self, self.metadata.of(vertex, subtask))
+        """The state of one subtask.
+
+        Raises:
+            StorageError: if what is to be dealt out anew cannot be read.
+            StateError: if it is not what it should be.
+        """
+        source = self.metadata if self._assignment is None else self._assignment
+        return SubtaskRecovery(self, source.of(vertex, subtask))
 
 
 def _not_shared(handle: StateHandle) -> StateHandle:

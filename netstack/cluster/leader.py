@@ -16,8 +16,8 @@ from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
+from ..jobs.rescaling import shape_after
 from ..results.statistics import Recorder
-from ..scenarios.contents import shape_of
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment
 from .attempt_report import CheckpointRecord, checkpoint_records
@@ -79,7 +79,7 @@ class Leader:
             config=scenario.config,
             costs=environment.costs,
             randomness=environment.randomness,
-            job=shape_of(scenario)._replace(unread=()),
+            job=shape_after(scenario, restored)._replace(unread=()),
             storage=environment.storage,
             control_plane=ControlPlane(environment.agenda),
             on_end=partial(record_checkpoint, self._recorder),

@@ -32,6 +32,7 @@ from ..engine.randomness import Randomness
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
 from ..jobs.connections import Find, Site
+from ..jobs.rescaling import rescaling_of
 from ..results.trace import TraceLog
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
@@ -183,8 +184,10 @@ class _Process:
         try:
             metadata = None if restore is None else storage.load(restore)
             initial = self._initial_of(metadata)
-            owned = initial is None or initial.shares_files
-            self._source = None if metadata is None else RecoverySource(metadata, storage, owned=owned)
+            if metadata is not None:
+                owned = initial is None or initial.shares_files
+                rescaling = rescaling_of(self._scenario, metadata)
+                self._source = RecoverySource(metadata, storage, owned=owned, rescaling=rescaling)
             if self._index == LEADER:
                 self._leader = Leader(
                     self._assignment,
@@ -196,7 +199,7 @@ class _Process:
                     self._fail,
                     self._savepoint_requests,
                 )
-            self._attempt.builder.build()
+            self._attempt.builder.build({} if self._source is None else self._source.max_parallelism)
         except StorageError as error:
             self._cannot_restore(error)
         except Exception as error:

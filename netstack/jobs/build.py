@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from buffers import (
     UNLIMITED_SIZE,
@@ -36,6 +37,7 @@ from ..tasks.multiple_input_subtask import MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import OperatorContext
 from ..tasks.pace import pace_of
+from ..tasks.source_splits import opener_of
 from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
 from ..tasks.table_schedule import TableSchedule
@@ -83,6 +85,7 @@ class JobBuilder:
         self._work = VertexWork(scenario, environment)
         self._contents = contents_of(scenario)
         self._channels = 0
+        self._max_parallelism: Mapping[str, int] = {}
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self.gates: list[InputGate] = []
         find = self._subpartitions.__getitem__
@@ -90,9 +93,16 @@ class JobBuilder:
             EmulatedConnections(environment, scenario.link, find) if site is None else site.connect(find)
         )
 
-    def build(self) -> None:
-        """Make everything; channels are opened by `open_channels`."""
+    def build(self, max_parallelism: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Make everything; channels are opened by `open_channels`.
+
+        `max_parallelism` has the vertices of which it is not what follows from their parallelism.
+        """
         scenario = self._scenario
+        self._max_parallelism = {
+            vertex.name: max_parallelism.get(vertex.name) or default_max_parallelism(vertex.parallelism)
+            for vertex in scenario.vertices
+        }
         for name, segments in plan_segments(scenario).items():
             if self._site is None or self._site.task_manager == name:
                 pool = NetworkBufferPool(segments, self._config.segment_bytes)
@@ -156,6 +166,7 @@ class JobBuilder:
                 pace_of(vertex.source, rate),
                 calls_of(vertex.source),
                 self._work.watermarks_of(vertex),
+                opener_of(source),
             )
 
         return make
@@ -209,7 +220,7 @@ class JobBuilder:
 
     def _state(self, vertex: Vertex, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
         parallelism = vertex.parallelism
-        groups = default_max_parallelism(parallelism)
+        groups = self._max_parallelism[vertex.name]
         changelog = None if self._scenario.key_of(vertex) is None else self._changelog
         state = SubtaskState(vertex.name, index, parallelism, groups, keys, changelog, self._tables)
         if isinstance(state.keyed, TableStateBackend):
@@ -324,7 +335,7 @@ class JobBuilder:
             seed = [self._scenario.seed, self._scenario.edges.index(edge), producer]
             return MeasuredShares(edge.shares, seed)
         if key_hash is not None:
-            return KeyGroupSelector(channels, default_max_parallelism(channels), key_hash)
+            return KeyGroupSelector(channels, self._max_parallelism[edge.target], key_hash)
         first = self._environment.randomness.integer(channels) if edge.ship == "rebalance" else 0
         return RoundRobin(channels, first)
 

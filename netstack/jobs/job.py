@@ -38,6 +38,7 @@ from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from .attempt import Attempt
+from .rescaling import rescaling_of, shape_after
 from .restart_strategies import restart_strategy_of
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored
 
@@ -117,7 +118,7 @@ class Job:
             config=scenario.config,
             costs=scenario.costs,
             randomness=self._randomness,
-            job=shape_of(scenario),
+            job=shape_after(scenario, None if initial is None else initial.metadata),
             storage=self.storage,
             control_plane=control_plane,
             on_end=partial(record_checkpoint, self.recorder),
@@ -158,7 +159,11 @@ class Job:
         if initial is not None and metadata is initial.metadata:
             storage, owned = initial.storage, initial.shares_files
         try:
-            self._begin(None if metadata is None else RecoverySource(metadata, storage, owned=owned))
+            source = None
+            if metadata is not None:
+                rescaling = rescaling_of(self.scenario, metadata)
+                source = RecoverySource(metadata, storage, owned=owned, rescaling=rescaling)
+            self._begin(source)
         except UNUSABLE as error:
             if metadata is None:
                 raise
@@ -183,7 +188,7 @@ class Job:
             self.scenario, environment, self.faults.watched, self._running, self._subtask_ended
         )
         with garbage.building():
-            attempt.builder.build()
+            attempt.builder.build({} if source is None else source.max_parallelism)
             self.faults.attempt_started(attempt.links)
             if source is None:
                 attempt.open()

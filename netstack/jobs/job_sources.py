@@ -54,6 +54,20 @@ def key_hash_of(scenario: Scenario, edge: Edge) -> KeyHash:
     return source_of(scenario, next(vertex for vertex in before if vertex.source is not None)).key_hash
 
 
+def key_hashes_of(scenario: Scenario) -> dict[int, KeyHash]:
+    """Return the hash of each edge that deals records out by their key, by the edge's number.
+
+    Raises:
+        ScenarioError: a path has not been opened.
+    """
+    edges = enumerate(scenario.edges)
+    return {
+        number: key_hash_of(scenario, edge)
+        for number, edge in edges
+        if edge.ship == "hash" and not edge.shares
+    }
+
+
 def _have_keys(vertices: Sequence[Vertex]) -> bool:
     """Whether the records that these make have the keys that their sources, all of a kind, gave them."""
     sources = [vertex.source for vertex in vertices if vertex.source is not None]

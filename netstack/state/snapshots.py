@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ..exchange.key_groups import default_max_parallelism
 from ..scenarios.job_shape import Exchange
 
 SCHEMA = "netstack.checkpoint/2"
@@ -48,6 +49,21 @@ CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
 
 HELD_BACK = "records held back"
 """Name of the state of a vertex that emits later than it reads."""
+
+POSITION = "source position"
+"""Name of the operator state that holds how many records a source has emitted."""
+
+SPLITS = "source splits"
+"""Name of that in its place where a subtask reads what others have begun: `Split` by `Split`."""
+
+EVENT_TIME = "event time"
+"""Name of the operator state that says how far event time had come, in milliseconds."""
+
+PENDING_TRANSACTIONS = "pending transactions"
+"""Name of the operator state of a sink that has sealed records and not committed them."""
+
+OWED = "part of a record owed"
+"""Begins the names of operator states that say how near the next record is, where not every one gives one."""
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +145,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT,
     AT_LEAST_ONCE_CHECKPOINT, SAVEPOINT or SYNC_SAVEPOINT. `parallelism` is by vertex. `exchanges` are those
     of the job, in its order; None where whoever wrote it did not say. The records of `blank_exchanges` are
-    all zeros in it, since nobody looked at them.
+    all zeros in it, since nobody looked at them. `max_parallelism` has the vertices whose number of key
+    groups is not the one that follows from their parallelism.
     """
 
     schema: str = SCHEMA
@@ -142,6 +159,11 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     subtasks: tuple[SubtaskSnapshot, ...]
     exchanges: tuple[Exchange, ...] | None = None
     blank_exchanges: tuple[Exchange, ...] = ()
+    max_parallelism: dict[str, int] = {}
+
+    def max_parallelism_of(self, vertex: str) -> int:
+        """The number of key groups by which the keyed state of a vertex is ordered."""
+        return self.max_parallelism.get(vertex) or default_max_parallelism(self.parallelism[vertex])
 
     @property
     def has_records(self) -> bool:

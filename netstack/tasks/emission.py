@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 
 from buffers import HEADER_BYTES, RecordBlock, RecordDecoder
 
+from ..state.snapshots import OWED
 from .operators import NOTHING, Operator, OperatorContext
-
-OWED = "part of a record owed"
-"""Name of the operator state that says how near the next record is, where not every record gives one."""
 
 FILLER = 0x2E
 """Every byte of an emitted record beyond what was read."""
@@ -88,7 +86,7 @@ class Emission(Operator):
     def open(self, context: OperatorContext) -> None:
         """Go on with what was owed."""
         self._context = context
-        self._owed = sum(context.operator.get(self._state_name)) % 1
+        self._owed = sum(context.operator.get(self._state_name))  # of several where there are fewer now
 
     def process(self, block: RecordBlock) -> RecordBlock:
         """What comes of each record now."""

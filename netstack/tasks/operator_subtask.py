@@ -18,7 +18,7 @@ from ..checkpoints.recovery import SubtaskRecovery
 from ..exchange.channel import InputBuffer, InputChannel
 from ..exchange.gate import InputGate
 from ..results.statistics import SubtaskSample
-from ..state.snapshots import HELD_BACK, StateKind
+from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
 from ..state.subtask_state import SubtaskState
 from .checkpointed_inputs import CheckpointedInputs
 from .emission import HeldBack
@@ -30,7 +30,7 @@ from .serving import RecordByRecord, Serving, WholeBuffers
 from .subtask import Mail, Subtask
 from .throttle import Throttle
 from .time_account import Waiting
-from .watermark_flow import EVENT_TIME, WatermarkedBuffers, WatermarkFlow
+from .watermark_flow import WatermarkedBuffers, WatermarkFlow
 
 
 class OperatorSubtask(Subtask):

@@ -7,19 +7,21 @@ from typing import NamedTuple
 from buffers import RecordBlock
 from flowcontrol import MAX_WATERMARK, CheckpointBarrier, EndOfData, PostCheckpointAction
 
-from ..checkpoints.recovery import SubtaskRecovery
+from ..checkpoints.recovery import RecoveryError, SubtaskRecovery
 from ..results.statistics import SubtaskSample
 from ..scenarios.scenario import CATCH_UP_S
 from ..scenarios.user_code import SourceReader
+from ..state.snapshots import EVENT_TIME, POSITION, SPLITS
 from ..state.subtask_state import SubtaskState
 from .environment import Environment
 from .lateness import Lateness
 from .operators import NOTHING
 from .pace import Pace
-from .source import skip
+from .source import SourceError, skip
+from .source_splits import OpenSplit, Split, SplitReader
 from .subtask import Subtask
 from .time_account import Waiting
-from .watermark_flow import EVENT_TIME, SourceWatermarks
+from .watermark_flow import SourceWatermarks
 
 BATCH_RECORDS = 20
 """Records that a source emits before it looks for mail."""
@@ -29,9 +31,6 @@ READ_RECORDS = 512
 
 MIN_PACE_S = 0.001
 """A paced source wakes up at most this often."""
-
-POSITION = "source position"
-"""Name of the operator state that holds how many records were emitted."""
 
 
 class Calls(NamedTuple):
@@ -57,7 +56,9 @@ class SourceSubtask(Subtask):
 
     `rate` is in records a second, 0 for as fast as possible; `pace` says when they are due if that is not in
     even steps. With `watermarks` it sends some, also while it waits for its outputs. Behind a savepoint with
-    which the job stops it sends nothing. The rules are those of Flink's SourceOperator in a StreamTask.
+    which the job stops it sends nothing. `open_split` opens what other subtasks had begun to read, where a
+    restored checkpoint says so; by default nothing can. The rules are those of Flink's SourceOperator in a
+    StreamTask.
     """
 
     __slots__ = (
@@ -71,12 +72,14 @@ class SourceSubtask(Subtask):
         "_index",
         "_legacy",
         "_next_due",
+        "_open_split",
         "_own_cost_s",
         "_pace_of_records",
         "_period",
         "_read_records",
         "_reader",
         "_record_cost",
+        "_split_reader",
         "_timer",
         "_watermark_due",
         "_watermarks",
@@ -95,9 +98,12 @@ class SourceSubtask(Subtask):
         pace: Pace | None = None,
         calls: Calls = ONE_BY_ONE,
         watermarks: SourceWatermarks | None = None,
+        open_split: OpenSplit | None = None,
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
-        self._reader = reader
+        self._reader: SourceReader | SplitReader = reader
+        self._split_reader: SplitReader | None = None
+        self._open_split = open_split
         self._pace_of_records = pace
         self._batch = calls.batch
         self._legacy = calls.legacy
@@ -276,7 +282,11 @@ class SourceSubtask(Subtask):
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Note the position, which is the state of a source."""
-        self.state.operator.put(POSITION, [self.position])
+        if self._split_reader is None:
+            self.state.operator.put(POSITION, [self.position])
+        else:
+            splits = self._split_reader.splits(len(self._block) - self._index)
+            self.state.operator.put(SPLITS, list(map(list, splits)))
         if self._watermarks is not None:
             self.state.operator.put(EVENT_TIME, [self._watermarks.clock.now_ms])
         self.trace(f"notes its position: {self.position} records sent", checkpoint_id)
@@ -288,9 +298,26 @@ class SourceSubtask(Subtask):
             skip(self._reader, position)
             self._read_records = position
             self.trace(f"goes on behind record {position}")
+        self._read_splits([Split(*split) for split in self.state.operator.get(SPLITS)])
         if self._watermarks is not None:
             for reached_ms in self.state.operator.get(EVENT_TIME):
                 self._watermarks.clock.go_on_from(reached_ms)
+
+    def _read_splits(self, splits: list[Split]) -> None:
+        """Read these in place of the own input, if there are any."""
+        if not splits:
+            return
+        try:
+            if self._open_split is None:
+                raise SourceError("it reads nothing but its own part of the input")
+            reader = SplitReader(splits, self._open_split)
+        except SourceError as error:
+            raise RecoveryError(f"source {self}: {error}") from error
+        self._reader.close()
+        self._reader = self._split_reader = reader
+        self._read_records = sum(split.position for split in splits)
+        for part, of, position in splits:
+            self.trace(f"goes on behind record {position} of part {part} of {of}")
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""

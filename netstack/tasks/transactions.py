@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from buffers import RecordBlock
 
+from ..state.snapshots import PENDING_TRANSACTIONS
 from .operators import NOTHING, Operator, OperatorContext, OperatorFactory
-
-_STATE = "pending transactions"
 
 
 class Transaction(NamedTuple):
@@ -67,9 +66,9 @@ class TransactionalSink(Operator):
     def open(self, context: OperatorContext) -> None:
         """Commit what was sealed when the restored checkpoint was taken."""
         self._context = context
-        restored = context.operator.get(_STATE)
-        self._pending = {checkpoint_id: list(records) for checkpoint_id, records in restored}
-        self._commit_up_to(max(self._pending, default=0))
+        for checkpoint_id, records, *whose in context.operator.get(PENDING_TRANSACTIONS):
+            subtask = whose[0] if whose else context.subtask  # it keeps its name at another parallelism
+            self._commit(Transaction(context.vertex, subtask, checkpoint_id, tuple(records)))
 
     def process(self, block: RecordBlock) -> RecordBlock:
         """Add the records to the open transaction."""
@@ -88,7 +87,7 @@ class TransactionalSink(Operator):
         if self._open:
             self._pending[checkpoint_id] = self._open
             self._open = []
-        self._context.operator.put(_STATE, [list(item) for item in self._pending.items()])
+        self._context.operator.put(PENDING_TRANSACTIONS, [list(item) for item in self._pending.items()])
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Commit what was sealed up to this checkpoint."""

@@ -28,9 +28,6 @@ from .serving import RecordByRecord, Serving
 PassOn = Callable[[int], Coroutine[Any, None, None]]
 """What a task does with a watermark that has risen."""
 
-EVENT_TIME = "event time"
-"""Name of the operator state that says how far event time had come, in milliseconds."""
-
 
 class SourceWatermarks:
     """The watermarks of one subtask of a source, every `interval_s`, so far behind its latest record.

@@ -324,9 +324,9 @@ MISFITS = [
     ('"short"', '"other"', "it is a checkpoint of the job 'short', not of 'other'"),
     ("[[edges]]", MORE, "its vertices are source, stage; those of the job are source, stage, more"),
     (
-        'name = "stage"',
-        'name = "stage"\nparallelism = 2',
-        "stage has parallelism 1 in it and 2 in the job; they must be equal",
+        'name = "source"',
+        'name = "source"\nparallelism = 129',
+        "source has parallelism 129 in the job, and its state in the checkpoint is for 128 at most",
     ),
     (
         'to = "stage"',

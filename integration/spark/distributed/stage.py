@@ -57,7 +57,7 @@ from ..masters import allows_barriers, count_slots, is_local, no_executor
 from ..rendezvous import Rendezvous
 from ..rows import RowCodec, key_hash
 from ..spark_errors import first_cause, is_from_spark, was_raised_in_task
-from ..spool import SUFFIX, SparkReader, by_place, codec_of
+from ..spool import SUFFIX, SparkReader, by_place, codec_of, require_same_cut
 from ..workers import worker_function
 
 if TYPE_CHECKING:
@@ -96,6 +96,15 @@ class FedSource:
             raise SourceError(f"the rows of vertex {self.vertex} are in another process")
         files = sorted(Path(self.directory).glob(f"{self.vertex}-{subtask}-*{SUFFIX}"))
         return SparkReader(files, codec_of(files, self.schema, self.key), self.repeat)
+
+    def open_split(self, subtask: int, parallelism: int) -> SparkReader:
+        """Return the reader of what was a subtask of so many when an earlier run read the source.
+
+        Raises:
+            SourceError: Its pieces are not in this process, or are of another number of partitions.
+        """
+        require_same_cut(parallelism, self.partitions)
+        return self.open(subtask, parallelism)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's hash code of each record's key, or 0 where there is no key."""
