@@ -155,8 +155,8 @@ def require_same_cut(parts: int, partitions: int) -> None:
     """
     if parts != partitions:
         raise SourceError(
-            f"its rows were in {parts} parts when the checkpoint was taken, and Spark cuts them into {partitions} "
-            f"now; give it the parallelism {parts}"
+            f"its rows were in {parts} parts when the checkpoint was taken, and Spark cuts them into "
+            f"{partitions} now; give it the parallelism {parts}"
         )
 
 

@@ -89,6 +89,17 @@ class StormVertex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GoingOn:
+    """That a job is stopped, and another run goes on from its last checkpoint at another parallelism.
+
+    `parallelism` is that of each vertex, in their order.
+    """
+
+    stopped_at_s: float
+    parallelism: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StormCase:
     """One case; the seed names it, and is that of the emulation too.
 
@@ -108,6 +119,8 @@ class StormCase:
     patient: bool = True
     transactional: bool = True
     """Whether sinks commit with checkpoints; else at once."""
+    going_on: GoingOn | None = None
+    """What the run is followed by; None: it is the only one."""
 
     def vertex(self, name: str) -> StormVertex:
         """Return the vertex of that name."""
@@ -178,6 +191,9 @@ class StormCase:
             yield f"  a user asks for a checkpoint at {at:.4f} s"
         for fault in self.faults:
             yield f"  fault: {fault!r}"
+        if self.going_on is not None:
+            numbers = ", ".join(map(str, self.going_on.parallelism))
+            yield f"  stopped at {self.going_on.stopped_at_s:.4f} s, and gone on at parallelism {numbers}"
 
 
 def _details(vertex: StormVertex) -> Iterator[str]:

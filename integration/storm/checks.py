@@ -165,7 +165,8 @@ def check_storage(job: Job, storage: MemoryStorage) -> Iterator[str]:
     if len(complete) > retained:
         yield f"{len(complete)} checkpoints are stored, {retained} are to be retained"
     latest = job.coordinator.latest_completed
-    if latest is not None and complete[-1:] != [latest.checkpoint_id]:
+    is_own = job.start is None or latest is not job.start.initial.metadata
+    if latest is not None and is_own and complete[-1:] != [latest.checkpoint_id]:
         yield f"checkpoint {latest.checkpoint_id} is the latest, and complete are {complete}"
     for number in complete:
         yield from _unreadable(storage, number)

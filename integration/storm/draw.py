@@ -24,6 +24,7 @@ from .conditions import (
     with_scarce_memory,
     with_state_stored,
 )
+from .going_on import draw_going_on
 
 LONGEST_S = 5.0
 """How long a job may take, by a rough estimate, if nothing goes wrong; in emulated seconds."""
@@ -61,6 +62,7 @@ def draw_case(seed: int) -> StormCase:
     case = _settled(chance, _bounded(case))
     case = replace(case, faults=draw_faults(chance, case, estimate_s(case)))
     case = replace(case, config=with_state_stored(chance, case.config))
+    case = replace(case, going_on=draw_going_on(random.Random(f"{seed} goes on"), case))
     return replace(case, duration_s=HOPELESS_S) if lasts_for_good(case.faults) else case
 
 

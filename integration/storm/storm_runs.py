@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from ..spark.spark_errors import one_line
 from .case import StormCase
 from .checks import CommitLog, check_credit, check_end, check_memory, check_output, check_storage
 from .draw import draw_case
+from .going_on import second_run
 from .work import scenario_of
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ class Outcome:
     restarts: int
     restored_bytes: int
     """Bytes of data in flight that restarts put back."""
+    moved: bool = False
+    """Whether a second run went on from a checkpoint at another parallelism."""
+    moved_bytes: int = 0
+    """Bytes of data in flight that a second run began with."""
     checkpoints: Counter[str] = field(default_factory=Counter)
     """How many have come to which end."""
     fired: tuple[str, ...] = ()
@@ -87,6 +93,8 @@ class Outcome:
             yield f"  checkpoints {status}: {number}"
         if self.restored_bytes:
             yield f"  in flight and restored: {self.restored_bytes} bytes"
+        if self.moved:
+            yield f"  gone on at another parallelism with {self.moved_bytes} bytes in flight"
         for problem in self.problems:
             yield f"  WRONG: {problem}"
 
@@ -107,21 +115,45 @@ def run_case(case: StormCase) -> Outcome:
     """Run a case and check all there is to check of it."""
     started = perf_counter()
     log, storage = CommitLog(), MemoryStorage()
-    scenario = scenario_of(case, log.commit)
-    check_scenario(scenario)
-    job = Job(scenario, Agenda(), storage=storage)
-    problems: list[str] = []
-    ended = False
+    scenario_at = partial(scenario_of, case, log.commit)
+    first, going_on = scenario_at(()), case.going_on
+    check_scenario(first)
+    if going_on is not None and going_on.stopped_at_s < case.duration_s:
+        first = replace(first, duration_s=going_on.stopped_at_s)
+    else:
+        going_on = None
+    jobs = [Job(first, Agenda(), storage=storage)]
+    problems = list(_problems_of(case, jobs[0], storage, stopped=going_on is not None))
+    if not problems and going_on is not None and jobs[0].failure is None and not _has_ended(jobs[0]):
+        found, storage = storage, MemoryStorage()
+        files = dict(found.files)
+        second, problems = second_run(going_on, scenario_at, found, storage)
+        jobs.append(second)
+        problems += _problems_of(case, second, storage)
+        if found.files != files:
+            problems.append("files of the run before were changed")
+    restarts = sum(len(job.restarts) for job in jobs) + len(jobs) - 1
+    if not problems:
+        problems += check_output(case, log, _has_ended(jobs[-1]), restarts)
+    return _outcome(case, jobs, log, tuple(problems), perf_counter() - started)
+
+
+def _has_ended(job: Job) -> bool:
+    """Whether a job has come to the end of its input."""
+    return job.failure is None and job.agenda.now < job.scenario.duration_s
+
+
+def _problems_of(
+    case: StormCase, job: Job, storage: MemoryStorage, *, stopped: bool = False
+) -> Iterator[str]:
+    """Run a job, and yield what is wrong with how it went; `stopped`: it need not have ended."""
     try:
         heard_by_trio(trio.run)(_run, job, restrict_keyboard_interrupt_to_checkpoints=True)
-        ended = job.failure is None and job.agenda.now < case.duration_s
-        problems += check_end(case, job, ended)
-        problems += check_output(case, log, ended, len(job.restarts))
-        problems += check_storage(job, storage)
+        yield from check_end(case, job, stopped or _has_ended(job))
+        yield from check_storage(job, storage)
     except Exception as error:
-        problems.append(_with_places(error))
-    problems += check_memory(job)
-    return _outcome(case, job, log, tuple(problems), ended, perf_counter() - started)
+        yield _with_places(error)
+    yield from check_memory(job)
 
 
 async def _run(job: Job) -> None:
@@ -139,15 +171,18 @@ def _with_places(error: Exception) -> str:
 
 
 def _outcome(
-    case: StormCase, job: Job, log: CommitLog, problems: tuple[str, ...], ended: bool, wall_s: float
+    case: StormCase, jobs: Sequence[Job], log: CommitLog, problems: tuple[str, ...], wall_s: float
 ) -> Outcome:
-    heads = job.recorder.checkpoints
-    causes = [restart.cause for restart in job.restarts] + ([] if job.failure is None else [job.failure])
+    job, ended = jobs[-1], _has_ended(jobs[-1])
+    heads = [head for each in jobs for head in each.recorder.checkpoints]
+    restarts = [restart for each in jobs for restart in each.restarts]
+    causes = [restart.cause for restart in restarts] + ([] if job.failure is None else [job.failure])
+    begun = [] if job.start is None else [job.start.initial.metadata]
     run = (
         list(log.transactions.values()),
-        [vars(restart) for restart in job.restarts],
+        [vars(restart) for restart in restarts],
         heads,
-        job.work,
+        [each.work for each in jobs],
         job.agenda.now,
         job.failure,
     )
@@ -157,15 +192,21 @@ def _outcome(
         end="gave up" if job.failure is not None else "ended" if ended else "stopped",
         emulated_s=job.agenda.now,
         causes=tuple(causes),
-        restarts=len(job.restarts),
-        restored_bytes=sum(restart.persisted_bytes for restart in job.restarts),
+        restarts=len(restarts),
+        restored_bytes=sum(restart.persisted_bytes for restart in restarts),
+        moved_bytes=sum(metadata.persisted_bytes for metadata in begun),
+        moved=any(metadata.parallelism != _parallelism(job) for metadata in begun),
         checkpoints=Counter(head.failure or head.status for head in heads),
-        fired=tuple(f"{fault.what} at {fault.time:.4f} s" for fault in job.faults.fired),
+        fired=tuple(f"{fault.what} at {fault.time:.4f} s" for each in jobs for fault in each.faults.fired),
         records=log.output.total(),
         digest=_digest(run),
         output=_digest(sorted(log.output.items())),
         wall_s=wall_s,
     )
+
+
+def _parallelism(job: Job) -> dict[str, int]:
+    return {vertex.name: vertex.parallelism for vertex in job.scenario.vertices}
 
 
 def _digest(value: object) -> str:

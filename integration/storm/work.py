@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from zlib import crc32
 
@@ -125,12 +126,20 @@ class Gather(Operator):
         return RecordBlock.from_payloads([record for _, records in kept for record in records])
 
 
-def scenario_of(case: StormCase, commit: Commit) -> Scenario:
-    """The scenario of a case, whose sinks hand what is final to `commit`."""
+def scenario_of(case: StormCase, commit: Commit, parallelism: Sequence[int] = ()) -> Scenario:
+    """The scenario of a case, whose sinks hand what is final to `commit`.
+
+    `parallelism` is that of each vertex, where it is not the case's; the records stay the same.
+    """
     return Scenario(
         name=f"storm {case.seed}",
         duration_s=case.duration_s,
-        vertices=tuple(_vertex(case, vertex, commit) for vertex in case.vertices),
+        vertices=tuple(
+            replace(_vertex(case, vertex, commit), parallelism=subtasks)
+            for vertex, subtasks in zip(
+                case.vertices, parallelism or [each.parallelism for each in case.vertices], strict=True
+            )
+        ),
         edges=tuple(
             Edge(source=source, target=target, ship=ship, key_hash=key_hash)
             for source, target, ship in case.edges

@@ -54,6 +54,8 @@ def test_storms_go_through_all_that_can_happen() -> None:
     assert sum(storm.restarts > 0 for storm in outcomes) > SEEDS // 4
     assert sum(storm.restarts > 1 for storm in outcomes) > SEEDS // 20
     assert sum(storm.restored_bytes > 0 for storm in outcomes) > SEEDS // 20
+    assert sum(storm.moved for storm in outcomes) > SEEDS // 20
+    assert sum(storm.moved and storm.moved_bytes > 0 for storm in outcomes) > SEEDS // 50
     assert checkpoints["COMPLETED"] > 3 * SEEDS
     assert checkpoints["CHECKPOINT_EXPIRED"] > 0
     assert checkpoints["CHECKPOINT_SUBSUMED"] > 0
@@ -101,7 +103,11 @@ def test_a_job_left_alone_takes_no_longer_than_estimated() -> None:
         case = draw_case(seed)
         assert estimate_s(case) <= LONGEST_S
         alone = replace(
-            case, faults=(), manual_checkpoints_s=(), config=replace(case.config, checkpoint_interval_s=None)
+            case,
+            faults=(),
+            manual_checkpoints_s=(),
+            going_on=None,
+            config=replace(case.config, checkpoint_interval_s=None),
         )
         assert run_case(alone).emulated_s < 1.5 * estimate_s(case)
 

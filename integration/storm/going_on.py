@@ -1,0 +1,100 @@
+"""Runs of a storm that go on from what another one has left, at another parallelism."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from netstack import (
+    Agenda,
+    Fault,
+    InitialCheckpoint,
+    Job,
+    MemoryStorage,
+    NetworkConfig,
+    Scenario,
+    ScenarioError,
+    check_scenario,
+)
+
+from .case import KEYED, GoingOn, StormCase, estimate_s
+
+ScenarioAt = Callable[[Sequence[int]], Scenario]
+"""Gives the scenario of a case where its vertices have this parallelism; with none, that of the case."""
+
+_SHARE = 0.35
+"""Of the cases in which a job is stopped and gone on with."""
+
+_PARALLELISMS = (1, 2, 3, 4, 6)
+
+_MAY_BE_REFUSED = ("records in flight from", "operator state")
+"""What a checkpoint may be refused for at another parallelism."""
+
+
+def draw_going_on(chance: random.Random, case: StormCase) -> GoingOn | None:
+    """Return how a case goes on, if it does: not where memory was counted out for the parallelism it has."""
+    scarce = case.config.network_memory_max_bytes != NetworkConfig().network_memory_max_bytes
+    if scarce or chance.random() > _SHARE:
+        return None
+    numbers = {vertex.name: chance.choice(_PARALLELISMS) for vertex in case.vertices}
+    for vertex in case.vertices:
+        inputs = case.inputs(vertex)
+        ships = {ship for _, ship in inputs}
+        if "broadcast" in ships or (vertex.work in KEYED and ships != {"hash"}):
+            numbers[vertex.name] = vertex.parallelism
+    for source, target, ship in case.edges:
+        if ship == "forward" and case.vertex(target).work not in KEYED:
+            numbers[target] = numbers[source]
+    alike = [(source, target) for source, target, ship in case.edges if ship == "forward"]
+    if any(numbers[source] != numbers[target] for source, target in alike):
+        for name in {name for pair in alike for name in pair}:
+            numbers[name] = case.vertex(name).parallelism
+    stopped_at_s = estimate_s(case) * chance.uniform(0.01, 0.5)
+    return GoingOn(stopped_at_s=stopped_at_s, parallelism=tuple(numbers.values()))
+
+
+def second_run(
+    going_on: GoingOn, scenario_at: ScenarioAt, found: MemoryStorage, storage: MemoryStorage
+) -> tuple[Job, list[str]]:
+    """Return the job that goes on from the last checkpoint in `found`, and what is wrong with that.
+
+    It keeps the parallelism of the case where the checkpoint says that it must.
+    """
+    begin = _last_checkpoint(found)
+    try:
+        scenario = with_possible_faults(scenario_at(going_on.parallelism))
+        return Job(scenario, Agenda(), storage=storage, initial=begin), []
+    except ScenarioError as error:
+        job = Job(scenario_at(()), Agenda(), storage=storage, initial=begin)
+        return job, list(_refused_wrongly(error.problems))
+
+
+def with_possible_faults(scenario: Scenario) -> Scenario:
+    """Return a scenario without faults of subtasks that it does not have."""
+    return replace(
+        scenario, faults=tuple(fault for fault in scenario.faults if _is_possible(scenario, fault))
+    )
+
+
+def _is_possible(scenario: Scenario, fault: Fault) -> bool:
+    try:
+        check_scenario(replace(scenario, faults=(fault,)))
+    except ScenarioError:
+        return False
+    return True
+
+
+def _last_checkpoint(storage: MemoryStorage) -> InitialCheckpoint | None:
+    """Return the last complete checkpoint there; None if there is none."""
+    complete = storage.checkpoints()
+    if not complete:
+        return None
+    return InitialCheckpoint(storage.load(complete[-1]), storage, "the run before", complete[-1] + 1)
+
+
+def _refused_wrongly(reasons: Sequence[str]) -> Iterator[str]:
+    """Yield each reason for which no checkpoint of the same job should be refused."""
+    for reason in reasons:
+        if not any(known in reason for known in _MAY_BE_REFUSED):
+            yield f"refused for no good reason: {reason}"
