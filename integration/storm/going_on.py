@@ -18,7 +18,7 @@ from netstack import (
     check_scenario,
 )
 
-from .case import KEYED, GoingOn, StormCase, estimate_s
+from .case import KEYED, GoingOn, StormCase, StormVertex, estimate_s
 
 ScenarioAt = Callable[[Sequence[int]], Scenario]
 """Gives the scenario of a case where its vertices have this parallelism; with none, that of the case."""
@@ -38,20 +38,21 @@ def draw_going_on(chance: random.Random, case: StormCase) -> GoingOn | None:
     if scarce or chance.random() > _SHARE:
         return None
     numbers = {vertex.name: chance.choice(_PARALLELISMS) for vertex in case.vertices}
-    for vertex in case.vertices:
-        inputs = case.inputs(vertex)
-        ships = {ship for _, ship in inputs}
-        if "broadcast" in ships or (vertex.work in KEYED and ships != {"hash"}):
-            numbers[vertex.name] = vertex.parallelism
-    for source, target, ship in case.edges:
-        if ship == "forward" and case.vertex(target).work not in KEYED:
-            numbers[target] = numbers[source]
-    alike = [(source, target) for source, target, ship in case.edges if ship == "forward"]
-    if any(numbers[source] != numbers[target] for source, target in alike):
-        for name in {name for pair in alike for name in pair}:
-            numbers[name] = case.vertex(name).parallelism
+    kept = {vertex.name: vertex.parallelism for vertex in case.vertices if _is_fixed(case, vertex)}
+    pairs = [(source, target) for source, target, ship in case.edges if ship == "forward"]
+    for source, target in pairs:
+        numbers[target] = numbers[source]
+    if any((numbers | kept)[source] != (numbers | kept)[target] for source, target in pairs):
+        kept |= {name: case.vertex(name).parallelism for pair in pairs for name in pair}
+    numbers |= kept
     stopped_at_s = estimate_s(case) * chance.uniform(0.01, 0.5)
     return GoingOn(stopped_at_s=stopped_at_s, parallelism=tuple(numbers.values()))
+
+
+def _is_fixed(case: StormCase, vertex: StormVertex) -> bool:
+    """Whether the output would be another one, or a key of several subtasks, at another parallelism."""
+    ships = {ship for _, ship in case.inputs(vertex)}
+    return "broadcast" in ships or (vertex.work in KEYED and ships != {"hash"})
 
 
 def second_run(
