@@ -33,6 +33,7 @@ from netstack import (
 from ..files.reading import load_scenario, one_line
 from ..report.output import say, to_stderr
 from ..runs.scenario_runs import open_sources, reads_paths
+from .arguments import Flag
 
 if TYPE_CHECKING:
     from ..checkpoints.directory import DirectoryStorage
@@ -54,6 +55,8 @@ class Begin:
     """Go on from a savepoint: its folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     """Whose it is then: yours (no-claim), the run's, which deletes it in the end (claim), or legacy."""
+    allow_non_restored_state: Flag = False
+    """Leave out the state of vertices that the job does not have any more."""
 
 
 FROM_NOTHING = Begin()
@@ -177,8 +180,12 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
     path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint
     option = "--from-checkpoint" if begin.from_savepoint is None else "--from-savepoint"
     if path is None:
-        if begin.claim_mode is not ClaimMode.NO_CLAIM:
-            raise ScenarioError(["netstack run: --claim-mode is for --from-savepoint; give that too"])
+        for option, given in (
+            ("--claim-mode", begin.claim_mode is not ClaimMode.NO_CLAIM),
+            ("--allow-non-restored-state", begin.allow_non_restored_state),
+        ):
+            if given:
+                raise ScenarioError([f"netstack run: {option} is for --from-savepoint; give that too"])
         return None
     # Here, since few runs need what it takes a while to import.
     from ..checkpoints.inventory import find_checkpoint
@@ -187,7 +194,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
         initial = find_checkpoint(path)
     except StorageError as error:
         raise ScenarioError([f"netstack run: {option}: {one_line(error)}"]) from None
-    return initial._replace(claim_mode=begin.claim_mode)
+    return initial._replace(claim_mode=begin.claim_mode, leaves_state_out=begin.allow_non_restored_state)
 
 
 def _is_one_of(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:

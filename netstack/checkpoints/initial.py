@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ..scenarios.job_shape import Exchange, JobShape
-from ..state.snapshots import CheckpointMetadata
+from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata
 from .assignment import rescaling_misfits
 from .storage import CheckpointStorage, StorageError
 
@@ -31,7 +33,8 @@ class InitialCheckpoint(NamedTuple):
     """A checkpoint, or savepoint, to begin with, the storage that has its files, and its name for people.
 
     No checkpoint of the new run has an id below `next_id`, so that none can be taken for one that lies
-    beside this. `in_place`: the new run stores its checkpoints in the same storage.
+    beside this. `in_place`: the new run stores its checkpoints in the same storage. `leaves_state_out`: state
+    of vertices that the job does not have is not needed (Flink's allowNonRestoredState).
     """
 
     metadata: CheckpointMetadata
@@ -40,6 +43,7 @@ class InitialCheckpoint(NamedTuple):
     next_id: int
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     in_place: bool = False
+    leaves_state_out: bool = False
 
     @property
     def shares_files(self) -> bool:
@@ -60,22 +64,49 @@ class InitialCheckpoint(NamedTuple):
 
     def misfits(self, job: JobShape) -> list[str]:
         """Return why it is no checkpoint of this job, a line for each reason; none where it is one."""
-        return [f"{self.path}: {reason}" for reason in _misfits(self.metadata, job)]
+        reasons = _misfits(self.metadata, job, leaves_state_out=self.leaves_state_out)
+        return [f"{self.path}: {reason}" for reason in reasons]
+
+    def fitted(self, job: JobShape) -> InitialCheckpoint:
+        """Return it as one of this job, which it fits: without vertices that are gone, with new ones."""
+        return self._replace(metadata=fitted(self.metadata, job))
 
 
-def _misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
+def fitted(metadata: CheckpointMetadata, job: JobShape) -> CheckpointMetadata:
+    """Return a checkpoint with the vertices and edges of a job; new ones have no state."""
+    return replace(
+        metadata,
+        parallelism={name: metadata.parallelism.get(name, now) for name, now in job.parallelism.items()},
+        subtasks=tuple(each for each in metadata.subtasks if each.vertex in job.parallelism),
+        exchanges=job.exchanges,
+        max_parallelism={
+            name: most for name, most in metadata.max_parallelism.items() if name in job.parallelism
+        },
+    )
+
+
+def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: bool) -> Iterator[str]:
     if metadata.job != job.name:
         yield f"it is a checkpoint of the job {metadata.job!r}, not of {job.name!r}"
         return
-    there = metadata.parallelism
-    if there.keys() != job.parallelism.keys():
-        yield f"its vertices are {', '.join(there)}; those of the job are {', '.join(job.parallelism)}"
+    handles = [(each.vertex, handle) for each in metadata.subtasks for handle in each.handles if handle.size]
+    with_state = dict.fromkeys(vertex for vertex, _ in handles if vertex not in job.parallelism)
+    if with_state and not leaves_state_out:
+        yield (
+            f"it has state of {', '.join(with_state)}, and the vertices of the job are "
+            f"{', '.join(job.parallelism)}; --allow-non-restored-state leaves that out"
+        )
         return
-    if metadata.exchanges is not None and metadata.exchanges != job.exchanges:
-        yield f"its edges are {_shown(metadata.exchanges)}; those of the job are {_shown(job.exchanges)}"
+    in_flight = any(handle.kind in CHANNEL_STATE for _, handle in handles)
+    if in_flight and metadata.exchanges not in (None, job.exchanges):
+        yield (
+            f"it has records in flight, and its edges are {_shown(metadata.exchanges or ())}; those of the "
+            f"job are {_shown(job.exchanges)}; go on from a savepoint, or an aligned checkpoint"
+        )
         return
-    yield from rescaling_misfits(metadata, job)
-    yield from _looked_at_too_late(metadata, job)
+    there = fitted(metadata, job)
+    yield from rescaling_misfits(there, job)
+    yield from _looked_at_too_late(there, job)
 
 
 def _looked_at_too_late(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:

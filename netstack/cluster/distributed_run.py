@@ -76,6 +76,7 @@ def run_distributed(
     with exclusively(storage):
         if from_checkpoint is not None:
             from_checkpoint.claim()
+            from_checkpoint = from_checkpoint.fitted(shape_of(scenario))
         failure, history = _Run(scenario, launch, storage, from_checkpoint, trace).run()
     result = history.result(wall_seconds=perf_counter() - started, failure=failure)
     if failure is not None:

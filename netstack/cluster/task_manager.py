@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from flowcontrol import RemoteProtocolError
 
-from ..checkpoints.initial import InitialCheckpoint
+from ..checkpoints.initial import InitialCheckpoint, fitted
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.savepoint_request import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, StorageError
@@ -34,6 +34,7 @@ from ..jobs.attempt import Attempt
 from ..jobs.connections import Find, Site
 from ..jobs.rescaling import rescaling_of
 from ..results.trace import TraceLog
+from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
@@ -182,7 +183,7 @@ class _Process:
         """Build everything, before anything can arrive for it."""
         restore, storage = self._assignment.restore, self._restores_from
         try:
-            metadata = None if restore is None else storage.load(restore)
+            metadata = None if restore is None else fitted(storage.load(restore), shape_of(self._scenario))
             initial = self._initial_of(metadata)
             if metadata is not None:
                 owned = initial is None or initial.shares_files

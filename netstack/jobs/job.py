@@ -84,6 +84,7 @@ class Job:
             if problems := initial.misfits(shape_of(scenario)):
                 raise ScenarioError(problems)
             initial.claim()
+            initial = initial.fitted(shape_of(scenario))
         self.scenario = scenario
         self.agenda = agenda
         self.failure: str | None = None

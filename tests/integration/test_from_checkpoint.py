@@ -322,16 +322,10 @@ to = "more"
 
 MISFITS = [
     ('"short"', '"other"', "it is a checkpoint of the job 'short', not of 'other'"),
-    ("[[edges]]", MORE, "its vertices are source, stage; those of the job are source, stage, more"),
     (
         'name = "source"',
         'name = "source"\nparallelism = 129',
         "source has parallelism 129 in the job, and its state in the checkpoint is for 128 at most",
-    ),
-    (
-        'to = "stage"',
-        'to = "stage"\nship = "hash"',
-        "its edges are source -> stage (rebalance); those of the job are source -> stage (hash)",
     ),
 ]
 
@@ -349,6 +343,25 @@ def test_a_checkpoint_of_another_job_is_refused_before_the_run(
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert message in captured.err
     assert files(directory) == before
+
+
+def test_vertices_and_edges_may_come_and_state_is_left_out_if_you_say_so(
+    scenario: Path, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, begin = scenario.read_text(), ["--from-checkpoint", str(directory)]
+    for old, new in (("[[edges]]", MORE), ('to = "stage"', 'to = "stage"\nship = "hash"')):
+        scenario.write_text(text.replace(old, new))
+        assert main(["run", str(scenario), *begin]) == 0
+    scenario.write_text(text.replace('"source"', '"origin"'))
+    before = files(directory)
+    capsys.readouterr()
+    assert main(["run", str(scenario), *begin]) == MISTAKE
+    captured = capsys.readouterr()
+    text = "it has state of source, and the vertices of the job are origin, stage; --allow-non-restored-state"
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert text in captured.err
+    assert files(directory) == before
+    assert main(["run", str(scenario), *begin, "--allow-non-restored-state"]) == 0
 
 
 class Spoiling(DirectoryStorage):

@@ -30,6 +30,7 @@ from netstack import (
     run_distributed,
 )
 from netstack.checkpoints.savepoint_request import SavepointEnd, SavepointRequest
+from netstack.scenarios.contents import shape_of
 from netstack.state.values import decode_value
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.local_cluster import launch_locally
@@ -299,3 +300,26 @@ def test_a_checkpoint_of_another_job_is_not_claimed() -> None:
     with pytest.raises(ScenarioError, match="not of 'other'"):
         Job(replace(sums_job(log), name="other"), Agenda(), initial=begun)
     assert storage.files == files
+
+
+def test_where_records_are_in_flight_edges_stay_and_otherwise_they_may_change() -> None:
+    def other_edges(scenario: Scenario) -> Scenario:
+        first, *rest = scenario.edges
+        return replace(scenario, edges=(replace(first, ship="broadcast"), *rest))
+
+    log, storage = TransactionLog(), MemoryStorage()
+    settings = MODES["unaligned"] | {"retained_checkpoints": 1000}
+    run(with_savepoint(sums_job(log, rate=0, **settings), 0.3), storage)
+    in_flight = next(each for each in map(storage.load, storage.checkpoints()) if each.persisted_bytes)
+    shape = shape_of(other_edges(sums_job(log)))
+    (problem,) = InitialCheckpoint(in_flight, storage, "chk", 1000).misfits(shape)
+    assert problem.startswith(
+        "chk: it has records in flight, and its edges are numbers -> middle (rebalance), "
+    )
+    assert problem.endswith("; go on from a savepoint, or an aligned checkpoint")
+    begun = initial(savepoint_in(storage))
+    assert begun.misfits(shape) == []
+    job = Job(other_edges(sums_job(TransactionLog())), Agenda(), initial=begun)
+    trio.run(job.run)
+    assert job.failure is None
+    assert job.restarts == []
