@@ -45,7 +45,8 @@ class CheckpointCoordinator:
     checkpoint `initial`, which another run has left.
 
     A savepoint is none of them: the job never goes back to it, and tasks hear of it only if they stop with
-    it. `stopped_with` is where such a one is, once it is complete; None before.
+    it. `stopped_with` is where such a one is, once it is complete; None before. The next one of either kind
+    will have the id `next_id`.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class CheckpointCoordinator:
         )
         self._failures = FailureCounter(config.tolerable_failed_checkpoints)
         self._subtasks: list[CheckpointedTask] = []
-        self._next_id = first_id
+        self.next_id = first_id
         self._stopping: SavepointRequest | None = None  # with which the job is about to stop
         self._watch_timer: Timer | None = None  # for the checkpoint that expires first
         # Shared files of the reports, delivered or not, on checkpoints that are not complete.
@@ -209,7 +210,7 @@ class CheckpointCoordinator:
         try:
             options = self._options
             if request.savepoint is not None:
-                options = self._savepoints.options(request.savepoint, self._next_id)
+                options = self._savepoints.options(request.savepoint, self.next_id)
         except StorageError as error:
             assert request.savepoint is not None
             self._no_savepoint(request.savepoint, str(error))
@@ -217,7 +218,7 @@ class CheckpointCoordinator:
         # The sources, and later whoever has no upstream task left that could send a barrier.
         first = [subtask for subtask in running if all(task.ended for task in subtask.upstream)]
         checkpoint = Checkpoint(
-            self._next_id,
+            self.next_id,
             self._agenda.now,
             options,
             awaited=map(key_of, running),
@@ -225,7 +226,7 @@ class CheckpointCoordinator:
             finished=[key_of(subtask) for subtask in self._subtasks if subtask.ended],
             request=request.savepoint,
         )
-        self._next_id += 1
+        self.next_id += 1
         self._pending[checkpoint.checkpoint_id] = checkpoint
         text = f"triggers {checkpoint.name}: {how(checkpoint.options)}"
         self._say(text, checkpoint.checkpoint_id)

@@ -152,6 +152,7 @@ class _Process:
             storage,
             self._trace if self._assignment.traced else None,
             tables,
+            self._assignment.first_checkpoint,
             judged_by=self._assignment.scenario.costs,
         )
 

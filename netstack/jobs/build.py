@@ -81,7 +81,9 @@ class JobBuilder:
         self._config = scenario.config
         self._environment = environment
         self._site = site
-        self._tables = table_settings(scenario, environment.tables)
+        tables = table_settings(scenario, environment.tables)
+        first = environment.first_checkpoint
+        self._tables = None if tables is None else tables._replace(first_checkpoint=first)
         self._work = VertexWork(scenario, environment)
         self._contents = contents_of(scenario)
         self._channels = 0

@@ -184,6 +184,7 @@ class Job:
             self.storage,
             self._trace,
             self._tables,
+            self.coordinator.next_id,
         )
         self.attempt = attempt = Attempt(
             self.scenario, environment, self.faults.watched, self._running, self._subtask_ended

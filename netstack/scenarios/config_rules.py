@@ -15,7 +15,6 @@ from .config import (
     LinkConditions,
     NetworkConfig,
     RestartStrategy,
-    StateBackendType,
 )
 from .debloat_policies import PolicyError, policy_class, policy_of
 from .quantities import format_duration, format_size
@@ -82,9 +81,6 @@ def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
     if config.takes_unaligned_checkpoints and config.max_concurrent_checkpoints > 1:
         text = f"is {config.max_concurrent_checkpoints}; it must be 1 with unaligned checkpoints"
         yield option_key("max_concurrent_checkpoints"), text
-    if config.changelog_enabled and config.state_backend is StateBackendType.ROCKSDB:
-        text = "is true with state.backend.type: rocksdb, which are not emulated together; take hashmap"
-        yield option_key("changelog_enabled"), text
     if config.stores_checkpoints_in_files and config.checkpoint_dir is None:
         text = f"is missing, and the storage is filesystem; give one such as {_DIRECTORY!r}"
         yield option_key("checkpoint_dir"), text

@@ -99,12 +99,14 @@ class Materialisation(NamedTuple):
 class ChangelogBackend:
     """Keyed state whose changes are stored; a `StateBackend`.
 
-    `keyed` keeps the state. `in_files` says where the log is stored: in
-    files, each part once, or in the handles. `discard` is given files of bases that it no longer rests on.
+    `keyed` keeps the state. `in_files` says where the log is stored: in files, each part once, or in the
+    handles. `discard` is given files of bases that it no longer rests on. `being_stored` are those of a base
+    that is not complete yet.
     """
 
     def __init__(self, keyed: KeyedStateBackend, *, in_files: bool, discard: Discard) -> None:
         self.log = Changelog()
+        self.being_stored: Sequence[StoredFile] = ()
         self._keyed = keyed
         self._in_files = in_files
         self._discard = discard
@@ -121,7 +123,7 @@ class ChangelogBackend:
         if savepoint is not None:
             return self._keyed.snapshot(checkpoint_id, savepoint)
         if self._base is None:
-            return ChangelogSnapshot(self, checkpoint_id, (), self._keyed.snapshot(checkpoint_id), None)
+            return ChangelogSnapshot(self, checkpoint_id, (), self._whole(checkpoint_id), None)
         self._base.pending.add(checkpoint_id)
         parts = [part.handle for part in self._parts]
         begin = self._parts[-1].end if self._parts else self.log.begin
@@ -145,10 +147,15 @@ class ChangelogBackend:
         """Mark the state as it is now, to be stored as a whole; None: nothing has changed since it was."""
         if self._base is not None and self.log.end == self.log.begin:
             return None
-        return Materialisation(self.log.end, self._keyed.snapshot())
+        return Materialisation(self.log.end, self._whole())
+
+    def _whole(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> BackendSnapshot:
+        """Mark the state so that it rests on nothing that others may delete."""
+        return self._keyed.snapshot(checkpoint_id, SavepointFormat.NATIVE)
 
     def materialised(self, sequence: int, handles: Sequence[StateHandle]) -> None:
         """Rest checkpoints on these handles from now on, and on the changes from a sequence on."""
+        self.being_stored = ()
         if self._base is not None:
             self._former.append(self._base)
         self._base = _Base(tuple(handles))
@@ -209,4 +216,7 @@ class ChangelogBackend:
             base.pending.clear()
             base.is_named = False  # as far as this subtask has heard
         self._discard_former()
+        unfinished, self.being_stored = self.being_stored, ()
+        if unfinished:
+            self._discard(unfinished)
         self._keyed.close()

@@ -35,11 +35,16 @@ REMEMBERED_KEYS = 1 << 16
 
 
 class TableSettings(NamedTuple):
-    """Where a backend keeps its tables, and whether its snapshots share files."""
+    """Where a backend keeps its tables, and whether its snapshots share files.
+
+    `first_checkpoint` is the id of the first checkpoint that the attempt may take. Ids do not come back, so
+    tables that are named by it are those of no other attempt that has completed one.
+    """
 
     stores: TableStores
     options: TableOptions = TableOptions()
     incremental: bool = False
+    first_checkpoint: int = 1
 
 
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
@@ -117,7 +122,6 @@ class TableStateBackend(KeyedStateBackend):
         self._name = name
         self._settings = settings
         self._store: TableStore | None = None
-        self._first_checkpoint: int | None = None
         self._names: dict[int, str] = {}  # of tables, by number
         self._stored: dict[int, dict[int, StoredFile]] = {}  # by checkpoint and table
         self._confirmed: Mapping[int, StoredFile] = {}
@@ -149,8 +153,6 @@ class TableStateBackend(KeyedStateBackend):
         """Flush, and keep the files of this moment; takes the time of a flush."""
         if self._store is None:
             return TableSnapshot(self, checkpoint_id, None, None, 0)
-        if self._first_checkpoint is None and checkpoint_id != NO_CHECKPOINT_ID:
-            self._first_checkpoint = checkpoint_id
         flushed = self._store.flush()
         if savepoint is SavepointFormat.CANONICAL:
             snapshot: TableSnapshot = CanonicalSnapshot(
@@ -213,16 +215,16 @@ class TableStateBackend(KeyedStateBackend):
     def _table_handle(
         self, snapshot: TableSnapshot, table: TableFile, write: WriteFile, inline_up_to: int
     ) -> StateHandle:
-        first = snapshot.checkpoint_id if self._first_checkpoint is None else self._first_checkpoint
-        # Ids of checkpoints do not come back, so no other attempt has given a table this name.
-        name = self._names.setdefault(table.number, f"{self._name}-{first}-{table.number}")
+        own = f"{self._settings.first_checkpoint}-{table.number}"
+        name = self._names.setdefault(table.number, f"{self._name}-{own}")
         confirmed, shared = snapshot.confirmed or {}, snapshot.confirmed is not None
         file, inline = confirmed.get(table.number), None
         if file is None:
             data = table.read()
             if len(data) > inline_up_to:
                 own = name.removeprefix(f"{self._name}-")  # `write` puts that in front
-                file = write(f"{own}-{snapshot.checkpoint_id}", data, shared=shared)
+                number = "" if snapshot.checkpoint_id == NO_CHECKPOINT_ID else f"-{snapshot.checkpoint_id}"
+                file = write(f"{own}{number}", data, shared=shared)
             else:
                 inline = data
         return StateHandle(

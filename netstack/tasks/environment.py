@@ -73,5 +73,7 @@ class Environment(NamedTuple):
     storage: CheckpointStorage
     trace: Trace | None = None
     tables: TableStores | None = None
+    first_checkpoint: int = 1
+    """The id of the first checkpoint that the attempt may take."""
     judged_by: CostModel | None = None
     """By which costs tasks are late where theirs are real; None: nobody asks."""

@@ -86,6 +86,7 @@ class Materializer:
             delete_where_possible(self._environment.storage, written)
             self._failed(str(error))
             return
+        self._backend.being_stored = written
         duration = storing_s(handles, self._environment.costs)
         self._environment.agenda.after(duration, self._stored, marked, handles)
 

@@ -20,11 +20,13 @@ from netstack import (
     StoredFile,
     TransactionLog,
 )
-from netstack.scenarios.config import ChangelogStorage, RestartStrategy
+from netstack.scenarios.config import ChangelogStorage, RestartStrategy, StateBackendType
 from netstack.state.changelog import Changelog, Operation, changes_in
 from netstack.state.changelog_backend import ChangelogBackend
 from netstack.state.snapshots import StateFormat
+from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.tasks.materializer import first_delay_s
+from tests.netstack.table_model import ModelStores
 from tests.netstack.test_recovery import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job
 
 GROUPS = 8
@@ -34,8 +36,9 @@ KEYS = 5
 class Subject:
     """A backend with a changelog, its storage, and the checkpoints that may be restored."""
 
-    def __init__(self, *, in_files: bool) -> None:
+    def __init__(self, *, in_files: bool, in_tables: bool = False) -> None:
         self.storage = MemoryStorage()
+        self.in_tables = in_tables
         self.in_files = in_files
         self.checkpoint = 0
         self.completed: tuple[list[StateHandle], Any] | None = None
@@ -43,6 +46,9 @@ class Subject:
 
     def begin(self) -> None:
         self.keyed = KeyedStateBackend(range(GROUPS), GROUPS)
+        if self.in_tables:
+            tables = TableSettings(ModelStores(), incremental=True, first_checkpoint=self.checkpoint + 1)
+            self.keyed = TableStateBackend("sums-0", range(GROUPS), GROUPS, None, tables)
         self.backend = ChangelogBackend(self.keyed, in_files=self.in_files, discard=self.discard)
         self.value, self.list = self.keyed.value("value"), self.keyed.list("list")
 
@@ -100,7 +106,7 @@ class Subject:
             self.backend.materialised(marked.sequence, handles)
 
     def shared_write(self, name: str, data: bytes, /, *, shared: bool = False) -> StoredFile:
-        return self.write(f"{name}-{self.checkpoint}", data, shared=True)
+        return self.write(f"{name}-base-{self.checkpoint}", data, shared=True)
 
     def fail(self) -> None:
         """Begin anew from the last completed checkpoint."""
@@ -123,11 +129,14 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("in_tables", [False, True])
 @pytest.mark.parametrize("in_files", [False, True])
 @given(STEPS)
 @settings(deadline=None)
-def test_what_is_restored_is_what_was_there(in_files: bool, steps: list[tuple[Any, ...]]) -> None:
-    subject = Subject(in_files=in_files)
+def test_what_is_restored_is_what_was_there(
+    in_files: bool, in_tables: bool, steps: list[tuple[Any, ...]]
+) -> None:
+    subject = Subject(in_files=in_files, in_tables=in_tables)
     for step in (*steps, ("complete",), ("fail",)):
         match step:
             case (("complete" | "abort") as outcome,):
@@ -221,11 +230,13 @@ def needed_and_there(storage: MemoryStorage) -> Iterator[set[str]]:
     yield set(storage.shared_files())
 
 
+@pytest.mark.parametrize("backend", StateBackendType)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("storage", LOGGED)
-def test_exactly_once_whatever_fails(storage: str, schedule: str) -> None:
+def test_exactly_once_whatever_fails(storage: str, schedule: str, backend: StateBackendType) -> None:
     log, kept = TransactionLog(), MemoryStorage()
-    job = run(sums_job(log, SCHEDULES[schedule], **LOGGED[storage], **MATERIALISED), kept)
+    settings = LOGGED[storage] | MATERIALISED | {"state_backend": backend}
+    job = run(sums_job(log, SCHEDULES[schedule], **settings), kept, ModelStores())
     assert sorted(log.records) == expected()
     if schedule not in ("none", "a cut that is survived", "sink, while the sums are out"):
         assert any(restart.checkpoint_id is not None for restart in job.restarts)

@@ -40,6 +40,7 @@ from netstack import (
     SourceObject,
     StateKind,
     SubtaskName,
+    TableStores,
     TransactionLog,
     Vertex,
     emulate,
@@ -126,8 +127,8 @@ def sums_job(
     )
 
 
-def run(scenario: Scenario, storage: MemoryStorage | None = None) -> Job:
-    job = Job(scenario, Agenda(), storage=storage)
+def run(scenario: Scenario, storage: MemoryStorage | None = None, tables: TableStores | None = None) -> Job:
+    job = Job(scenario, Agenda(), storage=storage, tables=tables)
     trio.run(job.run)
     assert job.leaked_segments == 0
     return job

@@ -36,7 +36,7 @@ from netstack import (
     source_of,
     with_options,
 )
-from netstack.scenarios.config import CheckpointMode, CheckpointStorageType, RestartStrategy, StateBackendType
+from netstack.scenarios.config import CheckpointMode, CheckpointStorageType, RestartStrategy
 
 SOURCE = Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100))
 STAGE = Vertex(name="stage1", parallelism=2, service=((0.0, 0.001),))
@@ -112,11 +112,6 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
             job(config=NetworkConfig(checkpoint_storage=CheckpointStorageType.FILESYSTEM)),
             "flink.execution.checkpointing.dir",
             "is missing, and the storage is filesystem",
-        ),
-        (
-            job(config=NetworkConfig(changelog_enabled=True, state_backend=StateBackendType.ROCKSDB)),
-            "flink.state.changelog.enabled",
-            "not emulated together",
         ),
         (
             job(manual_checkpoints_s=(1.0, 60.0)),

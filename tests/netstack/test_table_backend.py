@@ -38,8 +38,11 @@ class Store:
         self.full = False
         self._settings = TableSettings(self.stores, TableOptions(write_buffer), incremental)
 
-    def backend(self, groups: range = range(GROUPS), name: str = "count-0") -> TableStateBackend:
-        return TableStateBackend(name, groups, GROUPS, None, self._settings)
+    def backend(
+        self, groups: range = range(GROUPS), name: str = "count-0", first_checkpoint: int = 1
+    ) -> TableStateBackend:
+        settings = self._settings._replace(first_checkpoint=first_checkpoint)
+        return TableStateBackend(name, groups, GROUPS, None, settings)
 
     def checkpoint(
         self, backend: KeyedStateBackend, number: int, *, confirmed: bool = True, inline_up_to: int = 0
@@ -141,7 +144,7 @@ def test_a_snapshot_is_tables_and_a_catalogue_and_comes_back() -> None:
         *[(StateFormat.TABLE_FILE, (0, 7))] * 4,
         (StateFormat.CATALOGUE, (0, 7)),
     ]
-    assert store.writes == ["3-1-3", "3-2-3", "3-3-3", "3-4-3", "catalogue"]
+    assert store.writes == ["1-1-3", "1-2-3", "1-3-3", "1-4-3", "catalogue"]
     assert [handle.file and handle.file.shared for handle in handles] == [True] * 4 + [False]
     restored = store.backend()
     restored.restore(handles, store.read())
@@ -191,7 +194,7 @@ def test_restored_files_are_used_again_unless_they_are_another_s() -> None:
     first = store.backend()
     count(first, KEYS)
     handles = store.checkpoint(first, 1)
-    restored = store.backend()
+    restored = store.backend(first_checkpoint=7)
     restored.restore(handles, store.read())
     again = store.checkpoint(restored, 7)
     assert store.writes == ["catalogue"]
