@@ -33,7 +33,7 @@ FORBIDDEN = {
 }
 """Top-level modules that a package may not import anywhere, not even inside a function."""
 
-PUBLIC = {"integration.spark", "integration.state"}
+PUBLIC = {"integration.checkpoints", "integration.spark", "integration.state"}
 """Packages inside packages that users import from, and so may others."""
 
 DISTRIBUTIONS = {"py4j": "pyspark", "vl_convert": "vl_convert_python", "yaml": "pyyaml"}

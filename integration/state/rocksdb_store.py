@@ -261,7 +261,7 @@ class RocksStore:
             self._tables |= written
             self._links.let_go(merged.values())
 
-    def restore(self, files: Sequence[bytes]) -> list[int]:
+    def restore(self, files: Iterable[bytes]) -> list[int]:
         """Take over the files of a view, before anything is written; returns their numbers here.
 
         All stand in level 0 afterwards, where the sequence numbers in them decide which entry is the newest.
@@ -274,10 +274,11 @@ class RocksStore:
         known = list(self._families)
         self._close_database()
         self._database.mkdir()
-        names = [f"/{number:06}.sst" for number in range(_FIRST_FILE, _FIRST_FILE + len(files))]
-        for name, data in zip(names, files, strict=True):
-            Path(f"{self._database}{name}").write_bytes(data)
-        there = {family_of(data) for data in files}
+        names, there = [], set()
+        for number, data in enumerate(files, _FIRST_FILE):
+            names.append(f"/{number:06}.sst")
+            Path(f"{self._database}{names[-1]}").write_bytes(data)
+            there.add(family_of(data))
         path, options = str(self._database), rocks_options(self._options)
         try:
             Rdict.repair(path, options)

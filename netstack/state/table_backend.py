@@ -10,7 +10,7 @@ the entries of the tables, in the layout that all backends read. (Flink: ``Rocks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -168,7 +168,7 @@ class TableStateBackend(KeyedStateBackend):
     def canonical_handles_of(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the entries of a snapshot's tables, a piece for each state that has any."""
         pieces = []
-        with self._beside("savepoint", [table.read() for table in view.files]) as store:
+        with self._beside("savepoint", (table.read() for table in view.files)) as store:
             for name, (kind, _) in sorted(self._tables.items()):
                 data = encode_table(kind, store.family(name).items())
                 if data is not None:
@@ -176,7 +176,7 @@ class TableStateBackend(KeyedStateBackend):
         return store_pieces(pieces, FILE_NAME, write, inline_up_to)
 
     @contextmanager
-    def _beside(self, suffix: str, files: Sequence[bytes]) -> Iterator[TableStore]:
+    def _beside(self, suffix: str, files: Iterable[bytes]) -> Iterator[TableStore]:
         """A store of these files beside the own one, for a while."""
         store = self._settings.stores.open(f"{self._name}-{suffix}", self._settings.options)
         try:
@@ -272,7 +272,7 @@ class TableStateBackend(KeyedStateBackend):
                 self._copy(catalogue, files, read)
 
     def _take_over(self, catalogue: Catalogue, tables: Sequence[StateHandle], read: ReadHandle) -> None:
-        numbers = self.store.restore([read(handle) for handle in tables])
+        numbers = self.store.restore(map(read, tables))
         self._names = {number: handle.name for number, handle in zip(numbers, tables, strict=True)}
         if self._settings.incremental:
             self._confirmed = {
@@ -287,7 +287,7 @@ class TableStateBackend(KeyedStateBackend):
         """Open tables beside the own ones, and copy the entries of the own key groups."""
         groups = self.key_groups
         first, stop = (bound.to_bytes(GROUP_BYTES, "big") for bound in (groups.start, groups.stop))
-        with self._beside("restored", [read(handle) for handle in tables]) as beside:
+        with self._beside("restored", map(read, tables)) as beside:
             for name, kind in catalogue.states.items():
                 self._table(kind, name)
                 own = self.store.family(name)

@@ -8,7 +8,7 @@ so that the same calls give the same files, to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -133,8 +133,10 @@ class TableStore(Protocol):
         """Merge until no level has more than it should. One at a time: the last must have been installed."""
         ...
 
-    def restore(self, files: Sequence[bytes]) -> list[int]:
+    def restore(self, files: Iterable[bytes]) -> list[int]:
         """Take over the files of a view, before anything is written; returns their numbers here.
+
+        Each is asked for when the one before is in its place, since all of them may not fit into memory.
 
         Raises:
             StateError: They are no such files.

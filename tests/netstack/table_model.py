@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -146,7 +146,7 @@ class ModelStore:
         self.truth = [table for table in self.truth if table not in merged] + written
         return ModelCompaction(self, merged, written)
 
-    def restore(self, files: Sequence[bytes]) -> list[int]:
+    def restore(self, files: Iterable[bytes]) -> list[int]:
         for data in files:
             try:
                 family, age, entries = msgspec.msgpack.decode(

@@ -1,0 +1,207 @@
+"""Keyed state larger than memory: how fast a job writes it, stores it, and has it back, printed as Markdown.
+
+Run it with ``python -m benches.large_state [--state "10 gb"] [--folder DIR]``. A job of one subtask keeps a
+value of 1,000 random bytes for each key, in RocksDB; keys come in random order, each once. It takes an
+incremental checkpoint at each tenth of the way, into a directory, and a second job goes on from the last
+one. There are the seconds on the wall from checkpoint to checkpoint, the most memory that the process has had
+resident by then, and what each has stored. The yardstick is a copy of a file of 1 GiB on the same disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from buffers import RecordBlock
+from integration.checkpoints import DirectoryStorage, find_checkpoint
+from integration.state import table_stores
+from netstack import (
+    Edge,
+    KeyedOperator,
+    KeyedStateBackend,
+    NetworkConfig,
+    Result,
+    Scenario,
+    SourceObject,
+    StateBackendType,
+    Trace,
+    Vertex,
+    emulate,
+    format_size,
+    parse_flink_size,
+)
+
+VALUE_BYTES = 1000
+CHECKPOINTS = 10
+RATE = 20_000.0
+"""Keys an emulated second."""
+
+
+class Keys:
+    """Gives each number below `count` once, in an order that looks random; a `Source`."""
+
+    parallelism_hint = 1
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._step = next(step for step in range(int(count * 0.618), count) if np.gcd(step, count) == 1)
+        self._given = 0
+
+    def open(self, subtask: int, parallelism: int) -> Keys:
+        """Return itself: there is one subtask."""
+        return Keys(self._count)
+
+    def read(self, max_records: int) -> RecordBlock | None:
+        """Return the next numbers, as 8 bytes each."""
+        places = np.arange(self._given, min(self._given + max_records, self._count), dtype=np.int64)
+        self._given += len(places)
+        numbers = (places * self._step % self._count).astype(">i8")
+        return RecordBlock.from_matrix(numbers.view(np.uint8).reshape(-1, 8)) if len(places) else None
+
+    def seek(self, position: int) -> None:
+        """Go on behind so many numbers."""
+        self._given = position
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
+        """The numbers themselves."""
+        numbers = [int.from_bytes(payload[-4:], "big", signed=True) for payload in block.payloads()]
+        return np.array(numbers, dtype=np.int32)
+
+
+class Fill(KeyedOperator):
+    """Keeps random bytes for each key."""
+
+    def __init__(self) -> None:
+        self._chance = random.Random(1)
+
+    def declare(self, state: KeyedStateBackend) -> None:
+        """One value a key."""
+        self._value = state.value("value")
+
+    def key_of(self, record: bytes) -> object:
+        """The number."""
+        return int.from_bytes(record, "big")
+
+    def process_record(self, record: bytes) -> Iterable[bytes]:
+        """Set the value."""
+        self._value.update(self._chance.randbytes(VALUE_BYTES))
+        return ()
+
+
+def job(state_bytes: int) -> Scenario:
+    """A job that is done with all keys just before its end."""
+    count = state_bytes // VALUE_BYTES
+    duration_s = count / RATE
+    at = tuple(duration_s * part / CHECKPOINTS for part in range(1, CHECKPOINTS + 1))
+    return Scenario(
+        name="large-state",
+        duration_s=duration_s * 1.1 + 1.0,
+        config=NetworkConfig(
+            state_backend=StateBackendType.ROCKSDB, incremental_checkpoints=True, checkpoint_timeout_s=1e6
+        ),
+        vertices=(
+            Vertex(name="keys", source=SourceObject(source=Keys(count), rates=(RATE,))),
+            Vertex(name="fill", operator=lambda subtask: Fill()),
+        ),
+        edges=(Edge(source="keys", target="fill", ship="hash"),),
+        manual_checkpoints_s=at,
+    )
+
+
+class Table:
+    """Prints a row for each checkpoint that is complete."""
+
+    def __init__(self) -> None:
+        self._begun = perf_counter()
+        row("checkpoint at", "s since the last", "resident GB")
+        row(*["---:"] * 3)
+
+    def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
+        """Hear what happens to checkpoints."""
+        if place == "coordinator" and "is complete" in text:
+            now = perf_counter()
+            row(f"{at:.0f} s", f"{now - self._begun:.0f}", f"{resident_gb():.2f}")
+            self._begun = now
+
+
+def row(*cells: object) -> None:
+    """Print a row of a table."""
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def resident_gb() -> float:
+    """The most memory that this process has had, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def copied_s(folder: Path) -> float:
+    """Seconds that a copy of 1 GiB takes here."""
+    source = folder / "yardstick"
+    with source.open("wb") as file:
+        for _ in range(64):
+            file.write(random.randbytes(1 << 24))
+    begun = perf_counter()
+    shutil.copyfile(source, folder / "copy")
+    taken = perf_counter() - begun
+    source.unlink()
+    (folder / "copy").unlink()
+    return taken
+
+
+def run(scenario: Scenario, folder: Path, trace: Trace | None = None) -> Result:
+    """Run the job, from its last checkpoint if there is one."""
+    checkpoints = folder / "checkpoints"
+    begin = find_checkpoint(checkpoints) if checkpoints.exists() else None
+    with table_stores(scenario) as tables:
+        storage = DirectoryStorage(checkpoints)
+        return emulate(scenario, storage=storage, tables=tables, from_checkpoint=begin, trace=trace)
+
+
+def measure(state_bytes: int, folder: Path) -> None:
+    """Write so much state, store it, and have it back."""
+    print(f"a copy of 1 GiB: {copied_s(folder):.1f} s\n")
+    scenario = job(state_bytes)
+    config = replace(scenario.config, rocksdb_localdir=str(folder / "tables"))
+    scenario = replace(scenario, config=config)
+    result, begun = run(scenario, folder, Table()), perf_counter()
+    print()
+    row("checkpoint", "stored GB", "state GB", "took, emulated s")
+    row(*["---:"] * 4)
+    for each in result.checkpoints:
+        if each.duration_ms is None:
+            continue
+        stored = each.checkpointed_bytes or each.state_bytes
+        took = each.duration_ms / 1e3
+        row(each.id, f"{stored / 1e9:.2f}", f"{each.state_bytes / 1e9:.2f}", f"{took:.1f}")
+    run(replace(scenario, duration_s=1.0, manual_checkpoints_s=()), folder)
+    print(f"\nhad back in {perf_counter() - begun:.0f} s; {resident_gb():.2f} GB resident at most")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, in a folder that is deleted afterwards."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--state", default="10 gb", type=parse_flink_size, help="how much state")
+    parser.add_argument("--folder", type=Path, help="where there is room for about four times as much")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="netstack-large-", dir=options.folder) as folder:
+        print(f"{format_size(options.state)} of state, values of {VALUE_BYTES} bytes\n")
+        measure(options.state, Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
