@@ -180,11 +180,7 @@ class ChangelogBackend:
             StorageError: A file could not be read.
             StateError: The bytes are not those of keyed state, or of its log.
         """
-        self._keyed.restore([handle for handle in handles if handle.format is not StateFormat.LOG], read)
-        for handle in handles:
-            if handle.format is StateFormat.LOG:
-                for change in changes_in(read(handle)):
-                    self._keyed.replay(change)
+        restore_logged(self._keyed, handles, read)
         self.log.truncate(self.log.end)  # what was put while restoring is no change
         self._base = None
 
@@ -220,3 +216,17 @@ class ChangelogBackend:
         if unfinished:
             self._discard(unfinished)
         self._keyed.close()
+
+
+def restore_logged(keyed: KeyedStateBackend, handles: Sequence[StateHandle], read: ReadHandle) -> None:
+    """Add the state of a base to keyed state, and replay what logs have of its key groups.
+
+    Raises:
+        StorageError: A file could not be read.
+        StateError: The bytes are not those of keyed state, or of its log.
+    """
+    keyed.restore([handle for handle in handles if handle.format is not StateFormat.LOG], read)
+    for handle in handles:
+        if handle.format is StateFormat.LOG:
+            for change in changes_in(read(handle)):
+                keyed.replay(change)

@@ -9,7 +9,7 @@ from flowcontrol import SavepointFormat
 
 from ..exchange.key_groups import key_group_range
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, StateBackend, WriteFile
-from .changelog_backend import ChangelogBackend, Discard
+from .changelog_backend import ChangelogBackend, Discard, restore_logged
 from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
 from .snapshots import StateHandle
@@ -107,8 +107,11 @@ class SubtaskState:
             StorageError: A file could not be read.
             StateError: The bytes are not those of such state.
         """
-        for backend in self._backends:
-            backend.restore(handles, read)
+        if self.changelog is None:
+            restore_logged(self.keyed, handles, read)  # there may be a log of an earlier run
+        else:
+            self.changelog.restore(handles, read)
+        self.operator.restore(handles, read)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """All subtasks have stored their part of this checkpoint."""
