@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flowcontrol import PostCheckpointAction
 from netstack import (
     AtTime,
     CollectionSource,
@@ -20,6 +21,7 @@ from netstack import (
     NetworkConfig,
     Scenario,
     ScenarioError,
+    ScheduledSavepoint,
     SourceError,
     SourceObject,
     StateBackendType,
@@ -176,6 +178,30 @@ def test_state_of_one_backend_goes_to_another_where_its_layout_is_canonical() ->
     assert sorted(log.records) == expected()
     with pytest.raises(JobFailedError, match="rocksdb restores it, hashmap does not"):
         gone_on(job_of(TransactionLog(), 2), latest(storage))
+
+
+@pytest.mark.parametrize("backend", [TABLES, {}], ids=["rocksdb", "hashmap"])
+def test_a_canonical_savepoint_is_for_every_backend_and_parallelism(backend: dict[str, Any]) -> None:
+    log = TransactionLog()
+    savepoints = (ScheduledSavepoint(at_s=0.3, action=PostCheckpointAction.SUSPEND),)
+    storage = MemoryStorage()
+    before, after = (TABLES, {}) if backend else ({}, TABLES)
+    emulate(replace(job_of(log, 2, **before), savepoints=savepoints), storage=storage, tables=ModelStores())
+    folder = storage.savepoint(next(path for path in storage.files if path.startswith("save")).split("/")[0])
+    metadata = folder.metadata
+    begin = InitialCheckpoint(metadata, folder, "savepoint", metadata.checkpoint_id + 1)
+    found = MemoryStorage()
+    emulate(job_of(log, 3, **after), storage=found, from_checkpoint=begin, tables=ModelStores())
+    assert sorted(log.records) == expected()
+    if not after:
+        assert final_sums(found) == undisturbed()[1]
+
+
+def test_a_log_is_replayed_into_tables() -> None:
+    log = TransactionLog()
+    begin = latest(stopped(job_of(log, 2, **CHANGELOGS["with a base"]), at=0.4))
+    gone_on(job_of(log, 3, **TABLES), begin, tables=ModelStores())
+    assert sorted(log.records) == expected()
 
 
 def test_the_number_of_key_groups_stays_that_of_the_first_run() -> None:
