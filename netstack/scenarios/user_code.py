@@ -54,7 +54,12 @@ class SourceReader(Protocol):
 
 
 class Source(Protocol):
-    """Where the records of a source vertex come from."""
+    """Where the records of a source vertex come from.
+
+    A job that goes on at another parallelism opens what the earlier one had opened, with the numbers of then.
+    If what `open` gives depends on more than these, the source has a method `open_split` in its place, which
+    raises a SourceError where it cannot give the same records.
+    """
 
     @property
     def parallelism_hint(self) -> int | None:

@@ -364,6 +364,20 @@ def test_vertices_and_edges_may_come_and_state_is_left_out_if_you_say_so(
     assert main(["run", str(scenario), *begin, "--allow-non-restored-state"]) == 0
 
 
+@pytest.mark.parametrize("clock", [[], ["--real-time"]])
+def test_parallelism_may_be_another_one(
+    scenario: Path, directory: Path, clock: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = scenario.read_text().replace('"4 s"', '"1200 ms"')
+    scenario.write_text(text.replace('name = "stage"', 'name = "stage"\nparallelism = 3'))
+    assert main(["run", str(scenario), "--from-checkpoint", str(directory), "--json", *clock]) == 0
+    result = from_json(capsys.readouterr().out)
+    assert result.failure is None
+    assert len(result.series[1].numRecordsIn) == 3
+    last = DirectoryStorage(directory).checkpoints()[-1]
+    assert DirectoryStorage(directory).load(last).parallelism == {"source": 1, "stage": 3}
+
+
 class Spoiling(DirectoryStorage):
     """Cuts the files short that a restart wants to read."""
 

@@ -274,6 +274,8 @@ to = "stage"
     assert main(["run", str(scenario)]) == 0
     capsysbinary.readouterr()
     (last,) = DirectoryStorage(directory).checkpoints()
+    stage = 'name = "stage"'
+    scenario.write_text(scenario.read_text().replace(stage, f"{stage}\nparallelism = 2"))
     arguments = ["run", str(scenario), "--on-spark", "--json", "--from-checkpoint", str(directory)]
     assert main(arguments) == 0
     result = from_json(capsysbinary.readouterr().out)
@@ -283,6 +285,8 @@ to = "stage"
     assert start.running_at is not None
     assert result.checkpoints[0].id == last + 1
     assert DirectoryStorage(directory).checkpoints()[0] == last
+    newest = DirectoryStorage(directory).checkpoints()[-1]
+    assert DirectoryStorage(directory).load(newest).parallelism == {"source": 1, "stage": 2}
     with DirectoryStorage(directory).exclusive():
         assert main(arguments) == MISTAKE
     assert b"is in use by another run" in capsysbinary.readouterr().err

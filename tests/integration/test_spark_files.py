@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from integration.spark.distributed.stage import FedSource
 from integration.spark.files import require_columns
 from integration.spark.spark_source import SparkSource
 from netstack import SourceError
@@ -89,3 +90,16 @@ def test_a_source_says_so_before_spark_starts(folder: Path, monkeypatch: pytest.
     source = SparkSource(folder / "one.parquet", "nosuch")
     with pytest.raises(SourceError, match="there is no key column 'nosuch'"):
         source.prepare()
+
+
+@pytest.mark.parametrize("on_spark", [False, True])
+def test_what_was_cut_otherwise_cannot_be_read_on(folder: Path, on_spark: bool) -> None:
+    """In other partitions there are other rows, so how many of one were read says nothing."""
+    fed = FedSource(vertex=0, partitions=2, schema=pa.schema([]), key=(), repeat=False)
+    source = fed if on_spark else SparkSource(folder / "one.parquet", parallelism=2)
+    with pytest.raises(SourceError) as refused:
+        source.open_split(0, 3)
+    assert str(refused.value) == (
+        "its rows were in 3 parts when the checkpoint was taken, and Spark cuts them into 2 now; give it the "
+        "parallelism 3"
+    )

@@ -34,9 +34,11 @@ from netstack import (
 )
 from netstack import emulate as plain_emulate
 from tests.integration.state_job import CountingStorage, Replace, every_2s, fingerprint, run, state_job
+from tests.netstack import rescaled_job
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.test_recovery import expected, kill, sums_job
 
+TABLES = {"state_backend": StateBackendType.ROCKSDB}
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -69,6 +71,18 @@ def test_a_job_that_is_killed_gives_what_it_gives_unharmed(mode: str, incrementa
     assert sorted(log.records) == expected()
     assert [restart.checkpoint_id is not None for restart in job.restarts] == [True] * 3
     assert files_of(storage.load(storage.checkpoints()[-1])) == stored(storage)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+@pytest.mark.parametrize("incremental", [False, True], ids=["full", "incremental"])
+def test_a_job_goes_on_at_another_parallelism(incremental: bool, before: int, after: int) -> None:
+    log, settings = TransactionLog(), {"incremental_checkpoints": incremental} | TABLES
+    with table_stores(rescaled_job.job_of(log, before, **settings)) as tables:
+        earlier = rescaled_job.stopped(rescaled_job.job_of(log, before, **settings), 0.4, tables=tables)
+    begin = rescaled_job.latest(earlier)
+    with table_stores(rescaled_job.job_of(log, after, **settings)) as tables:
+        rescaled_job.gone_on(rescaled_job.job_of(log, after, **settings), begin, tables=tables)
+    assert sorted(log.records) == rescaled_job.expected()
 
 
 def files_of(metadata: CheckpointMetadata) -> set[str]:
