@@ -227,11 +227,37 @@ def test_without_keys_records_go_in_turns() -> None:
     edge = ("source", "count", "rebalance")
     metadata = checkpoint(
         {"source": 1, "count": 2},
-        part("count", 0, in_flight("input", 0, records(1, 2, 3))),
-        part("count", 1, in_flight("input", 0, records(4, 5))),
+        part("count", 0, in_flight("input", 0, records(1, 2))),
+        part("count", 1, in_flight("input", 0, records(3, 4, 5))),
     )
     found = assigned(metadata, shape({"source": 1, "count": 3}, edge), "count")
     assert [numbers_in(snapshot) for snapshot in found] == [{0: [1, 4]}, {0: [2, 5]}, {0: [3]}]
+
+
+def test_a_subtask_goes_on_with_the_broadcast_of_the_one_whose_place_it_takes() -> None:
+    edge = ("source", "count", "broadcast")
+    pieces = [part("count", index, in_flight("input", 0, records(*range(index, 4)))) for index in range(2)]
+    metadata = checkpoint({"source": 1, "count": 2}, *pieces)
+    three = assigned(metadata, shape({"source": 1, "count": 3}, edge), "count")
+    assert [numbers_in(snapshot)[0] for snapshot in three] == [[0, 1, 2, 3], [1, 2, 3], [0, 1, 2, 3]]
+    (one,) = assigned(metadata, shape({"source": 1, "count": 1}, edge), "count")
+    assert numbers_in(one) == {0: [0, 1, 2, 3]}
+
+
+def test_a_vertex_without_state_may_outgrow_its_key_groups() -> None:
+    """Its records go by as many as its parallelism needs then."""
+    numbers = range(0, 400, 7)
+    metadata = checkpoint(
+        {"source": 1, "count": 1}, part("count", 0, in_flight("input", 0, records(*numbers)))
+    )
+    job = shape({"source": 1, "count": 200})
+    assert list(rescaling_misfits(metadata, job)) == []
+    found = assigned(metadata, job, "count", {0: key_hash})
+    owners = assign_to_operators(np.array(numbers, dtype=np.int32), 512, 200)
+    assert [numbers_in(snapshot).get(0, []) for snapshot in found] == [
+        [number for number, owner in zip(numbers, owners.tolist(), strict=True) if owner == index]
+        for index in range(200)
+    ]
 
 
 def test_watermarks_in_flight_are_left_out() -> None:
