@@ -18,13 +18,13 @@ StateAssignmentOperation and RoundRobinOperatorStateRepartitioner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..exchange.key_groups import default_max_parallelism, key_group_range
-from ..scenarios.job_shape import JobShape
+from ..scenarios.job_shape import Exchange, JobShape
 from ..scenarios.user_code import KeyHash
 from ..scenarios.wiring import POINTWISE
 from ..state.backend import ReadHandle
@@ -203,6 +203,11 @@ def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[s
                 f"{name} has parallelism {job.parallelism[name]} in the job, and its state in the checkpoint "
                 f"is for {most} at most, its maximum parallelism"
             )
+        if any(map(_keyed, before)) and not is_hashed(name, job.exchanges):
+            yield (
+                f"{name} has parallelism {len(before)} in it and {job.parallelism[name]} in the job; no hash "
+                "exchange leads there, so its keyed state belongs to its subtasks and not to key groups"
+            )
         yield from _half_ended(name, before)
     for number, (source, target, ship) in enumerate(job.exchanges):
         if {source, target} & {*changed} and ship in POINTWISE and _in_flight(metadata, job, number):
@@ -210,6 +215,11 @@ def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[s
                 f"it has records in flight from {source} to {target}, which {ship} cannot deal out anew "
                 "at another parallelism; go on from an aligned checkpoint, or at the same parallelism"
             )
+
+
+def is_hashed(vertex: str, exchanges: Iterable[Exchange]) -> bool:
+    """Return whether a hash exchange leads to a vertex, so that its keys are in key groups."""
+    return any(target == vertex and ship == "hash" for _, target, ship in exchanges)
 
 
 def _half_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[str]:

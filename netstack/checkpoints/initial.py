@@ -13,8 +13,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..scenarios.job_shape import Exchange, JobShape
-from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata
-from .assignment import rescaling_misfits
+from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateKind
+from .assignment import is_hashed, rescaling_misfits
 from .storage import CheckpointStorage, StorageError
 
 
@@ -104,6 +104,14 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
             f"job are {_shown(job.exchanges)}; go on from a savepoint, or an aligned checkpoint"
         )
         return
+    for name in dict.fromkeys(vertex for vertex, handle in handles if handle.kind is StateKind.KEYED):
+        before = job.exchanges if metadata.exchanges is None else metadata.exchanges
+        if name in job.parallelism and is_hashed(name, before) != is_hashed(name, job.exchanges):
+            yield (
+                f"its edges are {_shown(before)}; with those of the job, {_shown(job.exchanges)}, the keys of "
+                f"{name} go by other key groups than its state"
+            )
+            return
     there = fitted(metadata, job)
     yield from rescaling_misfits(there, job)
     yield from _looked_at_too_late(there, job)

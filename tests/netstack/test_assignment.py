@@ -14,6 +14,7 @@ from buffers import RecordBlock, RecordDecoder, encode_watermark
 from netstack import (
     CheckpointMetadata,
     HandleReader,
+    InitialCheckpoint,
     MemoryStorage,
     StateError,
     StateHandle,
@@ -304,3 +305,29 @@ def test_operator_state_of_a_subtask_that_had_ended_is_nobody_elses() -> None:
         "else's; go on from an older checkpoint"
     ]
     assert list(rescaling_misfits(metadata, shape({"source": 3, "count": 2}))) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now"), [("forward", "hash"), ("hash", "rebalance"), ("forward", "forward")]
+)
+def test_keys_that_no_hash_exchange_dealt_out_stay_with_their_subtasks(before: str, now: str) -> None:
+    """Each subtask has them in the first of its key groups, where nobody else would find them."""
+    metadata = checkpoint(
+        {"source": 2, "count": 2},
+        part("count", 0, keyed("a", 0, 63)),
+        part("count", 1, keyed("a", 64, 127)),
+        exchanges=(("source", "count", before),),
+    )
+    begin = InitialCheckpoint(metadata, MemoryStorage(), "earlier", 8)
+    (problem,) = begin.misfits(shape({"source": 3, "count": 3}, ("source", "count", now)))
+    if before == now:
+        assert problem == (
+            "earlier: count has parallelism 2 in it and 3 in the job; no hash exchange leads there, so its keyed "
+            "state belongs to its subtasks and not to key groups"
+        )
+    else:
+        assert problem == (
+            f"earlier: its edges are source -> count ({before}); those of the job are source -> count ({now}), "
+            "which find the keyed state of count in other key groups, as hash is what keys go by"
+        )
+    assert begin.misfits(shape({"source": 3, "count": 2}, ("source", "count", before))) == []
