@@ -108,8 +108,8 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
         before = job.exchanges if metadata.exchanges is None else metadata.exchanges
         if name in job.parallelism and is_hashed(name, before) != is_hashed(name, job.exchanges):
             yield (
-                f"its edges are {_shown(before)}; with those of the job, {_shown(job.exchanges)}, the keys of "
-                f"{name} go by other key groups than its state"
+                f"its edges are {_shown(before)}; with those of the job, {_shown(job.exchanges)}, the keys "
+                f"of {name} go by other key groups than its state"
             )
             return
     there = fitted(metadata, job)

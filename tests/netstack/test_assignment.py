@@ -322,12 +322,12 @@ def test_keys_that_no_hash_exchange_dealt_out_stay_with_their_subtasks(before: s
     (problem,) = begin.misfits(shape({"source": 3, "count": 3}, ("source", "count", now)))
     if before == now:
         assert problem == (
-            "earlier: count has parallelism 2 in it and 3 in the job; no hash exchange leads there, so its keyed "
-            "state belongs to its subtasks and not to key groups"
+            "earlier: count has parallelism 2 in it and 3 in the job; no hash exchange leads there, so its "
+            "keyed state belongs to its subtasks and not to key groups"
         )
     else:
         assert problem == (
-            f"earlier: its edges are source -> count ({before}); those of the job are source -> count ({now}), "
-            "which find the keyed state of count in other key groups, as hash is what keys go by"
+            f"earlier: its edges are source -> count ({before}); with those of the job, source -> count "
+            f"({now}), the keys of count go by other key groups than its state"
         )
     assert begin.misfits(shape({"source": 3, "count": 2}, ("source", "count", before))) == []
