@@ -132,9 +132,11 @@ from .scenarios.user_code import Source, SourceReader, object_name
 from .scenarios.wiring import channel_counts, consumers_of_producers, producers_of_consumers
 from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
-from .state.operator_state import OperatorStateBackend
+from .state.map_state import MapState
+from .state.operator_state import BroadcastState, OperatorStateBackend
 from .state.snapshots import (
     CheckpointMetadata,
+    Redistribution,
     StateFormat,
     StateHandle,
     StateKind,
@@ -210,6 +212,7 @@ __all__ = [
     "Assignment",
     "AtTime",
     "BackendSnapshot",
+    "BroadcastState",
     "ChangelogStorage",
     "ChannelItem",
     "CheckpointMetadata",
@@ -261,6 +264,7 @@ __all__ = [
     "Machine",
     "Map",
     "MapBlocks",
+    "MapState",
     "MemoryStorage",
     "Mesh",
     "MissingFileError",
@@ -279,6 +283,7 @@ __all__ = [
     "ProducerEnd",
     "QuantityError",
     "Recorder",
+    "Redistribution",
     "ReducingState",
     "RemoteInputChannel",
     "Report",

@@ -7,8 +7,9 @@
 
 Keyed state goes by key groups: a subtask is given the handles of all that had some of its own, and takes no
 other entries of them. So the number of key groups, the maximum parallelism, is that of the checkpoint.
-Lists of operator state are split into even parts. What a source subtask had to read stays together, as a
-split that is read on where it was left. Data in flight is dealt out in `channel_assignment`.
+Lists of operator state are split into even parts, or all go to all, or what is the same in all to each. What
+a source subtask had to read stays together, as a split that is read on where it was left. Data in flight is
+dealt out in `channel_assignment`.
 
 A subtask whose input had ended has emitted its last records and is done with its keys. Where others of its
 vertex had not ended, its keyed state is left out, as that of a finished task is in Flink: its last records
@@ -37,6 +38,7 @@ from ..state.snapshots import (
     POSITION,
     SPLITS,
     CheckpointMetadata,
+    Redistribution,
     StateHandle,
     StateKind,
     SubtaskSnapshot,
@@ -63,6 +65,7 @@ class StateAssignment:
         self._read = read
         self._channels = ChannelAssignment(metadata, job, hashes, read)
         self._of_vertices: dict[str, list[SubtaskSnapshot]] = {}
+        self._redistributions: dict[tuple[str, str], Redistribution] = {}  # by vertex and list
 
     def of(self, vertex: str, subtask: int) -> SubtaskSnapshot:
         """Return what a subtask of the job begins with, as if it had been in the checkpoint.
@@ -80,7 +83,7 @@ class StateAssignment:
         """What the subtasks of a vertex begin with, but for data in flight."""
         before, subtasks = _subtasks_of(self._metadata, vertex), self._job.parallelism[vertex]
         if subtasks == len(before):
-            for snapshot in before:
+            for snapshot in united(before):
                 yield replace(snapshot, handles=_state_of(snapshot))
             return
         is_source = all(target != vertex for _, target, _ in self._job.exchanges)
@@ -94,7 +97,7 @@ class StateAssignment:
             yield SubtaskSnapshot(
                 vertex=vertex,
                 subtask=index,
-                handles=(*own, *map(_list_handle, lists[index].items())),
+                handles=(*own, *(self._list_handle(vertex, *each) for each in lists[index].items())),
                 data_ended=ended,
                 finished=all(snapshot.finished for snapshot in before),
             )
@@ -116,7 +119,8 @@ class StateAssignment:
                     found.setdefault(name, []).append((snapshot.subtask, values))
         dealt: list[dict[str, list[Any]]] = [{} for _ in range(subtasks)]
         for name, parts in found.items():
-            for own, values in zip(dealt, deal(name, parts, subtasks), strict=True):
+            redistribution = self._redistributions.get((before[0].vertex, name), Redistribution.SPLIT)
+            for own, values in zip(dealt, deal(name, parts, subtasks, redistribution), strict=True):
                 if values:
                     own[name] = values
         return dealt
@@ -149,14 +153,48 @@ class StateAssignment:
                 if type(values) is not list:
                     raise StateError(f"operator state {handle.name!r} is no list")
                 lists.setdefault(handle.name, []).extend(values)
+                self._redistributions[snapshot.vertex, handle.name] = handle.redistribution
         return lists
 
+    def _list_handle(self, vertex: str, name: str, values: list[Any]) -> StateHandle:
+        data = encode_value(values)
+        return StateHandle(
+            kind=StateKind.OPERATOR,
+            name=name,
+            size=len(data),
+            inline=data,
+            redistribution=self._redistributions.get((vertex, name), Redistribution.SPLIT),
+        )
 
-def deal(name: str, parts: Sequence[tuple[int, list[Any]]], subtasks: int) -> list[list[Any]]:
+
+def united(before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
+    """Return the snapshots of a vertex, each with the lists of all that are united."""
+    union = [handle for snapshot in before for handle in snapshot.handles if _is_united(handle)]
+    if not union:
+        return list(before)
+    return [
+        replace(
+            snapshot,
+            handles=(*(handle for handle in snapshot.handles if not _is_united(handle)), *union),
+        )
+        for snapshot in before
+    ]
+
+
+def _is_united(handle: StateHandle) -> bool:
+    return handle.kind is StateKind.OPERATOR and handle.redistribution is Redistribution.UNION
+
+
+def deal(
+    name: str,
+    parts: Sequence[tuple[int, list[Any]]],
+    subtasks: int,
+    redistribution: Redistribution = Redistribution.SPLIT,
+) -> list[list[Any]]:
     """Return which values of a list of operator state each of so many subtasks is given.
 
-    `parts` has what each subtask had, with its number. A list is split, but for those of tasks themselves
-    that mean something for all of them.
+    `parts` has what each subtask had, with its number. Lists of tasks themselves that mean something for all
+    of them have a way of their own.
     """
     values = [value for _, part in parts for value in part]
     match name:
@@ -169,6 +207,10 @@ def deal(name: str, parts: Sequence[tuple[int, list[Any]]], subtasks: int) -> li
             reached = [value["watermark"] for value in values if isinstance(value, dict)]
             fired = [{"watermark": max(reached), "windows": {}}] if reached else []
             return [[*part, *fired] for part in split(values, subtasks)]
+        case _ if redistribution is Redistribution.UNION:
+            return [list(values) for _ in range(subtasks)]
+        case _ if redistribution is Redistribution.BROADCAST:
+            return [list(parts[index % len(parts)][1]) for index in range(subtasks)]
         case _:
             return split(values, subtasks)
 
@@ -280,9 +322,3 @@ def _has_some_of(handle: StateHandle, groups: range) -> bool:
         return True
     first, last = handle.key_groups
     return first < groups.stop and groups.start <= last
-
-
-def _list_handle(state: tuple[str, list[Any]]) -> StateHandle:
-    name, values = state
-    data = encode_value(values)
-    return StateHandle(kind=StateKind.OPERATOR, name=name, size=len(data), inline=data)

@@ -15,7 +15,7 @@ from ..scenarios.job_shape import JobShape
 from ..scenarios.user_code import KeyHash
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from ..state.values import StateError
-from .assignment import StateAssignment, carried_over
+from .assignment import StateAssignment, carried_over, united
 from .storage import CheckpointStorage, HandleReader, StorageError
 
 
@@ -91,6 +91,7 @@ class RecoverySource:
         self.metadata = metadata
         self.owned = owned
         self.read = HandleReader(storage)
+        self._united: dict[str, dict[int, SubtaskSnapshot]] = {}
         self._assignment = None if rescaling is None else StateAssignment(metadata, *rescaling, self.read)
         self.max_parallelism = (
             metadata.max_parallelism if rescaling is None else carried_over(metadata, rescaling.job)
@@ -103,8 +104,12 @@ class RecoverySource:
             StorageError: if what is to be dealt out anew cannot be read.
             StateError: if it is not what it should be.
         """
-        source = self.metadata if self._assignment is None else self._assignment
-        return SubtaskRecovery(self, source.of(vertex, subtask))
+        if self._assignment is not None:
+            return SubtaskRecovery(self, self._assignment.of(vertex, subtask))
+        if vertex not in self._united:
+            snapshots = united([each for each in self.metadata.subtasks if each.vertex == vertex])
+            self._united[vertex] = {snapshot.subtask: snapshot for snapshot in snapshots}
+        return SubtaskRecovery(self, self._united[vertex].get(subtask))
 
 
 def _not_shared(handle: StateHandle) -> StateHandle:

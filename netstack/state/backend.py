@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from flowcontrol import SavepointFormat
 
-from .snapshots import StateHandle, StateKind, StoredFile
+from .snapshots import Redistribution, StateHandle, StateKind, StoredFile
 
 NO_CHECKPOINT_ID = -1
 """The id of a snapshot that is not taken for a checkpoint."""
@@ -112,6 +112,7 @@ class StatePiece(NamedTuple):
     data: bytes
     name: str = ""
     key_groups: tuple[int, int] | None = None
+    redistribution: Redistribution = Redistribution.SPLIT
 
 
 def store_pieces(
@@ -144,4 +145,5 @@ def _handle(piece: StatePiece, file: StoredFile | None, offset: int) -> StateHan
         file=file,
         offset=offset,
         key_groups=piece.key_groups,
+        redistribution=piece.redistribution,
     )

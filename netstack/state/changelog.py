@@ -148,6 +148,10 @@ class LoggedTable:
         """The keys, ascending."""
         return iter(self._table)
 
+    def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
+        """The keys that begin so, ascending."""
+        return self._table.beginning_with(prefix)
+
 
 def changes_in(data: bytes) -> Iterator[Change]:
     """Yield the changes of a segment in their order.

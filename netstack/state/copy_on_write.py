@@ -66,6 +66,10 @@ class CopyOnWriteMap(Generic[K, V]):
             saved[key] = self._entries.get(key, _ABSENT)
         self._entries[key] = value
 
+    def beginning_with(self, prefix: K) -> Iterator[K]:
+        """The keys that begin so, ascending; all keys are looked at."""
+        return (key for key in self if key.startswith(prefix))  # type: ignore[attr-defined]
+
     def append(self, key: K, values: Sequence[Any]) -> None:
         """Add values to the list of a key, which begins with them if there is none."""
         kept: Any = self.get(key)

@@ -22,35 +22,14 @@ from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle
 from .changelog import Change, Changelog, LoggedTable, Operation
 from .copy_on_write import CopyOnWriteMap
 from .keyed_snapshot import KeyedSnapshot, decode_table
+from .map_state import MAP, CopyOnWriteMaps, MapState, parts_of
 from .snapshots import StateFormat, StateHandle, StateKind
-from .table import Table
+from .table import GROUP_BYTES, CurrentKey, Table
 from .values import StateError, copy_value, decode_value, encode_value
 
 V = TypeVar("V")
 A = TypeVar("A")
 R = TypeVar("R")
-
-GROUP_BYTES = 2
-"""Bytes of the key group in front of each key of a table."""
-
-
-class CurrentKey:
-    """The key that all states of a subtask refer to at the moment: key group and bytes; empty for none."""
-
-    __slots__ = ("prefixed",)
-
-    def __init__(self) -> None:
-        self.prefixed = b""
-
-    def get(self) -> bytes:
-        """Return the key.
-
-        Raises:
-            StateError: None has been set.
-        """
-        if not self.prefixed:
-            raise StateError("keyed state is used before a key is set")
-        return self.prefixed
 
 
 class KeyedState(Generic[V]):
@@ -245,7 +224,7 @@ class KeyedStateBackend:
         """Return the value state of that name.
 
         Raises:
-            StateError: The name is that of a state of another kind; so with the other three.
+            StateError: The name is that of a state of another kind; so with the others.
         """
         return ValueState(self._table("value", name), self._current, default)
 
@@ -263,9 +242,13 @@ class KeyedStateBackend:
         """Return the aggregating state of that name; ``add`` returns the accumulator, which it may change."""
         return AggregatingState(self._table("aggregating", name), self._current, create, add, result)
 
+    def map(self, name: str) -> MapState[Any, Any]:
+        """Return the map state of that name."""
+        return MapState(self._table(MAP, name), self._current)
+
     def _table(self, kind: str, name: str) -> Table:
         if name not in self._tables:
-            table = self._new_table(name)
+            table = self._new_table(kind, name)
             self._tables[name] = (
                 kind,
                 table if self._log is None else LoggedTable(table, self._log, kind, name),
@@ -275,8 +258,8 @@ class KeyedStateBackend:
             raise StateError(f"state {name!r} is of kind {known}, not {kind}")
         return table
 
-    def _new_table(self, name: str) -> Table:
-        table = self._maps[name] = CopyOnWriteMap()
+    def _new_table(self, kind: str, name: str) -> Table:
+        table = self._maps[name] = CopyOnWriteMaps() if kind == MAP else CopyOnWriteMap()
         return table
 
     def snapshot(
@@ -301,7 +284,7 @@ class KeyedStateBackend:
                 kind, entries = decode_table(read(handle))
                 table = self._table(kind, handle.name)
                 for key, value in entries:
-                    if self._takes(key):
+                    if self._takes(kind, key):
                         table.put(key, value)
 
     def replay(self, change: Change) -> None:
@@ -311,7 +294,7 @@ class KeyedStateBackend:
             StateError: The name has state of another kind.
         """
         table = self._table(change.kind, change.name)
-        if not self._takes(change.key):
+        if not self._takes(change.kind, change.key):
             return
         match change.operation:
             case Operation.PUT:
@@ -321,8 +304,10 @@ class KeyedStateBackend:
             case Operation.REMOVE:
                 table.remove(change.key)
 
-    def _takes(self, key: bytes) -> bool:
+    def _takes(self, kind: str, key: bytes) -> bool:
         """Whether a key that was stored is one of this subtask's; its key group is known from then on."""
+        if kind == MAP:
+            key = parts_of(key)[0]
         group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
         if group not in self.key_groups:
             return False

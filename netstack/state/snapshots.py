@@ -43,6 +43,17 @@ class StateFormat(StrEnum):
     """Changes, one after the other."""
 
 
+class Redistribution(StrEnum):
+    """Who is given which values of a list of operator state (Flink's OperatorStateHandle.Mode)."""
+
+    SPLIT = "split"
+    """Each value goes to one subtask; at the same parallelism, to the one that had it."""
+    UNION = "union"
+    """All values of all subtasks go to each of them, whenever state is restored."""
+    BROADCAST = "broadcast"
+    """The same in all subtasks, so each is given what one of them had."""
+
+
 CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
 """Kinds that only unaligned checkpoints have: data that the barrier has overtaken."""
 
@@ -94,6 +105,8 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     key_groups: tuple[int, int] | None = None
     exchange: int = 0
     channel: int = 0
+    redistribution: Redistribution = Redistribution.SPLIT
+    """Of operator state: who is given its values."""
     stored_before: bool = False
     """Whether its bytes were stored before this checkpoint, and are used again."""
 

@@ -5,6 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from .values import StateError
+
+GROUP_BYTES = 2
+"""Bytes of the key group in front of each key of a table."""
+
+
+class CurrentKey:
+    """The key that all states of a subtask refer to at the moment: key group and bytes; empty for none."""
+
+    __slots__ = ("prefixed",)
+
+    def __init__(self) -> None:
+        self.prefixed = b""
+
+    def get(self) -> bytes:
+        """Return the key.
+
+        Raises:
+            StateError: None has been set.
+        """
+        if not self.prefixed:
+            raise StateError("keyed state is used before a key is set")
+        return self.prefixed
+
 
 class Table(Protocol):
     """The entries of one state. A key is the bytes of key group and key; None cannot be a value."""
@@ -27,4 +51,8 @@ class Table(Protocol):
 
     def __iter__(self) -> Iterator[bytes]:
         """The keys, ascending; the table may be changed meanwhile."""
+        ...
+
+    def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
+        """The keys that begin so, ascending; the table may be changed meanwhile."""
         ...

@@ -20,8 +20,9 @@ from flowcontrol import SavepointFormat
 
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
 from .keyed_snapshot import FILE_NAME, encode_table
-from .keyed_state import GROUP_BYTES, KeyedStateBackend
+from .keyed_state import KeyedStateBackend
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
+from .table import GROUP_BYTES
 from .table_store import FamilyTable, StoreView, TableFile, TableOptions, TableStore, TableStores
 from .values import StateError, decode_value, encode_value
 
@@ -95,6 +96,13 @@ class StoredState:
         """The keys, ascending; the table may be changed meanwhile."""
         return (key for key, _ in self._family.items())
 
+    def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
+        """The keys that begin so, ascending; the table may be changed meanwhile."""
+        for key, _ in self._family.items(prefix):
+            if not key.startswith(prefix):
+                return
+            yield key
+
 
 class TableStateBackend(KeyedStateBackend):
     """The keyed state of one subtask in a store of tables, opened when the first state is asked for.
@@ -133,7 +141,7 @@ class TableStateBackend(KeyedStateBackend):
             self._store = self._settings.stores.open(self._name, self._settings.options)
         return self._store
 
-    def _new_table(self, name: str) -> StoredState:
+    def _new_table(self, kind: str, name: str) -> StoredState:
         return StoredState(name, self.store.family(name), self._written)
 
     def _written(self) -> None:

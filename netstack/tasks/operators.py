@@ -181,7 +181,7 @@ class KeyedOperator(Operator):
         self.declare(context.keyed)
 
     def declare(self, state: KeyedStateBackend) -> None:
-        """Ask for the states that `process_record` uses: value, list, reducing, aggregating ones."""
+        """Ask for the states that `process_record` uses: value, list, map, reducing, aggregating ones."""
         raise NotImplementedError
 
     def process_record(self, record: bytes) -> Iterable[bytes]:
