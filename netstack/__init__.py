@@ -3,6 +3,7 @@
 from .checkpoints.file_layout import FileLayout, MemoryStorage, SavepointFolder
 from .checkpoints.initial import ClaimMode, InitialCheckpoint
 from .checkpoints.paths import (
+    CLAIM_NAME,
     METADATA_NAME,
     checkpoint_id_of,
     claim_path,
@@ -11,6 +12,7 @@ from .checkpoints.paths import (
     metadata_path,
 )
 from .checkpoints.savepoint_request import SavepointEnd, SavepointRequest, SavepointRequests
+from .checkpoints.state_entries import StateEntry, keyed_entries, operator_lists
 from .checkpoints.storage import (
     CheckpointStorage,
     DamagedFileError,
@@ -135,6 +137,7 @@ from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, R
 from .state.map_state import MapState
 from .state.operator_state import BroadcastState, OperatorStateBackend
 from .state.snapshots import (
+    CHANNEL_STATE,
     CheckpointMetadata,
     Redistribution,
     StateFormat,
@@ -146,7 +149,7 @@ from .state.snapshots import (
 from .state.subtask_state import SubtaskState
 from .state.table_backend import TableSettings, TableStateBackend
 from .state.table_store import TableOptions, TableStore, TableStores
-from .state.values import StateError
+from .state.values import StateError, decode_value, encode_value
 from .tasks.operators import (
     FlatMap,
     Forward,
@@ -196,6 +199,8 @@ from .transport.transport_statistics import TransportStatistics
 __all__ = [
     "ACKNOWLEDGEMENT",
     "ALL_TARGETS",
+    "CHANNEL_STATE",
+    "CLAIM_NAME",
     "DEFAULT_PRESET",
     "FAULTS",
     "FILE_FORMATS",
@@ -310,6 +315,7 @@ __all__ = [
     "StartResult",
     "StateBackend",
     "StateBackendType",
+    "StateEntry",
     "StateError",
     "StateFormat",
     "StateHandle",
@@ -357,6 +363,7 @@ __all__ = [
     "core_is_compiled",
     "cost_key",
     "decode_report",
+    "decode_value",
     "default_max_parallelism",
     "did_you_mean",
     "distribution_notices",
@@ -364,6 +371,7 @@ __all__ = [
     "edge_key",
     "emulate",
     "encode_report",
+    "encode_value",
     "file_name",
     "flat_map",
     "folder_of",
@@ -376,11 +384,13 @@ __all__ = [
     "java_hash",
     "key_group_range",
     "key_sum",
+    "keyed_entries",
     "leading_bytes",
     "map_blocks",
     "map_records",
     "metadata_path",
     "object_name",
+    "operator_lists",
     "option_notices",
     "option_problems",
     "parse_duration",

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from netstack import (
+    CLAIM_NAME,
     METADATA_NAME,
     CheckpointMetadata,
     DamagedFileError,
@@ -53,7 +54,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint as it lies there; sizes in bytes, times in seconds of the run.
+    """A checkpoint, or a savepoint beside them; sizes in bytes, times in seconds of the run.
 
     Of an incomplete or broken one ``size`` and ``files`` are those of its folder. Of a complete one they are
     those of its state, and of all files that it needs, wherever they are.
@@ -67,6 +68,8 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_type: str | None = None
     triggered_at: float | None = None
     duration_s: float | None = None
+    savepoint: str | msgspec.UnsetType = msgspec.UNSET
+    """The name of its folder; absent where it is none."""
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,7 @@ def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory
     """
     checks = _Checks(storage)
     entries = [checks.entry_of(checkpoint_id, verify) for checkpoint_id in storage.present()]
+    entries += [checks.entry_of_savepoint(folder, verify) for folder in storage.savepoints()]
     if verify:
         checks.find_left_over_shared_files()
     return Inventory(root=root, verified=verify, checkpoints=entries, problems=checks.problems)
@@ -121,6 +125,26 @@ class _Checks:
             unknown = contents.keys() - metadata.files.keys() - {path, claim_path(checkpoint_id)}
             self._left_over(sorted(unknown), f"checkpoint {checkpoint_id} does not name it")
         return _complete(metadata)
+
+    def entry_of_savepoint(self, folder: SavepointFolder, verify: bool) -> CheckpointEntry:
+        contents = folder.contents(0)
+        try:
+            metadata = folder.metadata
+        except DamagedFileError as error:
+            if verify:
+                path = f"{folder.folder}/{METADATA_NAME}"
+                self.problems.append(Problem(Wrong.CORRUPT, path, _why(METADATA_NAME, error)))
+            broken = _unfinished(0, Status.BROKEN, contents)
+            return msgspec.structs.replace(broken, savepoint=folder.folder)
+        if verify:
+            checks = _Checks(folder)
+            checks._verify(metadata)
+            unknown = contents.keys() - metadata.files.keys() - {METADATA_NAME, CLAIM_NAME}
+            checks._left_over(sorted(unknown), "the savepoint does not name it")
+            self.problems += [
+                msgspec.structs.replace(each, path=f"{folder.folder}/{each.path}") for each in checks.problems
+            ]
+        return msgspec.structs.replace(_complete(metadata), savepoint=folder.folder)
 
     def find_left_over_shared_files(self) -> None:
         # What a checkpoint with broken metadata needs is not known.

@@ -127,6 +127,11 @@ app.command(
     help="Take a savepoint of a job that runs on the real clock, and stop the job with it if asked to.",
 )
 app.command(
+    "integration.cli.state:state",
+    name="state",
+    help="Show what lies in a checkpoint or savepoint: states, their sizes, how they are spread, large keys.",
+)
+app.command(
     "integration.cli.storm:storm",
     name="storm",
     help="Run small random jobs under random faults, and check that each kept what Flink promises.",

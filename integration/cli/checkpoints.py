@@ -69,7 +69,7 @@ def _cells(entry: CheckpointEntry) -> tuple[str | Text, ...]:
     triggered = NOTHING if entry.triggered_at is None else f"{entry.triggered_at:.1f} s"
     took = milliseconds(None if entry.duration_s is None else entry.duration_s * 1000)
     return (
-        str(entry.checkpoint_id),
+        str(entry.checkpoint_id) if entry.savepoint is msgspec.UNSET else Text(entry.savepoint),
         str(entry.status),
         Text(kind),
         triggered,

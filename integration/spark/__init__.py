@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .shuffling.api import shuffle
     from .shuffling.task_reports import shuffle_statistics
     from .spark_errors import ShuffleError, ShuffleWarning
+    from .state_frame import read_state
 
 from .session import spark_session
 
@@ -35,6 +36,7 @@ __all__ = [
     "advise",
     "probes_of",
     "read_axes",
+    "read_state",
     "recommend",
     "run_on_spark",
     "run_points",
@@ -59,6 +61,7 @@ _HOMES = {
     "advise": "tuning.advise",
     "probes_of": "tuning.points",
     "read_axes": "tuning.axes",
+    "read_state": "spark.state_frame",
     "recommend": "tuning.recommend",
     "run_on_spark": "spark.distributed.spark_run",
     "run_points": "tuning.sweep",

@@ -122,6 +122,12 @@ class FileLayout(ABC):
         ids = (checkpoint_id_of(folder) for folder in self._folders())
         return sorted(number for number in ids if number is not None)
 
+    def savepoints(self) -> list[SavepointFolder]:
+        """Return the savepoints that lie beside the checkpoints, complete or broken, by name."""
+        others = [folder for folder in self._folders() if checkpoint_id_of(folder) is None]
+        folders = [SavepointFolder(self, folder) for folder in sorted(others)]
+        return [folder for folder in folders if METADATA_NAME in folder.contents(0)]
+
     def contents(self, checkpoint_id: int) -> dict[str, int]:
         """Return the sizes in bytes, by path, of the files in the folder of one checkpoint."""
         return self._files(self._folder_of(checkpoint_id))

@@ -246,6 +246,10 @@ class KeyedStateBackend:
         """Return the map state of that name."""
         return MapState(self._table(MAP, name), self._current)
 
+    def tables(self) -> Iterator[tuple[str, str, Table]]:
+        """Name and kind of each state, by name, and the table that it is kept in."""
+        return ((name, kind, table) for name, (kind, table) in sorted(self._tables.items()))
+
     def _table(self, kind: str, name: str) -> Table:
         if name not in self._tables:
             table = self._new_table(kind, name)

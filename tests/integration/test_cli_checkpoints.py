@@ -91,7 +91,7 @@ def test_everything_wrong_is_named(storage: DirectoryStorage, capsys: pytest.Cap
 def test_broken_metadata(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(storage.root, "chk-10/_metadata")
     path.write_bytes(path.read_bytes()[:-5])
-    assert re.fullmatch(r"10 broken - - - \d+ B 2", run(capsys, storage.root)[1][-1])
+    assert re.fullmatch(r"10 broken - - - [\d.]+ K?i?B 2", run(capsys, storage.root)[1][-1])
     status, lines = run(capsys, storage.root, "--verify")
     assert status == FAILED
     assert re.fullmatch(r"corrupt: chk-10/_metadata: it has \d+ bytes after its first .*", lines[-1])

@@ -1,0 +1,139 @@
+"""What lies in a checkpoint, entry by entry: a small counterpart of Flink's state processor API.
+
+Each subtask's keyed state is restored into a backend of its own, whatever format it is stored in, and that is
+walked through; so what is read here is what a job would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..exchange.key_groups import key_group_range
+from ..state.backend import ReadHandle
+from ..state.changelog_backend import restore_logged
+from ..state.keyed_state import KeyedStateBackend
+from ..state.map_state import MAP, parts_of
+from ..state.snapshots import (
+    CheckpointMetadata,
+    StateFormat,
+    StateHandle,
+    StateKind,
+    SubtaskSnapshot,
+)
+from ..state.table import GROUP_BYTES
+from ..state.table_backend import TableSettings, TableStateBackend
+from ..state.table_store import TableStores
+from ..state.values import StateError, decode_value, encode_value
+
+_OF_TABLES = frozenset({StateFormat.TABLE_FILE, StateFormat.CATALOGUE})
+
+
+class StateEntry(NamedTuple):
+    """One entry of keyed state; `key_in_map` is that of map state, and None else.
+
+    `size` is what it takes in a table, in bytes, without the key group.
+    """
+
+    vertex: str
+    subtask: int
+    state: str
+    kind: str
+    key_group: int
+    key: Any
+    key_in_map: Any
+    value: Any
+    size: int
+
+
+def keyed_entries(
+    metadata: CheckpointMetadata,
+    snapshot: SubtaskSnapshot,
+    read: ReadHandle,
+    tables: TableStores | None = None,
+    state: str | None = None,
+) -> Iterator[StateEntry]:
+    """Yield the keyed state of one subtask, state by state, by key group and then by key.
+
+    Args:
+        metadata: The checkpoint.
+        snapshot: One of its subtasks.
+        read: Reads its files.
+        tables: Opens stores for state that is kept in tables.
+        state: Only the state of this name.
+
+    Raises:
+        StorageError: A file could not be read.
+        StateError: The bytes are not those of such state, or it is in tables and there are no `tables`.
+    """
+    handles = [handle for handle in snapshot.handles if handle.kind is StateKind.KEYED]
+    backend = _backend_of(metadata, snapshot, handles, tables)
+    try:
+        restore_logged(backend, handles, read)
+        for name, kind, table in backend.tables():
+            if state is None or name == state:
+                for key in table:
+                    value = table.get(key)
+                    if value is not None:
+                        yield _entry(snapshot, name, kind, key, value)
+    finally:
+        backend.close()
+
+
+def _backend_of(
+    metadata: CheckpointMetadata,
+    snapshot: SubtaskSnapshot,
+    handles: Sequence[StateHandle],
+    tables: TableStores | None,
+) -> KeyedStateBackend:
+    most, parallelism = metadata.max_parallelism_of(snapshot.vertex), metadata.parallelism[snapshot.vertex]
+    groups = key_group_range(most, parallelism, snapshot.subtask)
+    if not any(handle.format in _OF_TABLES for handle in handles):
+        return KeyedStateBackend(groups, most)
+    if tables is None:
+        raise StateError(f"state of {snapshot.vertex} is in tables of RocksDB, which nothing here opens")
+    name = f"{snapshot.vertex}-{snapshot.subtask}"
+    return TableStateBackend(name, groups, most, None, TableSettings(tables))
+
+
+def _entry(snapshot: SubtaskSnapshot, name: str, kind: str, key: bytes, value: Any) -> StateEntry:
+    size = len(key) - GROUP_BYTES + len(encode_value(value))
+    in_map = None
+    if kind == MAP:
+        key, encoded = parts_of(key)
+        in_map = decode_value(encoded)
+    group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), decode_value(key[GROUP_BYTES:])
+    return StateEntry(snapshot.vertex, snapshot.subtask, name, kind, group, plain, in_map, value, size)
+
+
+class StateList(NamedTuple):
+    """One list of operator state of a subtask; `size` is in bytes."""
+
+    vertex: str
+    subtask: int
+    state: str
+    redistribution: str
+    values: list[Any]
+    size: int
+
+
+def operator_lists(snapshot: SubtaskSnapshot, read: ReadHandle) -> Iterator[StateList]:
+    """Yield the operator state of one subtask: positions of sources are among it.
+
+    Raises:
+        StorageError: A file could not be read.
+        StateError: The bytes are not those of operator state.
+    """
+    for handle in snapshot.handles:
+        if handle.kind is StateKind.OPERATOR:
+            values = decode_value(read(handle))
+            if type(values) is not list:
+                raise StateError(f"operator state {handle.name!r} is no list")
+            yield StateList(
+                snapshot.vertex,
+                snapshot.subtask,
+                handle.name,
+                str(handle.redistribution),
+                values,
+                handle.size,
+            )
