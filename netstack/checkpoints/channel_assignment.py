@@ -18,7 +18,7 @@ stands still until each of the new channels brings a watermark of its own, so it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -63,8 +63,11 @@ class ChannelAssignment:
             (snapshot.vertex, snapshot.subtask, handle.kind, handle.exchange, handle.channel): handle
             for snapshot in metadata.subtasks
             for handle in snapshot.handles
-            if handle.kind in CHANNEL_STATE
+            if handle.kind in CHANNEL_STATE and handle.size
         }
+        self._of_subtasks: dict[tuple[str, int], list[StateHandle]] = {}
+        for (vertex, subtask, *_), handle in self._handles.items():
+            self._of_subtasks.setdefault((vertex, subtask), []).append(handle)
         self._dealt: dict[int, Dealt] = {}
 
     def handles(self, vertex: str, subtask: int) -> list[StateHandle]:
@@ -77,8 +80,8 @@ class ChannelAssignment:
         exchanges = {kind: exchanges_of(self._job, vertex, kind) for kind in CHANNEL_STATE}
         kept = [
             handle
-            for (name, index, kind, number, _), handle in self._handles.items()
-            if (name, index) == (vertex, subtask) and not self._changed(exchanges[kind][number])
+            for handle in self._of_subtasks.get((vertex, subtask), ())
+            if not self._changed(exchanges[handle.kind][handle.exchange])
         ]
         for gate, number in enumerate(exchanges[StateKind.INPUT_CHANNEL]):
             if self._changed(number):
@@ -97,6 +100,8 @@ class ChannelAssignment:
         dealt: Dealt = [{} for _ in range(self._now[target])]
         if streams and ship in POINTWISE:
             raise StateError(f"{ship} cannot deal out what was in flight from {source} to {target}")
+        if ship != "broadcast" and self._before[target] != self._now[target]:
+            streams = _joined(streams, self._now[source])
         turn = 0
         for stream in streams:
             channel = stream.producer % self._now[source]
@@ -116,9 +121,10 @@ class ChannelAssignment:
                 yield consumer, records.data.tobytes()
         else:
             consumers = self._consumers(number, records, turn)
-            for consumer in np.unique(consumers).tolist():
-                places = np.flatnonzero(consumers == consumer).tolist()
-                yield consumer, b"".join(map(records.encoded, places))
+            order = np.argsort(consumers, kind="stable")
+            found, starts = np.unique(consumers[order], return_index=True)
+            for consumer, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+                yield consumer, b"".join(map(records.encoded, places.tolist()))
 
     def _consumers(self, number: int, records: RecordBlock, turn: int) -> NDArray[np.int64]:
         """Which subtask each record goes to now."""
@@ -143,11 +149,20 @@ class ChannelAssignment:
                     (target, consumer, StateKind.INPUT_CHANNEL, gate, channel),
                     (source, producer, StateKind.OUTPUT_CHANNEL, output, subpartition),
                 )
-                found = [self._handles[place] for place in pieces if place in self._handles]
-                records = _records(
-                    b"".join(map(self._read, found)), f"{source}[{producer}] to {target}[{consumer}]"
+                data = b"".join(
+                    self._read(self._handles[place]) for place in pieces if place in self._handles
                 )
-                yield _Stream(producer, consumer, records)
+                if data:
+                    where = f"{source}[{producer}] to {target}[{consumer}]"
+                    yield _Stream(producer, consumer, _records(data, where))
+
+
+def _joined(streams: Sequence[_Stream], channels: int) -> list[_Stream]:
+    """Join the streams that go into one of so many channels now; each record is dealt out by itself."""
+    of_channels: dict[int, list[RecordBlock]] = {}
+    for stream in streams:
+        of_channels.setdefault(stream.producer % channels, []).append(stream.records)
+    return [_Stream(channel, 0, RecordBlock.concat(of_channels[channel])) for channel in sorted(of_channels)]
 
 
 def exchanges_of(job: JobShape, vertex: str, kind: StateKind) -> list[int]:

@@ -197,10 +197,15 @@ def test_a_canonical_savepoint_is_for_every_backend_and_parallelism(backend: dic
         assert final_sums(found) == undisturbed()[1]
 
 
-def test_a_log_is_replayed_into_tables() -> None:
-    log = TransactionLog()
-    begin = latest(stopped(job_of(log, 2, **CHANGELOGS["with a base"]), at=0.4))
-    gone_on(job_of(log, 3, **TABLES), begin, tables=ModelStores())
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+@pytest.mark.parametrize("base", [{}, TABLES], ids=["hashmap", "rocksdb"])
+@pytest.mark.parametrize("changelog", [{}, CHANGELOGS["with a base"]], ids=["without a log", "with a log"])
+def test_a_log_is_replayed_into_tables(
+    base: dict[str, Any], changelog: dict[str, Any], before: int, after: int
+) -> None:
+    log, earlier = TransactionLog(), CHANGELOGS["with a base"] | base
+    begin = latest(stopped(job_of(log, before, **earlier), at=0.4, tables=ModelStores()))
+    gone_on(job_of(log, after, **TABLES, **changelog), begin, tables=ModelStores())
     assert sorted(log.records) == expected()
 
 
