@@ -54,12 +54,20 @@ class StateAssignment:
     """What the subtasks of a job take over from a checkpoint that was taken at another parallelism.
 
     `hashes` has the hash of a record's key, by the number of the exchange, where records go by their key.
-    Nothing is read before it is asked for.
+    `at_least_once` is the promise of the job, which its savepoints do not tell of. Nothing is read before it
+    is asked for.
     """
 
     def __init__(
-        self, metadata: CheckpointMetadata, job: JobShape, hashes: Mapping[int, KeyHash], read: ReadHandle
+        self,
+        metadata: CheckpointMetadata,
+        job: JobShape,
+        hashes: Mapping[int, KeyHash],
+        read: ReadHandle,
+        *,
+        at_least_once: bool = False,
     ) -> None:
+        self._again = at_least_once or metadata.checkpoint_type == AT_LEAST_ONCE
         self._metadata = metadata
         self._job = job
         self._read = read
@@ -105,7 +113,7 @@ class StateAssignment:
     def _with_keys(self, before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
         """Those subtasks whose keyed state is still needed."""
         going_on = [snapshot for snapshot in before if not _has_ended(snapshot)]
-        if not going_on or self._metadata.checkpoint_type == AT_LEAST_ONCE:
+        if not going_on or self._again:
             return list(before)
         return going_on
 

@@ -68,10 +68,11 @@ class SubtaskRecovery:
 
 
 class Rescaling(NamedTuple):
-    """A job whose parallelism is not that of a checkpoint; `hashes` as in `StateAssignment`."""
+    """A job whose parallelism is not that of a checkpoint; the others as in `StateAssignment`."""
 
     job: JobShape
     hashes: Mapping[int, KeyHash]
+    at_least_once: bool = False
 
 
 class RecoverySource:
@@ -92,7 +93,13 @@ class RecoverySource:
         self.owned = owned
         self.read = HandleReader(storage)
         self._united: dict[str, dict[int, SubtaskSnapshot]] = {}
-        self._assignment = None if rescaling is None else StateAssignment(metadata, *rescaling, self.read)
+        self._assignment = (
+            None
+            if rescaling is None
+            else StateAssignment(
+                metadata, rescaling.job, rescaling.hashes, self.read, at_least_once=rescaling.at_least_once
+            )
+        )
         self.max_parallelism = (
             metadata.max_parallelism if rescaling is None else carried_over(metadata, rescaling.job)
         )

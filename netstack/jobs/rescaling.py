@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..checkpoints.assignment import carried_over
 from ..checkpoints.recovery import Rescaling
+from ..scenarios.config import CheckpointMode
 from ..scenarios.contents import shape_of
 from ..scenarios.job_shape import JobShape
 from ..scenarios.scenario import Scenario
@@ -18,7 +19,10 @@ def rescaling_of(scenario: Scenario, metadata: CheckpointMetadata) -> Rescaling 
         ScenarioError: a path has not been opened, whose keys say where records go.
     """
     job = shape_of(scenario)
-    return None if job.parallelism == metadata.parallelism else Rescaling(job, key_hashes_of(scenario))
+    if job.parallelism == metadata.parallelism:
+        return None
+    at_least_once = scenario.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE
+    return Rescaling(job, key_hashes_of(scenario), at_least_once)
 
 
 def shape_after(scenario: Scenario, metadata: CheckpointMetadata | None) -> JobShape:

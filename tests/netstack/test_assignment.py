@@ -143,17 +143,20 @@ ENDED = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"),
+    ("kind", "at_least_once", "names"),
     [
-        ("CHECKPOINT", ["b", "records held back"]),
-        ("AT_LEAST_ONCE_CHECKPOINT", ["a", "b", "records held back"]),
+        ("CHECKPOINT", False, ["b", "records held back"]),
+        ("AT_LEAST_ONCE_CHECKPOINT", False, ["a", "b", "records held back"]),
+        ("SAVEPOINT", False, ["b", "records held back"]),
+        ("SAVEPOINT", True, ["a", "b", "records held back"]),
     ],
 )
 def test_keys_whose_last_records_were_emitted_are_left_out_where_others_go_on(
-    kind: str, names: list[str]
+    kind: str, at_least_once: bool, names: list[str]
 ) -> None:
     metadata = checkpoint({"source": 1, "count": 2}, *ENDED, kind=kind)
-    (one,) = assigned(metadata, shape({"source": 1, "count": 1}), "count")
+    job = shape({"source": 1, "count": 1})
+    one = StateAssignment(metadata, job, {}, READ, at_least_once=at_least_once).of("count", 0)
     assert [handle.name for handle in one.handles] == names
     assert lists(one) == {"records held back": [b"y"]}
     assert not one.data_ended
