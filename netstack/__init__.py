@@ -71,6 +71,7 @@ from .scenarios.config import (
     with_options,
 )
 from .scenarios.config_rules import did_you_mean, option_problems, policy_problems
+from .scenarios.edge_buffers import EdgeBuffers
 from .scenarios.fault import (
     FAULTS,
     MESSAGES,
@@ -237,6 +238,7 @@ __all__ = [
     "DelayMessages",
     "DropMessages",
     "Edge",
+    "EdgeBuffers",
     "FailUpload",
     "Fault",
     "FaultResult",

@@ -8,11 +8,8 @@ from types import MappingProxyType
 
 from buffers import (
     UNLIMITED_SIZE,
-    GateBuffersSpec,
     NetworkBufferPool,
     PipelinedSubpartition,
-    gate_buffers,
-    partition_buffers,
 )
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
@@ -247,7 +244,10 @@ class JobBuilder:
         producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
         sources_of_consumers = producers_of_consumers(reached, consumer.parallelism)
-        exclusive = [self._gate_spec(len(sources)).exclusive_per_channel for sources in sources_of_consumers]
+        exclusive = [
+            edge.buffers.gate(self._config, len(sources)).exclusive_per_channel
+            for sources in sources_of_consumers
+        ]
         key_hash = key_hash_of(scenario, edge) if edge.ship == "hash" and not edge.shares else None
         partitions = [
             self._partition(
@@ -285,15 +285,13 @@ class JobBuilder:
         subtask = self._subtasks_of(vertex)[index]
         subpartitions = self._queues(exclusive, subtask.consumer_acknowledged)
         count = len(subpartitions)
-        minimum, maximum = partition_buffers(
-            count, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-        )
+        minimum, maximum = edge.buffers.pool(config, count)
         pool = self._memory_of(vertex, index).create_pool(
             maximum,
             minimum,
             maximum,
             subpartitions=count,
-            max_buffers_per_channel=config.max_buffers_per_channel,
+            max_buffers_per_channel=edge.buffers.quota(config),
             max_overdraft=0 if calls_of(vertex.source).legacy else config.max_overdraft_buffers_per_gate,
             on_available=subtask.output_available,
         )
@@ -341,15 +339,6 @@ class JobBuilder:
         first = self._environment.randomness.integer(channels) if edge.ship == "rebalance" else 0
         return RoundRobin(channels, first)
 
-    def _gate_spec(self, channels: int) -> GateBuffersSpec:
-        config = self._config
-        return gate_buffers(
-            channels,
-            config.exclusive_buffers_per_channel,
-            config.floating_buffers_per_gate,
-            config.max_required_buffers_per_gate,
-        )
-
     def _gate(self, edge: Edge, index: int, sources: list[tuple[int, int]], numbers: list[int]) -> InputGate:
         """The gate of the edge's consumer `index`, whose channels have these `numbers`.
 
@@ -357,7 +346,7 @@ class JobBuilder:
         """
         producer, consumer = self._scenario.vertex(edge.source), self._scenario.vertex(edge.target)
         memory, manager = self._memory_of(consumer, index), consumer.manager_of(index)
-        spec = self._gate_spec(len(sources))
+        spec = edge.buffers.gate(self._config, len(sources))
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
         subtask = self._subtasks_of(consumer)[index]
         assert isinstance(subtask, OperatorSubtask)

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from buffers import (
-    GateBuffersSpec,
-    InsufficientBuffers,
-    gate_buffers,
-    gate_segments,
-    partition_buffers,
-    partition_segments,
-)
+from buffers import GateBuffersSpec, InsufficientBuffers, gate_segments
 
-from ..scenarios.config import NetworkConfig
 from ..scenarios.scenario import Edge, Scenario
 from ..scenarios.wiring import consumers_of_producers, producers_of_consumers
 
@@ -29,11 +21,9 @@ def plan_segments(scenario: Scenario) -> dict[str, int]:
     if limit is not None:
         return dict.fromkeys(scenario.task_managers, limit // config.segment_bytes)
     needed = dict.fromkeys(scenario.task_managers, 0)
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     for edge in scenario.edges:
         for manager, subpartitions in _partitions(scenario, edge):
-            overdraft = config.max_overdraft_buffers_per_gate
-            needed[manager] += partition_segments(subpartitions, each, floating, overdraft)
+            needed[manager] += edge.buffers.pool_segments(config, subpartitions)
         for manager, spec, remote in _gates(scenario, edge):
             needed[manager] += gate_segments(spec, remote)
     return needed
@@ -43,10 +33,9 @@ def required_segments(scenario: Scenario) -> dict[str, int]:
     """Segments without which each task manager's subtasks cannot begin: the minima of all their pools."""
     config = scenario.config
     needed = dict.fromkeys(scenario.task_managers, 0)
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     for edge in scenario.edges:
         for manager, subpartitions in _partitions(scenario, edge):
-            needed[manager] += partition_buffers(subpartitions, each, floating)[0]
+            needed[manager] += edge.buffers.pool(config, subpartitions)[0]
         for manager, spec, remote in _gates(scenario, edge):
             needed[manager] += remote * spec.exclusive_per_channel + spec.required_floating
     return needed
@@ -82,9 +71,4 @@ def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpe
     for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
         manager = consumer.manager_of(index)
         remote = sum(producer.manager_of(source) != manager for source, _ in channels)
-        yield manager, _spec(scenario.config, len(channels)), remote
-
-
-def _spec(config: NetworkConfig, channels: int) -> GateBuffersSpec:
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    return gate_buffers(channels, each, floating, config.max_required_buffers_per_gate)
+        yield manager, edge.buffers.gate(scenario.config, len(channels)), remote

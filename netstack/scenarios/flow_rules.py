@@ -9,6 +9,7 @@ from itertools import pairwise
 from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from .config_rules import Problem, did_you_mean, time_text
+from .edge_buffers import buffer_problems
 from .scenario import (
     CATCH_UP_S,
     EMISSIONS,
@@ -126,12 +127,20 @@ def edge_problems(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
         yield from _about_selectivity(edge.selectivity)
     for message in service_problems(edge.service or ()):
         yield "service", message
+    yield from _about_buffers(scenario, edge)
     for key, value in (("selectivity", edge.selectivity), ("service", edge.service)):
         if value is not None and any(target.operator is not None for target in targets):
             yield (
                 key,
                 f"is given, and {edge.target} runs a user's function; drop it, or give it to the vertex",
             )
+
+
+def _about_buffers(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
+    parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
+    producers, consumers = parallelism.get(edge.source, 0), parallelism.get(edge.target, 0)
+    for key, message in buffer_problems(edge.buffers, edge.ship, producers, consumers):
+        yield f"buffers.{key}", message
 
 
 def _about_shares(edge: Edge, consumers: int) -> Iterator[Problem]:

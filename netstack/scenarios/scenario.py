@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
+from .edge_buffers import AS_OPTIONS_SAY, EdgeBuffers
 from .fault import AtTime, Fault
 from .savepoints import ScheduledSavepoint
 from .user_code import KeyHash, KeyOf, OperatorOfRecords, Source
@@ -223,6 +224,7 @@ class Edge:
     """Records that the consumer emits for each of this exchange; None: as its vertex says."""
     service: tuple[Step, ...] | None = None
     """Cost of a record of this exchange at the consumer; None: as its vertex says."""
+    buffers: EdgeBuffers = AS_OPTIONS_SAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

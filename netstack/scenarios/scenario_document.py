@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from .config import OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig
@@ -203,6 +203,8 @@ def _edge(edge: Edge) -> Document:
         document["service"] = _service(edge.service)
     if edge.key_hash is not None:
         document["key_hash"] = object_name(edge.key_hash)
+    if buffers := {key: count for key, count in asdict(edge.buffers).items() if count is not None}:
+        document["buffers"] = buffers
     return document
 
 

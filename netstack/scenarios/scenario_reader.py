@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from .config import DEFAULT_PRESET, OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig, with_options
+from .edge_buffers import EdgeBuffers
 from .fault_reader import read_faults
 from .quantities import QuantityError, parse_duration, parse_rate
 from .savepoints import read_savepoints
@@ -48,7 +49,7 @@ _GENERATOR_KEYS = ("record_bytes", "keys", *_PACE_KEYS, "out_of_orderness")
 _KEYS_KEYS = ("number", "zipf", "most_frequent")
 _OBJECT_KEYS = ("object", "rate", "out_of_orderness")
 _PATH_KEYS = ("path", "key", "repeat", "format", "rate", "out_of_orderness")
-_EDGE_KEYS = ("from", "to", "ship", "shares", "fraction", "input", "selectivity", "service")
+_EDGE_KEYS = ("from", "to", "ship", "shares", "fraction", "input", "selectivity", "service", "buffers")
 
 
 def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: bool = True) -> Scenario:
@@ -334,9 +335,17 @@ def _edge(section: Section) -> Edge:
         selectivity=section.take("selectivity", number, None),
         service=section.take("service", _service, None),
         key_hash=section.take("key_hash", _named_object, None),
+        buffers=_buffers(section.section("buffers")),
     )
     section.finish(_EDGE_KEYS)
     return edge
+
+
+def _buffers(section: Section) -> EdgeBuffers:
+    names = [field.name for field in fields(EdgeBuffers)]
+    buffers = EdgeBuffers(**{name: section.take(name, integer, None) for name in names})
+    section.finish(names)
+    return buffers
 
 
 def _named_object(value: object) -> Any:

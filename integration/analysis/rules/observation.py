@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from netstack import (
     CheckpointResult,
+    EdgeBuffers,
     LinkConditions,
     NetworkConfig,
     Result,
@@ -24,6 +25,8 @@ from netstack import (
 from ..checkpoint_times import triggered_within
 from .finding import BACK_PRESSURED, any_of, negation, reaches
 
+AS_OPTIONS_SAY = EdgeBuffers()
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -33,6 +36,7 @@ class Exchange:
     target: str
     ship: str = "rebalance"
     remote: bool = True
+    buffers: EdgeBuffers = AS_OPTIONS_SAY
 
     @property
     def name(self) -> str:
@@ -108,19 +112,22 @@ class Observation:
         """Whether one of those who write to a vertex is back-pressured; None: not known."""
         return any_of(self.is_back_pressured(writer) for _, writer in self.inputs(vertex))
 
-    def channels_by_gate(self, vertex: VertexSteady, *, remote: bool = False) -> list[int]:
-        """Input channels of each gate, in the subtask that has the most; `remote`: gates that have credit."""
+    def channels_by_gate(self, vertex: VertexSteady) -> list[int]:
+        """Input channels of each gate, in the subtask that has the most."""
         return [
             max(channel_counts(exchange.ship, writer.parallelism, vertex.parallelism))
             for exchange, writer in self.inputs(vertex)
-            if exchange.remote or not remote
         ]
 
     def credit_buffers(self, vertex: VertexSteady) -> tuple[int, int]:
         """Exclusive and floating buffers of the subtask that has the most."""
-        gates = self.channels_by_gate(vertex, remote=True)
-        floating = len(gates) * self.config.floating_buffers_per_gate
-        return sum(gates) * self.config.exclusive_buffers_per_channel, floating
+        gates = [
+            (exchange.buffers, max(channel_counts(exchange.ship, writer.parallelism, vertex.parallelism)))
+            for exchange, writer in self.inputs(vertex)
+            if exchange.remote
+        ]
+        exclusive = sum(channels * buffers.per_channel(self.config) for buffers, channels in gates)
+        return exclusive, sum(buffers.per_gate(self.config) for buffers, _ in gates)
 
 
 def observations(result: Result) -> list[Observation]:
@@ -147,7 +154,7 @@ def observation_of(
         name=scenario.name,
         steady=steady,
         exchanges=tuple(
-            Exchange(edge.source, edge.target, edge.ship, scenario.has_remote_channels(edge))
+            Exchange(edge.source, edge.target, edge.ship, scenario.has_remote_channels(edge), edge.buffers)
             for edge in scenario.edges
         ),
         config=scenario.config,

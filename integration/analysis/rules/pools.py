@@ -60,7 +60,7 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
                         f"idle {span_percent(reader.idle_ms_per_s)}, busy "
                         f"{span_percent(reader.busy_ms_per_s)}",
                         f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one subpartition may "
-                        f"hold {view.config.max_buffers_per_channel} buffers",
+                        f"hold {exchange.buffers.quota(view.config)} buffers",
                     ],
                     next=[
                         "find out what is special about the full subtasks: their keys, or their machine",

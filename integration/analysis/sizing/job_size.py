@@ -21,11 +21,10 @@ from collections import Counter
 
 import msgspec
 
-from buffers import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
+from buffers import gate_segments
 from netstack import (
     FROM_SOURCE,
     Edge,
-    NetworkConfig,
     Scenario,
     ScenarioError,
     Vertex,
@@ -163,10 +162,9 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
 
 def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
     config, local = scenario.config, _is_local(scenario, edge)
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
-    required, most = partition_buffers(parts, each, floating)
-    spec = _gate(config, count)
+    required, most = edge.buffers.pool(config, parts)
+    spec = edge.buffers.gate(config, count)
     return ExchangeSize(
         source=edge.source,
         target=edge.target,
@@ -202,26 +200,19 @@ def _is_local(scenario: Scenario, edge: Edge) -> bool:
     return not scenario.has_remote_channels(edge)
 
 
-def _gate(config: NetworkConfig, count: int) -> GateBuffersSpec:
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    return gate_buffers(count, each, floating, config.max_required_buffers_per_gate)
-
-
 def _memory(scenario: Scenario) -> list[MemorySize]:
     config = scenario.config
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     required: Counter[str] = Counter(dict.fromkeys(scenario.task_managers, 0))
     most = required.copy()
     for edge in scenario.edges:
         sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
         reached = consumers_of_producers(edge.ship, sender.parallelism, receiver.parallelism)
         for producer, targets in enumerate(reached):
-            overdraft = config.max_overdraft_buffers_per_gate
             manager = sender.manager_of(producer)
-            required[manager] += partition_buffers(len(targets), each, floating)[0]
-            most[manager] += partition_segments(len(targets), each, floating, overdraft)
+            required[manager] += edge.buffers.pool(config, len(targets))[0]
+            most[manager] += edge.buffers.pool_segments(config, len(targets))
         for consumer, channels in enumerate(producers_of_consumers(reached, receiver.parallelism)):
-            manager, spec = receiver.manager_of(consumer), _gate(config, len(channels))
+            manager, spec = receiver.manager_of(consumer), edge.buffers.gate(config, len(channels))
             remote = sum(sender.manager_of(source) != manager for source, _ in channels)
             required[manager] += remote * spec.exclusive_per_channel + spec.required_floating
             most[manager] += gate_segments(spec, remote)
@@ -274,9 +265,9 @@ def _waiting(scenario: Scenario, vertex: Vertex, edge: Edge) -> float:
     """Buffers of an exchange that wait for the slowest subtask of a vertex once it is full."""
     config = scenario.config
     parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
-    pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
+    pool = edge.buffers.pool(config, parts)[1]
     slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
-    held = max(0.0, min(config.max_buffers_per_channel - 1, (pool - parts) / slowest)) + _OPEN
+    held = max(0.0, min(edge.buffers.quota(config) - 1, (pool - parts) / slowest)) + _OPEN
     return count * held + max(0, _receiving(scenario, edge) - 1)
 
 
@@ -290,8 +281,8 @@ def _at_worst(scenario: Scenario, edge: Edge) -> int:
     """Buffers of an exchange that can wait for one consumer: all of its own, and a quota at each sender."""
     config = scenario.config
     parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
-    pool = partition_buffers(parts, config.exclusive_buffers_per_channel, config.floating_buffers_per_gate)[1]
-    return count * min(config.max_buffers_per_channel, pool) + _receiving(scenario, edge)
+    pool = edge.buffers.pool(config, parts)[1]
+    return count * min(edge.buffers.quota(config), pool) + _receiving(scenario, edge)
 
 
 def _receiving(scenario: Scenario, edge: Edge) -> int:
@@ -299,7 +290,7 @@ def _receiving(scenario: Scenario, edge: Edge) -> int:
     if _is_local(scenario, edge):
         return 0
     count = max(_channels(scenario, edge))
-    return gate_segments(_gate(scenario.config, count), count)
+    return gate_segments(edge.buffers.gate(scenario.config, count), count)
 
 
 def _link(scenario: Scenario, vertex: Vertex, rate: float, expected: float) -> LinkSize | None:
