@@ -1,24 +1,30 @@
-"""The command ``netstack size``, and the figures of a job as people read them."""
+"""The command ``netstack size``."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from cyclopts import Parameter
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from buffers import InsufficientBuffers
-from netstack import DEFAULT_PRESET, PRESETS, Scenario, ScenarioError, format_size, scenario_problems
+from netstack import (
+    DEFAULT_PRESET,
+    PRESETS,
+    QuantityError,
+    Scenario,
+    ScenarioError,
+    format_size,
+    parse_flink_size,
+    scenario_problems,
+    scenario_toml,
+)
 
-from ..analysis.comparison import Spread
-from ..analysis.sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize, size_job
+from ..analysis.sizing.budget_plan import BudgetPlan
+from ..analysis.sizing.job_size import JobSize, size_job
 from ..analysis.sizing.numbers import (
     Numbers,
     read_option_texts,
@@ -26,9 +32,8 @@ from ..analysis.sizing.numbers import (
     unreached,
     with_round_trip,
 )
-from ..analysis.wording import counted, digits, milliseconds
-from ..analysis.wording import size as bytes_text
 from ..files.reading import one_line
+from ..report.budget_text import print_plan
 from ..report.output import (
     indented,
     prepare_folder,
@@ -39,28 +44,16 @@ from ..report.output import (
     write_files,
     write_json,
 )
-from ..runs.sizing_check import RUNS, ConsumerCheck, JobCheck, check_job
+from ..report.sizing_text import print_size
+from ..runs.budget_planning import most_runs, plan_budget, planned_scenario
+from ..runs.sizing_check import RUNS, JobCheck, check_job
 from .arguments import AllowCode, Flag, Settings, Whole, require_some
 from .preparation import load_runnable
 
 SEEDS = 3
 RECORD_BYTES = 1000
 DOCUMENT = "size.json"
-
-
-_LEGEND = (
-    "full: once the vertex, or one behind it, takes no more, half of each open buffer included. at worst: "
-    "all senders hold as much for one subtask as they may. least: a shorter debloat target gains nothing, "
-    "since a buffer holds a record and has to last for the round trip. Drain: bytes over the throughput of "
-    "a subtask, the time that an aligned barrier waits."
-)
-
-_CHECKED = (
-    "emulated: median of the seeds, and their range; drain is the time of a barrier from the vertices "
-    "before, least that with a target of 1 ms. To start: tried, and with one buffer less."
-)
-
-_NO_TRIP = "--round-trip says how many of these buffers a link needs, and the least target that it allows."
+PLAN_FILE = "plan.toml"
 
 
 class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +61,8 @@ class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
 
     size: JobSize
     check: JobCheck | None
+    plan: BudgetPlan | None = None
+    """How a budget is split; None: none was given."""
 
 
 @Parameter(name="*")
@@ -129,6 +124,7 @@ def size(
     *,
     options: SizingOptions = AS_THE_SCENARIO_SAYS,
     check: Flag = False,
+    budget: str | None = None,
     seeds: Whole = SEEDS,
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -138,10 +134,13 @@ def size(
 
     Args:
         file: Scenario, a TOML file or its JSON form; or give --throughput for a source and a consumer.
-        check: Emulate the job too, and print its figures beside the computed ones.
-        seeds: Runs of each of the two emulations.
+        check: Emulate the job too, and print its figures beside the computed ones; those of a plan beside
+            those of the options as they are.
+        budget: Split so much network memory of each task manager, as "512 mb", over gates and partitions,
+            so that barriers wait least and nothing is lost in throughput. The job is emulated for that.
+        seeds: Runs of each emulation.
         json: Print all figures as one JSON document.
-        out: Folder for size.json.
+        out: Folder for size.json; with a budget, for plan.toml too, the scenario with the plan's buffers.
     """
     require_some("size", "--seeds", seeds)
     numbers: Numbers | None = None
@@ -150,12 +149,17 @@ def size(
         scenario = scenario_of_numbers(numbers)
     else:
         scenario = _of_file(file, options, allow_code)
-    prepare_folder(out, DOCUMENT)
+    given = None if budget is None else _budget(budget, scenario)
+    prepare_folder(out, DOCUMENT, *([] if given is None else [PLAN_FILE]))
     job = size_job(scenario, options.record_bytes)
     if numbers is not None and (line := unreached(numbers, job)):
         say(f"netstack size: {line}")
+    if given is not None:
+        plan = _plan(scenario, job, given, seeds, check)
+        _show(SizeReport(size=job, check=None, plan=plan), json, out, _plan_files(scenario, plan))
+        return 0
     emulated = _check(scenario, job, seeds) if check else None
-    _show(SizeReport(size=job, check=emulated), json, out)
+    _show(SizeReport(size=job, check=emulated), json, out, {})
     return 0
 
 
@@ -189,190 +193,37 @@ def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
             raise ScenarioError([f"netstack size: {one_line(error)}"]) from None
 
 
-def _show(report: SizeReport, json: bool, out: Path | None) -> None:
+def _budget(text: str, scenario: Scenario) -> int:
+    try:
+        size = parse_flink_size(text)
+    except QuantityError as error:
+        raise ScenarioError([f"netstack size: --budget: {error.wrong}; it must be {error.right}"]) from None
+    segment = scenario.config.segment_bytes
+    if size < segment:
+        line = f"--budget: {text!r} holds no buffer; one has {format_size(segment)}"
+        raise ScenarioError([f"netstack size: {line}"])
+    return size
+
+
+def _plan(scenario: Scenario, job: JobSize, budget: int, seeds: int, check: bool) -> BudgetPlan:
+    most = most_runs(scenario, seeds, check=check)
+    with progress(f"{scenario.name}: emulating", most, "runs at most", to_stderr()) as report:
+        done = lambda count: report(min(count, most))  # noqa: E731
+        return plan_budget(scenario, job, budget, seeds, check=check, done=done)
+
+
+def _plan_files(scenario: Scenario, plan: BudgetPlan) -> dict[str, bytes]:
+    comment = f"The buffers of netstack size --budget '{format_size(plan.budget_bytes)}'."
+    return {PLAN_FILE: scenario_toml(planned_scenario(scenario, plan), [comment]).encode()}
+
+
+def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:
     document = msgspec.json.encode(report)
     if out is not None:
-        write_files(out, {DOCUMENT: indented(document)})
+        write_files(out, {DOCUMENT: indented(document), **files})
     if json:
         write_json(document)
+    elif report.plan is not None:
+        print_plan(report.size, report.plan, to_stdout())
     else:
         print_size(report.size, report.check, to_stdout())
-
-
-def print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
-    """Print all figures, and the emulated ones beside them where there are any."""
-    head = f"  {job.preset}, buffers of {format_size(job.segment_bytes)}"
-    console.print(Text.assemble((job.name, "bold"), head + _seeds(check)))
-    console.print()
-    console.print(_exchanges(job))
-    console.print()
-    console.print(_memory(job, check))
-    for line in _about_memory(job):
-        console.print(Text(line))
-    checked = {} if check is None else {each.name: each for each in check.consumers}
-    for consumer in job.consumers:
-        console.print()
-        _print_consumer(consumer, checked.get(consumer.name), console)
-    console.print()
-    if not any(consumer.link and consumer.link.round_trip_ms for consumer in job.consumers):
-        console.print(Text(_NO_TRIP))
-    console.print(Text(_LEGEND if check is None else f"{_LEGEND} {_CHECKED}", style="dim"))
-
-
-def _seeds(check: JobCheck | None) -> str:
-    if check is None:
-        return ""
-    seeds = f"{check.seeds[0]}" if len(check.seeds) == 1 else f"{check.seeds[0]} to {check.seeds[-1]}"
-    return f"; emulated for {digits(check.emulated_seconds)} s, virtual clock, seed {seeds}"
-
-
-def _exchanges(job: JobSize) -> Table:
-    table = _table("Buffers of each subtask", "to start", "at most", "memory")
-    for exchange in job.exchanges:
-        title = f"{exchange.source} -> {exchange.target}, {exchange.ship}"
-        table.add_row(Text(title, style="bold"))
-        for name, required, most in _ends(exchange):
-            start = "" if required is None else f"{required}"
-            table.add_row(f"  {name}", start, f"{most}", bytes_text(most * job.segment_bytes))
-    return table
-
-
-def _ends(exchange: ExchangeSize) -> Iterator[tuple[str, int | None, int]]:
-    parts, channels = exchange.subpartitions, exchange.channels
-    start, most = exchange.partition_required, exchange.partition_most
-    yield f"producer, {counted(parts, 'subpartition')}", start, most
-    yield "  overdraft, to finish a record", None, exchange.overdraft
-    if exchange.is_local:
-        yield "consumer, in the same task manager", 0, 0
-        return
-    yield f"consumer, exclusive, {counted(channels, 'channel')}", exchange.exclusive, exchange.exclusive
-    yield "  floating", exchange.floating_required, exchange.floating_most
-
-
-def _memory(job: JobSize, check: JobCheck | None) -> Table:
-    columns = ["Network memory of", "to start", "at most", "memory"]
-    table = _table(*columns, *([] if check is None else ["emulated"]))
-    most = max((each.required_buffers for each in job.task_managers), default=0)
-    for each in job.task_managers:
-        cells = [f"  {each.task_manager}", f"{each.required_buffers}", f"{each.most_buffers}"]
-        cells.append(f"{bytes_text(each.required_bytes)} - {bytes_text(each.most_bytes)}")
-        table.add_row(*cells, _started(check) if each.required_buffers == most else "")
-    return table
-
-
-def _started(check: JobCheck | None) -> str:
-    if check is None or check.memory is None:
-        return ""
-    memory = check.memory
-    first = "starts" if memory.starts else "does not start"
-    second = "do too" if memory.starts_with_less else "do not"
-    return f"{first}; {memory.buffers - 1} {second}"
-
-
-def _about_memory(job: JobSize) -> Iterator[str]:
-    """What to give where it is too little, for each task manager."""
-    for each in job.task_managers:
-        verdict = _verdict(each)
-        if verdict:
-            given = f"taskmanager.memory.network.max is {bytes_text(each.given_bytes)}"
-            yield f"{each.task_manager}: {given}: {verdict}"
-
-
-def _verdict(memory: MemorySize) -> str:
-    if memory.given_bytes is None or memory.given_bytes >= memory.most_bytes:
-        return ""
-    if memory.given_bytes < memory.required_bytes:
-        return f"it does not start; give at least {bytes_text(memory.required_bytes)}"
-    return f"it starts, but its pools could use {bytes_text(memory.most_bytes)}"
-
-
-def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console: Console) -> None:
-    head = Text.assemble((consumer.name, "bold"), f", {counted(consumer.parallelism, 'subtask')}")
-    head.append(f" of {digits(consumer.records_per_s)} records/s, {_rate(consumer.bytes_per_s)} each")
-    if check is not None and check.bytes_per_s is not None:
-        head.append(f" (emulated {_rate(check.bytes_per_s.median)})")
-    console.print(head)
-    columns = ["Waits for a subtask", "buffers", "bytes", "drain"]
-    table = _table(*columns, *([] if check is None else ["emulated"]))
-    for row in _rows(consumer, check):
-        table.add_row(*row[: len(table.columns)])
-    console.print(table)
-    if not consumer.is_held_back:
-        console.print("Nothing holds it back: all this waits only if it, or a vertex behind it, slows down.")
-    if consumer.link is not None and consumer.link.most_bytes_per_s is not None:
-        console.print(Text(_link(consumer, consumer.link, consumer.link.most_bytes_per_s)))
-
-
-def _rows(consumer: ConsumerSize, check: ConsumerCheck | None) -> Iterator[tuple[str, ...]]:
-    emulated: Mapping[str, Spread | None] = {} if check is None else _spreads(check)
-    buffers = f"{round(consumer.expected_buffers, 1):g}"
-    drain = None if consumer.target_ms is not None else emulated.get("drain_ms")
-    flight = None if consumer.target_ms is not None else emulated.get("in_flight_bytes")
-    yield _row("full", buffers, consumer.expected_bytes, consumer.expected_drain_ms, _both(flight, drain))
-    worst = consumer.worst_buffers
-    yield _row("at worst", f"{worst}", consumer.worst_bytes, consumer.worst_drain_ms, "")
-    if consumer.target_ms is not None and consumer.debloated_bytes is not None:
-        each = consumer.debloated_bytes
-        name = f"debloated to {milliseconds(consumer.target_ms)}"
-        beside = _both(emulated.get("in_flight_bytes"), emulated.get("drain_ms"))
-        total = each * consumer.expected_buffers
-        yield _row(name, f"{buffers} x {bytes_text(each)}", total, consumer.debloated_drain_ms, beside)
-    least = consumer.least_buffer_bytes
-    total, beside = least * consumer.expected_buffers, _both(None, emulated.get("least_drain_ms"))
-    yield _row(
-        "least by debloating", f"{buffers} x {bytes_text(least)}", total, consumer.least_drain_ms, beside
-    )
-
-
-def _spreads(check: ConsumerCheck) -> dict[str, Spread | None]:
-    names = ("drain_ms", "in_flight_bytes", "least_drain_ms")
-    return {name: getattr(check, name) for name in names}
-
-
-def _row(name: str, buffers: str, total: float, drain_ms: float | None, emulated: str) -> tuple[str, ...]:
-    return f"  {name}", buffers, bytes_text(total), milliseconds(drain_ms), emulated
-
-
-def _both(total: Spread | None, drain: Spread | None) -> str:
-    parts = [] if total is None else [bytes_text(total.median)]
-    if drain is not None:
-        parts.append(_with_range(drain))
-    return ", ".join(parts)
-
-
-def _with_range(drain: Spread) -> str:
-    """A median, and the range in its unit."""
-    scale = 1000 if drain.median >= 999.5 else 1
-    low, high = (digits(ms / scale) if scale > 1 else f"{ms:.0f}" for ms in (drain.least, drain.most))
-    return milliseconds(drain.median) + ("" if low == high else f" ({low}-{high})")
-
-
-def _link(consumer: ConsumerSize, link: LinkSize, most_bytes_per_s: float) -> str:
-    needed, trip = counted(link.needed_buffers, "buffer"), _short(link.round_trip_ms)
-    need = f"Link: a round trip of {trip} needs {needed} in the receiver, which has {link.credit_buffers}"
-    if most_bytes_per_s < consumer.bytes_per_s:
-        return f"{need}: too few, only {_rate(most_bytes_per_s)} come through, and the vertex is never full."
-    least = _short(link.least_target_ms)
-    return (
-        f"{need}: enough for up to {_rate(most_bytes_per_s)}. "
-        f"With a debloat target below {least} they become too small for that."
-    )
-
-
-def _short(ms: float) -> str:
-    return milliseconds(ms) if ms >= 10 else f"{ms:.2g} ms"
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column(first)
-    for head in others:
-        table.add_column(head, justify="left" if head == "emulated" else "right")
-    return table
-
-
-def _rate(bytes_per_s: float) -> str:
-    for unit, scale in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if bytes_per_s >= scale:
-            return f"{digits(bytes_per_s / scale)} {unit}"
-    return f"{digits(bytes_per_s)} B/s"

@@ -19,7 +19,6 @@ from integration.analysis.sizing.allocation import (
     Many,
     Shares,
     allocate,
-    whole,
 )
 
 NEAR = 1e-3
@@ -193,16 +192,3 @@ def test_a_cost_of_several_alike_is_counted_once_and_their_memory_as_often_as_th
     four = Many(one, 4)
     assert (four.floor, four.ceiling, four.at(8), four.slope(8), four.where(-1.0)) == (4, 12, 5, -1, 4)
     assert allocate([four], 8).amounts == (8,)
-
-
-@given(st.lists(st.tuples(st.floats(1, 50), st.integers(1, 5)), min_size=1, max_size=6))
-def test_whole_numbers_are_next_to_the_shares_and_within_the_budget(places: list[tuple[float, int]]) -> None:
-    shares, counts = [share for share, _ in places], [count for _, count in places]
-    budget = sum(share * count for share, count in places)
-    numbers = whole(shares, counts, budget)
-    assert sum(number * count for number, count in zip(numbers, counts, strict=True)) <= budget + 1e-3
-    for number, share in zip(numbers, shares, strict=True):
-        assert math.floor(share) <= number <= math.ceil(share) or abs(number - share) < 1e-5
-    left = budget - sum(number * count for number, count in zip(numbers, counts, strict=True))
-    for number, (share, count) in zip(numbers, places, strict=True):
-        assert number > share - 1e-5 or count > left - 1e-3

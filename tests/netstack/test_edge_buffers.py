@@ -93,8 +93,9 @@ def test_a_mistake_is_one_line(buffers: dict[str, object], line: str) -> None:
 
 def test_fewer_buffers_hold_less_before_a_barrier_and_a_small_quota_less_still() -> None:
     """At the full consumer wait what its gate has, and what each of three producers has for it."""
+    plenty = NetworkConfig(checkpoint_interval_s=2.0, network_memory_max_bytes=64 << 20)
     waits = [
-        emulate(job(buffers)).steady[0].vertices[1].start_delay_ms_max_subtask or 0.0
+        emulate(job(buffers, config=plenty)).steady[0].vertices[1].start_delay_ms_max_subtask or 0.0
         for buffers in (
             EdgeBuffers(),
             EdgeBuffers(exclusive=1, floating=1),

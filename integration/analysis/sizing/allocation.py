@@ -213,20 +213,6 @@ class Many:
         return self.curve.where(slope * self.count) * self.count
 
 
-def whole(shares: Sequence[float], counts: Sequence[int], budget: float) -> list[int]:
-    """Return whole numbers, a share rounded down or up, with ``sum counts_i * number_i <= budget``.
-
-    Shares are first rounded down; the greatest remainders are rounded up, as far as the budget goes.
-    """
-    numbers = [math.floor(share + _ALIKE) for share in shares]
-    left = budget - sum(count * number for count, number in zip(counts, numbers, strict=True))
-    for place in sorted(range(len(shares)), key=lambda place: numbers[place] - shares[place]):
-        if shares[place] - numbers[place] > _ALIKE and counts[place] <= left:
-            numbers[place] += 1
-            left -= counts[place]
-    return numbers
-
-
 def _turns_left(first: Point, second: Point, third: Point) -> bool:
     """Whether the way over three points gets steeper at the second."""
     return _steepness(first, second) < _steepness(second, third)

@@ -1,0 +1,348 @@
+"""Plans for network memory: what sizes cost by emulation, the split, and what the command prints of it."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from integration import load_scenario
+from integration.analysis.sizing.budget_plan import (
+    BudgetPlan,
+    Figures,
+    Trial,
+    bytes_per_s,
+    counts,
+    curve_of,
+    figures_of,
+    may_gain,
+)
+from integration.analysis.sizing.job_size import size_job
+from integration.analysis.sizing.places import Place, places_of, wide, with_sizes
+from integration.analysis.sizing.splitting import buffers_of
+from integration.cli.app import main
+from integration.cli.size import SizeReport
+from integration.runs.budget_planning import AS_IT_IS, IN_AS_LITTLE, PLAN, plan_budget, planned_scenario
+from netstack import (
+    CheckpointResult,
+    Edge,
+    EdgeBuffers,
+    GeneratorSpec,
+    LinkConditions,
+    NetworkConfig,
+    Result,
+    Scenario,
+    Steady,
+    Vertex,
+    VertexCheckpoint,
+    VertexSteady,
+    emulate,
+)
+from netstack.jobs.memory_plan import plan_segments
+
+MIB = 1 << 20
+SEGMENT = 32 << 10
+
+
+def chain(*, latency_s: float = 0.0, rate: float = 0.0, **settings: object) -> Scenario:
+    """Two sources before two subtasks that take 1000 records a second each, and a sink."""
+    source = GeneratorSpec(record_bytes=2000, rates=(rate,), wave_s=10.0 if rate else None)
+    return replace(
+        Scenario(
+            name="job",
+            duration_s=30.0,
+            warmup_s=6.0,
+            vertices=(
+                Vertex(name="source", parallelism=2, source=source),
+                Vertex(name="stage", parallelism=2, service=((0.0, 1e-3),)),
+            ),
+            edges=(Edge(source="source", target="stage"),),
+            link=LinkConditions(latency_s=latency_s),
+            config=NetworkConfig(checkpoint_interval_s=2.0),
+        ),
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def in_slots() -> Scenario:
+    """Four producers before four consumers, over two task managers; and a sink behind each."""
+    placed = ("tm-1", "tm-1", "tm-1", "tm-2")
+    return chain(
+        vertices=(
+            Vertex(name="source", parallelism=4, task_manager=placed, source=GeneratorSpec(record_bytes=100)),
+            Vertex(name="stage", parallelism=4, task_manager=placed),
+            Vertex(name="sink", parallelism=4, task_manager=placed),
+        ),
+        edges=(Edge(source="source", target="stage"), Edge(source="stage", target="sink", ship="forward")),
+    )
+
+
+def figures(delay_ms: float, records_per_s: float = 1000.0) -> Figures:
+    return Figures(delay_ms=delay_ms, checkpoint_ms=delay_ms, records_per_s=records_per_s, checkpoints=9)
+
+
+PLACE = Place(
+    edge=0, kind="gate", parts=2, counts={"tm": 2}, needed=2, steps=(2, 4, 6, 8), base=6
+)  # in which the figures below are
+
+
+def test_places_have_what_links_need_up_to_what_the_options_give() -> None:
+    partition, gate = places_of(chain(latency_s=0.05), {0: 2e6})
+    assert (partition.needed, partition.steps[0], partition.steps[-1]) == (3, 3, 12)
+    assert partition.counts == {"source": 2}
+    in_flight = 2e6 * 0.1 / SEGMENT
+    assert gate.needed == 7 > in_flight > 6
+    assert (gate.steps[0], gate.steps[-1]) == (7, 28)
+    assert gate.base >= 2 * gate.needed
+    assert gate.counts == {"stage": 2}
+
+
+def test_a_gate_has_credit_ahead_of_data_and_a_subpartition_what_the_others_leave() -> None:
+    scenario = chain()
+    places = places_of(scenario, {0: 0.0})
+    (edge,) = with_sizes(scenario, places, (5, 6)).edges
+    assert edge.buffers == EdgeBuffers(exclusive=2, floating=2, partition=5, max_per_channel=4)
+    (edge,) = with_sizes(scenario, places, (30, 1)).edges
+    assert edge.buffers == EdgeBuffers(exclusive=0, floating=1, partition=30, max_per_channel=10)
+
+
+@pytest.mark.parametrize("scenario", [chain(), in_slots()], ids=["chain", "slots"])
+def test_sizes_come_to_the_memory_that_the_job_then_has(scenario: Scenario) -> None:
+    scenario = replace(scenario, config=NetworkConfig(max_overdraft_buffers_per_gate=0))
+    places = places_of(scenario, dict.fromkeys(range(2), 0.0))
+    sizes = tuple(place.steps[-1] for place in places)
+    planned = buffers_of(sizes, [place.counts for place in places])
+    memory = plan_segments(with_sizes(scenario, places, sizes))
+    assert memory.keys() == planned.keys()
+    # A gate some of whose channels are local has exclusive buffers for the others only.
+    assert all(memory[name] <= planned[name] for name in memory)
+    if len(scenario.edges) == 1:
+        assert memory == planned
+
+
+def test_wide_gates_leave_partitions_as_they_are() -> None:
+    scenario = chain()
+    before, after = plan_segments(scenario), plan_segments(wide(scenario))
+    assert before["source"] == after["source"]
+    assert after["stage"] > 10 * before["stage"]
+
+
+def test_a_size_counts_if_the_job_does_what_is_asked_up_to_the_base() -> None:
+    points = {2: figures(5), 4: figures(4, 950), 6: figures(9), 8: figures(12, 900)}
+    assert [counts(size, points, PLACE, 990) for size in points] == [False, False, True, False]
+    assert [counts(size, points, PLACE, 900) for size in points] == [True] * 4
+    assert curve_of(points, PLACE, 990, 9.0).corners == ((6, 0),)
+    without = dict(points) | {2: None}
+    assert [counts(size, without, PLACE, 900) for size in points] == [False, True, True, True]
+
+
+def test_a_curve_is_what_a_size_changes_and_chance_is_no_gain() -> None:
+    points = {2: figures(300), 4: figures(200.5), 6: figures(200), 8: figures(250)}
+    curve = curve_of(points, PLACE, 990, 200.0)
+    assert curve.corners == ((2, 100), (4, 0), (6, 0), (8, 50))
+    assert curve.where(0.0) == 4
+    assert curve.lift == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "gains"),
+    [
+        ({2: figures(100), 6: figures(150), 8: figures(190)}, False),
+        ({2: figures(100), 6: figures(99.5), 8: figures(100)}, False),
+        ({2: figures(100), 6: figures(80), 8: figures(190)}, True),
+        ({2: figures(100), 6: figures(150), 8: figures(80)}, True),
+        ({2: figures(100, 800), 6: figures(150), 8: figures(190)}, True),
+        ({2: None, 6: figures(150), 8: figures(190)}, True),
+    ],
+)
+def test_sizes_between_matter_where_the_least_costs_something(
+    ends: Mapping[int, Figures | None], gains: bool
+) -> None:
+    assert may_gain(ends, PLACE, 990, 100.0) == gains
+
+
+def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() -> None:
+    scenario = chain(
+        vertices=(
+            *(Vertex(name=name, source=GeneratorSpec(record_bytes=100)) for name in ("a", "b")),
+            Vertex(name="join", parallelism=2),
+            Vertex(name="sink"),
+        ),
+        edges=(
+            Edge(source="a", target="join"),
+            Edge(source="b", target="join"),
+            Edge(source="join", target="sink"),
+        ),
+    )
+    vertices = [
+        VertexCheckpoint(name="a", start_delay_ms=[5.0], alignment_ms=[0.0]),
+        VertexCheckpoint(name="b", start_delay_ms=[10.0], alignment_ms=[None]),
+        VertexCheckpoint(name="join", start_delay_ms=[20.0, 30.0], alignment_ms=[80.0, 40.0]),
+        VertexCheckpoint(name="sink", start_delay_ms=[130.0], alignment_ms=[5.0]),
+    ]
+    done = CheckpointResult(id=1, t=9.0, duration_ms=150.0, vertices=vertices)
+    early = CheckpointResult(id=2, t=1.0, duration_ms=999.0, vertices=vertices)
+    failed = CheckpointResult(id=3, t=9.0, status="FAILED", vertices=vertices)
+    steady = Steady(
+        from_s=8.0,
+        to_s=40.0,
+        checkpoints=1,
+        vertices=[
+            VertexSteady(name="a", parallelism=1, records_out_per_s=[7.0], bytes_out_per_s=[100.0]),
+            VertexSteady(name="b", parallelism=1, records_out_per_s=[5.0], bytes_out_per_s=[300.0]),
+            VertexSteady(
+                name="join", parallelism=2, bytes_in_per_s=[300.0, 100.0], bytes_out_per_s=[200.0, 200.0]
+            ),
+            VertexSteady(name="sink", parallelism=1, bytes_in_per_s=[400.0]),
+        ],
+    )
+    result = Result(
+        scenario=scenario,
+        preset=scenario.preset,
+        clock="virtual",
+        seed=1,
+        emulated_seconds=40.0,
+        wall_seconds=0.0,
+        checkpoints=[early, done, failed],
+        steady=[steady],
+    )
+    assert figures_of([result, result]) == Figures(
+        delay_ms=(100 - 10) + (135 - 100), checkpoint_ms=150, records_per_s=12, checkpoints=2
+    )
+    assert bytes_per_s(scenario, [result]) == {0: 75.0, 1: 225.0, 2: 400.0}
+    nothing = msgspec.structs.replace(result, checkpoints=[early, failed])
+    assert figures_of([result, nothing]) is None
+
+
+@pytest.fixture(scope="module")
+def far() -> BudgetPlan:
+    """A full job over links of 100 ms, which has too many buffers in one place and too few in another."""
+    scenario = chain(latency_s=0.05)
+    return plan_budget(scenario, size_job(scenario), 512 * MIB, 1, check=True)
+
+
+def trial(plan: BudgetPlan, name: str) -> Trial:
+    return next(each for each in plan.trials if each.name == name)
+
+
+def test_a_plan_halves_the_delays_at_the_same_throughput(far: BudgetPlan) -> None:
+    plan, now = trial(far, PLAN).figures, trial(far, AS_IT_IS).figures
+    assert plan is not None
+    assert now is not None
+    assert plan.records_per_s >= 0.99 * now.records_per_s
+    assert plan.checkpoint_ms < 0.55 * now.checkpoint_ms
+    assert far.expected_delay_ms == pytest.approx(plan.delay_ms, rel=0.15)
+    assert trial(far, IN_AS_LITTLE).memory_bytes == trial(far, PLAN).memory_bytes
+    gate = next(place for place in far.places if place.kind == "gate")
+    assert gate.planned >= gate.needed == 6
+
+
+def test_of_more_than_enough_the_rest_is_left_and_worth_nothing(far: BudgetPlan) -> None:
+    for memory in far.task_managers:
+        assert memory.planned_bytes == memory.enough_bytes < MIB
+        assert (memory.saved_ms_per_mib, memory.saved_at, memory.left_ms) == (0, [], 0)
+
+
+def test_the_planned_job_is_the_one_that_was_emulated(far: BudgetPlan) -> None:
+    planned = planned_scenario(chain(latency_s=0.05), far)
+    assert planned.edges[0].buffers == EdgeBuffers(
+        exclusive=far.places[1].exclusive,
+        floating=far.places[1].floating,
+        partition=far.places[0].planned,
+        max_per_channel=far.places[0].max_per_channel,
+    )
+    measured = emulate(planned).steady[0].end_to_end_ms
+    emulated = trial(far, PLAN).figures
+    assert emulated is not None
+    assert measured == pytest.approx(emulated.checkpoint_ms, rel=0.15)
+
+
+FILE = """\
+name = "far-wave"
+duration = "30 s"
+warmup = "6 s"
+link = { latency = "50 ms" }
+
+[flink]
+"execution.checkpointing.interval" = "2 s"
+
+[[vertices]]
+name = "source"
+parallelism = 2
+source = { record_bytes = 2000, rate = [600], wave = "10 s" }
+
+[[vertices]]
+name = "stage"
+parallelism = 2
+service = "1 ms"
+
+[[edges]]
+from = "source"
+to = "stage"
+"""
+
+
+def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "job.toml", tmp_path / "out"
+    file.write_text(FILE)
+    arguments = ["size", str(file), "--budget", "384 kb", "--seeds", "1", "--check", "--out", str(out)]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    assert "stage: more would go to the gates of stage that read source. At first it takes" in words
+    assert "source: more brings nothing." in words
+    report = msgspec.json.decode((out / "size.json").read_bytes(), type=SizeReport)
+    plan = report.plan
+    assert plan is not None
+    assert plan.budget_bytes == 384 << 10
+    source, stage = plan.task_managers
+    assert stage.least_bytes < stage.planned_bytes <= 384 << 10 < stage.enough_bytes
+    assert stage.saved_ms_per_mib > 0
+    # Convex: the first of what is left brings at least the mean of it.
+    assert stage.saved_ms_per_mib * (stage.enough_bytes - stage.planned_bytes) / MIB >= stage.left_ms > 0
+    assert source.planned_bytes == source.enough_bytes
+    planned = load_scenario(out / "plan.toml")
+    assert planned == planned_scenario(load_scenario(file), plan)
+    keys = tomllib.loads((out / "plan.toml").read_text())["edges"][0]["buffers"]
+    assert "buffers = { " + ", ".join(f"{key} = {value}" for key, value in keys.items()) + " }" in words
+
+
+@pytest.mark.parametrize(
+    ("budget", "line"),
+    [
+        ("12 xb", "--budget: '12 xb' has the unit 'xb', which is none of b, kb, mb, gb, tb; it must be"),
+        ("-1 mb", "--budget: '-1 mb' is negative"),
+        ("16 kb", "--budget: '16 kb' holds no buffer; one has 32 kb"),
+        ("lots", "--budget: 'lots' is not a whole number with a unit"),
+    ],
+)
+def test_a_budget_that_is_none_is_one_line(
+    budget: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(FILE)
+    assert main(["size", str(file), "--budget", budget]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"netstack size: {line}")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_a_budget_below_the_least_is_one_line_with_the_least_and_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(FILE)
+    out = tmp_path / "out"
+    assert main(["size", str(file), "--budget", "128 kb", "--seeds", "1", "--out", str(out)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(
+        "netstack size: --budget: 128 kb is too little: task manager stage needs at least"
+    )
+    assert error.endswith("are for the gates of stage that read source")
+    assert list(out.iterdir()) == []
