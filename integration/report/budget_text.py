@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import format_size
+from netstack import OPTIONS, format_size
 
 from ..analysis.sizing.budget_plan import BudgetPlan, PlannedMemory, PlannedPlace, Trial
 from ..analysis.sizing.job_size import JobSize
@@ -21,10 +22,7 @@ _LEGEND = (
     "more brings nothing, or makes barriers wait longer. Delays: the times that barriers take from vertex to "
     "vertex, in all, the mean over checkpoints. Overdraft buffers come on top, from what is left."
 )
-_ONE_SETTING = (
-    "Flink has one setting for all exchanges: options in 1.x, fixed numbers in 2.x. A scenario has the plan "
-    "by these keys of its edges:"
-)
+_KEYS = "A scenario has the plan by these keys of its edges (--out writes it):"
 
 
 def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
@@ -45,8 +43,11 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
     for line in _loss(plan):
         console.print(Text(line))
     console.print()
-    console.print(Text(_ONE_SETTING))
+    console.print(Text(_KEYS))
     for line in _keys(plan):
+        console.print(Text(line))
+    console.print()
+    for line in _one_setting(plan):
         console.print(Text(line))
     console.print()
     console.print(Text(_LEGEND, style="dim"))
@@ -136,6 +137,13 @@ def _loss(plan: BudgetPlan) -> Iterator[str]:
     figures, now = plan.trials[0].figures, plan.records_per_s_now
     if figures is not None and now is not None and figures.records_per_s < now * (1 - SAME_THROUGHPUT):
         yield f"Now the job does {now:,.0f} records/s, with this plan {figures.records_per_s:,.0f}."
+
+
+def _one_setting(plan: BudgetPlan) -> Iterator[str]:
+    """What a real Flink can be told of the plan."""
+    yield "Flink has one setting for all exchanges; by options in 1.x, with the plan's greatest:"
+    for field, number in msgspec.structs.asdict(plan.one_setting).items():
+        yield f"  {OPTIONS[field].name}: {number}"
 
 
 def _keys(plan: BudgetPlan) -> Iterator[str]:

@@ -4,7 +4,9 @@ Once as it is, and once with gates so large that no link waits for credit: what 
 link needs. Then for sizes of each place, all others at their base, under the load and the options of the
 scenario. The curves of these are split under the budget, and the plan is emulated in that memory. If the job
 does less in it than as it is, which the sizes of two places may do together where neither does alone, one of
-them gets its next size at least, whichever costs least; if none alone is enough, all do, and so on.
+them gets its next size at least, whichever costs least; if none alone is enough, all do, and so on. If its
+delays are not those that the curves say, sizes of each place are emulated once more around the plan, that is
+with all others as planned, and it is split again; the better of the two plans is the plan.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from netstack import Scenario, ScenarioError, format_size
+import msgspec
+
+from netstack import EdgeBuffers, Scenario, ScenarioError, format_size
 
 from ..analysis.sizing.allocation import ConvexHull
 from ..analysis.sizing.budget_plan import (
     BudgetPlan,
     Figures,
+    OneSetting,
     PlannedMemory,
     PlannedPlace,
     Point,
@@ -28,6 +33,7 @@ from ..analysis.sizing.budget_plan import (
     curve_of,
     figures_of,
     may_gain,
+    one_setting,
 )
 from ..analysis.sizing.job_size import JobSize
 from ..analysis.sizing.places import STEPS, Place, places_of, wide, with_sizes
@@ -35,15 +41,19 @@ from ..analysis.sizing.splitting import Counts, Split, TaskManagerTooSmall, buff
 from ..analysis.wording import SAME_THROUGHPUT
 from .budget_runs import BudgetRuns, Done
 
-PLAN, AS_IT_IS, IN_AS_LITTLE = "the plan", "options as they are", "the same, in as little"
+PLAN, ONE_SETTING = "the plan", "one setting for all"
+AS_IT_IS, IN_AS_LITTLE = "options as they are", "the same, in as little"
 """The trials; the last is the options as they are with no more memory than the plan takes."""
+
+_AS_EXPECTED = 0.05
+"""Share by which the emulated delays of a plan may differ from what its curves say."""
 
 _MIB = 1 << 20
 
 
 def most_runs(scenario: Scenario, seeds: int, *, check: bool) -> int:
-    """Return how many runs a plan takes at most if it holds at first."""
-    return seeds * (4 + 2 * len(scenario.edges) * (STEPS - 1) + (2 if check else 0))
+    """Return how many runs a plan takes at most if the curves hold."""
+    return seeds * (4 + 2 * len(scenario.edges) * (STEPS - 1) + (3 if check else 0))
 
 
 def plan_budget(
@@ -57,31 +67,33 @@ def plan_budget(
 ) -> BudgetPlan:
     """Return how `budget_bytes` of network memory in each task manager are best split.
 
-    With `check` the job is also emulated with its options as they are, in the same memory and in as little
-    as the plan takes. `done` is told how many runs have ended.
+    With `check` the job is also emulated with one setting for all exchanges, and with its options as they
+    are, in the same memory and in as little as the plan takes. `done` is told how many runs have ended.
 
     Raises:
         ScenarioError: it cannot be run, completes no checkpoint, or needs more memory; one line.
         SourceError, WorkerDied: as `run_seeds`.
     """
     runs = BudgetRuns(scenario, size, seeds, done)
-    seen = _looked_at(runs)
-    held = _held(runs, seen, budget_bytes)
+    seen, held = _planned(runs, budget_bytes)
     memory = max(held.buffers.values()) * scenario.config.segment_bytes
     trials = [Trial(name=PLAN, memory_bytes=memory, figures=held.figures)]
+    places = _places(seen, held)
+    one = one_setting(places)
     if check:
-        trials.append(runs.trial(AS_IT_IS, budget_bytes))
-        trials.append(runs.trial(IN_AS_LITTLE, memory))
+        trials.append(runs.trial(ONE_SETTING, _with_one_setting(runs.scenario, one), budget_bytes))
+        trials.append(runs.trial(AS_IT_IS, runs.scenario, budget_bytes))
+        trials.append(runs.trial(IN_AS_LITTLE, runs.scenario, memory))
     return BudgetPlan(
         budget_bytes=budget_bytes,
         seeds=[scenario.seed + number for number in range(seeds)],
         runs=runs.count,
         emulated_seconds=runs.scenario.duration_s,
-        places=_places(seen, held),
+        places=places,
         task_managers=_memory(seen, held),
         records_per_s_now=None if seen.now is None else seen.now.records_per_s,
-        expected_delay_ms=seen.base.delay_ms
-        + sum(curve.at(size) for curve, size in zip(held.curves, held.split.sizes, strict=True)),
+        one_setting=one,
+        expected_delay_ms=seen.expected_ms(held),
         trials=trials,
     )
 
@@ -97,6 +109,12 @@ def planned_scenario(scenario: Scenario, plan: BudgetPlan) -> Scenario:
             own = replace(own, partition=place.planned, max_per_channel=place.max_per_channel)
         edges[place.edge] = replace(edges[place.edge], buffers=own)
     return replace(scenario, edges=tuple(edges))
+
+
+def _with_one_setting(scenario: Scenario, one: OneSetting) -> Scenario:
+    config = replace(scenario.config, **msgspec.structs.asdict(one))
+    edges = tuple(replace(edge, buffers=EdgeBuffers()) for edge in scenario.edges)
+    return replace(scenario, config=config, edges=edges)
 
 
 class _Seen(NamedTuple):
@@ -116,6 +134,11 @@ class _Seen(NamedTuple):
         """Whether the job does what is asked with a split."""
         return held.figures.records_per_s >= self.asked_per_s
 
+    def expected_ms(self, held: _Held) -> float:
+        """Return the sum of delays that the curves of a split say."""
+        saved = zip(held.curves, held.split.sizes, strict=True)
+        return self.base.delay_ms + sum(curve.at(size) for curve, size in saved)
+
 
 class _Held(NamedTuple):
     """A split with which the job does as much as it can."""
@@ -127,13 +150,30 @@ class _Held(NamedTuple):
     figures: Figures
 
 
-def _looked_at(runs: BudgetRuns) -> _Seen:
-    """Emulate every place at its ends, and at the sizes between where less memory costs something."""
+def _planned(runs: BudgetRuns, budget_bytes: int) -> tuple[_Seen, _Held]:
+    """Look at all places and split; where sizes do together what they do not alone, once more around that."""
     scenario = runs.scenario
     ample, as_it_is = runs.results([wide(scenario), scenario])
+    now = figures_of(as_it_is)
     places = places_of(scenario, bytes_per_s(scenario, ample))
+    seen = _looked_at(runs, places, now)
+    held = _held(runs, seen, budget_bytes)
+    if abs(held.figures.delay_ms - seen.expected_ms(held)) <= _AS_EXPECTED * held.figures.delay_ms:
+        return seen, held
+    around = tuple(
+        replace(place, base=size, steps=tuple(sorted({*place.steps, size})))
+        for place, size in zip(places, held.split.sizes, strict=True)
+    )
+    closer = _looked_at(runs, around, now)
+    both = [(seen, held), (closer, _held(runs, closer, budget_bytes))]
+    return min(both, key=lambda each: (not each[0].suffices(each[1]), each[1].figures.delay_ms))
+
+
+def _looked_at(runs: BudgetRuns, places: tuple[Place, ...], now: Figures | None) -> _Seen:
+    """Emulate every place at its ends, and at the sizes between where less memory costs something."""
+    scenario = runs.scenario
     (at_base,) = runs.results([with_sizes(scenario, places, tuple(place.base for place in places))])
-    now, base = figures_of(as_it_is), figures_of(at_base)
+    base = figures_of(at_base)
     if base is None:
         raise ScenarioError([_nothing_done(scenario)])
     asked = (base if now is None else now).records_per_s * (1 - SAME_THROUGHPUT)

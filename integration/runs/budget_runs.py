@@ -56,10 +56,10 @@ class BudgetRuns:
         figures = map(figures_of, self.results([_limited(each, memory_bytes) for each in scenarios]))
         return [Trial(name=name, memory_bytes=memory_bytes, figures=each) for each in figures]
 
-    def trial(self, name: str, memory_bytes: int) -> Trial:
-        """Return what the job as it is comes to with so much memory, if it starts."""
+    def trial(self, name: str, scenario: Scenario, memory_bytes: int) -> Trial:
+        """Return what comes of a scenario with so much memory, if it starts."""
         try:
-            return self.trials(name, [self.scenario], memory_bytes)[0]
+            return self.trials(name, [scenario], memory_bytes)[0]
         except InsufficientBuffers:
             return Trial(name=name, memory_bytes=memory_bytes, figures=None)
 

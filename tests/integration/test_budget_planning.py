@@ -24,7 +24,14 @@ from integration.analysis.sizing.places import Place, places_of, wide, with_size
 from integration.analysis.sizing.splitting import buffers_of
 from integration.cli.app import main
 from integration.cli.size import SizeReport
-from integration.runs.budget_planning import AS_IT_IS, IN_AS_LITTLE, PLAN, plan_budget, planned_scenario
+from integration.runs.budget_planning import (
+    AS_IT_IS,
+    IN_AS_LITTLE,
+    ONE_SETTING,
+    PLAN,
+    plan_budget,
+    planned_scenario,
+)
 from netstack import (
     CheckpointResult,
     Edge,
@@ -234,6 +241,9 @@ def test_a_plan_halves_the_delays_at_the_same_throughput(far: BudgetPlan) -> Non
     assert plan.records_per_s >= 0.99 * now.records_per_s
     assert plan.checkpoint_ms < 0.55 * now.checkpoint_ms
     assert far.expected_delay_ms == pytest.approx(plan.delay_ms, rel=0.15)
+    one = trial(far, ONE_SETTING).figures
+    assert one is not None
+    assert plan.delay_ms < one.delay_ms < now.delay_ms
     assert trial(far, IN_AS_LITTLE).memory_bytes == trial(far, PLAN).memory_bytes
     gate = next(place for place in far.places if place.kind == "gate")
     assert gate.planned >= gate.needed == 6

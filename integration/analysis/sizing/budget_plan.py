@@ -103,6 +103,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """None: it does not start, or completes no checkpoint."""
 
 
+class OneSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """The greatest of a plan's numbers, as options of Flink 1.x, which hold for all exchanges."""
+
+    exclusive_buffers_per_channel: int
+    floating_buffers_per_gate: int
+    max_buffers_per_channel: int
+
+
 class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How the network memory of each task manager is split, and what that comes to."""
 
@@ -118,10 +126,20 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     None: it completes no checkpoint.
     """
+    one_setting: OneSetting
     expected_delay_ms: float
     """The sum of barrier delays that the curves say; the emulated one is in the first of `trials`."""
     trials: list[Trial]
     """The plan, and what is emulated beside it."""
+
+
+def one_setting(places: Sequence[PlannedPlace]) -> OneSetting:
+    """Return what a job can be set to where all its exchanges have the same."""
+    return OneSetting(
+        exclusive_buffers_per_channel=max(known(place.exclusive for place in places)),
+        floating_buffers_per_gate=max(known(place.floating for place in places)),
+        max_buffers_per_channel=max(known(place.max_per_channel for place in places)),
+    )
 
 
 def figures_of(results: Sequence[Result]) -> Figures | None:
