@@ -128,6 +128,9 @@ class StateAssignment:
         dealt: list[dict[str, list[Any]]] = [{} for _ in range(subtasks)]
         for name, parts in found.items():
             redistribution = self._redistributions.get((before[0].vertex, name), Redistribution.SPLIT)
+            if redistribution is Redistribution.BROADCAST:  # an empty one is as good, with all yet to come
+                known = dict(parts)
+                parts = [(snapshot.subtask, known.get(snapshot.subtask, [])) for snapshot in before]
             for own, values in zip(dealt, deal(name, parts, subtasks, redistribution), strict=True):
                 if values:
                     own[name] = values
@@ -274,15 +277,29 @@ def is_hashed(vertex: str, exchanges: Iterable[Exchange]) -> bool:
 
 def _half_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[str]:
     ended = [snapshot for snapshot in before if _has_ended(snapshot)]
-    known = (EVENT_TIME, PENDING_TRANSACTIONS, POSITION, SPLITS)
-    if 0 < len(ended) < len(before):
-        for handle in (handle for snapshot in ended for handle in snapshot.handles):
-            if handle.kind is StateKind.OPERATOR and handle.name not in known and not _is_over(handle.name):
+    if not 0 < len(ended) < len(before):
+        return
+    for snapshot in before:
+        for handle in filter(_is_of_user, snapshot.handles):
+            is_split = handle.redistribution is Redistribution.SPLIT
+            if is_split and snapshot in ended:
                 yield (
-                    f"the input of {vertex}[{ended[0].subtask}] had ended and that of others had not, so its "
+                    f"the input of {vertex}[{snapshot.subtask}] had ended and that of others had not, so its "
                     f"operator state {handle.name!r} is nobody else's; go on from an older checkpoint"
                 )
                 return
+            if not is_split and any(each.finished for each in ended):
+                yield (
+                    f"some subtasks of {vertex} had ended and others had not, so what they had of the "
+                    f"operator state {handle.name!r} is missing; go on from an older checkpoint"
+                )
+                return
+
+
+def _is_of_user(handle: StateHandle) -> bool:
+    """Whether it is operator state that tasks do not know the meaning of."""
+    known = (EVENT_TIME, PENDING_TRANSACTIONS, POSITION, SPLITS)
+    return handle.kind is StateKind.OPERATOR and handle.name not in known and not _is_over(handle.name)
 
 
 def _in_flight(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from buffers import RecordBlock, RecordDecoder, encode_watermark
@@ -16,6 +17,7 @@ from netstack import (
     HandleReader,
     InitialCheckpoint,
     MemoryStorage,
+    Redistribution,
     StateError,
     StateHandle,
     StateKind,
@@ -334,3 +336,33 @@ def test_keys_that_no_hash_exchange_dealt_out_stay_with_their_subtasks(before: s
             f"({now}), the keys of count go by other key groups than its state"
         )
     assert begin.misfits(shape({"source": 3, "count": 2}, ("source", "count", before))) == []
+
+
+def test_a_broadcast_state_comes_from_the_one_whose_records_in_flight_come_too() -> None:
+    """Also where that has none yet: it gets what the others have from its own records."""
+    rules = replace(operator("rules", ["a", 1]), redistribution=Redistribution.BROADCAST)
+    to_come = in_flight("input", 0, records(7))
+    metadata = checkpoint({"source": 1, "count": 2}, part("count", 0, to_come), part("count", 1, rules))
+    three = assigned(metadata, shape({"source": 1, "count": 3}, ("source", "count", "broadcast")), "count")
+    assert [(lists(snapshot), numbers_in(snapshot)) for snapshot in three] == [
+        ({}, {0: [7]}),
+        ({"rules": [["a", 1]]}, {}),
+        ({}, {0: [7]}),
+    ]
+
+
+@pytest.mark.parametrize("redistribution", [Redistribution.UNION, Redistribution.BROADCAST])
+def test_lists_of_all_are_for_all_also_of_those_that_had_ended(redistribution: Redistribution) -> None:
+    mine = replace(operator("mine", [1, 2]), redistribution=redistribution)
+    job = shape({"source": 1, "count": 3})
+    for finished in (False, True):
+        ended = part("count", 1, *(() if finished else (mine,)), data_ended=True, finished=finished)
+        metadata = checkpoint({"source": 1, "count": 2}, part("count", 0, mine), ended)
+        assert (
+            list(rescaling_misfits(metadata, job))
+            == [
+                "some subtasks of count had ended and others had not, so what they had of the operator state "
+                "'mine' is missing; go on from an older checkpoint"
+            ]
+            * finished
+        )
