@@ -354,6 +354,12 @@ class CostModel:
     """Rate at which a task writes the changes since the last flush to a table file, standing still."""
     table_snapshot_s: float = 0.010
     """That a task stands still for keeping the files of tables as they are, by a link to each."""
+    table_read_s: float = 60e-6
+    """That a task takes to read an entry of a table."""
+    table_write_s: float = 60e-6
+    """That it takes to write or remove one."""
+    log_write_s: float = 4e-6
+    """That it takes to add a change to a changelog."""
     table_compaction_rate_bytes_per_s: float = 100e6
     """Rate at which table files are merged, beside the work: bytes read and bytes written together."""
 

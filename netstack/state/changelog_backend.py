@@ -113,7 +113,7 @@ class ChangelogBackend:
         self._base: _Base | None = _Base(())
         self._former: list[_Base] = []  # which pending checkpoints may still name
         self._parts: list[_Part] = []
-        self._unconfirmed: dict[int, _Part] = {}
+        self._unconfirmed: dict[int, list[_Part]] = {}  # all that a checkpoint names, and has stored
         keyed.log_to(self.log)
 
     def snapshot(
@@ -125,10 +125,26 @@ class ChangelogBackend:
         if self._base is None:
             return ChangelogSnapshot(self, checkpoint_id, (), self._whole(checkpoint_id), None)
         self._base.pending.add(checkpoint_id)
-        parts = [part.handle for part in self._parts]
-        begin = self._parts[-1].end if self._parts else self.log.begin
+        parts = self._retained_parts()
+        begin = parts[-1].end if parts else self.log.begin
         segment = self.log.since(begin) if self.log.end > begin else None
-        return ChangelogSnapshot(self, checkpoint_id, (*self._base.handles, *parts), None, segment)
+        self._unconfirmed[checkpoint_id] = parts
+        stored = (*self._base.handles, *(part.handle for part in parts))
+        return ChangelogSnapshot(self, checkpoint_id, stored, None, segment)
+
+    def _retained_parts(self) -> list[_Part]:
+        """The parts that are there for as long as a checkpoint may need that is taken now.
+
+        The newest completed checkpoint is the last one heard of, or one after it: what all of these name is
+        not deleted.
+        """
+        parts = list(self._parts)
+        for named in self._unconfirmed.values():
+            common = 0
+            while common < min(len(parts), len(named)) and parts[common] == named[common]:
+                common += 1
+            del parts[common:]
+        return parts
 
     def stored(self, checkpoint_id: int, segment: Segment, write: WriteFile) -> StateHandle:
         """Store a segment for a checkpoint, and return the handle to it."""
@@ -140,7 +156,9 @@ class ChangelogBackend:
             return replace(handle, inline=segment.data)
         name = f"{FILE_NAME}-{segment.begin}-{segment.end}-{checkpoint_id}"
         handle = replace(handle, file=write(name, segment.data, shared=True))
-        self._unconfirmed[checkpoint_id] = _Part(segment.begin, segment.end, handle)
+        named = self._unconfirmed.get(checkpoint_id)
+        if named is not None:  # else it was given up meanwhile
+            named.append(_Part(segment.begin, segment.end, handle))
         return handle
 
     def materialise(self) -> Materialisation | None:
@@ -160,10 +178,13 @@ class ChangelogBackend:
             self._former.append(self._base)
         self._base = _Base(tuple(handles))
         self.log.truncate(sequence)
-        self._parts = [part for part in self._parts if part.begin >= sequence]
-        if self._parts and self._parts[0].begin != sequence:  # what lies between would be missing
-            self._parts = []
+        self._parts = self._usable(self._parts)
         self._discard_former()
+
+    def _usable(self, parts: Sequence[_Part]) -> list[_Part]:
+        """Those of some parts, which follow each other, that follow the base."""
+        left = [part for part in parts if part.begin >= self.log.begin]
+        return left if left and left[0].begin == self.log.begin else []
 
     def _discard_former(self) -> None:
         """Let go of former bases that no checkpoint names, nor is about to."""
@@ -189,10 +210,12 @@ class ChangelogBackend:
         for base in self._bases():
             base.is_named = base.is_named or checkpoint_id in base.pending
             base.pending = {number for number in base.pending if number > checkpoint_id}
-        part = self._unconfirmed.pop(checkpoint_id, None)
-        follows = self._parts[-1].end if self._parts else self.log.begin
-        if part is not None and part.begin == follows:
-            self._parts.append(part)
+        named = self._unconfirmed.pop(checkpoint_id, None)
+        if named is not None:  # those that only older ones name go with these
+            self._parts = self._usable(named)
+        self._unconfirmed = {
+            number: parts for number, parts in self._unconfirmed.items() if number > checkpoint_id
+        }
         self._discard_former()
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:

@@ -57,16 +57,30 @@ class Catalogue(msgspec.Struct, frozen=True, array_like=True):
     options: bytes
 
 
+class Accesses:
+    """How often a store was read from and written to, for whoever wants to know what that takes."""
+
+    __slots__ = ("reads", "writes")
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.writes = 0
+
+
 class StoredState:
     """One state in a column family; a `Table` whose values are bytes in the store."""
 
-    def __init__(self, name: str, family: FamilyTable, written: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, family: FamilyTable, written: Callable[[], None], accesses: Accesses
+    ) -> None:
         self._name = name
         self._family = family
         self._written = written
+        self._accesses = accesses
 
     def get(self, key: bytes) -> Any | None:
         """Return the value or None."""
+        self._accesses.reads += 1
         data = self._family.get(key)
         return None if data is None else decode_value(data)
 
@@ -115,6 +129,7 @@ class TableStateBackend(KeyedStateBackend):
         settings: Where the tables are.
 
     `on_flush` is called after each flush: then there may be something to compact, which others decide.
+    `accesses` counts those to the store.
     """
 
     def __init__(
@@ -127,6 +142,7 @@ class TableStateBackend(KeyedStateBackend):
     ) -> None:
         super().__init__(key_groups, max_parallelism, groups_of_keys)
         self.on_flush: Callable[[], None] = _nothing
+        self.accesses = Accesses()
         self._name = name
         self._settings = settings
         self._store: TableStore | None = None
@@ -142,9 +158,10 @@ class TableStateBackend(KeyedStateBackend):
         return self._store
 
     def _new_table(self, kind: str, name: str) -> StoredState:
-        return StoredState(name, self.store.family(name), self._written)
+        return StoredState(name, self.store.family(name), self._written, self.accesses)
 
     def _written(self) -> None:
+        self.accesses.writes += 1
         if self.store.unflushed_bytes() >= self._settings.options.write_buffer_bytes:
             self.store.flush()
             self.on_flush()

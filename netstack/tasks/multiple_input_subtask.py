@@ -154,7 +154,7 @@ class MultipleInputSubtask(OperatorSubtask):
         self._count(buffer)
         task_input.buffer = buffer
         task_input.serving = task_input.servings[self._gate_of_channel[channel]]
-        task_input.serving.begin(channel, channel.decoder.feed(buffer.payload), self._buffer_cost)
+        task_input.serving.begin(channel, channel.decoder.feed(buffer.payload), self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
         """Serve the next record of an input's buffer; False: there is none, or no record ends in it."""

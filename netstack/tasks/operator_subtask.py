@@ -27,6 +27,7 @@ from .lateness import Lateness
 from .operators import Operator, OperatorContext
 from .samples import with_inputs
 from .serving import RecordByRecord, Serving, WholeBuffers
+from .state_times import state_times
 from .subtask import Mail, Subtask
 from .throttle import Throttle
 from .time_account import Waiting
@@ -52,6 +53,7 @@ class OperatorSubtask(Subtask):
         "_inputs",
         "_requested",
         "_serving",
+        "_state_times",
         "buffers_in",
         "bytes_in",
         "gates",
@@ -83,6 +85,7 @@ class OperatorSubtask(Subtask):
         self.operator = operator
         self._context = context._replace(trace=self.trace)
         self._buffer_cost = costs.consumer_buffer_s * environment.randomness.between(costs.subtask_factor)
+        self._state_times = state_times(state, costs)
         self._requested: list[CheckpointBarrier] = []
         self._inputs: CheckpointedInputs
         self.throttle = throttle
@@ -125,6 +128,8 @@ class OperatorSubtask(Subtask):
 
     async def run(self) -> None:
         """Work until every channel has ended."""
+        if self._state_times is not None:
+            self._state_times.owed_s()  # what was restored has taken its time
         for operator in self._operators:
             operator.open(self._context)
         if self.held_back is not None:
@@ -177,6 +182,11 @@ class OperatorSubtask(Subtask):
         self.buffers_in += 1
         self._inputs.bytes_processed(buffer.size)
 
+    def _cost_of_buffer(self) -> float:
+        """What a buffer takes besides its records, and state took since the one before, in seconds."""
+        times = self._state_times
+        return self._buffer_cost if times is None else self._buffer_cost + times.owed_s()
+
     def _set_alarm(self) -> None:
         """Emit what is held back at the next multiple of the period, and so on."""
         period = self._emit_every_s
@@ -209,7 +219,7 @@ class OperatorSubtask(Subtask):
         self._count(buffer)
         try:
             block = channel.decoder.feed(buffer.payload)
-            await self._serving.serve(channel, block, self._buffer_cost)
+            await self._serving.serve(channel, block, self._cost_of_buffer())
         finally:
             buffer.release()
 

@@ -185,6 +185,32 @@ def test_a_log_in_files_is_stored_once() -> None:
     assert sizes == [1, 2, 3]
 
 
+def test_concurrent_checkpoints_name_only_what_each_that_may_be_the_newest_complete_one_names() -> None:
+    subject = Subject(in_files=True)
+    snapshots = {}
+    for number in (1, 2):
+        subject.change("put", number, number)
+        snapshots[number] = subject.backend.snapshot(number)
+    stored = {}
+    for number in (1, 2):
+        subject.checkpoint = number
+        stored[number] = snapshots[number].handles(subject.write, 0)
+    subject.backend.checkpoint_completed(1)
+    subject.change("put", 3, 3)
+    subject.checkpoint = 3
+    third = subject.backend.snapshot(3).handles(subject.write, 0)
+    assert formats(third) == [(StateFormat.LOG, False)], (
+        "2 may be complete by now, and 1 deleted with its file"
+    )
+    subject.backend.checkpoint_completed(2)
+    subject.backend.checkpoint_aborted(3)
+    subject.checkpoint = 4
+    subject.change("put", 4, 4)
+    fourth = subject.backend.snapshot(4).handles(subject.write, 0)
+    assert formats(fourth) == [(StateFormat.LOG, True), (StateFormat.LOG, False)]
+    assert fourth[0].file == stored[2][0].file
+
+
 def test_changes_are_of_the_size_that_flink_gives_them() -> None:
     """200 bytes for a key of 8 are 216 there: 1 for what it does, 2 for the state, 1 for the namespace."""
     log = Changelog()
