@@ -134,7 +134,7 @@ from .scenarios.slots import in_slots
 from .scenarios.user_code import Source, SourceReader, object_name
 from .scenarios.wiring import channel_counts, consumers_of_producers, producers_of_consumers
 from .state.backend import BackendSnapshot, StateBackend, WriteFile
-from .state.keyed_state import AggregatingState, KeyedStateBackend, ListState, ReducingState, ValueState
+from .state.keyed_state import KeyedStateBackend
 from .state.map_state import MapState
 from .state.operator_state import BroadcastState, OperatorStateBackend
 from .state.snapshots import (
@@ -147,9 +147,11 @@ from .state.snapshots import (
     StoredFile,
     SubtaskSnapshot,
 )
+from .state.state_kinds import AggregatingState, ListState, ReducingState, ValueState
 from .state.subtask_state import SubtaskState
 from .state.table_backend import TableSettings, TableStateBackend
 from .state.table_store import TableOptions, TableStore, TableStores
+from .state.time_to_live import StateTtlConfig
 from .state.values import StateError, decode_value, encode_value
 from .tasks.operators import (
     FlatMap,
@@ -322,6 +324,7 @@ __all__ = [
     "StateFormat",
     "StateHandle",
     "StateKind",
+    "StateTtlConfig",
     "Steady",
     "StorageError",
     "StoredFile",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..exchange.key_groups import key_group_range
 from ..state.backend import ReadHandle
 from ..state.changelog_backend import restore_logged
-from ..state.keyed_state import KeyedStateBackend
+from ..state.keyed_state import WITH_TTL, KeyedStateBackend
 from ..state.map_state import MAP, parts_of
 from ..state.snapshots import (
     CheckpointMetadata,
@@ -75,7 +75,9 @@ def keyed_entries(
                 for key in table:
                     value = table.get(key)
                     if value is not None:
-                        yield _entry(snapshot, name, kind, key, value)
+                        yield _entry(
+                            snapshot, name, kind.removesuffix(WITH_TTL), key, _without_times(kind, value)
+                        )
     finally:
         backend.close()
 
@@ -94,6 +96,13 @@ def _backend_of(
         raise StateError(f"state of {snapshot.vertex} is in tables of RocksDB, which nothing here opens")
     name = f"{snapshot.vertex}-{snapshot.subtask}"
     return TableStateBackend(name, groups, most, None, TableSettings(tables))
+
+
+def _without_times(kind: str, stored: Any) -> Any:
+    """What was kept, without the times of a state that expires."""
+    if not kind.endswith(WITH_TTL):
+        return stored
+    return [value for value, _ in stored] if kind.startswith("list") else stored[0]
 
 
 def _entry(snapshot: SubtaskSnapshot, name: str, kind: str, key: bytes, value: Any) -> StateEntry:

@@ -221,9 +221,12 @@ class JobBuilder:
         parallelism = vertex.parallelism
         groups = self._max_parallelism[vertex.name]
         changelog = None if self._scenario.key_of(vertex) is None else self._changelog
-        state = SubtaskState(vertex.name, index, parallelism, groups, keys, changelog, self._tables)
+        agenda = self._environment.agenda
+        state = SubtaskState(
+            vertex.name, index, parallelism, groups, keys, changelog, self._tables, lambda: agenda.now
+        )
         if isinstance(state.keyed, TableStateBackend):
-            TableSchedule(self._environment.agenda, self._environment.costs, state.keyed)
+            TableSchedule(agenda, self._environment.costs, state.keyed)
         return state
 
     @property

@@ -7,6 +7,7 @@ bytes of key group, big-endian, and the key as `values` encodes it. The same sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from .backend import SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import MapSnapshot
 from .snapshots import StateHandle, StateKind
+from .time_to_live import Expiry
 from .values import StateError, decode_value, encode_value
 
 LAYOUT = 1
@@ -27,9 +29,17 @@ class KeyedSnapshot:
 
     work = SnapshotWork()
 
-    def __init__(self, key_groups: range, tables: Mapping[str, tuple[str, MapSnapshot[bytes, Any]]]) -> None:
+    def __init__(
+        self,
+        key_groups: range,
+        tables: Mapping[str, tuple[str, MapSnapshot[bytes, Any]]],
+        expiries: Mapping[str, Expiry],
+        now_ms: int,
+    ) -> None:
         self._key_groups = (key_groups.start, key_groups.stop - 1)
         self._tables = tables
+        self._expiries = expiries
+        self._now_ms = now_ms
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the states that have entries, one handle for each, and release them."""
@@ -45,7 +55,12 @@ class KeyedSnapshot:
 
     def _pieces(self) -> Iterator[StatePiece]:
         for name, (kind, table) in sorted(self._tables.items(), key=lambda item: item[0]):
-            data = encode_table(kind, _encoded(name, table.items()))
+            entries = table.items()
+            if name in self._expiries:
+                left = partial(self._expiries[name].left, now_ms=self._now_ms)
+                kept = ((key, left(stored)) for key, stored in entries)
+                entries = [(key, stored) for key, stored in kept if stored is not None]
+            data = encode_table(kind, _encoded(name, entries))
             if data is not None:
                 yield StatePiece(StateKind.KEYED, data, name, self._key_groups)
 

@@ -8,13 +8,14 @@ All states of a subtask share the current key, which is set before a record is p
 
 A table of a state is ordered by key group, so that a subtask of another parallelism finds its part. Two keys
 are the same if their bytes are: 1, 1.0 and True are three. What is put into a state, or got from it, must
-not be changed afterwards unless it is put again at once. (Flink: ``HeapKeyedStateBackend`` and its states.)
+not be changed afterwards unless it is put again at once. With a `StateTtlConfig` what is kept expires.
+(Flink: ``HeapKeyedStateBackend`` and its states.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from flowcontrol import SavepointFormat
 
@@ -24,148 +25,17 @@ from .copy_on_write import CopyOnWriteMap
 from .keyed_snapshot import KeyedSnapshot, decode_table
 from .map_state import MAP, CopyOnWriteMaps, MapState, parts_of
 from .snapshots import StateFormat, StateHandle, StateKind
+from .state_kinds import AggregatingState, ListState, ReducingState, ValueState
 from .table import GROUP_BYTES, CurrentKey, Table
-from .values import StateError, copy_value, decode_value, encode_value
+from .time_to_live import Expiry, StateClock, StateTtlConfig, TtlListTable, TtlTable
+from .values import StateError, decode_value, encode_value
 
 V = TypeVar("V")
 A = TypeVar("A")
 R = TypeVar("R")
 
-
-class KeyedState(Generic[V]):
-    """What the kinds of state have in common; ``V`` is what reading gives."""
-
-    __slots__ = ("_current", "_table")
-
-    def __init__(self, table: Table, current: CurrentKey) -> None:
-        self._table = table
-        self._current = current
-
-    def clear(self) -> None:
-        """Forget what is kept for the current key."""
-        self._table.remove(self._current.get())
-
-    def items(self) -> Iterator[tuple[Any, V]]:
-        """All keys with what is kept for them, by key group and then by the bytes of the key.
-
-        The current key stays as it is. Keys that are cleared meanwhile are left out.
-        """
-        for prefixed in self._table:
-            stored = self._table.get(prefixed)
-            if stored is not None:
-                yield decode_value(prefixed[GROUP_BYTES:]), self._read(stored)
-
-    def _read(self, stored: Any) -> V:
-        value: V = stored
-        return value
-
-    def _write(self, key: bytes, value: Any) -> None:
-        if value is None:
-            self._table.remove(key)
-        else:
-            self._table.put(key, value)
-
-
-class ValueState(KeyedState[V]):
-    """One value for each key (Flink: ``ValueState``)."""
-
-    __slots__ = ("_default",)
-
-    def __init__(self, table: Table, current: CurrentKey, default: Any) -> None:
-        super().__init__(table, current)
-        self._default = default
-
-    def get(self) -> V:
-        """Return the value, or the default if there is none."""
-        value = self._table.get(self._current.get())
-        result: V = copy_value(self._default) if value is None else value
-        return result
-
-    def update(self, value: V | None) -> None:
-        """Set the value; None clears it."""
-        self._write(self._current.get(), value)
-
-
-class ListState(KeyedState[list[V]]):
-    """A list of values for each key (Flink: ``ListState``)."""
-
-    __slots__ = ()
-
-    def get(self) -> list[V]:
-        """Return the list, empty if there is none."""
-        values = self._table.get(self._current.get())
-        return [] if values is None else values
-
-    def add(self, value: V) -> None:
-        """Append a value."""
-        self.add_all((value,))
-
-    def add_all(self, values: Iterable[V]) -> None:
-        """Append values."""
-        added = list(values)
-        if added:
-            self._table.append(self._current.get(), added)
-
-    def update(self, values: Iterable[V]) -> None:
-        """Replace the list; no values clear it."""
-        self._write(self._current.get(), list(values) or None)
-
-
-class ReducingState(KeyedState[V]):
-    """One value for each key, which added ones are reduced into (Flink: ``ReducingState``)."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, table: Table, current: CurrentKey, function: Callable[[V, V], V]) -> None:
-        super().__init__(table, current)
-        self._function = function
-
-    def get(self) -> V | None:
-        """Return the reduced value, None if nothing was added."""
-        value: V | None = self._table.get(self._current.get())
-        return value
-
-    def add(self, value: V) -> None:
-        """Reduce a value into what there is."""
-        key = self._current.get()
-        kept = self._table.get(key)
-        self._write(key, value if kept is None else self._function(kept, value))
-
-
-class AggregatingState(KeyedState[R], Generic[V, A, R]):
-    """One accumulator ``A`` for each key, to which values ``V`` are added and which gives a result ``R``.
-
-    Flink: ``AggregatingState`` with an ``AggregateFunction``. An accumulator may not be None.
-    """
-
-    __slots__ = ("_add", "_create", "_result")
-
-    def __init__(
-        self,
-        table: Table,
-        current: CurrentKey,
-        create: Callable[[], A],
-        add: Callable[[A, V], A],
-        result: Callable[[A], R],
-    ) -> None:
-        super().__init__(table, current)
-        self._create = create
-        self._add = add
-        self._result = result
-
-    def get(self) -> R | None:
-        """Return the result of what was added, None if that is nothing."""
-        accumulator = self._table.get(self._current.get())
-        return None if accumulator is None else self._result(accumulator)
-
-    def add(self, value: V) -> None:
-        """Add a value to the accumulator."""
-        key = self._current.get()
-        kept = self._table.get(key)
-        self._write(key, self._add(self._create() if kept is None else kept, value))
-
-    def _read(self, stored: Any) -> R:
-        return self._result(stored)
+WITH_TTL = " with time-to-live"
+"""Behind the kind of a state whose values have a time with them."""
 
 
 class KeyedStateBackend:
@@ -176,10 +46,18 @@ class KeyedStateBackend:
         max_parallelism: Number of all key groups.
         groups_of_keys: The key group of each key that any subtask of the vertex has met, shared by all of
             them: so none can have state for a key that another one has state for.
+        clock: What states with a time-to-live go by.
     """
 
+    _cleans_on_access = True
+    """Whether expired entries are looked for whenever a state is used; else others do that."""
+
     def __init__(
-        self, key_groups: range, max_parallelism: int, groups_of_keys: dict[bytes, int] | None = None
+        self,
+        key_groups: range,
+        max_parallelism: int,
+        groups_of_keys: dict[bytes, int] | None = None,
+        clock: StateClock | None = None,
     ) -> None:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
@@ -188,6 +66,8 @@ class KeyedStateBackend:
         self._tables: dict[str, tuple[str, Table]] = {}  # kind of state and table, by name
         self._maps: dict[str, CopyOnWriteMap[bytes, Any]] = {}  # the same tables
         self._log: Changelog | None = None
+        self._clock = clock
+        self._expiries: dict[str, Expiry] = {}
 
     def log_to(self, log: Changelog) -> None:
         """Have the changes of all states, of which there are none yet, go to a log too."""
@@ -220,31 +100,53 @@ class KeyedStateBackend:
             "as key_hash, or none"
         )
 
-    def value(self, name: str, default: Any = None) -> ValueState[Any]:
+    def value(self, name: str, default: Any = None, *, ttl: StateTtlConfig | None = None) -> ValueState[Any]:
         """Return the value state of that name.
 
         Raises:
-            StateError: The name is that of a state of another kind; so with the others.
+            StateError: The name is that of a state of another kind, or one with and the other without a
+                time-to-live; so with the others.
         """
-        return ValueState(self._table("value", name), self._current, default)
+        return ValueState(self._declared("value", name, ttl), self._current, default)
 
-    def list(self, name: str) -> ListState[Any]:
-        """Return the list state of that name."""
-        return ListState(self._table("list", name), self._current)
+    def list(self, name: str, *, ttl: StateTtlConfig | None = None) -> ListState[Any]:
+        """Return the list state of that name; each element has its own time-to-live."""
+        return ListState(self._declared("list", name, ttl), self._current)
 
-    def reducing(self, name: str, function: Callable[[V, V], V]) -> ReducingState[V]:
+    def map(self, name: str, *, ttl: StateTtlConfig | None = None) -> MapState[Any, Any]:
+        """Return the map state of that name; each entry has its own time-to-live."""
+        return MapState(self._declared(MAP, name, ttl), self._current)
+
+    def reducing(
+        self, name: str, function: Callable[[V, V], V], *, ttl: StateTtlConfig | None = None
+    ) -> ReducingState[V]:
         """Return the reducing state of that name; ``function`` combines what is kept with what is added."""
-        return ReducingState(self._table("reducing", name), self._current, function)
+        return ReducingState(self._declared("reducing", name, ttl), self._current, function)
 
     def aggregating(
-        self, name: str, create: Callable[[], A], add: Callable[[A, V], A], result: Callable[[A], R]
+        self,
+        name: str,
+        create: Callable[[], A],
+        add: Callable[[A, V], A],
+        result: Callable[[A], R],
+        *,
+        ttl: StateTtlConfig | None = None,
     ) -> AggregatingState[V, A, R]:
         """Return the aggregating state of that name; ``add`` returns the accumulator, which it may change."""
-        return AggregatingState(self._table("aggregating", name), self._current, create, add, result)
+        table = self._declared("aggregating", name, ttl)
+        return AggregatingState(table, self._current, create, add, result)
 
-    def map(self, name: str) -> MapState[Any, Any]:
-        """Return the map state of that name."""
-        return MapState(self._table(MAP, name), self._current)
+    def _declared(self, kind: str, name: str, ttl: StateTtlConfig | None) -> Any:
+        """The table of a state; with a time-to-live one that hides what has expired."""
+        if ttl is None:
+            return self._table(kind, name)
+        if self._clock is None:
+            raise StateError(f"state {name!r} has a time-to-live, and nothing here says what time it is")
+        self._clock.is_used = True
+        table: Any = self._table(kind + WITH_TTL, name)
+        self._expiries[name] = expiry = Expiry(ttl.ttl_ms, kind == "list")
+        wrapper = TtlListTable if kind == "list" else TtlTable
+        return wrapper(table, ttl, expiry, self._clock, cleans=self._cleans_on_access)
 
     def tables(self) -> Iterator[tuple[str, str, Table]]:
         """Name and kind of each state, by name, and the table that it is kept in."""
@@ -263,15 +165,16 @@ class KeyedStateBackend:
         return table
 
     def _new_table(self, kind: str, name: str) -> Table:
-        table = self._maps[name] = CopyOnWriteMaps() if kind == MAP else CopyOnWriteMap()
+        table = self._maps[name] = CopyOnWriteMaps() if _is_map(kind) else CopyOnWriteMap()
         return table
 
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark all states as they are now; takes time by their number only, and is always canonical."""
+        """Mark all states as they are now, but for what has expired; takes time by their number only."""
         tables = {name: (self._tables[name][0], table.snapshot()) for name, table in self._maps.items()}
-        return KeyedSnapshot(self.key_groups, tables)
+        expired_by = 0 if self._clock is None else self._clock.now_ms
+        return KeyedSnapshot(self.key_groups, tables, dict(self._expiries), expired_by)
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add the part of the keyed state that belongs to this subtask's key groups.
@@ -310,7 +213,7 @@ class KeyedStateBackend:
 
     def _takes(self, kind: str, key: bytes) -> bool:
         """Whether a key that was stored is one of this subtask's; its key group is known from then on."""
-        if kind == MAP:
+        if _is_map(kind):
             key = parts_of(key)[0]
         group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
         if group not in self.key_groups:
@@ -333,3 +236,7 @@ class KeyedStateBackend:
 
     def close(self) -> None:
         """Nothing to do: the state is in memory."""
+
+
+def _is_map(kind: str) -> bool:
+    return kind.removesuffix(WITH_TTL) == "map"

@@ -20,12 +20,23 @@ V = TypeVar("V")
 MAP = "map"
 """The kind of such state."""
 
+LONGEST_KEY = (1 << 16) - 1
+"""Bytes that an entry may be called by."""
+
 _LENGTH_BYTES = 4
 
 
 def entry_key(key: bytes, key_in_map: bytes) -> bytes:
-    """Return how an entry is called in the table."""
-    return key + key_in_map + len(key_in_map).to_bytes(_LENGTH_BYTES, "big")
+    """Return how an entry is called in the table.
+
+    Raises:
+        StateError: That would be too long for a changelog.
+    """
+    entry = key + key_in_map + len(key_in_map).to_bytes(_LENGTH_BYTES, "big")
+    if len(entry) > LONGEST_KEY:
+        text = f"the keys of an entry of a map have {len(entry)} bytes, more than {LONGEST_KEY}"
+        raise StateError(text)
+    return entry
 
 
 def parts_of(entry: bytes) -> tuple[bytes, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from flowcontrol import SavepointFormat
@@ -12,8 +12,12 @@ from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork
 from .changelog_backend import ChangelogBackend, Discard, restore_logged
 from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
-from .snapshots import StateHandle
+from .snapshots import Redistribution, StateHandle
 from .table_backend import TableSettings, TableStateBackend
+from .time_to_live import StateClock
+
+TTL_CLOCK = "time of states with time-to-live"
+"""Name of the operator state that says what time it was, in ms: that of another run may be ahead."""
 
 
 class ChangelogTerms(NamedTuple):
@@ -58,7 +62,8 @@ class SubtaskState:
     """The state of one of ``parallelism`` subtasks of a vertex (Flink: ``StreamOperatorStateHandler``).
 
     ``groups_of_keys`` is shared by all of them; see `KeyedStateBackend`. With ``tables`` keyed state is in a
-    store of tables, else in memory. With a ``changelog`` it is stored as its changes.
+    store of tables, else in memory. With a ``changelog`` it is stored as its changes. ``now`` says the
+    time in seconds, which states with a time-to-live need.
 
     Raises:
         ValueError: The numbers do not fit together.
@@ -73,16 +78,18 @@ class SubtaskState:
         groups_of_keys: dict[bytes, int] | None = None,
         changelog: ChangelogTerms | None = None,
         tables: TableSettings | None = None,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self.vertex = vertex
         self.subtask = subtask
         groups = key_group_range(max_parallelism, parallelism, subtask)
+        self._clock = clock = None if now is None else StateClock(now)
         self.keyed: KeyedStateBackend
         if tables is None:
-            self.keyed = KeyedStateBackend(groups, max_parallelism, groups_of_keys)
+            self.keyed = KeyedStateBackend(groups, max_parallelism, groups_of_keys, clock)
         else:
             name = f"{vertex}-{subtask}"
-            self.keyed = TableStateBackend(name, groups, max_parallelism, groups_of_keys, tables)
+            self.keyed = TableStateBackend(name, groups, max_parallelism, groups_of_keys, tables, clock)
         self.operator = OperatorStateBackend()
         self.changelog = (
             None
@@ -95,6 +102,8 @@ class SubtaskState:
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> StateSnapshot:
         """Mark all state as it is now: the synchronous part, whose time does not depend on the size."""
+        if self._clock is not None and self._clock.is_used:
+            self.operator.put(TTL_CLOCK, [self._clock.now_ms], Redistribution.UNION)
         return StateSnapshot([backend.snapshot(checkpoint_id, savepoint) for backend in self._backends])
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
@@ -112,6 +121,9 @@ class SubtaskState:
         else:
             self.changelog.restore(handles, read)
         self.operator.restore(handles, read)
+        if self._clock is not None:
+            for reached_ms in self.operator.get(TTL_CLOCK):
+                self._clock.go_on_from(reached_ms)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """All subtasks have stored their part of this checkpoint."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,8 +22,10 @@ from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, Wri
 from .keyed_snapshot import FILE_NAME, encode_table
 from .keyed_state import KeyedStateBackend
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
+from .stored_state import Accesses, StoredState
 from .table import GROUP_BYTES
-from .table_store import FamilyTable, StoreView, TableFile, TableOptions, TableStore, TableStores
+from .table_store import StoreView, TableFile, TableOptions, TableStore, TableStores
+from .time_to_live import Expiry, StateClock
 from .values import StateError, decode_value, encode_value
 
 LAYOUT = 1
@@ -57,67 +59,6 @@ class Catalogue(msgspec.Struct, frozen=True, array_like=True):
     options: bytes
 
 
-class Accesses:
-    """How often a store was read from and written to, for whoever wants to know what that takes."""
-
-    __slots__ = ("reads", "writes")
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.writes = 0
-
-
-class StoredState:
-    """One state in a column family; a `Table` whose values are bytes in the store."""
-
-    def __init__(
-        self, name: str, family: FamilyTable, written: Callable[[], None], accesses: Accesses
-    ) -> None:
-        self._name = name
-        self._family = family
-        self._written = written
-        self._accesses = accesses
-
-    def get(self, key: bytes) -> Any | None:
-        """Return the value or None."""
-        self._accesses.reads += 1
-        data = self._family.get(key)
-        return None if data is None else decode_value(data)
-
-    def put(self, key: bytes, value: Any) -> None:
-        """Set the value of a key.
-
-        Raises:
-            StateError: The value is of a type that cannot be stored.
-        """
-        try:
-            data = encode_value(value)
-        except StateError as error:
-            raise StateError(f"state {self._name!r}: {error}") from error
-        self._family.put(key, data)
-        self._written()
-
-    def append(self, key: bytes, values: Sequence[Any]) -> None:
-        """Append to the list that is the value of a key."""
-        self.put(key, [*(self.get(key) or ()), *values])
-
-    def remove(self, key: bytes) -> None:
-        """Forget a key, if it is there."""
-        self._family.remove(key)
-        self._written()
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The keys, ascending; the table may be changed meanwhile."""
-        return (key for key, _ in self._family.items())
-
-    def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
-        """The keys that begin so, ascending; the table may be changed meanwhile."""
-        for key, _ in self._family.items(prefix):
-            if not key.startswith(prefix):
-                return
-            yield key
-
-
 class TableStateBackend(KeyedStateBackend):
     """The keyed state of one subtask in a store of tables, opened when the first state is asked for.
 
@@ -127,10 +68,13 @@ class TableStateBackend(KeyedStateBackend):
         max_parallelism: Number of all key groups.
         groups_of_keys: See `KeyedStateBackend`; here no more than `REMEMBERED_KEYS` are added to it.
         settings: Where the tables are.
+        clock: What states with a time-to-live go by.
 
     `on_flush` is called after each flush: then there may be something to compact, which others decide.
     `accesses` counts those to the store.
     """
+
+    _cleans_on_access = False
 
     def __init__(
         self,
@@ -139,8 +83,9 @@ class TableStateBackend(KeyedStateBackend):
         max_parallelism: int,
         groups_of_keys: dict[bytes, int] | None,
         settings: TableSettings,
+        clock: StateClock | None = None,
     ) -> None:
-        super().__init__(key_groups, max_parallelism, groups_of_keys)
+        super().__init__(key_groups, max_parallelism, groups_of_keys, clock)
         self.on_flush: Callable[[], None] = _nothing
         self.accesses = Accesses()
         self._name = name
@@ -159,6 +104,32 @@ class TableStateBackend(KeyedStateBackend):
 
     def _new_table(self, kind: str, name: str) -> StoredState:
         return StoredState(name, self.store.family(name), self._written, self.accesses)
+
+    def drop_expired(self) -> None:
+        """Remove what has expired, so that a compaction that begins now leaves it out.
+
+        All entries of states with a time-to-live are read. What is removed is flushed.
+        """
+        if self._clock is not None:
+            now_ms = self._clock.now_ms
+            dropped = [self._drop_expired(*item, now_ms) for item in sorted(self._expiries.items())]
+            if any(dropped):
+                self.store.flush()
+
+    def _drop_expired(self, name: str, expiry: Expiry, now_ms: int) -> bool:
+        family, dropped = self.store.family(name), False
+        for key, data in family.items():
+            stored = decode_value(data)
+            left = expiry.left(stored, now_ms)
+            if left is not stored:
+                dropped = True
+                if left is None:
+                    family.remove(key)
+                else:
+                    family.put(key, encode_value(left))
+                if self.store.unflushed_bytes() >= self._settings.options.write_buffer_bytes:
+                    self.store.flush()
+        return dropped
 
     def _written(self) -> None:
         self.accesses.writes += 1
@@ -195,10 +166,18 @@ class TableStateBackend(KeyedStateBackend):
         pieces = []
         with self._beside("savepoint", (table.read() for table in view.files)) as store:
             for name, (kind, _) in sorted(self._tables.items()):
-                data = encode_table(kind, store.family(name).items())
+                data = encode_table(kind, self._unexpired(name, store.family(name).items()))
                 if data is not None:
                     pieces.append(StatePiece(StateKind.KEYED, data, name, self._range))
         return store_pieces(pieces, FILE_NAME, write, inline_up_to)
+
+    def _unexpired(self, name: str, entries: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
+        """The entries of a state, encoded, without what has expired."""
+        if name not in self._expiries or self._clock is None:
+            return entries
+        expiry, now_ms = self._expiries[name], self._clock.now_ms
+        left = ((key, expiry.left(decode_value(value), now_ms)) for key, value in entries)
+        return ((key, encode_value(stored)) for key, stored in left if stored is not None)
 
     @contextmanager
     def _beside(self, suffix: str, files: Iterable[bytes]) -> Iterator[TableStore]:

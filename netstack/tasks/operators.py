@@ -14,8 +14,9 @@ from buffers import RecordBlock
 
 from ..exchange.key_groups import key_groups
 from ..scenarios.user_code import KeyHash
-from ..state.keyed_state import KeyedStateBackend, ReducingState
+from ..state.keyed_state import KeyedStateBackend
 from ..state.operator_state import OperatorStateBackend
+from ..state.state_kinds import ReducingState
 
 RecordFunction = Callable[[bytes], bytes]
 FlatFunction = Callable[[bytes], Iterable[bytes]]

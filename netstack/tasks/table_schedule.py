@@ -6,7 +6,8 @@
                                  snapshots meanwhile have the old files, and new ones of level 0
 
 So the snapshot that sets a compaction off still has the files from before, as in RocksDB, whose compactions
-run in threads of their own. One runs at a time; what is to be done next is found out when it ends.
+run in threads of their own. One runs at a time; what is to be done next is found out when it ends. What has
+expired by the time at which a compaction begins is left out of what comes of it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class TableSchedule:
     def _begin_if_wanted(self) -> None:
         store = self._backend.store
         if self._running is None and store.wants_compaction():
+            self._backend.drop_expired()
             self._running = compaction = store.compact()
             duration = (compaction.bytes_read + compaction.bytes_written) / self._rate
             self._agenda.after(duration, self._end)

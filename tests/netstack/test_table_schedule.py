@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
-from netstack import Agenda, CostModel, TableOptions, TableSettings, TableStateBackend
+from netstack import Agenda, CostModel, StateTtlConfig, TableOptions, TableSettings, TableStateBackend
 from netstack.engine.agenda_loop import run_agenda
+from netstack.state.time_to_live import StateClock
 from netstack.tasks.table_schedule import TableSchedule
 from tests.netstack.table_model import ModelStore, ModelStores
 
@@ -19,7 +20,10 @@ class Tables:
     def __init__(self) -> None:
         self.agenda = Agenda()
         stores = ModelStores()
-        self.backend = TableStateBackend("a-0", range(4), 4, None, TableSettings(stores, TableOptions()))
+        clock = StateClock(lambda: self.agenda.now)
+        self.backend = TableStateBackend(
+            "a-0", range(4), 4, None, TableSettings(stores, TableOptions()), clock
+        )
         TableSchedule(self.agenda, CostModel(table_compaction_rate_bytes_per_s=RATE), self.backend)
         self.state = self.backend.value("v")
         self.store: ModelStore = stores.opened[0]
@@ -67,3 +71,21 @@ def test_nothing_is_merged_while_no_level_is_full(snapshots: int) -> None:
     tables = Tables()
     tables.run(*(float(number) for number in range(1, snapshots + 1)))
     assert len(tables.store.shown) == (3 if snapshots == 3 else 1)
+
+
+@pytest.mark.parametrize(("ttl_s", "left"), [(0.3, []), (2.2, [b"2", b"3"]), (9.0, [b"0", b"1", b"2", b"3"])])
+def test_what_has_expired_is_in_no_file_that_comes_of_a_merge(ttl_s: float, left: list[bytes]) -> None:
+    tables = Tables()
+    state = tables.backend.map("m", ttl=StateTtlConfig(ttl_s))
+
+    def put(number: int) -> None:
+        tables.backend.set_current_key("k", 0)
+        state.put(number, str(number).encode())
+
+    for number in range(4):
+        tables.agenda.at(number + 0.6, put, number)
+    tables.run(1.0, 2.0, 3.0, 4.0)
+    merged = [file for file in tables.store.shown if file.family == "m"]
+    values = [value for file in merged for _, value in file.entries if value is not None]
+    assert [file.level for file in merged] == [1]
+    assert [each for each in (b"0", b"1", b"2", b"3") if any(each in value for value in values)] == left
