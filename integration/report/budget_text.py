@@ -120,8 +120,12 @@ def _figures(trial: Trial) -> tuple[str, str, str]:
     return (
         milliseconds(figures.delay_ms),
         milliseconds(figures.checkpoint_ms),
-        f"{figures.records_per_s:,.0f}",
+        _rate(figures.records_per_s),
     )
+
+
+def _rate(records_per_s: float) -> str:
+    return f"{records_per_s:,.0f}" if records_per_s >= 100 else digits(records_per_s)
 
 
 def _expected(plan: BudgetPlan) -> str:
@@ -136,7 +140,7 @@ def _loss(plan: BudgetPlan) -> Iterator[str]:
     """What the plan costs, if no size that was tried costs nothing."""
     figures, now = plan.trials[0].figures, plan.records_per_s_now
     if figures is not None and now is not None and figures.records_per_s < now * (1 - SAME_THROUGHPUT):
-        yield f"Now the job does {now:,.0f} records/s, with this plan {figures.records_per_s:,.0f}."
+        yield f"Now the job does {_rate(now)} records/s, with this plan {_rate(figures.records_per_s)}."
 
 
 def _one_setting(plan: BudgetPlan) -> Iterator[str]:

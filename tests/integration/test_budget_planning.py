@@ -49,6 +49,8 @@ from netstack import (
 )
 from netstack.jobs.memory_plan import plan_segments
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 SEGMENT = 32 << 10
 

@@ -12,7 +12,10 @@ from types import ModuleType
 import pytest
 
 from integration import load_scenario
-from netstack import emulate
+from integration.analysis.sizing.budget_plan import figures_of
+from integration.analysis.sizing.job_size import size_job
+from integration.runs.budget_planning import plan_budget
+from netstack import EdgeBuffers, emulate
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -51,6 +54,31 @@ def test_clicks_and_orders() -> None:
     assert out["filter"] == pytest.approx(0.6 * out["clicks"], rel=0.03)
     assert out["join"] == pytest.approx((out["filter"] + 0.5 * out["orders"]) * 1.01, rel=0.03)
     assert out["window"] == pytest.approx(0.1 * out["join"] * 4 / 6, rel=0.1)  # two windows of three
+
+
+def test_slow_calls_which_no_memory_helps() -> None:
+    scenario = load_scenario(EXAMPLES / "memory/slow_calls.toml")
+    plan = plan_budget(scenario, size_job(scenario), 512 << 20, 1, check=True)
+    planned, _, now, _ = (trial.figures for trial in plan.trials)
+    assert planned is not None
+    assert now is not None
+    assert planned.delay_ms == pytest.approx(now.delay_ms, rel=0.01)
+    assert now.delay_ms > 500
+
+
+def test_far_links_which_the_options_give_too_little_here_and_too_much_there() -> None:
+    scenario = load_scenario(EXAMPLES / "memory/far_links.toml")
+    buffers = (
+        EdgeBuffers(exclusive=4, floating=1, partition=3, max_per_channel=2),
+        EdgeBuffers(exclusive=4, floating=1, partition=5, max_per_channel=4),
+    )
+    edges = (replace(edge, buffers=own) for edge, own in zip(scenario.edges, buffers, strict=True))
+    planned = figures_of([emulate(replace(scenario, edges=tuple(edges)))])
+    now = figures_of([emulate(scenario)])
+    assert planned is not None
+    assert now is not None
+    assert planned.records_per_s == pytest.approx(now.records_per_s, rel=0.01)
+    assert planned.checkpoint_ms < 0.6 * now.checkpoint_ms
 
 
 @pytest.mark.spark

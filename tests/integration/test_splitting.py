@@ -98,6 +98,7 @@ def test_the_task_manager_that_needs_most_is_named() -> None:
     assert (refused.value.task_manager, refused.value.least) == ("b", 9)
 
 
-def test_the_greatest_remainders_are_rounded_up_while_all_have_room() -> None:
-    straight = ConvexHull.of([(1, 10), (10, 1)])
-    assert sorted(split([straight] * 3, [{"a": 1}] * 3, 11).sizes) == [3, 4, 4]
+def test_the_greatest_remainder_is_rounded_up() -> None:
+    """A quarter of the way both cost as much: at 3.25 and 1.75."""
+    long, short = ConvexHull.of([(1, 10), (10, 1)]), ConvexHull.of([(1, 5), (4, 2)])
+    assert split([long, short], [{"a": 1}] * 2, 5).sizes == (3, 2)
