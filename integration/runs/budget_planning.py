@@ -74,6 +74,9 @@ def plan_budget(
         ScenarioError: it cannot be run, completes no checkpoint, or needs more memory; one line.
         SourceError, WorkerDied: as `run_seeds`.
     """
+    if not scenario.edges:
+        text = f"netstack size: --budget: {scenario.name} has no exchange, so there is no memory to split"
+        raise ScenarioError([text])
     runs = BudgetRuns(scenario, size, seeds, done)
     seen, held = _planned(runs, budget_bytes)
     memory = max(held.buffers.values()) * scenario.config.segment_bytes

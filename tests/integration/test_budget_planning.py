@@ -1,5 +1,6 @@
 """Plans for network memory: what sizes cost by emulation, the split, and what the command prints of it."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,6 +33,7 @@ from integration.runs.budget_planning import (
     plan_budget,
     planned_scenario,
 )
+from integration.runs.budget_runs import BudgetRuns
 from netstack import (
     CheckpointResult,
     Edge,
@@ -46,6 +48,7 @@ from netstack import (
     VertexCheckpoint,
     VertexSteady,
     emulate,
+    parse_flink_size,
 )
 from netstack.jobs.memory_plan import plan_segments
 
@@ -172,6 +175,12 @@ def test_sizes_between_matter_where_the_least_costs_something(
     assert may_gain(ends, PLACE, 990, 100.0) == gains
 
 
+def test_less_than_a_millisecond_is_no_gain() -> None:
+    ends = {2: figures(2.9), 6: figures(2), 8: figures(2)}
+    assert not may_gain(ends, PLACE, 990, 2.0)
+    assert curve_of(ends, PLACE, 990, 2.0).where(0.0) == 2
+
+
 def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() -> None:
     scenario = chain(
         vertices=(
@@ -223,6 +232,15 @@ def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() ->
     assert bytes_per_s(scenario, [result]) == {0: 75.0, 1: 225.0, 2: 400.0}
     nothing = msgspec.structs.replace(result, checkpoints=[early, failed])
     assert figures_of([result, nothing]) is None
+
+
+def test_a_trial_has_the_memory_that_it_says() -> None:
+    scenario = chain()
+    runs = BudgetRuns(scenario, size_job(scenario), 1, lambda count: None)
+    assert runs.trial("short", runs.scenario, 9 * SEGMENT) == Trial(
+        name="short", memory_bytes=9 * SEGMENT, figures=None
+    )
+    assert runs.trial("ample", runs.scenario, 1 << 50).figures is not None
 
 
 @pytest.fixture(scope="module")
@@ -324,6 +342,19 @@ def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
     assert "buffers = { " + ", ".join(f"{key} = {value}" for key, value in keys.items()) + " }" in words
 
 
+def test_a_job_without_an_exchange_has_no_memory_to_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(
+        'name = "j"\nduration = "1 s"\nvertices = [{ name = "s", source = { record_bytes = 99 } }]\n'
+    )
+    assert main(["size", str(file), "--budget", "1 mb"]) == 2
+    assert capsys.readouterr().err == (
+        "netstack size: --budget: j has no exchange, so there is no memory to split\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("budget", "line"),
     [
@@ -353,6 +384,9 @@ def test_a_budget_below_the_least_is_one_line_with_the_least_and_its_place(
     out = tmp_path / "out"
     assert main(["size", str(file), "--budget", "128 kb", "--seeds", "1", "--out", str(out)]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
+    needed, part = map(parse_flink_size, re.findall(r"\d+ kb(?= are|, of)", error))
+    assert needed / 2 < part <= needed
+    assert (needed % SEGMENT, part % SEGMENT) == (0, 0)
     assert error.startswith(
         "netstack size: --budget: 128 kb is too little: task manager stage needs at least"
     )

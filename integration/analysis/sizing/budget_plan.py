@@ -22,8 +22,8 @@ from ..wording import SAME_THROUGHPUT
 from .allocation import ConvexHull
 from .places import Place
 
-_SAME_DELAY = 0.01
-"""Share of the sum of delays below which a difference is taken for chance, and so for none."""
+_SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
+"""Share of the sum of delays, and milliseconds, below which a difference is chance, and so none."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ def curve_of(
         if figures is not None and counts(size, points, place, asked_per_s)
     }
     least = min(delays.values())
-    same = least + _SAME_DELAY * base_ms
+    same = least + _chance_ms(base_ms)
     return ConvexHull.of(
         [(size, (least if delay <= same else delay) - base_ms) for size, delay in delays.items()]
     )
@@ -198,8 +198,12 @@ def may_gain(ends: Mapping[int, Figures | None], place: Place, asked_per_s: floa
     if least is None or not counts(place.steps[0], ends, place, asked_per_s):
         return True
     return any(
-        other is not None and least.delay_ms > other.delay_ms + _SAME_DELAY * base_ms for other in others
+        other is not None and least.delay_ms > other.delay_ms + _chance_ms(base_ms) for other in others
     )
+
+
+def _chance_ms(base_ms: float) -> float:
+    return max(_SAME_DELAY_MS, _SAME_DELAY * base_ms)
 
 
 def bytes_per_s(scenario: Scenario, results: Sequence[Result]) -> dict[int, float]:
