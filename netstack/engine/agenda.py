@@ -13,6 +13,9 @@ one costs about 1 microsecond here, switching trio tasks 6 to 9. All routines of
 trio task that runs the agenda; on the real clock it sleeps until the next entry is due, on the virtual
 clock time jumps there.
 
+A million messages may be under way over one wire. They come in order, so they stand in a `Line`, of which
+only the first entry is on the heap: that stays as small as there are wires and tasks.
+
 What may be taken back is put there with `cancellable_at` or `cancellable_after`, which return a `Timer`. A
 cancelled one keeps its place and does nothing when it is due, so the order of all else stays.
 
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import heapq
 import types
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from math import inf
 from typing import Any
@@ -95,6 +99,49 @@ class _Kept:
         self._callback(*args)
 
 
+class Line:
+    """Callbacks that come in the order of their times, as the messages of a wire do.
+
+    They run as if each had been put on the agenda with `Agenda.at`, but only the first is on its heap.
+    """
+
+    __slots__ = ("_agenda", "_entries")
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self._entries: deque[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def at(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
+        """Call ``callback(*args)`` at `time`, or as soon as possible if that is over.
+
+        Raises:
+            ValueError: if that is before what stands in the line already.
+        """
+        entries = self._entries
+        if entries and time < entries[-1][0]:
+            raise ValueError(f"{time} s is before {entries[-1][0]} s, which is in the line already")
+        serial = self._agenda.next_serial()
+        entries.append((time, serial, callback, args))
+        if len(entries) == 1:
+            self._agenda.put(time, serial, self)
+
+    def clear(self) -> None:
+        """Forget all that stands in it."""
+        self._entries.clear()
+
+    def __call__(self) -> None:
+        """The first entry is due."""
+        entries = self._entries
+        _, _, callback, args = entries.popleft()
+        if entries:
+            time, serial, _, _ = entries[0]
+            self._agenda.put(time, serial, self)
+        callback(*args)
+
+
 class Agenda:
     """All that is due in one emulation, in the order of (time, serial).
 
@@ -121,7 +168,8 @@ class Agenda:
 
     def __len__(self) -> int:
         """Entries that are due now or later."""
-        return len(self._heap)
+        behind = sum([len(line) - 1 for _, _, line, _ in self._heap if isinstance(line, Line)])
+        return len(self._heap) + behind
 
     @property
     def next_s(self) -> float:
@@ -142,6 +190,15 @@ class Agenda:
         """Call ``callback(*args)`` in `delay` seconds."""
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
+
+    def next_serial(self) -> int:
+        """The place of a new entry among all that are due at the same time."""
+        self._serial = serial = self._serial + 1
+        return serial
+
+    def put(self, time: float, serial: int, line: Line) -> None:
+        """Call `line` at `time`, in the place that `next_serial` has given."""
+        heapq.heappush(self._heap, (time, serial, line, ()))
 
     def cancellable_at(self, time: float, callback: Callable[..., Any], *args: Any) -> Timer:
         """Plan a callback as `at` does, and return the handle by which it can be cancelled."""
@@ -170,6 +227,9 @@ class Agenda:
         for routine in list(self._routines):
             routine.close()
         self._routines.clear()
+        for _, _, callback, _ in self._heap:
+            if isinstance(callback, Line):
+                callback.clear()
         # In place, as `run` holds on to the list.
         self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], _Kept)]
         heapq.heapify(self._heap)

@@ -7,6 +7,7 @@ other processes, and for trio, which is to find a cancellation or Ctrl-C now and
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import trio
 
@@ -38,7 +39,7 @@ async def run_agenda(agenda: Agenda) -> None:
             await _follow(agenda, agenda.clock)
             return
         started_at = trio.current_time() - agenda.now
-        while len(agenda) and not agenda.stopped:
+        while agenda.next_s < inf and not agenda.stopped:
             if agenda.real_time:
                 await trio.sleep_until(started_at + agenda.next_s)
                 now = max(trio.current_time() - started_at, agenda.next_s)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from flowcontrol import BufferResponse, Message
 
-from ..engine.agenda import Agenda
+from ..engine.agenda import Agenda, Line
 from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel, LinkConditions
 from ..tcp.transport_errors import LinkClosedError
@@ -34,6 +34,7 @@ class EmulatedWire:
         "_latency",
         "_message",
         "_seconds_per_byte",
+        "_under_way",
         "_wire",
         "arrive",
     )
@@ -44,6 +45,7 @@ class EmulatedWire:
         self, agenda: Agenda, costs: CostModel, conditions: LinkConditions, randomness: Randomness
     ) -> None:
         self._agenda = agenda
+        self._under_way = Line(agenda)
         self._jitter = randomness.jitter
         self._message = costs.wire_message_s
         self._wire = costs.wire_s
@@ -74,7 +76,7 @@ class EmulatedWire:
             agenda.at(left, written)
         if type(message) is BufferResponse and isinstance(message.payload, memoryview):
             message = _detached(message)
-        agenda.at(arrival, self.arrive, message)
+        self._under_way.at(arrival, self.arrive, message)
 
     def finish(self) -> None:
         """Let nothing more be written."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
-from ..engine.agenda import Agenda
+from ..engine.agenda import Agenda, Line
 from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel
 
@@ -32,7 +32,7 @@ class Notifier:
     CreditBasedPartitionRequestClientHandler.
     """
 
-    __slots__ = ("_agenda", "_blocked_until", "_held", "_jitter", "_last", "_median")
+    __slots__ = ("_agenda", "_blocked_until", "_held", "_jitter", "_last", "_line", "_median")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Notifier:
         blocked_until: Callable[[], float] | None = None,
     ) -> None:
         self._agenda = agenda
+        self._line = Line(agenda)
         self._blocked_until = blocked_until
         self._held: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._median = costs.notify_s
@@ -56,9 +57,9 @@ class Notifier:
             time = self._last
         self._last = time
         if self._blocked_until is None:
-            agenda.at(time, work, *args)
+            self._line.at(time, work, *args)
         else:
-            agenda.at(time, self._do_or_hold, work, args)
+            self._line.at(time, self._do_or_hold, work, args)
 
     def _do_or_hold(self, work: Callable[..., None], args: tuple[object, ...]) -> None:
         if self._blocked:

@@ -89,6 +89,11 @@ class ProducerEnd:
         sender = self.queue.open(request, subpartition)
         subpartition.on_data = _DataNotice(self, sender)
 
+    @property
+    def awaits_partitions(self) -> bool:
+        """Whether requests wait for partitions that were not there."""
+        return len(self._listeners) > 0
+
     def partition_added(self, channel: int) -> None:
         """What `channel` reads can be found from now on: serve it if it was requested before."""
         request = self._listeners.take(channel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -32,8 +33,13 @@ class RoundRobin:
         """One channel for each record of `block`."""
         channels, first, count = self._channels, self._next, len(block)
         self._next = (first + count) % channels
-        turns = list(range(channels)) * (count // channels + 2)
-        return turns[first : first + count]
+        return _turns(channels, count // channels + 2)[first : first + count]
+
+
+@lru_cache(maxsize=64)
+def _turns(channels: int, rounds: int) -> list[int]:
+    """All channels in turns, as many rounds; one list for all producers, which nobody changes."""
+    return list(range(channels)) * rounds
 
 
 class KeyGroupSelector:

@@ -17,6 +17,7 @@ from ..exchange.gate import InputGate
 from ..exchange.key_groups import default_max_parallelism
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ResultPartition
+from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..faults.tapped_gate import Tap, TappedGate
@@ -258,21 +259,26 @@ class JobBuilder:
             )
             for index, targets in enumerate(reached if self._hosts(producer) else ())
         ]
+        awaiting = [end for end in self.connections.producers if end.awaits_partitions]
         for index, sources in enumerate(sources_of_consumers):
             numbers = list(range(self._channels, self._channels + len(sources)))
             self._channels += len(sources)
             if partitions:
-                self._offer(partitions, sources, numbers)
+                self._offer(partitions, sources, numbers, awaiting)
             if gates:
                 gates[index].append(self._gate(edge, index, sources, numbers))
 
     def _offer(
-        self, partitions: list[ResultPartition], sources: list[tuple[int, int]], numbers: list[int]
+        self,
+        partitions: list[ResultPartition],
+        sources: list[tuple[int, int]],
+        numbers: list[int],
+        awaiting: list[ProducerEnd],
     ) -> None:
-        """Let each subpartition be found by the number of the channel that reads it."""
+        """Let each subpartition be found by the number of the channel that reads it, also by who waits."""
         for channel_id, (source, subpartition) in zip(numbers, sources, strict=True):
             self._subpartitions[channel_id] = partitions[source].subpartitions[subpartition]
-            for end in self.connections.producers:
+            for end in awaiting:
                 end.partition_added(channel_id)
 
     def _partition(

@@ -12,7 +12,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.engine.agenda import Agenda, Routine, Waiter
+from netstack.engine.agenda import Agenda, Line, Routine, Waiter
 from netstack.engine.agenda_loop import AgendaStuckError, run_agenda
 from netstack.engine.timers import Timers
 
@@ -448,3 +448,37 @@ def test_a_run_on_the_real_clock_ends_while_it_sleeps(way: str) -> None:
         story.agenda.at(5.0, story.agenda.stop)
     assert trio.run(main, clock=autojump_clock()) == 5.0
     assert [name for _, name in story.trace] == [END]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3))))
+def test_a_line_runs_as_if_each_entry_had_been_put_on_the_agenda(entries: list[tuple[int, int]]) -> None:
+    """Two lines, and the agenda itself; a number is the time that passes before the next entry."""
+    plain, lined = Story(), Story()
+    lines = [Line(lined.agenda), Line(lined.agenda)]
+    times = [0.0, 0.0, 0.0]
+    for serial, (way, pause) in enumerate(entries):
+        times[way] += pause
+        plain.agenda.at(times[way], plain.note, str(serial))
+        put = lined.agenda.at if way == 2 else lines[way].at
+        put(times[way], lined.note, str(serial))
+    assert len(lined.agenda) == len(plain.agenda) == len(entries)
+    assert lined.run() == plain.run()
+
+
+def test_a_line_takes_entries_while_it_runs_and_after_it_was_cleared() -> None:
+    story = Story()
+    line = Line(story.agenda)
+    line.at(1.0, story.note, "forgotten")
+    line.at(2.0, story.note, "forgotten")
+    story.agenda.clear()
+    assert len(story.agenda) == 0
+    line.at(1.5, lambda: line.at(1.5, story.note, "second"))
+    line.at(1.5, story.note, "first")
+    assert story.run() == [(1.5, "first"), (1.5, "second")]
+
+
+def test_nothing_is_put_into_a_line_before_what_stands_there() -> None:
+    line = Line(Agenda())
+    line.at(2.0, print)
+    with pytest.raises(ValueError, match=r"^1.0 s is before 2.0 s, which is in the line already$"):
+        line.at(1.0, print)

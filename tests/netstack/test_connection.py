@@ -264,6 +264,12 @@ class Late(Connected):
         self.partitions[0] = self.subpartition
         self.producer.partition_added(0)
 
+    def awaits(self, at: float) -> list[bool]:
+        """Whether the producer waits for a partition at a time; filled while it runs."""
+        seen: list[bool] = []
+        self.agenda.at(at, lambda: seen.append(self.producer.awaits_partitions))
+        return seen
+
     @property
     def requests(self) -> list[float]:
         return [round(time, 2) for time, message in self.link.consuming.written if message == REQUEST]
@@ -275,7 +281,9 @@ def test_a_partition_that_comes_late_is_served_at_once(added_at: float, requests
     read: list[bytes] = []
     connected.agenda.at(added_at, connected.add_partition)
     connected.agenda.at(added_at + 0.01, lambda: read.extend(connected.read_all()))
+    waits = [connected.awaits(at) for at in (0.0, added_at - 0.01, added_at + 0.01)]
     connected.run()
+    assert waits == [[False], [True], [False]]
     assert read == [b"late"]
     assert connected.requests == requests
     connected.close()
