@@ -5,7 +5,7 @@ for the producing side, `channel_buffers` and `channel_queue` for the receiving 
 `watermarks` for what is inside.
 """
 
-from .blank_bytes import BlankBytes
+from .blank_bytes import BlankBytes, Content, Pieces
 from .buffer import (
     BufferBuilder,
     BufferConsumer,
@@ -15,6 +15,7 @@ from .buffer import (
     Payload,
     ReceivedBuffer,
     Recycler,
+    content_of,
 )
 from .channel_buffers import ChannelBuffers
 from .channel_queue import ChannelQueue, RecoveredBuffer, recovered_buffers
@@ -44,6 +45,7 @@ __all__ = [
     "Bytes",
     "ChannelBuffers",
     "ChannelQueue",
+    "Content",
     "CorruptRecord",
     "EventBuffer",
     "EventConsumer",
@@ -56,6 +58,7 @@ __all__ = [
     "NetworkBufferPool",
     "NetworkPoolStatistics",
     "Payload",
+    "Pieces",
     "PipelinedSubpartition",
     "PolledBuffer",
     "PoolDestroyed",
@@ -65,6 +68,7 @@ __all__ = [
     "RecoveredBuffer",
     "Recycler",
     "UsageNotice",
+    "content_of",
     "encode_watermark",
     "gate_buffers",
     "gate_segments",

@@ -12,6 +12,7 @@ Every payload byte is 0, so the bytes are as definite as any: whoever asks for t
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 
 _pack_length = struct.Struct(">i").pack
 _HEADER_BYTES = 4
@@ -46,3 +47,65 @@ class BlankBytes:
         record = _pack_length(self.stride - _HEADER_BYTES).ljust(self.stride, b"\0")
         count = (self.phase + self.size) // self.stride + 1
         return (record * count)[self.phase : self.phase + self.size]
+
+    def followed_by(self, other: BlankBytes) -> bool:
+        """Whether `other` goes on where these end."""
+        return self.stride == other.stride and (self.phase + self.size) % self.stride == other.phase
+
+
+Content = bytes | BlankBytes
+"""Bytes, or what says which they would be."""
+
+
+class Pieces:
+    """Bytes in pieces, of which blank ones stay as they are; `len` is how many bytes there are.
+
+    Blank neighbours, the second of which goes on the first, are one: mostly a channel has a single piece.
+    """
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self, pieces: Iterable[Content] = ()) -> None:
+        self._pieces: list[Content] = []
+        self._size = 0
+        self.extend(pieces)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        """The bytes themselves."""
+        return b"".join([bytes(piece) for piece in self._pieces])
+
+    @property
+    def blank(self) -> bool:
+        """Whether some of them are not there as bytes."""
+        return any(isinstance(piece, BlankBytes) for piece in self._pieces)
+
+    @property
+    def description(self) -> bytes:
+        """What says which bytes they are; the same only for the same bytes."""
+        return b"".join(
+            [
+                b"%d blank in %d from %d;" % (piece.size, piece.stride, piece.phase)
+                if isinstance(piece, BlankBytes)
+                else b"%d bytes:%b" % (len(piece), piece)
+                for piece in self._pieces
+            ]
+        )
+
+    def extend(self, pieces: Iterable[Content]) -> None:
+        """Put other pieces behind these."""
+        own = self._pieces
+        for piece in pieces:
+            if not len(piece):
+                continue
+            last = own[-1] if own else None
+            if isinstance(piece, BlankBytes) and isinstance(last, BlankBytes) and last.followed_by(piece):
+                own[-1] = BlankBytes(last.phase, last.size + piece.size, last.stride)
+            else:
+                own.append(piece)
+            self._size += len(piece)
+
+    def __iter__(self) -> Iterator[Content]:
+        return iter(self._pieces)

@@ -20,12 +20,17 @@ import numpy as np
 
 from flowcontrol import EVENT_TYPES, DataType
 
-from .blank_bytes import BlankBytes
+from .blank_bytes import BlankBytes, Content
 from .records import RecordBlock
 from .segment import MemorySegment
 
 Payload = memoryview | BlankBytes
 """What a buffer holds: bytes, or what says which they would be."""
+
+
+def content_of(payload: Payload) -> Content:
+    """A copy of what a buffer holds, which outlives it."""
+    return payload if isinstance(payload, BlankBytes) else bytes(payload)
 
 
 class Recycler(Protocol):
@@ -253,11 +258,11 @@ class BufferConsumer:
         self.finished = builder.finished
         return piece
 
-    def copy_unread(self) -> bytes:
+    def copy_unread(self) -> Content:
         """What the next `build` would yield; it stays unread."""
         builder = self._builder
         builder.settle()
-        return bytes(builder.payload(self._read, builder.position))
+        return content_of(builder.payload(self._read, builder.position))
 
     def close(self) -> None:
         """Read nothing more."""

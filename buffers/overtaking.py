@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 from flowcontrol import PRIORITY_TYPES
 
+from .blank_bytes import Content
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
 
-Settled = Callable[[list[bytes] | None], None]
+Settled = Callable[[list[Content] | None], None]
 """Is told the data that a barrier with a timeout has overtaken, if any; None: that will never be known."""
 
 
@@ -55,7 +56,7 @@ class PriorityPart:
         self._queue.insert(self.count, event)
         self.count += 1
 
-    def data_behind(self, stop: int | None = None) -> list[bytes]:
+    def data_behind(self, stop: int | None = None) -> list[Content]:
         """Unread bytes of each data buffer behind the priority part, up to item `stop`; no empty ones."""
         items = islice(self._queue, self.count, stop)
         return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
@@ -91,7 +92,7 @@ class PriorityPart:
         if self._timeoutable is not None and self._timeoutable.consumer.build() is event:
             self.settle([])
 
-    def settle(self, overtaken: list[bytes] | None) -> None:
+    def settle(self, overtaken: list[Content] | None) -> None:
         """The barrier that could time out, if there is one, cannot any more."""
         waiting = self._timeoutable
         if waiting is not None:

@@ -14,7 +14,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from .blank_bytes import BlankBytes
+from .blank_bytes import BlankBytes, Content
 from .errors import CorruptRecord
 from .records import HEADER_BYTES, Offsets, RecordBlock
 from .segment import Bytes
@@ -65,10 +65,10 @@ class RecordDecoder:
         self.pending_bytes = 0
 
     @property
-    def pending(self) -> bytes:
+    def pending(self) -> Content:
         """The bytes of the begun record, of which there are `pending_bytes`."""
         if self._blank_stride:
-            return bytes(BlankBytes(0, self.pending_bytes, self._blank_stride))
+            return BlankBytes(0, self.pending_bytes, self._blank_stride)
         return b"".join(self._parts) if self._long is None else bytes(self._long[: self.pending_bytes])
 
     def feed(self, data: Bytes | memoryview | bytes | BlankBytes) -> RecordBlock:
@@ -114,7 +114,7 @@ class RecordDecoder:
 
     def _write_out(self) -> None:
         """Take the begun record as bytes, since others come behind it."""
-        self._parts = [self.pending]
+        self._parts = [bytes(self.pending)]
         self._needed = HEADER_BYTES if self.pending_bytes < HEADER_BYTES else self._blank_stride
         self._blank_stride = 0
 

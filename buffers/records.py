@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .blank_bytes import BlankBytes
+from .blank_bytes import BlankBytes, Content
 from .segment import Bytes
 
 HEADER_BYTES = 4
@@ -181,6 +181,11 @@ class RecordBlock:
         if self._data is None:
             self._data = np.frombuffer(self.memory[: self.nbytes], dtype=np.uint8)
         return self._data
+
+    @property
+    def content(self) -> Content:
+        """The encoded records, copied; of a blank block what says which bytes they would be."""
+        return BlankBytes(0, self.nbytes, self.stride) if self.is_blank else self.data.tobytes()
 
     @property
     def offsets(self) -> Offsets:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from flowcontrol import BLOCKING_TYPES
 
+from .blank_bytes import Content
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
 from .overtaking import NOTHING_IN_FRONT, PriorityPart, Settled
 
@@ -117,7 +118,7 @@ class PipelinedSubpartition:
             self._notify()
         return self.buffer_size
 
-    def overtake(self, barrier: EventConsumer) -> list[bytes]:
+    def overtake(self, barrier: EventConsumer) -> list[Content]:
         """Put an unaligned barrier before all data; returns the unread bytes of each data buffer behind it.
 
         Nothing, if the subpartition is finished or released and refuses the barrier.

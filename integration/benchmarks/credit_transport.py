@@ -112,10 +112,10 @@ class SendingSide:
     async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
         """Write records, and wait where there is no memory."""
         partition = self._partitions[writer]
-        position, count = 0, len(block)
+        position, count, chosen = 0, len(block), list(channels)
         while position < count:
-            if channels:
-                position = partition.write(block, channels, position, count)
+            if chosen:
+                position = partition.write(block, chosen, position, count)
             else:
                 position = partition.broadcast(block, position, count)
             while not (partition.go_on() and partition.available):

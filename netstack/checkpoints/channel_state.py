@@ -7,7 +7,10 @@ subpartition that feeds it. Each subtask stores what lies with it, all channels 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import NamedTuple
+
+from buffers import Pieces
 
 from ..state.snapshots import StateHandle, StateKind, StoredFile
 
@@ -21,14 +24,14 @@ class ChannelPlace(NamedTuple):
 
 
 def channel_handles(
-    data: Mapping[ChannelPlace, bytes], write: Callable[[bytes], StoredFile], inline_up_to: int
+    data: Mapping[ChannelPlace, Pieces], write: Callable[[Pieces], StoredFile], inline_up_to: int
 ) -> list[StateHandle]:
     """Store the data of channels: in one file, or in the handles if it is at most `inline_up_to` bytes.
 
     Raises:
         StorageError: if it cannot be written.
     """
-    joined = b"".join(data.values())
+    joined = Pieces(chain.from_iterable(data.values()))
     file = write(joined) if len(joined) > inline_up_to else None
     handles, offset = [], 0
     for place, piece in data.items():
@@ -38,7 +41,7 @@ def channel_handles(
                 exchange=place.exchange,
                 channel=place.channel,
                 size=len(piece),
-                inline=piece if file is None else None,
+                inline=bytes(piece) if file is None else None,
                 file=file,
                 offset=0 if file is None else offset,
             )

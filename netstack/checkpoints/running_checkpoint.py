@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from buffers import Pieces
 from flowcontrol import AlignmentMetrics, CheckpointBarrier
 
 from ..state.snapshots import StateHandle, StoredFile
@@ -53,7 +54,7 @@ class RunningCheckpoint:
         self.state: StateSnapshot | None = None
         self.handles: list[StateHandle] = []
         self.written: list[StoredFile] = []
-        self.channel_data: dict[ChannelPlace, list[bytes]] = {}
+        self.channel_data: dict[ChannelPlace, Pieces] = {}
         self.channels_stored = False
         self.open_outputs = 0
         self.uploading = False

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
+from buffers import Pieces
+
 from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
 
 
@@ -170,3 +172,17 @@ def delete_where_possible(storage: CheckpointStorage, files: Iterable[StoredFile
     """Delete files that nobody needs; what cannot be deleted stays, and belongs to no checkpoint."""
     with suppress(StorageError):
         storage.delete(files)
+
+
+def write_pieces(storage: CheckpointStorage, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
+    """Store a file of a checkpoint as `CheckpointStorage.write` does, with no bytes where nobody needs them.
+
+    A storage that can keep what is blank as it is has a `write_pieces` of its own; any other one gets bytes.
+
+    Raises:
+        StorageError: as `write` does.
+    """
+    keep: Callable[[int, str, Pieces], StoredFile] | None = getattr(storage, "write_pieces", None)
+    if keep is None or not data.blank:
+        return storage.write(checkpoint_id, name, bytes(data))
+    return keep(checkpoint_id, name, data)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from buffers import (
     BufferSlice,
+    Content,
     EventBuffer,
     ReceivedBuffer,
     RecordDecoder,
@@ -98,7 +99,7 @@ class InputChannel:
         self.queued = False
         self.urgent = False
         self._decoder: RecordDecoder | None = None
-        self.persist: Callable[[int, InputChannel, bytes], None] | None = None
+        self.persist: Callable[[int, InputChannel, Content], None] | None = None
         self._failure: Exception | None = None
         self._persister: ChannelStatePersister | None = None  # until there is a checkpoint
         self._persisting: int | None = None  # always what the persister says, and cheaper to look at
@@ -112,7 +113,7 @@ class InputChannel:
         return decoder
 
     @property
-    def begun_record(self) -> bytes:
+    def begun_record(self) -> Content:
         """What has been polled of a record that is not complete."""
         return b"" if self._decoder is None else self._decoder.pending
 
@@ -193,7 +194,7 @@ class InputChannel:
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
         raise NotImplementedError
 
-    def start_persisting(self, checkpoint_id: int) -> list[bytes]:
+    def start_persisting(self, checkpoint_id: int) -> list[Content]:
         """The task has begun a checkpoint: returns copies of the data in flight here, in order.
 
         Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
@@ -222,7 +223,7 @@ class InputChannel:
         self._persisting = persister.pending
         return answer
 
-    def _persist(self, data: bytes) -> None:
+    def _persist(self, data: Content) -> None:
         if self.persist is not None and self._persisting is not None:
             self.persist(self._persisting, self, data)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from buffers import BufferSlice, EventBuffer, PipelinedSubpartition, RecoveredBuffer
+from buffers import BufferSlice, Content, EventBuffer, PipelinedSubpartition, RecoveredBuffer, content_of
 from flowcontrol import LocalProtocolError
 
 from .channel import InputChannel, Item, Reader, barrier_in
@@ -62,7 +62,7 @@ class LocalInputChannel(InputChannel):
 
     def _note(self, buffer: BufferSlice | EventBuffer) -> None:
         if not buffer.is_event:
-            self._persist(bytes(buffer.payload))
+            self._persist(content_of(buffer.payload))
         elif (barrier := barrier_in(bytes(buffer.payload), buffer.data_type)) is not None:
             self._barrier_came(barrier.checkpoint_id)
 
@@ -85,10 +85,10 @@ class LocalInputChannel(InputChannel):
         """
         raise LocalProtocolError(f"local channel {self.channel_id} has not announced {sequence_number}")
 
-    def start_persisting(self, checkpoint_id: int) -> list[bytes]:
+    def start_persisting(self, checkpoint_id: int) -> list[Content]:
         """The task has begun a checkpoint; only recovered data can be in flight on this side."""
         self._begin_persisting(checkpoint_id)
-        return [bytes(item.payload) for item in self._recovered if not item.is_event]
+        return [content_of(item.payload) for item in self._recovered if not item.is_event]
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
         self._recovered.append(item)

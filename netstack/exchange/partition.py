@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from buffers import (
     BlankBytes,
     BufferBuilder,
+    Content,
     EventBuffer,
     EventConsumer,
     LocalBufferPool,
@@ -90,7 +91,7 @@ class ResultPartition:
         """Whether a record is half written, for want of a segment."""
         return self._unwritten is not None
 
-    def write(self, block: RecordBlock, channels: Sequence[int], start: int, stop: int) -> int:
+    def write(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
         """Write the records ``start..stop-1`` of `block`, each to its channel.
 
         `channels` holds one subpartition for each record of the block. Returns the index of the first
@@ -237,7 +238,7 @@ class ResultPartition:
             subpartition.add(consumer)
 
     def broadcast_barrier(
-        self, barrier: CheckpointBarrier, settled: Callable[[int, list[bytes] | None], None]
+        self, barrier: CheckpointBarrier, settled: Callable[[int, list[Content] | None], None]
     ) -> bool:
         """Send a checkpoint barrier on, in the way that its options and this exchange allow.
 

@@ -9,11 +9,13 @@ from buffers import (
     BlankBytes,
     ChannelBuffers,
     ChannelQueue,
+    Content,
     EventBuffer,
     LocalBufferPool,
     MemorySegment,
     ReceivedBuffer,
     RecoveredBuffer,
+    content_of,
 )
 from flowcontrol import (
     ANNOUNCED_TYPES,
@@ -185,7 +187,7 @@ class RemoteInputChannel(InputChannel):
             buffer.release()
         else:
             if self._persisting is not None:
-                self._persist(bytes(buffer.payload))
+                self._persist(content_of(buffer.payload))
             queue = self._queue if self._queue is not _NOTHING_ARRIVED else self._own_queue()
             queue.add(buffer)
             if not self.queued:
@@ -245,7 +247,7 @@ class RemoteInputChannel(InputChannel):
         if self._queue.prioritize(sequence_number):
             self.gate.priority_arrived(self)
 
-    def start_persisting(self, checkpoint_id: int) -> list[bytes]:
+    def start_persisting(self, checkpoint_id: int) -> list[Content]:
         """The task has begun a checkpoint: returns copies of the data queued before its barrier, in order.
 
         Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
@@ -255,7 +257,7 @@ class RemoteInputChannel(InputChannel):
             self._forget_barrier()
         if not self._begin_persisting(checkpoint_id) and checkpoint_id != self._barrier_id:
             return []
-        return [bytes(buffer.payload) for buffer in self._queue.in_flight()]
+        return [content_of(buffer.payload) for buffer in self._queue.in_flight()]
 
     def stop_persisting(self, checkpoint_id: int) -> None:
         """The checkpoint is complete or given up."""

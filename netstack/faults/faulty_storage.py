@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
+from buffers import Pieces
+
 from ..checkpoints.paths import folder_of, metadata_path
-from ..checkpoints.storage import CheckpointStorage, StorageError
+from ..checkpoints.storage import CheckpointStorage, StorageError, write_pieces
 from ..state.snapshots import CheckpointMetadata, StoredFile
 
 
@@ -67,6 +69,11 @@ class FaultyStorage:
         """Store a file; a fault refuses it with a StorageError before anything is written."""
         self._condition.check_upload(f"{folder_of(checkpoint_id)}/{name}")
         return self._inner.write(checkpoint_id, name, data, shared=shared)
+
+    def write_pieces(self, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
+        """Store a file of data in flight, under the same condition."""
+        self._condition.check_upload(f"{folder_of(checkpoint_id)}/{name}")
+        return write_pieces(self._inner, checkpoint_id, name, data)
 
     def read(self, file: StoredFile) -> bytes:
         """Return the bytes of a file."""

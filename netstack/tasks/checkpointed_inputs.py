@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from buffers import Content, Pieces
 from flowcontrol import (
     Abort,
     Action,
@@ -61,7 +62,7 @@ class Snapshots(Protocol):
         """The last barrier of an unaligned checkpoint is here."""
         ...
 
-    def add_input(self, checkpoint_id: int, gate: int, channel: int, data: bytes) -> None:
+    def add_input(self, checkpoint_id: int, gate: int, channel: int, data: Content) -> None:
         """Data arrived on a channel before the barrier of an unaligned checkpoint that has begun."""
         ...
 
@@ -205,12 +206,11 @@ class CheckpointedInputs:
                 self._do(action)
             self._snapshots.pass_sync(begun.checkpoint_id, begun.sync_s)
 
-    def start_persisting(self, checkpoint_id: int) -> Iterator[tuple[int, int, bytes]]:
+    def start_persisting(self, checkpoint_id: int) -> Iterator[tuple[int, int, Pieces]]:
         """(gate, channel, data) of what is in flight on each channel; what arrives later is told."""
         for number, channel in enumerate(self.channels):
-            parts = [self._subtask.unconsumed(channel), *channel.start_persisting(checkpoint_id)]
-            data = b"".join(parts)
-            if data:
+            data = Pieces([*self._subtask.unconsumed(channel), *channel.start_persisting(checkpoint_id)])
+            if len(data):
                 self._tell(f"keeps {in_bytes(len(data))} in flight from", number, checkpoint_id)
             yield (*self._place_of(self.channels[number]), data)
 
@@ -219,7 +219,7 @@ class CheckpointedInputs:
         for channel in self.channels:
             channel.stop_persisting(checkpoint_id)
 
-    def _persist(self, checkpoint_id: int, channel: InputChannel, data: bytes) -> None:
+    def _persist(self, checkpoint_id: int, channel: InputChannel, data: Content) -> None:
         number = self._number(channel)
         gate, index = self._place_of(channel)
         if self._subtask.traced:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from buffers import Content
 from flowcontrol import Event
 
 from ..checkpoints.pending_checkpoint import CheckpointedTask
@@ -71,6 +72,6 @@ class CheckpointingTask(CheckpointedTask, Protocol):
         """Complete the state: it is about to be snapshotted."""
         ...
 
-    def unconsumed(self, channel: InputChannel) -> bytes:
+    def unconsumed(self, channel: InputChannel) -> list[Content]:
         """What of `channel` has been read and not been processed."""
         ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from buffers import Content
 from flowcontrol import decode_event
 
 from ..exchange.channel import InputBuffer, InputChannel, Item
@@ -167,11 +168,11 @@ class MultipleInputSubtask(OperatorSubtask):
             buffer.release()
         return served
 
-    def unconsumed(self, channel: InputChannel) -> bytes:
+    def unconsumed(self, channel: InputChannel) -> list[Content]:
         """What of `channel` has been read and not been processed: records, and the begin of one."""
         gate = self._gate_of_channel[channel]
         begun = [each.servings[gate].rest(channel) for each in self._task_inputs if gate in each.servings]
-        return b"".join(begun) + channel.begun_record
+        return [*begun, channel.begun_record]
 
     def release(self) -> None:
         """Give all memory back."""

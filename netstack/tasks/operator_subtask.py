@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import floor
 
+from buffers import Content
 from flowcontrol import (
     CheckpointBarrier,
     EndOfData,
@@ -262,9 +263,9 @@ class OperatorSubtask(Subtask):
         if not self._serving.stall(duration):
             super().stall(duration)
 
-    def unconsumed(self, channel: InputChannel) -> bytes:
+    def unconsumed(self, channel: InputChannel) -> list[Content]:
         """What of `channel` has been read and not been processed: records, and the begin of one."""
-        return self._serving.rest(channel) + channel.begun_record
+        return [self._serving.rest(channel), channel.begun_record]
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Let the operator catch up with the time, and complete its state."""

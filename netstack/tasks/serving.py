@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from buffers import RecordBlock
+from buffers import Content, RecordBlock
 
 from ..engine.agenda import Agenda
 from ..exchange.channel import InputChannel
@@ -44,7 +44,7 @@ class Serving(Protocol):
         """Let the operator see all records whose service is over."""
         ...
 
-    def rest(self, channel: InputChannel) -> bytes:
+    def rest(self, channel: InputChannel) -> Content:
         """The records of `channel` that have been read and not been processed, encoded."""
         ...
 
@@ -59,9 +59,9 @@ class _BlockInProgress:
         self._block = block
         self._outbox = outbox
 
-    def rest(self) -> bytes:
+    def rest(self) -> Content:
         """The records whose output is not written yet, encoded."""
-        return self._block[self._outbox.position :].data.tobytes()
+        return self._block[self._outbox.position :].content
 
 
 class _BlockBeingServed:
@@ -88,9 +88,9 @@ class _BlockBeingServed:
             self._operator.process(seen_now)
             self.done = records
 
-    def rest(self) -> bytes:
+    def rest(self) -> Content:
         """The records that the operator has not seen, encoded."""
-        return self.block[self.done :].data.tobytes()
+        return self.block[self.done :].content
 
 
 class WholeBuffers:
@@ -148,7 +148,7 @@ class WholeBuffers:
         if self._block.channel is not None:
             self._block.catch_up(self.records - self._served)
 
-    def rest(self, channel: InputChannel) -> bytes:
+    def rest(self, channel: InputChannel) -> Content:
         """What the operator has not seen of the buffer."""
         return self._block.rest() if self._block.channel is channel else b""
 
@@ -235,7 +235,7 @@ class RecordByRecord:
     def catch_up(self) -> None:
         """The operator sees each record in its turn."""
 
-    def rest(self, channel: InputChannel) -> bytes:
+    def rest(self, channel: InputChannel) -> Content:
         """The records whose output is not written yet."""
         block = self._block
         return block.rest() if block is not None and block.channel is channel else b""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from buffers import RecordBlock, encode_watermark
+from buffers import Content, RecordBlock, encode_watermark
 from flowcontrol import CheckpointBarrier, EndOfPartition, Event
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
@@ -244,9 +244,9 @@ class Subtask:
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Complete the state: it is about to be snapshotted."""
 
-    def unconsumed(self, channel: InputChannel) -> bytes:
+    def unconsumed(self, channel: InputChannel) -> list[Content]:
         """What of `channel` has been read and not been processed; here nothing is read."""
-        return b""
+        return []
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """All subtasks have acknowledged: news of the coordinator, and mail if there is anything to do."""

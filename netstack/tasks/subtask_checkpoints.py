@@ -19,12 +19,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from buffers import Content, Pieces
 from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarrier, PostCheckpointAction
 
 from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.channel_state import ChannelPlace, channel_handles
 from ..checkpoints.running_checkpoint import RunningCheckpoint
-from ..checkpoints.storage import StorageError
+from ..checkpoints.storage import StorageError, write_pieces
 from ..exchange.gate import InputGate
 from ..results.trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text
 from ..scenarios.config import CostModel
@@ -139,7 +140,7 @@ class SubtaskCheckpoints:
             environment.agenda.after(delay, self._subtask.post, expired)
 
     def _output_settled(
-        self, running: RunningCheckpoint, output: int, channel: int, data: list[bytes] | None
+        self, running: RunningCheckpoint, output: int, channel: int, data: list[Content] | None
     ) -> None:
         running.open_outputs -= 1
         if data is None:
@@ -147,8 +148,8 @@ class SubtaskCheckpoints:
             return
         if data:
             place = ChannelPlace(StateKind.OUTPUT_CHANNEL, output, channel)
-            running.channel_data[place] = data
-            self._trace_overtaken(running, place, data)
+            running.channel_data[place] = overtaken = Pieces(data)
+            self._trace_overtaken(running, place, overtaken)
         self._upload_channels(running)
 
     def _output_failed(self, running: RunningCheckpoint) -> None:
@@ -173,15 +174,15 @@ class SubtaskCheckpoints:
         if self._inputs is None:
             return
         for gate, channel, data in self._inputs.start_persisting(running.barrier.checkpoint_id):
-            if data:
-                running.channel_data[ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel)] = [data]
+            if len(data):
+                running.channel_data[ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel)] = data
 
-    def add_input(self, checkpoint_id: int, gate: int, channel: int, data: bytes) -> None:
+    def add_input(self, checkpoint_id: int, gate: int, channel: int, data: Content) -> None:
         """Data arrived on a channel before the barrier of an unaligned checkpoint that has begun."""
         running = self._running.get(checkpoint_id)
         if running is not None:
             place = ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel)
-            running.channel_data.setdefault(place, []).append(data)
+            running.channel_data.setdefault(place, Pieces()).extend([data])
 
     def give_up(self, checkpoint_id: int, reason: str) -> None:
         """Give a checkpoint up for what has come by the inputs: tell those downstream and the coordinator."""
@@ -219,9 +220,14 @@ class SubtaskCheckpoints:
             self._store(running, partial(self._channel_handles, running))
 
     def _channel_handles(self, running: RunningCheckpoint) -> list[StateHandle]:
-        data = {place: b"".join(parts) for place, parts in sorted(running.channel_data.items())}
-        running.channel_data = {}
-        return channel_handles(data, partial(self._write, running, "channels"), self._inline_up_to)
+        data, running.channel_data = dict(sorted(running.channel_data.items())), {}
+        return channel_handles(data, partial(self._write_channels, running), self._inline_up_to)
+
+    def _write_channels(self, running: RunningCheckpoint, data: Pieces) -> StoredFile:
+        number = running.barrier.checkpoint_id
+        file = write_pieces(running.storage, number, self._file_name("channels"), data)
+        running.written.append(file)
+        return file
 
     @property
     def _inline_up_to(self) -> int:
@@ -230,11 +236,13 @@ class SubtaskCheckpoints:
     def _write(
         self, running: RunningCheckpoint, name: str, data: bytes, /, *, shared: bool = False
     ) -> StoredFile:
-        full = f"{self._subtask.name}-{self._subtask.index}-{name}"
         number = running.barrier.checkpoint_id
-        file = running.storage.write(number, full, data, shared=shared)
+        file = running.storage.write(number, self._file_name(name), data, shared=shared)
         running.written.append(file)
         return file
+
+    def _file_name(self, name: str) -> str:
+        return f"{self._subtask.name}-{self._subtask.index}-{name}"
 
     def _store(self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]]) -> None:
         """Write bytes now and be done when the upload of them would be; what is inline takes no time."""
@@ -278,9 +286,9 @@ class SubtaskCheckpoints:
         )
         self._environment.coordinator.acknowledge(subtask, report)
 
-    def _trace_overtaken(self, running: RunningCheckpoint, place: ChannelPlace, data: list[bytes]) -> None:
+    def _trace_overtaken(self, running: RunningCheckpoint, place: ChannelPlace, data: Pieces) -> None:
         if self._subtask.traced:
-            number, size = running.barrier.checkpoint_id, in_bytes(sum(map(len, data)))
+            number, size = running.barrier.checkpoint_id, in_bytes(len(data))
             vertex, consumers = self._subtask.readers[place.exchange]
             consumer = f"{vertex}[{consumers[place.channel]}]"
             self._subtask.trace(f"barrier {number} overtakes {size} on the way to {consumer}", number)

@@ -161,7 +161,7 @@ class WatermarkedBuffers:
     def rest(self, channel: InputChannel) -> bytes:
         """What of `channel` has been read and not been processed: records and watermarks, encoded."""
         behind = self._behind.data.tobytes() if self._channel is channel else b""
-        return self._serving.rest(channel) + behind
+        return bytes(self._serving.rest(channel)) + behind
 
 
 class WatermarkedRecords:
@@ -223,4 +223,4 @@ class WatermarkedRecords:
     def rest(self, channel: InputChannel) -> bytes:
         """What of `channel` has been read and not been processed: records and watermarks, encoded."""
         behind = self._behind.data.tobytes() if self._channel is channel else b""
-        return self._serving.rest(channel) + behind
+        return bytes(self._serving.rest(channel)) + behind

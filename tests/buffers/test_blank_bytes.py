@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buffers import BlankBytes, BufferBuilder, NetworkBufferPool, RecordBlock, RecordDecoder
+from buffers import BlankBytes, BufferBuilder, Content, NetworkBufferPool, Pieces, RecordBlock, RecordDecoder
 from buffers.buffer import BufferConsumer
 
 SIZE = 64
@@ -81,7 +81,7 @@ class Writer:
 
     def cut(self, finish: bool = False) -> None:
         if self.builder is not None:
-            unread = self.consumer.copy_unread()
+            unread = bytes(self.consumer.copy_unread())
             piece = self.consumer.build()
             assert bytes(piece.payload) == unread
             self.payloads.append(piece.payload)
@@ -117,3 +117,32 @@ def test_buffers_and_decoders_take_them_among_others(
     assert b"".join(block.data.tobytes() for block in decoded) == stream
     if all(blank for blank, _, _ in blocks) and len({stride for *_, stride in blocks}) == 1:
         assert all(isinstance(payload, BlankBytes) for payload in writer.payloads)
+
+
+CONTENTS = st.one_of(
+    st.binary(max_size=5),
+    st.builds(BlankBytes, st.integers(0, 4), st.integers(0, 9), st.sampled_from([5, 6])),
+)
+
+
+@given(st.lists(CONTENTS, max_size=6))
+def test_pieces_are_the_bytes_of_all_of_them(contents: list[Content]) -> None:
+    pieces = Pieces(contents[:3])
+    pieces.extend(contents[3:])
+    everything = b"".join(map(bytes, contents))
+    assert (bytes(pieces), len(pieces)) == (everything, len(everything))
+    assert pieces.blank == any(isinstance(each, BlankBytes) and each.size for each in contents)
+    again = Pieces(pieces)
+    assert (bytes(again), again.description) == (everything, pieces.description)
+
+
+@given(st.lists(CONTENTS, max_size=4), st.lists(CONTENTS, max_size=4))
+def test_pieces_that_are_described_alike_are_the_same_bytes(one: list[Content], other: list[Content]) -> None:
+    if Pieces(one).description == Pieces(other).description:
+        assert bytes(Pieces(one)) == bytes(Pieces(other))
+
+
+def test_blank_pieces_that_go_on_one_another_are_one() -> None:
+    whole = BlankBytes(3, 40, 13)
+    cut = [BlankBytes(3, 11, 13), b"", whole.behind(11), b"x", whole, BlankBytes(0, 5, 13)]
+    assert [len(each) for each in Pieces(cut)] == [40, 1, 40, 5]

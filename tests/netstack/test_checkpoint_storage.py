@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from buffers import BlankBytes, Pieces
 from integration.checkpoints.directory import DirectoryStorage
 from netstack import (
     CheckpointMetadata,
@@ -21,6 +22,7 @@ from netstack import (
 )
 from netstack.checkpoints.metadata import checksum, decode_metadata, encode_metadata
 from netstack.checkpoints.paths import LONGEST_NAME, checkpoint_id_of, file_name
+from netstack.checkpoints.storage import HandleReader, write_pieces
 
 
 def metadata_of(checkpoint_id: int, *files: StoredFile) -> CheckpointMetadata:
@@ -57,6 +59,30 @@ def test_what_is_written_is_read(storage: FileLayout) -> None:
     assert shared == StoredFile(path="shared/table", size=0, checksum=checksum(b""), shared=True)
     assert (interface.read(own), interface.read(shared)) == (b"abc", b"")
     assert (storage.contents(17), storage.shared_files()) == ({own.path: 3}, {shared.path: 0})
+
+
+def test_blank_data_in_flight_is_read_as_bytes_wherever_it_is_kept(storage: FileLayout) -> None:
+    data = Pieces([b"abc", BlankBytes(2, 40, 13)])
+    file = write_pieces(storage, 1, "channels", data)
+    assert (file.path, file.size, storage.contents(1)) == ("chk-1/channels", 43, {"chk-1/channels": 43})
+    assert storage.read(file) == bytes(data)
+    handle = StateHandle(kind=StateKind.INPUT_CHANNEL, size=40, file=file, offset=3)
+    assert HandleReader(storage)(handle) == bytes(BlankBytes(2, 40, 13))
+    plain = write_pieces(storage, 1, "plain", Pieces([b"abc"]))
+    assert plain == StoredFile(path="chk-1/plain", size=3, checksum=checksum(b"abc"))
+    storage.complete(metadata_of(1, file, plain))
+    with pytest.raises(StorageError, match="chk-1/late cannot be written, since chk-1/_metadata exists"):
+        write_pieces(storage, 1, "late", data)
+
+
+def test_memory_keeps_blank_data_without_its_bytes_and_sees_that_it_was_changed() -> None:
+    storage = MemoryStorage()
+    data = Pieces([BlankBytes(0, 1 << 40, 1017)])
+    file = write_pieces(storage, 1, "channels", data)
+    assert (file.size, storage.files) == (1 << 40, {"chk-1/channels": data})
+    storage.files[file.path] = Pieces([BlankBytes(1, 1 << 40, 1017)])
+    with pytest.raises(DamagedFileError, match="chk-1/channels is not what was written"):
+        storage.read(file)
 
 
 def test_a_checkpoint_is_complete_with_its_metadata_and_not_before(storage: FileLayout) -> None:

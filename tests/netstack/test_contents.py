@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from buffers import BlankBytes
 from netstack import (
     AtTime,
     Edge,
@@ -110,6 +111,17 @@ def test_without_bytes_the_numbers_are_the_same(
     assert shown(without) == shown(emulate(scenario))
     assert without.work.records > 0
     assert without.restarts
+
+
+def test_unaligned_checkpoints_keep_what_is_in_flight_without_bytes() -> None:
+    config = NetworkConfig(
+        checkpoint_interval_s=1.0, unaligned_enabled=True, state_memory_threshold_bytes=2000
+    )
+    storage = MemoryStorage()
+    emulate(pipeline(SOURCE, MIDDLE, LAST, config=config), storage=storage)
+    kept = [file for path, file in storage.files.items() if path.endswith("-channels")]
+    assert kept
+    assert all(isinstance(piece, BlankBytes) for file in kept for piece in file)
 
 
 @pytest.mark.parametrize("kind", ["in flight", "held back", "neither"])

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from buffers import BlankBytes, Pieces
 from netstack.checkpoints.file_layout import MemoryStorage
-from netstack.checkpoints.storage import StorageError
+from netstack.checkpoints.storage import StorageError, write_pieces
 from netstack.engine.agenda import Agenda
 from netstack.faults.faulty_storage import FaultyStorage, StorageCondition
 from netstack.state.snapshots import CheckpointMetadata
@@ -39,9 +40,16 @@ class Faulty:
         self.agenda.now = now
         checkpoint_id = int(now * 10)
         return (
-            self._works(lambda: self.storage.write(checkpoint_id, "state", b"abc")),
+            self._works(lambda: self._write_both(checkpoint_id)),
             self._works(lambda: self.storage.complete(metadata(checkpoint_id))),
         )
+
+    def _write_both(self, checkpoint_id: int) -> None:
+        """Write a file, and one of blank data: both or none of them."""
+        try:
+            write_pieces(self.storage, checkpoint_id, "channels", Pieces([BlankBytes(0, 90, 9)]))
+        finally:
+            self.storage.write(checkpoint_id, "state", b"abc")
 
     def _works(self, write: Callable[[], object]) -> bool:
         before = len(self.memory.files)
@@ -56,6 +64,9 @@ class Faulty:
 def test_it_writes_reads_and_deletes_what_the_storage_inside_does() -> None:
     faulty = Faulty()
     file = faulty.storage.write(1, "state", b"abc")
+    blank = Pieces([BlankBytes(0, 90, 9)])
+    in_flight = write_pieces(faulty.storage, 1, "channels", blank)
+    assert (faulty.memory.files[in_flight.path], faulty.storage.read(in_flight)) == (blank, bytes(blank))
     shared = faulty.storage.write(1, "common", b"abc", shared=True)
     assert shared.shared
     assert faulty.storage.read(file) == b"abc"

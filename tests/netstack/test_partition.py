@@ -63,7 +63,7 @@ class Exchange:
         self.partition = ResultPartition(self.pool, self.subpartitions)
         self.decoders = [RecordDecoder() for _ in range(subpartitions)]
 
-    def write(self, block: RecordBlock, channels: Sequence[int] | None = None, start: int = 0) -> int:
+    def write(self, block: RecordBlock, channels: list[int] | None = None, start: int = 0) -> int:
         """Write a block from `start` on, to subpartition 0 unless said otherwise."""
         return self.partition.write(block, channels or [0] * len(block), start, len(block))
 
