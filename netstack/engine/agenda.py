@@ -123,10 +123,11 @@ class Line:
         entries = self._entries
         if entries and time < entries[-1][0]:
             raise ValueError(f"{time} s is before {entries[-1][0]} s, which is in the line already")
-        serial = self._agenda.next_serial()
+        agenda = self._agenda
+        agenda._serial = serial = agenda._serial + 1
+        if not entries:
+            heapq.heappush(agenda._heap, (time, serial, self, ()))
         entries.append((time, serial, callback, args))
-        if len(entries) == 1:
-            self._agenda.put(time, serial, self)
 
     def clear(self) -> None:
         """Forget all that stands in it."""
@@ -138,7 +139,7 @@ class Line:
         _, _, callback, args = entries.popleft()
         if entries:
             time, serial, _, _ = entries[0]
-            self._agenda.put(time, serial, self)
+            heapq.heappush(self._agenda._heap, (time, serial, self, ()))
         callback(*args)
 
 
@@ -190,15 +191,6 @@ class Agenda:
         """Call ``callback(*args)`` in `delay` seconds."""
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
-
-    def next_serial(self) -> int:
-        """The place of a new entry among all that are due at the same time."""
-        self._serial = serial = self._serial + 1
-        return serial
-
-    def put(self, time: float, serial: int, line: Line) -> None:
-        """Call `line` at `time`, in the place that `next_serial` has given."""
-        heapq.heappush(self._heap, (time, serial, line, ()))
 
     def cancellable_at(self, time: float, callback: Callable[..., Any], *args: Any) -> Timer:
         """Plan a callback as `at` does, and return the handle by which it can be cancelled."""
