@@ -27,14 +27,16 @@ ReadHandle = Callable[[StateHandle], bytes]
 
 
 class SnapshotWork(NamedTuple):
-    """What a snapshot takes its time for besides storing files, in bytes."""
+    """What a snapshot takes its time for besides storing files."""
 
     logged_bytes: int = 0
-    """Of a log, gathered in the synchronous part."""
+    """Bytes of a log, gathered in the synchronous part."""
     flushed_bytes: int = 0
-    """Of a table, written in the synchronous part."""
+    """Bytes of a table, written in the synchronous part."""
     linked: int = 0
     """1 where files of tables are kept, by a link to each, in the synchronous part."""
+    entry_bytes: int = 0
+    """At least so many bytes are to be made of entries in memory, in the asynchronous part."""
 
 
 class WriteFile(Protocol):

@@ -122,6 +122,10 @@ class MapSnapshot(Generic[K, V]):
         self.saved: dict[K, V] = {}
         """What was overwritten since; read by the map only."""
 
+    def __len__(self) -> int:
+        """Number of entries, as long as nothing has been written since."""
+        return 0 if self._map is None else len(self._map)
+
     def items(self) -> list[tuple[K, V]]:
         """Return the entries as they were, ascending by key; the values must not be changed.
 

@@ -23,11 +23,12 @@ LAYOUT = 1
 
 FILE_NAME = "keyed"
 
+LEAST_ENTRY_BYTES = 6
+"""Of a key, with its length and its key group, and a value."""
+
 
 class KeyedSnapshot:
     """All keyed states of a subtask at one moment; a `BackendSnapshot`."""
-
-    work = SnapshotWork()
 
     def __init__(
         self,
@@ -39,6 +40,8 @@ class KeyedSnapshot:
         self._key_groups = (key_groups.start, key_groups.stop - 1)
         self._tables = tables
         self._expiries = expiries
+        lasting = [len(table) for name, (_, table) in tables.items() if name not in expiries]
+        self.work = SnapshotWork(entry_bytes=sum(lasting) * LEAST_ENTRY_BYTES)
         self._now_ms = now_ms
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:

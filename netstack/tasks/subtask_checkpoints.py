@@ -205,9 +205,19 @@ class SubtaskCheckpoints:
             return
         running.uploading = True
         running.uploads_since = self._environment.agenda.now
-        state, running.state = running.state, None
-        self._store(running, partial(self._state_handles, running, state))
+        running.uploads += 1
+        if running.state.work.entry_bytes > self._inline_up_to:
+            # What a file costs by itself comes first, and the task goes on changing the state meanwhile.
+            self._environment.agenda.after(self._environment.costs.state_file_s, self._store_state, running)
+        else:
+            self._store_state(running)
         self._upload_channels(running)
+
+    def _store_state(self, running: RunningCheckpoint) -> None:
+        state, running.state = running.state, None
+        running.uploads -= 1
+        if state is not None:  # else it was given up meanwhile
+            self._store(running, partial(self._state_handles, running, state), running.uploads_since)
 
     def _state_handles(self, running: RunningCheckpoint, state: StateSnapshot) -> list[StateHandle]:
         return state.handles(partial(self._write, running), self._inline_up_to)
@@ -217,7 +227,7 @@ class SubtaskCheckpoints:
         wanted = self._running.get(running.barrier.checkpoint_id) is running
         if wanted and running.channels_complete:
             running.channels_stored = True
-            self._store(running, partial(self._channel_handles, running))
+            self._store(running, partial(self._channel_handles, running), self._environment.agenda.now)
 
     def _channel_handles(self, running: RunningCheckpoint) -> list[StateHandle]:
         data, running.channel_data = dict(sorted(running.channel_data.items())), {}
@@ -244,8 +254,10 @@ class SubtaskCheckpoints:
     def _file_name(self, name: str) -> str:
         return f"{self._subtask.name}-{self._subtask.index}-{name}"
 
-    def _store(self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]]) -> None:
-        """Write bytes now and be done when the upload of them would be; what is inline takes no time."""
+    def _store(
+        self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]], since: float
+    ) -> None:
+        """Write bytes now; be done when an upload `since` then would be, at once if they are inline."""
         number = running.barrier.checkpoint_id
         try:
             handles = store()
@@ -255,7 +267,7 @@ class SubtaskCheckpoints:
         running.handles += handles
         running.uploads += 1
         if duration := storing_s(handles, self._environment.costs):
-            self._environment.agenda.after(duration, self._uploaded, running)
+            self._environment.agenda.at(since + duration, self._uploaded, running)
         else:
             self._uploaded(running)
 
@@ -315,6 +327,7 @@ class SubtaskCheckpoints:
     def _let_go(self, running: RunningCheckpoint) -> None:
         if running.state is not None:
             running.state.release()
+            running.state = None
         with suppress(StorageError):  # nobody needs them; `netstack checkpoints --verify` shows them
             running.storage.delete(running.written)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +22,7 @@ from netstack import (
     TableSettings,
     TableStateBackend,
 )
+from netstack.state.state_kinds import RowMap
 from netstack.state.subtask_state import ChangelogTerms
 from tests.netstack.table_model import ModelStores
 
@@ -130,6 +131,28 @@ def test_a_map_entry_is_one_row_of_its_own_in_a_snapshot_that_is_written_later()
     state.put(3, 3)
     task.restart(snapshot.handles(task.write, 0))
     assert dict(task.at("a").map("m").entries()) == {1: [1], 2: [2]}
+
+
+def test_the_rows_of_a_key_are_forgotten_with_it() -> None:
+    task = Task("memory")
+    state = task.at("a").map("m")
+    state.put_all({1: 1, 2: 2})
+    rows = cast(RowMap, task.state.keyed._maps["m"])
+    state.remove(1)
+    assert len(list(rows.starting_with(b"\0\3\xa1a"))) == 1
+    state.clear()
+    assert rows._rows == {}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_restored_row_says_the_key_group_of_its_key(backend: str) -> None:
+    task = Task(backend)
+    task.at("a").map("m").put(1, 1)
+    handles = task.stored()
+    task.restart(handles)
+    if backend != "tables":  # which takes its files over without a look at the keys
+        with pytest.raises(StateError, match="the key 'a' come with the key groups 3 and 2"):
+            task.state.keyed.set_current_key("a", 2)
 
 
 def test_keys_that_are_too_long_for_a_row_are_refused() -> None:
@@ -324,7 +347,7 @@ CONFIGS = st.sampled_from([None, StateTtlConfig("1 s"), StateTtlConfig(1, "on re
 
 
 @settings(max_examples=200)
-@given(st.sampled_from(BACKENDS), CONFIGS, st.lists(STEP | STEP | PASS | OTHER, max_size=60))
+@given(st.sampled_from(BACKENDS), CONFIGS, st.lists(STEP | STEP | PASS | OTHER, min_size=30, max_size=80))
 def test_all_kinds_are_what_a_model_says(
     backend: str, ttl: StateTtlConfig | None, actions: list[Any]
 ) -> None:
