@@ -156,6 +156,7 @@ from .state.values import StateError, decode_value, encode_value
 from .tasks.operators import (
     FlatMap,
     Forward,
+    KeyedBroadcastOperator,
     KeyedOperator,
     KeySum,
     Map,
@@ -173,7 +174,6 @@ from .tasks.operators import (
 from .tasks.source import (
     CollectionReader,
     CollectionSource,
-    GeneratedReader,
     GeneratedSource,
     SourceError,
     leading_bytes,
@@ -249,7 +249,6 @@ __all__ = [
     "FiredFault",
     "FlatMap",
     "Forward",
-    "GeneratedReader",
     "GeneratedSource",
     "GeneratorSpec",
     "HandleReader",
@@ -259,6 +258,7 @@ __all__ = [
     "Job",
     "JobFailedError",
     "KeySum",
+    "KeyedBroadcastOperator",
     "KeyedOperator",
     "KeyedStateBackend",
     "Keys",

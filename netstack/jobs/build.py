@@ -190,7 +190,7 @@ class JobBuilder:
                 self._config.checkpoint_interval_s is not None,
             )
             edges = self._scenario.inputs(vertex)
-            kind = MultipleInputSubtask if _reads_edges_apart(edges) else OperatorSubtask
+            kind = MultipleInputSubtask if _reads_edges_apart(self._scenario, edges) else OperatorSubtask
             subtask = kind(
                 environment,
                 number,
@@ -388,6 +388,8 @@ class JobBuilder:
         return self.task_managers[vertex.manager_of(index)].pool
 
 
-def _reads_edges_apart(edges: Sequence[Edge]) -> bool:
+def _reads_edges_apart(scenario: Scenario, edges: Sequence[Edge]) -> bool:
     """Whether a vertex has several inputs, or treats the records of its edges differently."""
+    if any(map(scenario.is_broadcast_side, edges)):
+        return True
     return len({(edge.input, edge.selectivity, edge.service) for edge in edges}) > 1

@@ -16,7 +16,7 @@ from ..tasks.environment import Environment
 from ..tasks.event_windows import EventTimeWindows
 from ..tasks.multiple_input_subtask import GateWork
 from ..tasks.operator_subtask import OperatorSubtask
-from ..tasks.operators import Forward, Operator
+from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator
 from ..tasks.source_subtask import ONE_BY_ONE, Calls
 from ..tasks.throttle import Throttle
 from ..tasks.watermark_flow import SourceWatermarks, WatermarkFlow
@@ -57,6 +57,8 @@ class VertexWork:
     ) -> GateWork:
         """What a subtask does with the records of one edge into it."""
         operator, throttle = subtask.operator, subtask.throttle
+        if isinstance(operator, KeyedBroadcastOperator) and self._scenario.is_broadcast_side(edge):
+            operator = BroadcastSide(operator)
         if edge.selectivity is not None:
             name = f"of {edge.source}"
             operator = self.operator(vertex, number, index, edge.selectivity, subtask.held_back, name)

@@ -365,6 +365,11 @@ class Scenario:
         operator = None if vertex.operator is None else vertex.operator(0)
         return operator.key_of if operator is not None and operator.keyed else None
 
+    def is_broadcast_side(self, edge: Edge) -> bool:
+        """Whether the operator behind an edge treats its records by themselves, as all subtasks read them."""
+        operator = self.vertex(edge.target).operator
+        return edge.ship == "broadcast" and operator is not None and operator(0).reads_broadcast
+
     def vertices_before(self, name: str) -> tuple[Vertex, ...]:
         """The vertices whose records reach a vertex, and that vertex; in topological order."""
         reached = {name}

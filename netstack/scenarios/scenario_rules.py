@@ -262,6 +262,8 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
                 yield edge_key(edge, "ship"), message
     for edge in scenario.edges:
         vertex = scenario.vertex(edge.target)
+        if scenario.is_broadcast_side(edge):
+            continue
         if vertex.parallelism > 1 and not _deals_out_by_key(scenario, edge) and scenario.key_of(vertex):
             means = f"{edge.ship} with shares" if edge.shares else edge.ship
             text = f"{vertex.name} keeps state by key, and {means} brings a key to several of its subtasks"

@@ -87,6 +87,11 @@ class OperatorOfRecords(Protocol):
         """Whether it keeps state by key."""
         ...
 
+    @property
+    def reads_broadcast(self) -> bool:
+        """Whether it treats records of edges of ship ``broadcast`` by themselves."""
+        ...
+
     def key_of(self, record: bytes) -> object:
         """The key of a record; also asked of one that is never opened."""
         ...

@@ -7,21 +7,25 @@ after a restart it keeps in the state of its context; anything else is gone with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from buffers import RecordBlock
 
 from ..exchange.key_groups import key_groups
 from ..scenarios.user_code import KeyHash
 from ..state.keyed_state import KeyedStateBackend
-from ..state.operator_state import OperatorStateBackend
+from ..state.operator_state import BroadcastState, OperatorStateBackend
 from ..state.state_kinds import ReducingState
 
 RecordFunction = Callable[[bytes], bytes]
 FlatFunction = Callable[[bytes], Iterable[bytes]]
 BlockFunction = Callable[[RecordBlock], RecordBlock]
 Pair = tuple[bytes, int]
+
+BROADCAST_NAME = "broadcast"
+"""Name of the state of what all subtasks have read."""
 
 NOTHING = RecordBlock.from_payloads([])
 """No records."""
@@ -68,6 +72,9 @@ class Operator:
     keyed = False
     """Whether it keeps state by the key that `key_of` says: then all records of a key have to come to one
     subtask, and a hash exchange that is given no other hash deals them out by this key."""
+
+    reads_broadcast = False
+    """Whether it treats the records of edges of ship ``broadcast`` by themselves."""
 
     hears_of_completion = False
     """Whether `checkpoint_completed` does anything; follows from that."""
@@ -196,6 +203,43 @@ class KeyedOperator(Operator):
             record = bytes(payload)
             context.keyed.set_current_key(self.key_of(record), group)
             results.extend(_several(self.process_record(record)))
+        return RecordBlock.from_payloads(results)
+
+
+class KeyedBroadcastOperator(KeyedOperator):
+    """Works on records by key, by rules that come with records that all subtasks read.
+
+    These come by edges of ship ``broadcast``, and only they change the state `broadcast`, which is the same
+    in all subtasks. (Flink: ``KeyedBroadcastProcessFunction``.)
+    """
+
+    reads_broadcast = True
+
+    broadcast: Mapping[Any, Any]
+    """What the records of all subtasks have left; there from `open` on."""
+
+    def open(self, context: OperatorContext) -> None:
+        """Declare the states."""
+        super().open(context)
+        self.written_broadcast = context.operator.broadcast(BROADCAST_NAME)
+        self.broadcast = MappingProxyType(self.written_broadcast)
+
+    def process_broadcast(self, record: bytes, state: BroadcastState) -> Iterable[bytes]:
+        """Work on a record that every subtask reads, and change `state` by it; returns output records."""
+        raise NotImplementedError
+
+
+class BroadcastSide(Operator):
+    """What of an operator treats the records that all subtasks read."""
+
+    def __init__(self, operator: KeyedBroadcastOperator) -> None:
+        self._operator = operator
+
+    def process(self, block: RecordBlock) -> RecordBlock:
+        """Work on each record, in order."""
+        operator, results = self._operator, list[bytes]()
+        for payload in block.payloads():
+            results.extend(_several(operator.process_broadcast(bytes(payload), operator.written_broadcast)))
         return RecordBlock.from_payloads(results)
 
 

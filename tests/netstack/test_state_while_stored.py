@@ -23,7 +23,7 @@ from netstack import (
     emulate,
 )
 from netstack.state.keyed_snapshot import decode_table
-from netstack.state.state_kinds import key_in_map, owner_of
+from netstack.state.map_state import parts_of
 from netstack.state.values import decode_value
 
 STATES = ("value", "list", "map", "sum")
@@ -58,7 +58,7 @@ class Shadowed(KeyedOperator):
         if number % 7 == 0:
             self._list.clear()
         self._sum.add(number)
-        if self._map.contains(number % 4) and number % 3 == 0:
+        if number % 4 in self._map and number % 3 == 0:
             self._map.remove(number % 4)
         else:
             self._map.put(number % 4, [number])
@@ -114,8 +114,9 @@ class Watched(MemoryStorage):
                     _, entries = decode_table(read(handle))
                     for key, value in entries:
                         if handle.name == "map":
-                            of_key = decode_value(owner_of(key)[2:])
-                            states["map"].setdefault(of_key, {})[key_in_map(key)] = value
+                            owner, in_map = parts_of(key)
+                            of_key = decode_value(owner[2:])
+                            states["map"].setdefault(of_key, {})[decode_value(in_map)] = value
                         else:
                             states[handle.name][decode_value(key[2:])] = value
         self.stored[metadata.checkpoint_id] = states
