@@ -130,6 +130,12 @@ class _Checks:
         contents = folder.contents(0)
         try:
             metadata = folder.metadata
+        except MissingFileError:
+            if verify:
+                paths = [f"{folder.folder}/{name}" for name in contents]
+                self._left_over(sorted(paths), "the savepoint was never completed")
+            unfinished = _unfinished(0, Status.INCOMPLETE, contents)
+            return msgspec.structs.replace(unfinished, savepoint=folder.folder)
         except DamagedFileError as error:
             if verify:
                 path = f"{folder.folder}/{METADATA_NAME}"

@@ -16,6 +16,7 @@ from .metadata import checksum, decode_metadata, encode_metadata
 from .paths import (
     CLAIM_NAME,
     METADATA_NAME,
+    SAVEPOINT_PREFIX,
     SHARED_FOLDER,
     checkpoint_id_of,
     file_name,
@@ -130,10 +131,17 @@ class FileLayout(ABC):
         return sorted(number for number in ids if number is not None)
 
     def savepoints(self) -> list[SavepointFolder]:
-        """Return the savepoints that lie beside the checkpoints, complete or broken, by name."""
+        """Return the savepoints that lie beside the checkpoints, by name; some may be broken or incomplete.
+
+        A folder of another name than savepoints are given is one if it has metadata.
+        """
         others = [folder for folder in self._folders() if checkpoint_id_of(folder) is None]
-        folders = [SavepointFolder(self, folder) for folder in sorted(others)]
-        return [folder for folder in folders if METADATA_NAME in folder.contents(0)]
+        return [
+            SavepointFolder(self, folder)
+            for folder in sorted(others)
+            if folder.startswith(SAVEPOINT_PREFIX)
+            or METADATA_NAME in SavepointFolder(self, folder).contents(0)
+        ]
 
     def contents(self, checkpoint_id: int) -> dict[str, int]:
         """Return the sizes in bytes, by path, of the files in the folder of one checkpoint."""

@@ -9,6 +9,7 @@ from flowcontrol import Alignment, CheckpointOptions, Savepoint
 
 from ..scenarios.config import CheckpointMode, NetworkConfig
 from ..state.snapshots import CheckpointMetadata, StoredFile
+from .paths import SAVEPOINT_PREFIX
 from .savepoint_request import SavepointRequest
 from .storage import CheckpointStorage, StorageError, delete_where_possible
 
@@ -28,7 +29,7 @@ class Savepoints:
             StorageError: there is no place for it.
         """
         directory = self._config.savepoint_dir if request.directory is None else request.directory
-        location = self._storage.free_location(directory, f"savepoint-{checkpoint_id}")
+        location = self._storage.free_location(directory, f"{SAVEPOINT_PREFIX}{checkpoint_id}")
         exactly_once = self._config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
         return CheckpointOptions(
             Alignment.ALIGNED if exactly_once else Alignment.AT_LEAST_ONCE,

@@ -27,6 +27,9 @@ METADATA_NAME = "_metadata"
 CLAIM_NAME = "_claimed"
 """Name of the file that says which run a checkpoint belongs to, if that is not the one that took it."""
 
+SAVEPOINT_PREFIX = "savepoint-"
+"""Begin of the names that savepoints are given; they may be renamed."""
+
 SHARED_FOLDER = "shared"
 """Folder of the files that several checkpoints may use."""
 

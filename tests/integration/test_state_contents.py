@@ -158,6 +158,15 @@ def test_a_savepoint_is_read_like_a_checkpoint_and_listed_beside_them(
     assert main(["checkpoints", str(directory), "--verify"]) == FAILED
     assert f"left over: {savepoint.name}/extra: the savepoint does not name it" in capsys.readouterr().out
     extra.unlink()
+    unfinished = directory / "savepoint-99"
+    unfinished.mkdir()
+    (unfinished / "part").touch()
+    assert main(["checkpoints", str(directory), "--verify"]) == FAILED
+    out = capsys.readouterr().out
+    assert "savepoint-99" in out
+    assert "left over: savepoint-99/part: the savepoint was never completed" in out
+    (unfinished / "part").unlink()
+    unfinished.rmdir()
     file = next(path for path in savepoint.iterdir() if path.name != "_metadata")
     data = file.read_bytes()
     file.unlink()
