@@ -215,7 +215,7 @@ def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
 
 
 def _writes_files(scenario: Scenario) -> bool:
-    return scenario.takes_checkpoints and scenario.config.stores_checkpoints_in_files
+    return scenario.stores_state and scenario.config.stores_checkpoints_in_files
 
 
 @contextmanager

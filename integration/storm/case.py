@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from flowcontrol import SavepointFormat
 from netstack import (
     CheckpointMode,
     CostModel,
@@ -92,11 +93,13 @@ class StormVertex:
 class GoingOn:
     """That a job is stopped, and another run goes on from its last checkpoint at another parallelism.
 
-    `parallelism` is that of each vertex, in their order.
+    `parallelism` is that of each vertex, in their order. With a `savepoint`, in that format, it is a user who
+    stops the job, and the other run goes on from that.
     """
 
     stopped_at_s: float
     parallelism: tuple[int, ...]
+    savepoint: SavepointFormat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +196,9 @@ class StormCase:
             yield f"  fault: {fault!r}"
         if self.going_on is not None:
             numbers = ", ".join(map(str, self.going_on.parallelism))
-            yield f"  stopped at {self.going_on.stopped_at_s:.4f} s, and gone on at parallelism {numbers}"
+            layout = self.going_on.savepoint
+            way = "stopped" if layout is None else f"stopped with a {layout.name.lower()} savepoint"
+            yield f"  {way} at {self.going_on.stopped_at_s:.4f} s, and gone on at parallelism {numbers}"
 
 
 def _details(vertex: StormVertex) -> Iterator[str]:

@@ -90,7 +90,8 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
             yield f"began again after failure {count}, against {case.restart_strategy}"
     if job.failure is not None:
         causes.append(job.failure)
-        if not case.gives_up([*failures, job.agenda.now]):
+        is_stopped = job.coordinator.stopped_with is not None  # and so it does not begin again
+        if not is_stopped and not case.gives_up([*failures, job.agenda.now]):
             yield f"failed for good after {len(failures)} restarts, against {case.restart_strategy}"
     elif not ended and not lasts_for_good(case.faults):  # else it was given little time
         yield f"did not end within {case.duration_s:g} s, and nothing keeps it from that"

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from flowcontrol import PostCheckpointAction, SavepointFormat
 from netstack import (
     Agenda,
     Fault,
@@ -13,8 +14,10 @@ from netstack import (
     Job,
     MemoryStorage,
     NetworkConfig,
+    SavepointFolder,
     Scenario,
     ScenarioError,
+    ScheduledSavepoint,
     check_scenario,
 )
 
@@ -46,7 +49,8 @@ def draw_going_on(chance: random.Random, case: StormCase) -> GoingOn | None:
         kept |= {name: case.vertex(name).parallelism for pair in pairs for name in pair}
     numbers |= kept
     stopped_at_s = estimate_s(case) * chance.uniform(0.01, 0.5)
-    return GoingOn(stopped_at_s=stopped_at_s, parallelism=tuple(numbers.values()))
+    savepoint = chance.choice((None, None, None, *SavepointFormat))
+    return GoingOn(stopped_at_s=stopped_at_s, parallelism=tuple(numbers.values()), savepoint=savepoint)
 
 
 def _is_fixed(case: StormCase, vertex: StormVertex) -> bool:
@@ -55,14 +59,26 @@ def _is_fixed(case: StormCase, vertex: StormVertex) -> bool:
     return "broadcast" in ships or (vertex.work in KEYED and ships != {"hash"})
 
 
-def second_run(
-    going_on: GoingOn, scenario_at: ScenarioAt, found: MemoryStorage, storage: MemoryStorage
-) -> tuple[Job, list[str]]:
-    """Return the job that goes on from the last checkpoint in `found`, and what is wrong with that.
+def stopping(scenario: Scenario, going_on: GoingOn) -> Scenario:
+    """Return a scenario that is stopped as the case says: by its end, or with a savepoint."""
+    if going_on.savepoint is None:
+        return replace(scenario, duration_s=going_on.stopped_at_s)
+    stop = ScheduledSavepoint(
+        at_s=going_on.stopped_at_s, format=going_on.savepoint, action=PostCheckpointAction.SUSPEND
+    )
+    return replace(scenario, savepoints=(stop,))
 
-    It keeps the parallelism of the case where the checkpoint says that it must.
+
+def second_run(
+    going_on: GoingOn, scenario_at: ScenarioAt, first: Job, found: MemoryStorage, storage: MemoryStorage
+) -> tuple[Job, list[str]]:
+    """Return the job that goes on from what the `first` has left in `found`, and what is wrong with that.
+
+    That is the savepoint that it stopped with, or its last checkpoint. The job keeps the parallelism of the
+    case where the checkpoint says that it must.
     """
-    begin = _last_checkpoint(found)
+    location = first.coordinator.stopped_with
+    begin = _last_checkpoint(found) if location is None else _savepoint(found.savepoint(location))
     try:
         scenario = with_possible_faults(scenario_at(going_on.parallelism))
         return Job(scenario, Agenda(), storage=storage, initial=begin), []
@@ -92,6 +108,11 @@ def _last_checkpoint(storage: MemoryStorage) -> InitialCheckpoint | None:
     if not complete:
         return None
     return InitialCheckpoint(storage.load(complete[-1]), storage, "the run before", complete[-1] + 1)
+
+
+def _savepoint(folder: SavepointFolder) -> InitialCheckpoint:
+    metadata = folder.metadata
+    return InitialCheckpoint(metadata, folder, "the savepoint before", metadata.checkpoint_id + 1)
 
 
 def _refused_wrongly(reasons: Sequence[str]) -> Iterator[str]:

@@ -26,10 +26,10 @@ from ..emulating import heard_by_trio
 from ..runs.scenario_runs import WorkerDied, ctrl_c_held, worker_pool
 from ..spark.interrupts import run_cancellable
 from ..spark.spark_errors import one_line
-from .case import StormCase
+from .case import GoingOn, StormCase
 from .checks import CommitLog, check_credit, check_end, check_memory, check_output, check_storage
 from .draw import draw_case
-from .going_on import second_run
+from .going_on import second_run, stopping
 from .work import scenario_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Outcome:
     """Bytes of data in flight that restarts put back."""
     moved: bool = False
     """Whether a second run went on from a checkpoint at another parallelism."""
+    from_savepoint: bool = False
+    """Whether a second run went on from a savepoint."""
     moved_bytes: int = 0
     """Bytes of data in flight that a second run began with."""
     checkpoints: Counter[str] = field(default_factory=Counter)
@@ -119,15 +121,15 @@ def run_case(case: StormCase) -> Outcome:
     first, going_on = scenario_at(()), case.going_on
     check_scenario(first)
     if going_on is not None and going_on.stopped_at_s < case.duration_s:
-        first = replace(first, duration_s=going_on.stopped_at_s)
+        first = stopping(first, going_on)
     else:
         going_on = None
     jobs = [Job(first, Agenda(), storage=storage)]
     problems = list(_problems_of(case, jobs[0], storage, stopped=going_on is not None))
-    if not problems and going_on is not None and jobs[0].failure is None and not _has_ended(jobs[0]):
+    if not problems and going_on is not None and _is_gone_on_with(jobs[0], going_on):
         found, storage = storage, MemoryStorage()
         files = dict(found.files)
-        second, problems = second_run(going_on, scenario_at, found, storage)
+        second, problems = second_run(going_on, scenario_at, jobs[0], found, storage)
         jobs.append(second)
         problems += _problems_of(case, second, storage)
         if found.files != files:
@@ -140,7 +142,17 @@ def run_case(case: StormCase) -> Outcome:
 
 def _has_ended(job: Job) -> bool:
     """Whether a job has come to the end of its input."""
-    return job.failure is None and job.agenda.now < job.scenario.duration_s
+    stopped = job.coordinator.stopped_with is not None
+    return job.failure is None and not stopped and job.agenda.now < job.scenario.duration_s
+
+
+def _is_gone_on_with(job: Job, going_on: GoingOn) -> bool:
+    """Whether a job was stopped as it should have been, before it was done."""
+    if going_on.savepoint is not None and job.coordinator.stopped_with is None:
+        return False  # there was no savepoint, and so it has gone on by itself
+    if job.coordinator.stopped_with is not None:
+        return True  # also where it has failed before all tasks had heard
+    return job.failure is None and not _has_ended(job)
 
 
 def _problems_of(
@@ -196,6 +208,7 @@ def _outcome(
         restored_bytes=sum(restart.persisted_bytes for restart in restarts),
         moved_bytes=sum(metadata.persisted_bytes for metadata in begun),
         moved=any(metadata.parallelism != _parallelism(job) for metadata in begun),
+        from_savepoint=any(metadata.checkpoint_type == "SYNC_SAVEPOINT" for metadata in begun),
         checkpoints=Counter(head.failure or head.status for head in heads),
         fired=tuple(f"{fault.what} at {fault.time:.4f} s" for each in jobs for fault in each.faults.fired),
         records=log.output.total(),

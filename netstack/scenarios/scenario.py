@@ -266,8 +266,12 @@ class Scenario:
     @property
     def takes_checkpoints(self) -> bool:
         """Whether there is a checkpoint at all, by the interval or by a user."""
-        by_hand = bool(self.manual_checkpoints_s or self.savepoints)
-        return self.config.checkpoint_interval_s is not None or by_hand
+        return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
+
+    @property
+    def stores_state(self) -> bool:
+        """Whether there is a checkpoint or a savepoint."""
+        return self.takes_checkpoints or bool(self.savepoints)
 
     @property
     def keeps_keyed_state(self) -> bool:

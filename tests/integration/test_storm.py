@@ -56,6 +56,7 @@ def test_storms_go_through_all_that_can_happen() -> None:
     assert sum(storm.restored_bytes > 0 for storm in outcomes) > SEEDS // 20
     assert sum(storm.moved for storm in outcomes) > SEEDS // 20
     assert sum(storm.moved and storm.moved_bytes > 0 for storm in outcomes) > SEEDS // 50
+    assert sum(storm.from_savepoint for storm in outcomes) > SEEDS // 50
     assert checkpoints["COMPLETED"] > 3 * SEEDS
     assert checkpoints["CHECKPOINT_EXPIRED"] > 0
     assert checkpoints["CHECKPOINT_SUBSUMED"] > 0

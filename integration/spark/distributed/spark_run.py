@@ -131,11 +131,11 @@ def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
     from pyspark import SparkFiles
 
     directory = scenario.config.checkpoint_dir
-    if scenario.takes_checkpoints and scenario.config.stores_checkpoints_in_files:
+    if scenario.stores_state and scenario.config.stores_checkpoints_in_files:
         assert directory is not None
         yield _as_tasks_name(directory)
         return
-    if scenario.takes_checkpoints and not is_local(session):
+    if scenario.stores_state and not is_local(session):
         raise SourceError(
             "checkpoints of a job on a cluster need a directory that all machines share; name it as "
             "execution.checkpointing.dir"
