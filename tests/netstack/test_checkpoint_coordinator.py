@@ -16,6 +16,7 @@ from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_b
 from netstack.checkpoints.failures import FailureReason
 from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.checkpoints.pending_checkpoint import Checkpoint
+from netstack.checkpoints.savepoint_request import SavepointRequest
 from netstack.checkpoints.storage import StorageError
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
@@ -552,3 +553,23 @@ def test_the_acknowledgement_of_a_subtask_that_has_ended_is_waited_for(
     job.agenda.at(1.15, job.tasks[0].end)
     job.run(2.0, [1.0])
     assert [checkpoint.status for checkpoint in job.ended] == [outcome]
+
+
+def test_tasks_hear_of_no_savepoint_and_it_subsumes_nothing_and_is_not_subsumed() -> None:
+    job = Job(max_concurrent_checkpoints=4)
+    job.tasks[0].silent = {1, 3}
+    for at in (1.2, 1.6):
+        job.agenda.at(at, job.coordinator.request_savepoint, SavepointRequest())
+    job.run(2.5, [1.0, 1.8])
+    assert job.outcomes == [
+        (2, "COMPLETED", None),
+        (4, "COMPLETED", None),
+        (1, "FAILED", FailureReason.CHECKPOINT_SUBSUMED),
+    ]
+    assert [checkpoint.checkpoint_id for checkpoint in job.coordinator.pending] == [3]
+    assert [(what, number) for _, what, number in job.tasks[0].told if what != "trigger"] == [
+        ("aborted", 1),
+        ("completed", 4),
+    ]
+    assert job.storage.checkpoints() == [4]
+    assert job.storage.savepoint("savepoint-2").metadata.checkpoint_type == "SAVEPOINT"

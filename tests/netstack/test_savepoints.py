@@ -216,11 +216,13 @@ def test_a_run_goes_back_to_the_savepoint_that_it_began_with_until_it_has_a_chec
 
 
 def test_after_the_savepoint_that_it_stops_with_a_job_does_not_restart() -> None:
-    log, storage = TransactionLog(), MemoryStorage()
-    job = Job(with_savepoint(sums_job(log), action=SUSPEND), Agenda(), storage=storage)
-    job.coordinator._on_end = lambda checkpoint: job.coordinator.stopped_with and job.fail("lost")
+    job = Job(sums_job(TransactionLog()), agenda := Agenda())
+    request = SavepointRequest(action=SUSPEND, told=lambda end: job.fail("lost"))
+    agenda.keep(0.7, job.coordinator.request_savepoint, request)
     trio.run(job.run)
     assert job.restarts == []
+    location = job.coordinator.stopped_with
+    assert job.failure == f"lost; the job was about to stop, with {location}, which is complete"
 
 
 def test_a_savepoint_waits_for_nobody_where_no_barrier_overtakes_and_subsumes_nobody() -> None:
