@@ -156,12 +156,16 @@ def test_a_job_whose_sources_have_ended_for_a_savepoint_that_fails_fails_itself(
     assert sorted(log.records) == expected()
 
 
+@pytest.mark.parametrize("delay_s", [0.01, 0.015, 0.02, 0.025])
 @pytest.mark.parametrize("action", PostCheckpointAction)
-def test_a_failure_in_the_middle_takes_the_savepoint_with_it(action: PostCheckpointAction) -> None:
+def test_a_failure_in_the_middle_takes_the_savepoint_with_it(
+    action: PostCheckpointAction, delay_s: float
+) -> None:
+    """Some subtasks have stored their part by then, and some have not."""
     log, storage, ends = TransactionLog(), MemoryStorage(), list[SavepointEnd]()
-    job = Job(sums_job(log, [kill("sums", 0, 0.71)]), job_agenda := Agenda(), storage=storage)
+    job = Job(sums_job(log, [kill("sums", 0, 0.7 + delay_s)]), agenda := Agenda(), storage=storage)
     request = SavepointRequest(action=action, told=ends.append)
-    job_agenda.keep(0.7, job.coordinator.request_savepoint, request)
+    agenda.keep(0.7, job.coordinator.request_savepoint, request)
     trio.run(job.run)
     assert [end.location for end in ends] == [None]
     assert not any(path.startswith("savepoint-") for path in storage.files)
