@@ -167,6 +167,21 @@ class DirectoryStorage(FileLayout):
             file.write(data)
         return True
 
+    def _create_folder(self, folder: str) -> bool:
+        if not self.is_local:  # object stores know no folders, so nothing can be reserved there
+            return super()._create_folder(folder)
+        full = self._at(folder)
+        try:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            os.mkdir(full)
+        except FileExistsError:
+            if os.path.isdir(os.path.dirname(full)):
+                return False
+            raise StorageError(f"{os.path.dirname(full)} is no directory") from None
+        except OSError as error:
+            raise StorageError(f"{full}: {error.strerror}") from error
+        return True
+
     def _publish(self, path: str, data: bytes) -> None:
         partial = path + PARTIAL
         self._put(partial, data)

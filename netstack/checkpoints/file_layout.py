@@ -116,10 +116,10 @@ class FileLayout(ABC):
             )
 
     def free_location(self, directory: str | None, name: str) -> str:
-        """Return a location for a savepoint; see `CheckpointStorage`."""
+        """Return a location for a savepoint, which is reserved; see `CheckpointStorage`."""
         first = name if directory is None else f"{directory}/{name}"
         numbered = (f"{first}-{number}" for number in count(2))
-        return next(place for place in chain([first], numbered) if not self.savepoint(place).is_taken)
+        return next(place for place in chain([first], numbered) if self.savepoint(place).reserve())
 
     def savepoint(self, location: str) -> SavepointFolder:
         """Return the storage of one savepoint; see `CheckpointStorage`."""
@@ -193,6 +193,10 @@ class FileLayout(ABC):
         self._put(path, data)
         return True
 
+    def _create_folder(self, folder: str) -> bool:
+        """Make a folder of which there is nothing yet; whether there was not."""
+        return not self._files(folder)
+
     @abstractmethod
     def _publish(self, path: str, data: bytes) -> None:
         """Store a file, whole or not at all."""
@@ -241,6 +245,14 @@ class SavepointFolder(FileLayout):
     def is_taken(self) -> bool:
         """Whether there is anything in the folder."""
         return bool(self._files(""))
+
+    def reserve(self) -> bool:
+        """Keep the place from all other savepoints, unless it is taken; whether it was not.
+
+        Raises:
+            StorageError: The storage could not be read, or nothing can be made there.
+        """
+        return self._storage._create_folder(self.folder)
 
     @property
     def metadata(self) -> CheckpointMetadata:

@@ -109,10 +109,12 @@ class CheckpointStorage(Protocol):
     def free_location(self, directory: str | None, name: str) -> str:
         """Return a location for a savepoint of about this name, at which there is nothing yet.
 
-        It is in ``directory``, or beside the checkpoints.
+        It is in ``directory``, or beside the checkpoints. No other job is given it: jobs with the same ids
+        may store savepoints in one directory. (Under object stores, that holds once one
+        of them has stored a file.)
 
         Raises:
-            StorageError: The directory cannot be read, or the storage knows none.
+            StorageError: The directory cannot be read or written, or the storage knows none.
         """
         ...
 

@@ -123,3 +123,21 @@ def test_a_late_file_leaves_no_folder_behind(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["chk-3"]
     storage.delete([second])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_jobs_that_store_savepoints_in_one_directory_get_places_of_their_own(tmp_path: Path) -> None:
+    there = str(tmp_path / "savepoints")
+    storages = [DirectoryStorage(tmp_path / name) for name in ("one", "other")]
+    first, second = (storage.free_location(there, "savepoint-7") for storage in storages)
+    assert [first, second] == [f"{there}/savepoint-7", f"{there}/savepoint-7-2"]
+    storages[0].savepoint(first).complete(metadata_of(7))
+    storages[1].savepoint(second).discard(7)
+    assert storages[0].savepoint(first).metadata.checkpoint_id == 7
+    assert [path.name for path in (tmp_path / "savepoints").iterdir()] == ["savepoint-7"]
+
+
+def test_a_savepoint_finds_no_place_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(StorageError, match="file"):
+            DirectoryStorage(tmp_path / "job").free_location(str(directory), "savepoint-7")
