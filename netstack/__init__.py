@@ -34,11 +34,10 @@ from .exchange.partition import ResultPartition
 from .exchange.remote_channel import RemoteInputChannel
 from .exchange.selectors import RoundRobin
 from .exchange.tcp_link import TcpLink
-from .faults.fired import FiredFault
 from .jobs.emulation import JobFailedError, emulate, run_job
 from .jobs.job import Job
 from .jobs.job_sources import source_of
-from .jobs.summary import barrier_figures, checkpoint_results, result_order, series_results, steady_results
+from .jobs.summary import barrier_figures
 from .results.result import (
     SCHEMA,
     CheckpointResult,
@@ -54,7 +53,7 @@ from .results.result import (
     from_json,
     to_json,
 )
-from .results.statistics import Recorder, SubtaskCheckpoint, SubtaskSample
+from .results.statistics import Recorder, SubtaskCheckpoint
 from .results.trace import Trace, TraceEvent, TraceLog
 from .scenarios.config import (
     DEFAULT_PRESET,
@@ -73,7 +72,6 @@ from .scenarios.config import (
 from .scenarios.config_rules import did_you_mean, option_problems, policy_problems
 from .scenarios.edge_buffers import EdgeBuffers
 from .scenarios.fault import (
-    FAULTS,
     MESSAGES,
     AtTime,
     ChannelItem,
@@ -91,11 +89,9 @@ from .scenarios.fault import (
     SubtaskName,
 )
 from .scenarios.fault_document import ACKNOWLEDGEMENT
-from .scenarios.options import Option
 from .scenarios.quantities import (
     QuantityError,
     format_duration,
-    format_rate,
     format_size,
     parse_duration,
     parse_flink_duration,
@@ -119,21 +115,14 @@ from .scenarios.scenario import (
     SourceSpec,
     Vertex,
 )
-from .scenarios.scenario_document import cost_key, scenario_document
+from .scenarios.scenario_document import scenario_document
 from .scenarios.scenario_reader import read_options, read_scenario, split_assignment
-from .scenarios.scenario_rules import (
-    check_scenario,
-    edge_key,
-    option_notices,
-    scenario_problems,
-    vertex_key,
-)
+from .scenarios.scenario_rules import check_scenario, edge_key, option_notices, scenario_problems, vertex_key
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section
 from .scenarios.slots import in_slots
 from .scenarios.user_code import Source, SourceReader, object_name
 from .scenarios.wiring import channel_counts, consumers_of_producers, producers_of_consumers
-from .state.backend import BackendSnapshot, StateBackend, WriteFile
 from .state.keyed_state import KeyedStateBackend
 from .state.map_state import MapState
 from .state.operator_state import BroadcastState, OperatorStateBackend
@@ -155,12 +144,9 @@ from .state.time_to_live import StateTtlConfig
 from .state.values import StateError, decode_value, encode_value
 from .tasks.operators import (
     FlatMap,
-    Forward,
     KeyedBroadcastOperator,
     KeyedOperator,
-    KeySum,
     Map,
-    MapBlocks,
     Operator,
     OperatorContext,
     OperatorFactory,
@@ -205,7 +191,6 @@ __all__ = [
     "CHANNEL_STATE",
     "CLAIM_NAME",
     "DEFAULT_PRESET",
-    "FAULTS",
     "FILE_FORMATS",
     "FROM_SOURCE",
     "MESSAGES",
@@ -219,7 +204,6 @@ __all__ = [
     "AggregatingState",
     "Assignment",
     "AtTime",
-    "BackendSnapshot",
     "BroadcastState",
     "ChangelogStorage",
     "ChannelItem",
@@ -246,9 +230,7 @@ __all__ = [
     "FaultResult",
     "FileLayout",
     "FillStorage",
-    "FiredFault",
     "FlatMap",
-    "Forward",
     "GeneratedSource",
     "GeneratorSpec",
     "HandleReader",
@@ -257,7 +239,6 @@ __all__ = [
     "InputGate",
     "Job",
     "JobFailedError",
-    "KeySum",
     "KeyedBroadcastOperator",
     "KeyedOperator",
     "KeyedStateBackend",
@@ -272,7 +253,6 @@ __all__ = [
     "ListState",
     "Machine",
     "Map",
-    "MapBlocks",
     "MapState",
     "MemoryStorage",
     "Mesh",
@@ -285,7 +265,6 @@ __all__ = [
     "OperatorContext",
     "OperatorFactory",
     "OperatorStateBackend",
-    "Option",
     "PathSpec",
     "PeerFailedError",
     "PeerSilentError",
@@ -317,7 +296,6 @@ __all__ = [
     "SourceReader",
     "SourceSpec",
     "StartResult",
-    "StateBackend",
     "StateBackendType",
     "StateEntry",
     "StateError",
@@ -330,7 +308,6 @@ __all__ = [
     "StoredFile",
     "SubtaskCheckpoint",
     "SubtaskName",
-    "SubtaskSample",
     "SubtaskSnapshot",
     "SubtaskState",
     "TableOptions",
@@ -355,18 +332,15 @@ __all__ = [
     "VertexCheckpoint",
     "VertexSteady",
     "Work",
-    "WriteFile",
     "ask_letterbox",
     "assign_to_operators",
     "barrier_figures",
     "channel_counts",
     "check_scenario",
     "checkpoint_id_of",
-    "checkpoint_results",
     "claim_path",
     "consumers_of_producers",
     "core_is_compiled",
-    "cost_key",
     "decode_report",
     "decode_value",
     "default_max_parallelism",
@@ -381,7 +355,6 @@ __all__ = [
     "flat_map",
     "folder_of",
     "format_duration",
-    "format_rate",
     "format_size",
     "fresh_secret",
     "from_json",
@@ -407,20 +380,17 @@ __all__ = [
     "producers_of_consumers",
     "read_options",
     "read_scenario",
-    "result_order",
     "run_distributed",
     "run_job",
     "run_task_manager",
     "scenario_document",
     "scenario_problems",
     "scenario_toml",
-    "series_results",
     "sink",
     "skip",
     "source_of",
     "split_assignment",
     "stale_modules",
-    "steady_results",
     "task_managers",
     "text_hash",
     "to_json",

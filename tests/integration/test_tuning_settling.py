@@ -28,10 +28,10 @@ from netstack import (
     Recorder,
     Scenario,
     SubtaskName,
-    SubtaskSample,
     Vertex,
     from_json,
 )
+from netstack.results.statistics import SubtaskSample
 
 SCENARIO = Scenario(
     name="made-up",

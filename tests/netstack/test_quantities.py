@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from netstack import (
     QuantityError,
     format_duration,
-    format_rate,
     format_size,
     parse_duration,
     parse_flink_duration,
     parse_flink_size,
     parse_rate,
 )
+from netstack.scenarios.quantities import format_rate
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,10 @@ from netstack import (
     Recorder,
     Scenario,
     SubtaskCheckpoint,
-    SubtaskSample,
     Vertex,
-    checkpoint_results,
-    series_results,
-    steady_results,
 )
-from netstack.results.statistics import LEAST_ROWS, Table
+from netstack.jobs.summary import checkpoint_results, series_results, steady_results
+from netstack.results.statistics import LEAST_ROWS, SubtaskSample, Table
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"
 SCENARIO = Scenario(

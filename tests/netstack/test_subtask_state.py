@@ -3,13 +3,11 @@ from typing import Any
 import pytest
 
 from netstack import (
-    BackendSnapshot,
     DamagedFileError,
     HandleReader,
     KeyedStateBackend,
     MemoryStorage,
     OperatorStateBackend,
-    StateBackend,
     StateError,
     StateHandle,
     StateKind,
@@ -17,6 +15,7 @@ from netstack import (
     StoredFile,
     SubtaskState,
 )
+from netstack.state.backend import BackendSnapshot, StateBackend
 
 
 class Writer:
