@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..scenarios.job_shape import Exchange, JobShape
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateKind
 from .assignment import is_hashed, rescaling_misfits
+from .chains import rechained
 from .storage import CheckpointStorage, StorageError
 
 
@@ -63,17 +64,34 @@ class InitialCheckpoint(NamedTuple):
                 raise StorageError(f"{self.path}: {error}") from error
 
     def misfits(self, job: JobShape) -> list[str]:
-        """Return why it is no checkpoint of this job, a line for each reason; none where it is one."""
-        reasons = _misfits(self.metadata, job, leaves_state_out=self.leaves_state_out)
+        """Return why it is no checkpoint of this job, a line for each reason; none where it is one.
+
+        Raises:
+            StorageError: what has to be read to tell cannot be.
+        """
+        metadata = rechained(self.metadata, job, self.storage)
+        reasons = _misfits(metadata, job, leaves_state_out=self.leaves_state_out)
         return [f"{self.path}: {reason}" for reason in reasons]
 
     def fitted(self, job: JobShape) -> InitialCheckpoint:
-        """Return it as one of this job, which it fits: without vertices that are gone, with new ones."""
-        return self._replace(metadata=fitted(self.metadata, job))
+        """Return it as one of this job, which it fits: without vertices that are gone, with new ones.
+
+        Raises:
+            StorageError: as `misfits`.
+        """
+        return self._replace(metadata=fitted(self.metadata, job, self.storage))
 
 
-def fitted(metadata: CheckpointMetadata, job: JobShape) -> CheckpointMetadata:
-    """Return a checkpoint with the vertices and edges of a job; new ones have no state."""
+def fitted(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStorage) -> CheckpointMetadata:
+    """Return a checkpoint with the vertices, chains and edges of a job; new vertices have no state.
+
+    Raises:
+        StorageError: what chains have to take over cannot be read.
+    """
+    return _with_edges(rechained(metadata, job, storage), job)
+
+
+def _with_edges(metadata: CheckpointMetadata, job: JobShape) -> CheckpointMetadata:
     return replace(
         metadata,
         parallelism={name: metadata.parallelism.get(name, now) for name, now in job.parallelism.items()},
@@ -112,7 +130,7 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
                 f"of {name} go by other key groups than its state"
             )
             return
-    there = fitted(metadata, job)
+    there = _with_edges(metadata, job)
     yield from rescaling_misfits(there, job)
     yield from _looked_at_too_late(there, job)
 

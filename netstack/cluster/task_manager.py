@@ -184,7 +184,9 @@ class _Process:
         """Build everything, before anything can arrive for it."""
         restore, storage = self._assignment.restore, self._restores_from
         try:
-            metadata = None if restore is None else fitted(storage.load(restore), shape_of(self._scenario))
+            metadata = None
+            if restore is not None:
+                metadata = fitted(storage.load(restore), shape_of(self._scenario), storage)
             initial = self._initial_of(metadata)
             if metadata is not None:
                 owned = initial is None or initial.shares_files

@@ -67,8 +67,10 @@ class TransactionalSink(Operator):
         """Commit what was sealed when the restored checkpoint was taken."""
         self._context = context
         for checkpoint_id, records, *whose in context.operator.get(PENDING_TRANSACTIONS):
-            subtask = whose[0] if whose else context.subtask  # it keeps its name at another parallelism
-            self._commit(Transaction(context.vertex, subtask, checkpoint_id, tuple(records)))
+            # It keeps its name at another parallelism, and in another chain.
+            subtask = whose[0] if whose else context.subtask
+            vertex = whose[1] if len(whose) > 1 else context.vertex
+            self._commit(Transaction(vertex, subtask, checkpoint_id, tuple(records)))
 
     def process(self, block: RecordBlock) -> RecordBlock:
         """Add the records to the open transaction."""
