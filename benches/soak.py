@@ -1,0 +1,309 @@
+"""A day of emulated time with all that a day brings, and what is left of it; printed as Markdown.
+
+Run it with ``python -m benches.soak [--hours 24] [--folder DIR]``. Numbers are counted by key, and a
+transactional sink commits them, with debloating, and unaligned checkpoints every 5 s that are stored on disk.
+Every 20 minutes a subtask is killed, a task manager is lost or a link is cut for longer than the heartbeat
+timeout, and the job restarts. The day is shared by all debloating policies: each goes on from the last
+checkpoint of the one before, in the same directory and the same process.
+
+For each emulated hour there is a row: the memory that the process has resident, and the files that lie in
+the directory. The tables of a run grow to 16 MiB each in its first hours (`netstack.results.statistics`) and
+go with it, so memory is held against that at the same hour of the policy before, from the second one on: it
+has to be flat to 1 MiB an hour. No file may be left over, and the numbers of each source have to be committed
+once, key by key in their order. It ends with status 1 where that is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from buffers import RecordBlock
+from flowcontrol import POLICIES
+from integration.checkpoints import DirectoryStorage, find_checkpoint
+from netstack import (
+    AtTime,
+    ClaimMode,
+    CutLink,
+    Edge,
+    Fault,
+    InitialCheckpoint,
+    KeyedOperator,
+    KeyedStateBackend,
+    KillSubtask,
+    KillTaskManager,
+    NetworkConfig,
+    RestartStrategy,
+    Result,
+    Scenario,
+    SourceObject,
+    SubtaskName,
+    Transaction,
+    Vertex,
+    emulate,
+    transactional_sink,
+)
+
+HOUR_S = 3600.0
+FAULT_EVERY_S = 1200.0
+RETAINED = 3
+FLAT_BYTES_AN_HOUR = 1 << 20
+SOURCES, KEYS, RATE = 2, 20, 20.0
+"""Subtasks of the source, keys of each, and records a second of each."""
+
+
+class Numbers:
+    """Gives the numbers from 0 on, each with its subtask, for ever; a `Source`."""
+
+    parallelism_hint = SOURCES
+
+    def __init__(self, subtask: int = 0) -> None:
+        self._subtask = subtask
+        self._given = 0
+
+    def open(self, subtask: int, parallelism: int) -> Numbers:
+        """Return the numbers of a subtask."""
+        return Numbers(subtask)
+
+    def read(self, max_records: int) -> RecordBlock:
+        """Return the next numbers, 8 bytes each, the first of which is the subtask."""
+        numbers = np.arange(self._given, self._given + max_records, dtype=">i8")
+        self._given += max_records
+        matrix = numbers.view(np.uint8).reshape(-1, 8).copy()
+        matrix[:, 0] = self._subtask
+        return RecordBlock.from_matrix(matrix)
+
+    def seek(self, position: int) -> None:
+        """Go on behind so many numbers."""
+        self._given = position
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
+        """The key of each record."""
+        return np.array([parsed(payload)[1] % KEYS for payload in block.payloads()], dtype=np.int32)
+
+
+def parsed(record: bytes | memoryview) -> tuple[int, int]:
+    """Return the subtask and the number of a record."""
+    return record[0], int.from_bytes(record[1:], "big")
+
+
+class Count(KeyedOperator):
+    """Counts by key, and hands each record on."""
+
+    def declare(self, state: KeyedStateBackend) -> None:
+        """One number a key."""
+        self._count = state.value("count", 0)
+
+    def key_of(self, record: bytes) -> object:
+        """The number without all that the keys have in common."""
+        return parsed(record)[1] % KEYS
+
+    def process_record(self, record: bytes) -> Iterable[bytes]:
+        """Count it."""
+        self._count.update(self._count.get() + 1)
+        return (record,)
+
+
+class Committed:
+    """What sinks have committed, as far as it has to be remembered to see that nothing is wrong."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.problems: list[str] = []
+        self._transactions: dict[tuple[str, int], int] = {}
+        self._last: dict[tuple[int, int], int] = {}
+
+    def commit(self, transaction: Transaction) -> None:
+        """Make a transaction visible, once; those of a sink come in the order of their checkpoints."""
+        sink = transaction.vertex, transaction.subtask
+        if transaction.checkpoint_id <= self._transactions.get(sink, 0):
+            return
+        self._transactions[sink] = transaction.checkpoint_id
+        for record in transaction.records:
+            subtask, number = parsed(record)
+            key = subtask, number % KEYS
+            if number != self._last.get(key, key[1] - KEYS) + KEYS and len(self.problems) < 10:
+                self.problems.append(f"{number} of source {subtask} came behind {self._last.get(key)}")
+            self._last[key] = number
+            self.records += 1
+
+
+def faults(duration_s: float) -> Iterator[Fault]:
+    """Something every so often."""
+    kinds = cycle(range(3))
+    for number, kind in zip(range(1, int(duration_s / FAULT_EVERY_S)), kinds, strict=False):
+        when = AtTime(number * FAULT_EVERY_S + 0.123 * number)
+        if kind == 0:
+            yield KillSubtask(when=when, subtask=SubtaskName("count", number % 2))
+        elif kind == 1:
+            yield KillTaskManager(when=when, task_manager="sinks")
+        else:
+            yield CutLink(when=when, from_task_manager="sources", to_task_manager="counts", for_s=60.0)
+
+
+def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
+    """Two sources, two subtasks that count by key, of which one is slow, and two sinks."""
+    config = NetworkConfig(
+        checkpoint_interval_s=5.0,
+        unaligned_enabled=True,
+        aligned_checkpoint_timeout_s=0.2,
+        retained_checkpoints=RETAINED,
+        debloat_enabled=True,
+        debloat_policy=policy,
+        state_memory_threshold_bytes=0,
+        restart_strategy=RestartStrategy.FIXED_DELAY,
+        restart_attempts=10**6,
+        restart_delay_s=1.0,
+        heartbeat_timeout_s=50.0,
+    )
+    source = SourceObject(source=Numbers(), rates=(RATE,))
+    service = ((0.0, 0.02),)
+    return Scenario(
+        name="soak",
+        duration_s=duration_s,
+        config=config,
+        vertices=(
+            Vertex(name="numbers", parallelism=SOURCES, source=source, task_manager="sources"),
+            Vertex(
+                name="count",
+                parallelism=2,
+                operator=lambda subtask: Count(),
+                service=service,
+                task_manager="counts",
+            ),
+            Vertex(
+                name="out",
+                parallelism=2,
+                operator=transactional_sink(committed.commit),
+                task_manager="sinks",
+            ),
+        ),
+        edges=(
+            Edge(source="numbers", target="count", ship="hash"),
+            Edge(source="count", target="out", ship="forward"),
+        ),
+        faults=tuple(faults(duration_s)),
+    )
+
+
+def resident_bytes() -> int:
+    """Memory that this process has resident now."""
+    status = Path("/proc/self/status").read_text("ascii")
+    return int(status.split("VmRSS:")[1].split()[0]) << 10
+
+
+class Hours:
+    """Prints a row for each emulated hour of a policy, and keeps what memory it found."""
+
+    def __init__(self, policy: str, begins_at_h: float, folder: Path, committed: Committed) -> None:
+        self.resident: list[int] = []
+        self._policy, self._begins_at_h = policy, begins_at_h
+        self._folder, self._committed = folder, committed
+
+    def __call__(self, now: float) -> None:
+        """It is `now`, in emulated seconds."""
+        if now < (len(self.resident) + 1) * HOUR_S:
+            return
+        self.resident.append(resident_bytes())
+        files = sum(path.is_file() for path in self._folder.rglob("*"))
+        row(
+            f"{self._begins_at_h + now / HOUR_S:.0f}",
+            self._policy,
+            f"{self.resident[-1] / (1 << 20):.1f}",
+            str(files),
+            f"{self._committed.records:,}",
+        )
+
+
+def row(*cells: str) -> None:
+    """Print a row of a table."""
+    print("|", " | ".join(cells), "|", flush=True)
+
+
+def growth(resident: Sequence[Sequence[int]], hours_each: float) -> float | None:
+    """Bytes an hour by which memory has grown from one policy to the next, from the second one on.
+
+    `resident` has what each policy had at each of its hours. None: that is too short to tell.
+    """
+    at_ends = [of_policy[-1] for of_policy in resident[1:] if of_policy]
+    return (at_ends[-1] - at_ends[0]) / ((len(at_ends) - 1) * hours_each) if len(at_ends) > 1 else None
+
+
+def problems_of(result: Result, wanted_restarts: int) -> Iterator[str]:
+    """What is wrong with the hours of a policy."""
+    if result.failure is not None:
+        yield result.failure
+    if len(result.restarts) != wanted_restarts:
+        yield f"{len(result.restarts)} restarts where {wanted_restarts} faults should have set one off each"
+
+
+def soak(hours_each: float, names: Sequence[str], folder: Path) -> list[str]:
+    """Run the hours of all policies, and return what is wrong."""
+    storage, committed, problems = DirectoryStorage(folder), Committed(), list[str]()
+    resident: list[list[int]] = []
+    row("hour", "policy", "resident, MiB", "files", "records committed")
+    row(*["---:", "---", *["---:"] * 3])
+    for number, policy in enumerate(names):
+        scenario = job(policy, hours_each * HOUR_S, committed)
+        hours = Hours(policy, number * hours_each, folder, committed)
+        begin = claimed(storage, folder) if number else None
+        result = emulate(scenario, storage=storage, from_checkpoint=begin, progress=hours)
+        of_run = problems_of(result, len(scenario.faults))
+        problems += [f"{policy}: {problem}" for problem in of_run]
+        resident.append(hours.resident)
+        del result  # so that it is not there beside the next one
+    if (grown := growth(resident, hours_each)) is not None:
+        print(f"\nmemory grows by {grown / (1 << 20):.2f} MiB an hour")
+        if grown > FLAT_BYTES_AN_HOUR:
+            problems.append("that is more than 1 MiB")
+    return problems + committed.problems + left_over(storage)
+
+
+def claimed(storage: DirectoryStorage, folder: Path) -> InitialCheckpoint:
+    """Return the last checkpoint of the policy before, for the next one to claim; older ones are deleted."""
+    begin = find_checkpoint(folder)
+    for older in storage.checkpoints()[:-1]:
+        storage.discard(older)
+    return begin._replace(claim_mode=ClaimMode.CLAIM, in_place=True)
+
+
+def left_over(storage: DirectoryStorage) -> list[str]:
+    """Which files belong to none of the checkpoints that are to be retained."""
+    complete = storage.checkpoints()
+    problems = [] if len(complete) <= RETAINED else [f"{len(complete)} checkpoints are stored"]
+    problems += [
+        f"checkpoint {number} is not complete" for number in storage.present() if number not in complete
+    ]
+    needed = {path for number in complete for path in storage.load(number).files}
+    return problems + [f"{path} is left over" for path in storage.shared_files() if path not in needed]
+
+
+def main() -> None:
+    """Print the table, and what is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benches.soak", description=__doc__)
+    parser.add_argument("--hours", type=float, default=24.0, help="of emulated time in all (%(default)g)")
+    parser.add_argument("--folder", type=Path, help="an empty folder for checkpoints (a temporary one)")
+    options = parser.parse_args()
+    names = list(POLICIES)
+    started = perf_counter()
+    with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
+        problems = soak(options.hours / len(names), names, options.folder or Path(temporary))
+    print(f"\n{options.hours:g} h of emulated time in {perf_counter() - started:.0f} s")
+    for problem in problems:
+        print(f"WRONG: {problem}")
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()
