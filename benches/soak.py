@@ -16,6 +16,8 @@ once, key by key in their order. It ends with status 1 where that is not so.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -152,9 +154,9 @@ def faults(duration_s: float) -> Iterator[Fault]:
             yield CutLink(when=when, from_task_manager="sources", to_task_manager="counts", for_s=60.0)
 
 
-def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
-    """Two sources, two subtasks that count by key, of which one is slow, and two sinks."""
-    config = NetworkConfig(
+def settings(policy: str) -> NetworkConfig:
+    """Checkpoints on disk that may turn unaligned, debloating by a policy, and restarts without end."""
+    return NetworkConfig(
         checkpoint_interval_s=5.0,
         unaligned_enabled=True,
         aligned_checkpoint_timeout_s=0.2,
@@ -167,27 +169,26 @@ def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
         restart_delay_s=1.0,
         heartbeat_timeout_s=50.0,
     )
+
+
+def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
+    """Two sources, two subtasks that count by key, and two sinks."""
     source = SourceObject(source=Numbers(), rates=(RATE,))
-    service = ((0.0, 0.02),)
+    sinks = transactional_sink(committed.commit)
     return Scenario(
         name="soak",
         duration_s=duration_s,
-        config=config,
+        config=settings(policy),
         vertices=(
             Vertex(name="numbers", parallelism=SOURCES, source=source, task_manager="sources"),
             Vertex(
                 name="count",
                 parallelism=2,
                 operator=lambda subtask: Count(),
-                service=service,
+                service=((0.0, 0.02),),
                 task_manager="counts",
             ),
-            Vertex(
-                name="out",
-                parallelism=2,
-                operator=transactional_sink(committed.commit),
-                task_manager="sinks",
-            ),
+            Vertex(name="out", parallelism=2, operator=sinks, task_manager="sinks"),
         ),
         edges=(
             Edge(source="numbers", target="count", ship="hash"),
@@ -198,7 +199,9 @@ def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
 
 
 def resident_bytes() -> int:
-    """Memory that this process has resident now."""
+    """Memory that this process has resident now, without what it has freed and glibc would use again."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text("ascii")
     return int(status.split("VmRSS:")[1].split()[0]) << 10
 

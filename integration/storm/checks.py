@@ -5,10 +5,12 @@ Each check yields a line for everything that is wrong, so a check that yields no
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from netstack import (
+    METADATA_NAME,
     CheckpointMode,
     DelayMessages,
     DropMessages,
@@ -19,20 +21,22 @@ from netstack import (
     MemoryStorage,
     StorageError,
     Transaction,
+    metadata_path,
 )
 
-from .case import Guarantee, StormCase
+from .case import Guarantee, StormCase, Work
 from .conditions import lasts_for_good
 from .work import expected_output, is_sum, parse_sum
 
 _SHOWN = 3
 """Records that a line names at most."""
 
+_NUMBERED = re.compile(rb"(source\d+)\.(\d+)\.(\d+)")
+"""The source, its subtask and the number that a record names."""
+
+_KEEP_ORDER = frozenset({Work.SOURCE, Work.PASS, Work.MARK, Work.COPY, Work.FILTER})
+
 _HINDER_CHECKPOINTS = DelayMessages | DropMessages | FailUpload | FillStorage
-
-
-class Broken(AssertionError):  # noqa: N818 - it names what happened
-    """Something does not hold in the middle of a run."""
 
 
 class CommitLog:
@@ -58,26 +62,6 @@ def check_memory(job: Job) -> Iterator[str]:
     """All memory of all attempts has come back."""
     if job.leaked_segments:
         yield f"{job.leaked_segments} segments were not given back"
-
-
-def check_credit(job: Job) -> None:
-    """Between two entries of the agenda, free buffers and credit are the same at each receiving channel.
-
-    Raises:
-        Broken: they are not.
-    """
-    for subtask in () if job.attempt is None else job.attempt.subtasks:
-        for gate in getattr(subtask, "gates", ()):
-            for channel in gate.remote_channels:
-                credit, buffers = channel.receiver.credit, channel.buffers
-                worth = credit.outstanding + credit.unannounced
-                blocked = channel.receiver.state.name == "BLOCKED" and not buffers.exclusive_total
-                if buffers.available != (0 if blocked else worth) and not buffers.released:
-                    state = channel.receiver.state.name.lower()
-                    raise Broken(
-                        f"{subtask}, channel {channel.index} ({state}) has {buffers.available} free buffers, "
-                        f"and credit for {worth}"
-                    )
 
 
 def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
@@ -160,21 +144,34 @@ def _differences(what: str, records: Counter[bytes]) -> Iterator[str]:
 
 
 def check_storage(job: Job, storage: MemoryStorage) -> Iterator[str]:
-    """As many checkpoints as are to be retained are complete and whole, the latest among them."""
+    """As many checkpoints as are to be retained are complete and whole, and nothing else is stored."""
     complete = storage.checkpoints()
     retained = job.scenario.config.retained_checkpoints
-    if len(complete) > retained:
-        yield f"{len(complete)} checkpoints are stored, {retained} are to be retained"
+    heads = [head for head in job.recorder.checkpoints if head.savepoint is None]
+    unusable = {restart.unusable_checkpoint_id for restart in job.restarts} - {None}
+    wanted = min(retained, sum(head.status == "COMPLETED" for head in heads))
+    if not unusable and len(complete) != wanted:
+        yield f"{len(complete)} checkpoints are stored, {wanted} are to be retained"
     latest = job.coordinator.latest_completed
     is_own = job.start is None or latest is not job.start.initial.metadata
     if latest is not None and is_own and complete[-1:] != [latest.checkpoint_id]:
         yield f"checkpoint {latest.checkpoint_id} is the latest, and complete are {complete}"
     for number in complete:
         yield from _unreadable(storage, number)
-    if not job.faults.fired:  # what could not be deleted while the storage failed stays
-        needed = {path for number in complete for path in storage.load(number).files}
-        for path in sorted(set(storage.shared_files()) - needed)[:_SHOWN]:
-            yield f"{path} is left behind, and no checkpoint needs it"
+    # What a task was told to delete by a message that is lost stays.
+    if not any(isinstance(fault, DropMessages) for fault in job.scenario.faults):
+        yield from _left_over(storage, complete)
+
+
+def _left_over(storage: MemoryStorage, complete: Sequence[int]) -> Iterator[str]:
+    """Files that no complete checkpoint or savepoint needs."""
+    needed = {path for number in complete for path in storage.load(number).files}
+    needed |= {metadata_path(number) for number in complete}
+    for folder in storage.savepoints():
+        if folder.present():
+            needed |= {f"{folder.folder}/{name}" for name in (*folder.metadata.files, METADATA_NAME)}
+    for path in sorted(set(storage.files) - needed)[:_SHOWN]:
+        yield f"{path} is left behind, and no checkpoint needs it"
 
 
 def _unreadable(storage: MemoryStorage, number: int) -> Iterator[str]:
@@ -185,3 +182,36 @@ def _unreadable(storage: MemoryStorage, number: int) -> Iterator[str]:
                     storage.read(handle.file)
     except StorageError as error:
         yield f"checkpoint {number} is not whole: {error}"
+
+
+def check_order(case: StormCase, log: CommitLog) -> Iterator[str]:
+    """Records that can only go one way from a subtask of a source to one of a sink come in their order."""
+    sources = set(_in_order(case))
+    last: dict[tuple[str, int, bytes, bytes], int] = {}
+    for (vertex, subtask, _), transaction in log.transactions.items():
+        for record in transaction.records:
+            named = _NUMBERED.search(record)
+            if named is None or named[1].decode() not in sources:
+                continue
+            way, number = (vertex, subtask, named[1], named[2]), int(named[3])
+            if number < last.get(way, 0):
+                yield f"{vertex}[{subtask}] got {record[:40]!r} behind record {last[way]} of the same source"
+                return
+            last[way] = number
+
+
+def _in_order(case: StormCase) -> Iterator[str]:
+    """The sources whose records cannot overtake each other: there is one way for those of each subtask."""
+    for source in case.vertices:
+        here = source
+        while here.work in _KEEP_ORDER:
+            ways = [(target, ship) for origin, target, ship in case.edges if origin == here.name]
+            if len(ways) != 1:
+                break
+            here = case.vertex(ways[0][0])
+            if here.work is Work.SINK:
+                if source.work is Work.SOURCE:
+                    yield source.name
+                break
+            if here.parallelism > 1 and ways[0][1] != "forward":
+                break

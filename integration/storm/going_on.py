@@ -18,6 +18,7 @@ from netstack import (
     Scenario,
     ScenarioError,
     ScheduledSavepoint,
+    Trace,
     check_scenario,
 )
 
@@ -70,7 +71,12 @@ def stopping(scenario: Scenario, going_on: GoingOn) -> Scenario:
 
 
 def second_run(
-    going_on: GoingOn, scenario_at: ScenarioAt, first: Job, found: MemoryStorage, storage: MemoryStorage
+    going_on: GoingOn,
+    scenario_at: ScenarioAt,
+    first: Job,
+    found: MemoryStorage,
+    storage: MemoryStorage,
+    trace: Trace | None = None,
 ) -> tuple[Job, list[str]]:
     """Return the job that goes on from what the `first` has left in `found`, and what is wrong with that.
 
@@ -81,9 +87,9 @@ def second_run(
     begin = _last_checkpoint(found) if location is None else _savepoint(found.savepoint(location))
     try:
         scenario = with_possible_faults(scenario_at(going_on.parallelism))
-        return Job(scenario, Agenda(), storage=storage, initial=begin), []
+        return Job(scenario, Agenda(), storage=storage, initial=begin, trace=trace), []
     except ScenarioError as error:
-        job = Job(scenario_at(()), Agenda(), storage=storage, initial=begin)
+        job = Job(scenario_at(()), Agenda(), storage=storage, initial=begin, trace=trace)
         return job, list(_refused_wrongly(error.problems))
 
 

@@ -26,17 +26,20 @@ from ..emulating import heard_by_trio
 from ..runs.scenario_runs import WorkerDied, ctrl_c_held, worker_pool
 from ..spark.interrupts import run_cancellable
 from ..spark.spark_errors import one_line
-from .case import GoingOn, StormCase
-from .checks import CommitLog, check_credit, check_end, check_memory, check_output, check_storage
+from .case import GoingOn, Guarantee, StormCase
+from .checks import CommitLog, check_end, check_memory, check_order, check_output, check_storage
+from .coordinator_log import CoordinatorLog, check_coordinator, check_heartbeats, check_restarts
 from .draw import draw_case
+from .figures import check_figures
 from .going_on import second_run, stopping
+from .memory_rules import MemoryRules
 from .work import scenario_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROBES_S = tuple(0.003 * 1.35**number for number in range(24))
-"""When credit is looked at, in emulated seconds: often at first, when most goes on."""
+"""When memory is looked at, in emulated seconds: often at first, when most goes on."""
 
 LITERAL_EVERY = 16
 """One seed in so many is run once more as it is, and once without faults."""
@@ -124,19 +127,24 @@ def run_case(case: StormCase) -> Outcome:
         first = stopping(first, going_on)
     else:
         going_on = None
-    jobs = [Job(first, Agenda(), storage=storage)]
-    problems = list(_problems_of(case, jobs[0], storage, stopped=going_on is not None))
+    coordinator_log = CoordinatorLog()
+    jobs = [Job(first, Agenda(), storage=storage, trace=coordinator_log)]
+    problems = list(_problems_of(case, jobs[0], storage, coordinator_log, stopped=going_on is not None))
     if not problems and going_on is not None and _is_gone_on_with(jobs[0], going_on):
         found, storage = storage, MemoryStorage()
         files = dict(found.files)
-        second, problems = second_run(going_on, scenario_at, jobs[0], found, storage)
+        log_of_second = CoordinatorLog()
+        second, problems = second_run(going_on, scenario_at, jobs[0], found, storage, log_of_second)
         jobs.append(second)
-        problems += _problems_of(case, second, storage)
+        problems += _problems_of(case, second, storage, log_of_second)
         if found.files != files:
             problems.append("files of the run before were changed")
     restarts = sum(len(job.restarts) for job in jobs) + len(jobs) - 1
     if not problems:
         problems += check_output(case, log, _has_ended(jobs[-1]), restarts)
+        exactly_once = case.guarantee(restarts) is Guarantee.EXACTLY_ONCE
+        if case.transactional and exactly_once and len(jobs) == 1:
+            problems += check_order(case, log)
     return _outcome(case, jobs, log, tuple(problems), perf_counter() - started)
 
 
@@ -156,21 +164,26 @@ def _is_gone_on_with(job: Job, going_on: GoingOn) -> bool:
 
 
 def _problems_of(
-    case: StormCase, job: Job, storage: MemoryStorage, *, stopped: bool = False
+    case: StormCase, job: Job, storage: MemoryStorage, log: CoordinatorLog, *, stopped: bool = False
 ) -> Iterator[str]:
     """Run a job, and yield what is wrong with how it went; `stopped`: it need not have ended."""
     try:
-        heard_by_trio(trio.run)(_run, job, restrict_keyboard_interrupt_to_checkpoints=True)
+        heard_by_trio(trio.run)(_run, case, job, restrict_keyboard_interrupt_to_checkpoints=True)
         yield from check_end(case, job, stopped or _has_ended(job))
         yield from check_storage(job, storage)
+        yield from check_coordinator(case, job, log)
+        yield from check_restarts(case, job)
+        yield from check_figures(case, job, ended=_has_ended(job))
+        yield from check_heartbeats(case, job)
     except Exception as error:
         yield _with_places(error)
     yield from check_memory(job)
 
 
-async def _run(job: Job) -> None:
+async def _run(case: StormCase, job: Job) -> None:
+    rules = MemoryRules(case)
     for at in PROBES_S:
-        job.agenda.keep(at, check_credit, job)
+        job.agenda.keep(at, rules.check, job)
     await job.run()
 
 

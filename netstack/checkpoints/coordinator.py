@@ -145,9 +145,12 @@ class CheckpointCoordinator:
             self._no_savepoint(request, refused)
 
     def _refuse(self, requests: Iterable[CheckpointRequest]) -> None:
+        reason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND
         for request in requests:
             if request.savepoint is not None:
-                self._no_savepoint(request.savepoint, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+                self._no_savepoint(request.savepoint, reason)
+            elif not request.periodic:
+                self._say(f"a request for a checkpoint is refused: {reason}")
 
     def _no_savepoint(self, request: SavepointRequest, problem: str) -> None:
         """Tell whoever asked for it; a job that was to stop with it goes on."""

@@ -125,6 +125,10 @@ class JobBuilder:
                 if isinstance(subtask, OperatorSubtask):
                     subtask.connect(own)
 
+    def subpartition_of(self, channel_id: int) -> PipelinedSubpartition:
+        """The queue that a channel reads, which is built here; raises KeyError if it is not."""
+        return self._subpartitions[channel_id]
+
     def _is_blank(self, part: Vertex | Edge) -> bool:
         """Whether nobody looks at the records that leave a vertex, or at those that an edge carries.
 
