@@ -13,6 +13,18 @@ from netstack import Job
 from .case import StormCase, StormVertex, Work
 
 _SLACK_S = 1e-6
+_A_HOP_S = 0.05
+"""A barrier's way from one task to the next, wake-ups and the synchronous part of a snapshot included."""
+
+_MARKS_BYTES = 32
+"""What operators may make longer a record by."""
+
+_OVERTAKEN = frozenset({"hash", "rebalance"})
+"""Exchanges whose data unaligned barriers overtake."""
+
+_ONE_AT_A_TIME = frozenset({Work.SOURCE, Work.PASS, Work.MARK, Work.FILTER, Work.SINK})
+"""What emits a record at a time."""
+
 _COUNTERS = ("records_in", "bytes_in", "buffers_in", "records_out", "bytes_out", "buffers_out")
 _TIMES = ("busy_s", "backpressured_s", "idle_s")
 
@@ -71,3 +83,39 @@ def _check_turns(case: StormCase, vertex: StormVertex, read: NDArray[np.float64]
     ((producer, _),) = inputs
     if read.max() - read.min() > producer.parallelism:
         yield f"the subtasks of {vertex.name} have read {read.tolist()} records dealt out in turns"
+
+
+def check_checkpoint_times(case: StormCase, job: Job) -> Iterator[str]:
+    """Barriers overtake as soon as they may: no data, and no backlog, holds them up."""
+    config = case.config
+    if not config.takes_unaligned_checkpoints:
+        return
+    timeout, longest_s = config.aligned_checkpoint_timeout_s, 0.0
+    for number, vertex in enumerate(case.vertices):
+        parts = job.recorder.parts_of(number)
+        start_delay, alignment = parts["start_delay_s"], parts["alignment_s"]
+        kept = np.array([head.savepoint is None for head in job.recorder.checkpoints], dtype=bool)
+        if all(ship in _OVERTAKEN for _, ship in case.inputs(vertex)):
+            late = (
+                (alignment > 0) & (start_delay + alignment > timeout + _SLACK_S) & (parts["unaligned"] == 0)
+            )
+            if late[kept].any():
+                yield f"{vertex.name} aligned a checkpoint for longer than its timeout of {timeout} s"
+        longest_s += 3 * vertex.service_s * max(vertex.service_skew) + case.link.latency_s + _A_HOP_S
+        waited = np.nanmax(start_delay[kept], initial=0.0, where=~np.isnan(start_delay[kept]))
+        if not timeout and _flows_freely(case) and waited > longest_s:
+            yield f"a barrier has come to {vertex.name} after {waited:.4f} s, more than {longest_s:.4f} s"
+
+
+def _flows_freely(case: StormCase) -> bool:
+    """Whether a task can always begin a checkpoint within a record: none waits for buffers in its middle."""
+    config = case.config
+    capacity = config.min_segment_bytes if config.debloat_enabled else config.segment_bytes
+    longest = max(vertex.record_bytes[1] for vertex in case.vertices) + _MARKS_BYTES
+    return (
+        not case.faults
+        and case.link.bandwidth_bytes_per_s is None
+        and {ship for _, _, ship in case.edges} <= _OVERTAKEN
+        and {vertex.work for vertex in case.vertices} <= _ONE_AT_A_TIME
+        and longest <= capacity
+    )

@@ -30,7 +30,7 @@ from .case import GoingOn, Guarantee, StormCase
 from .checks import CommitLog, check_end, check_memory, check_order, check_output, check_storage
 from .coordinator_log import CoordinatorLog, check_coordinator, check_heartbeats, check_restarts
 from .draw import draw_case
-from .figures import check_figures
+from .figures import check_checkpoint_times, check_figures
 from .going_on import second_run, stopping
 from .memory_rules import MemoryRules
 from .work import scenario_of
@@ -174,6 +174,7 @@ def _problems_of(
         yield from check_coordinator(case, job, log)
         yield from check_restarts(case, job)
         yield from check_figures(case, job, ended=_has_ended(job))
+        yield from check_checkpoint_times(case, job)
         yield from check_heartbeats(case, job)
     except Exception as error:
         yield _with_places(error)
