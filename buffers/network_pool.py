@@ -287,7 +287,7 @@ class NetworkBufferPool:
         requested = self.requested
         return NetworkPoolStatistics(
             total=self.total,
-            free=self.free,
+            free=max(0, self.free),
             used=self.used,
             guaranteed=self.guaranteed,
             requested=requested,
