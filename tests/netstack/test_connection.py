@@ -254,21 +254,20 @@ def test_a_released_channel_is_cancelled_once_and_gets_no_more_credit() -> None:
 
 
 def test_a_cancelled_channel_takes_leave_behind_all_that_it_has_asked_for() -> None:
-    """Else the producer would hear of credit of a channel that it does not know any more."""
+    """Else the producer would be asked to resume a channel that it does not know any more."""
     connected = Connected(exclusive=2, floating=4)
+    connected.agenda.at(0.0, connected.add_barrier)
     connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
 
     def cancel() -> None:
-        connected.read_all()
-        assert connected.channel.receiver.credit.unannounced > 0
+        connected.read_all()  # which resumes the channel
         connected.gate.cancel()
         connected.gate.release()
 
     connected.agenda.at(0.002, cancel)
-    connected.agenda.at(0.002, connected.add_and_flush, *[b"y"] * 8)
     connected.run()
-    last = connected.link.consuming.written[-1][1]
-    assert (last, connected.link.consuming.sent(CancelPartitionRequest)) == (CANCEL, [CANCEL])
+    asked = [message for _, message in connected.link.consuming.written]
+    assert asked == [REQUEST, ResumeConsumption(0), CANCEL]
     assert connected.producer.queue.sender(0) is None
     assert connected.subpartition.released
     connected.close()

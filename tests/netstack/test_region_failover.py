@@ -265,8 +265,7 @@ def test_there_are_no_checkpoints_while_a_region_is_down_and_they_go_on_after_it
     assert len([at for at in times if at > restart.running_at]) >= 6
 
 
-def test_what_is_pending_fails_with_the_task_and_those_who_go_on_hear_of_it() -> None:
-    """Else the next checkpoints could not pass the channels that wait for the barriers of this one."""
+def test_checkpoints_that_are_pending_fail_with_the_task_and_the_next_ones_pass() -> None:
     pipelines = Pipelines()
     job = run(pipelines.scenario(*(kill("a_sums", 0, 0.2 + 0.3013 * n) for n in range(4)), rate=0.0))
     failed = [head.failure for head in job.recorder.checkpoints if head.status == "FAILED"]
@@ -337,9 +336,8 @@ def test_only_the_state_of_the_region_is_read() -> None:
     read: list[str] = []
 
     def restored(job: Job) -> None:
-        read.extend(
-            str(task) for task in job.attempt.subtasks if task.recovered_from
-        ) if job.attempt else None
+        assert job.attempt is not None
+        read.extend(str(task) for task in job.attempt.subtasks if task.recovered_from)
 
     pipelines = Pipelines()
     job = run(pipelines.scenario(kill("a_out", 0, 0.5)), storage, [(0.9, restored)])
