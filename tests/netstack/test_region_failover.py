@@ -36,8 +36,10 @@ from netstack import (
     Scenario,
     ScheduledSavepoint,
     SourceObject,
+    StateBackendType,
     StoredFile,
     SubtaskName,
+    TableStores,
     TransactionLog,
     Vertex,
     emulate,
@@ -46,6 +48,7 @@ from netstack import (
     transactional_sink,
 )
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
+from tests.netstack.table_model import ModelStores
 
 KEYS = 7
 COUNT = 400
@@ -166,8 +169,13 @@ class Numbers:
         )
 
 
-def run(scenario: Scenario, storage: MemoryStorage | None = None, looks: Sequence[Look] = ()) -> Job:
-    job = Job(scenario, Agenda(), storage=storage)
+def run(
+    scenario: Scenario,
+    storage: MemoryStorage | None = None,
+    looks: Sequence[Look] = (),
+    tables: TableStores | None = None,
+) -> Job:
+    job = Job(scenario, Agenda(), storage=storage, tables=tables)
     for at, look in looks:
         job.agenda.keep(at, look, job)
     trio.run(job.run)
@@ -205,6 +213,26 @@ def test_at_least_once_a_region_repeats_records_and_the_other_does_not() -> None
     wanted = dict(record.split() for record in sums())
     assert told.keys() == wanted.keys()
     assert all(int(told[key]) >= int(total) for key, total in wanted.items())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"changelog_enabled": True, "materialize_interval_s": 0.07},
+        {"state_backend": StateBackendType.ROCKSDB, "incremental_checkpoints": True},
+    ],
+    ids=["changelog", "tables"],
+)
+def test_state_that_checkpoints_share_files_of_is_put_back_and_goes_on(settings: dict[str, Any]) -> None:
+    """Of those that go on too, who store only what no complete checkpoint has."""
+    pipelines, storage = Pipelines(), MemoryStorage()
+    kills = kill("a_sums", 0, 0.31), kill("b_sums", 1, 0.52), kill("a_sums", 1, 0.83)
+    job = run(pipelines.scenario(*kills, **settings), storage, tables=ModelStores())
+    assert failures(job) == [(0.31, A), (0.52, B), (0.83, A)]
+    pipelines.check()
+    complete = storage.checkpoints()
+    needed = {path for number in complete for path in storage.load(number).files}
+    assert set(storage.shared_files()) <= needed
 
 
 @pytest.mark.parametrize("ship", ["forward", "rescale"])
@@ -412,6 +440,32 @@ def test_a_region_that_has_ended_does_not_begin_again() -> None:
     job = run(replace(scenario, vertices=vertices))
     assert failures(job) == [(1.2, B), (2.5, A)]
     pipelines.check()
+
+
+def test_a_job_does_not_end_while_a_region_waits_though_all_others_have() -> None:
+    pipelines = Pipelines()
+    scenario = pipelines.scenario(kill("a_sums", 0, 1.0), checkpoint_interval_s=None, restart_delay_s=3.0)
+    job = run(scenario)
+    assert failures(job) == [(1.0, A)]
+    pipelines.check()
+
+
+def test_a_lost_task_manager_takes_no_region_that_has_only_ended_tasks_there() -> None:
+    """The sinks of a pipeline end last, when all that was sent to them has been worked off."""
+    pipelines = Pipelines(("tm1", "tm2"), ("tm3", "tm4"))
+    scenario = pipelines.scenario(KillTaskManager(when=AtTime(1.75), task_manager="tm1"))
+    scenario = replace(scenario, config=replace(scenario.config, checkpoints_after_tasks_finish=False))
+    slow = replace(scenario.vertex("a_out"), service=((0.0, 0.2),))
+    vertices = tuple(slow if vertex.name == "a_out" else vertex for vertex in scenario.vertices)
+    ended: dict[str, bool] = {}
+
+    def note(job: Job) -> None:
+        assert job.attempt is not None
+        ended.update((str(task), task.ended) for task in job.attempt.subtasks)
+
+    job = run(replace(scenario, vertices=vertices), looks=[(1.75, note)])
+    assert (ended["a_in[0]"], ended["a_in[1]"], ended["a_out[0]"]) == (True, True, False)
+    assert job.restarts == []
 
 
 def test_a_stop_with_a_drained_savepoint_fails_with_all_of_the_job() -> None:
