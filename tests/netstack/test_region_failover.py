@@ -293,6 +293,15 @@ def test_there_are_no_checkpoints_while_a_region_is_down_and_they_go_on_after_it
     assert len([at for at in times if at > restart.running_at]) >= 6
 
 
+def test_there_are_no_checkpoints_until_the_last_of_several_regions_runs() -> None:
+    _, result = records_per_second(kill("a_out", 1, 3.2), kill("b_out", 1, 5.2))
+    first, last = result.restarts
+    assert last.running_at > first.running_at > last.failed_at
+    times = [checkpoint.t for checkpoint in result.checkpoints]
+    assert not [at for at in times if first.failed_at < at < last.running_at]
+    assert [at for at in times if at > last.running_at]
+
+
 def test_checkpoints_that_are_pending_fail_with_the_task_and_the_next_ones_pass() -> None:
     pipelines = Pipelines()
     job = run(pipelines.scenario(*(kill("a_sums", 0, 0.2 + 0.3013 * n) for n in range(4)), rate=0.0))
@@ -506,21 +515,25 @@ def test_a_checkpoint_that_a_region_cannot_restore_takes_all_of_the_job_further_
     assert (second.checkpoint_id or 0) < storage.unreadable
 
 
-def in_scarce_memory(logs: Sequence[TransactionLog], *faults: Fault) -> Scenario:
-    """Two pipelines of a source and a slow sink; both sinks are where there is hardly more than they need."""
+def in_scarce_memory(logs: Sequence[TransactionLog], *faults: Fault, shared: str = "out") -> Scenario:
+    """Two pipelines of a source, `in`, and a slow sink, `out`.
+
+    Those of both that are `shared` are in a task manager that has hardly more memory than they need.
+    """
     numbers = [b"%d:%s" % (number, b"x" * 300) for number in range(150)]
     source = SourceObject(source=CollectionSource([numbers, numbers]))
     vertices = list[Vertex]()
     for name, log in zip("ab", logs, strict=True):
         sink = transactional_sink(log.commit)
-        vertices.append(Vertex(name=f"{name}_in", parallelism=2, source=source, task_manager=f"{name}1"))
+        places = {each: "shared" if each == shared else f"{name} {each}" for each in ("in", "out")}
+        vertices.append(Vertex(name=f"{name}_in", parallelism=2, source=source, task_manager=places["in"]))
         vertices.append(
             Vertex(
                 name=f"{name}_out",
                 parallelism=2,
                 operator=sink,
                 service=((0.0, 0.01),),
-                task_manager="shared",
+                task_manager=places["out"],
             )
         )
     return Scenario(
@@ -554,6 +567,18 @@ def test_a_region_waits_for_memory_that_others_have_taken_meanwhile() -> None:
     assert [restart.tasks for restart in job.restarts] == [["a_in", "a_out"]]
     assert max(owed) > 2
     assert owed[0] == owed[-1] == 0
+    for log in logs:
+        assert sorted(int(record.split(b":")[0]) for record in log.records) == sorted([*range(150)] * 2)
+
+
+def test_data_in_flight_waits_for_memory_that_others_have_taken_meanwhile() -> None:
+    logs = TransactionLog(), TransactionLog()
+    job = run(in_scarce_memory(logs, kill("a_out", 0, 0.4), shared="in"))
+    (restart,) = job.restarts
+    assert restart.persisted_bytes > 8 * 1024
+    assert restart.restarted_at is not None
+    assert restart.running_at is not None
+    assert restart.running_at - restart.restarted_at > 0.1  # to read it takes microseconds
     for log in logs:
         assert sorted(int(record.split(b":")[0]) for record in log.records) == sorted([*range(150)] * 2)
 
