@@ -51,8 +51,13 @@ class NetworkBufferPool:
 
     @property
     def free(self) -> int:
-        """Segments that nobody has."""
+        """Segments that nobody has; less than 0 while some are `owed`."""
         return self.total - self._made + len(self._returned) - self._reserved
+
+    @property
+    def owed(self) -> int:
+        """Reserved segments that are still in use elsewhere."""
+        return max(0, -self.free)
 
     @property
     def used(self) -> int:
@@ -108,14 +113,15 @@ class NetworkBufferPool:
         self.reserve_unpooled(count)
         return [self.take_reserved() for _ in range(count)]
 
-    def reserve_unpooled(self, count: int) -> None:
+    def reserve_unpooled(self, count: int, *, owed: bool = False) -> None:
         """Keep `count` segments for somebody, who takes each when it is first needed, as an exclusive one.
 
-        Flink waits for local pools to give back what they hold too much; here this fails at once.
+        Flink waits for local pools to give back what they hold too much; here this fails at once. With `owed`
+        it does not: nobody else gets a segment before those are back, and nothing may be taken while `owed`.
 
         Raises:
             ValueError: if `count` is negative.
-            InsufficientBuffers: if there are not as many; nothing was reserved.
+            InsufficientBuffers: if there are not as many, or with `owed` never can be; nothing was reserved.
         """
         if count < 0:
             raise ValueError(f"the number of segments must not be negative, got {count}")
@@ -124,7 +130,7 @@ class NetworkBufferPool:
         self._check_guarantee(count)
         self.guaranteed += count
         self._redistribute()
-        if self.free < count:
+        if self.free < count and not owed:
             free = self.free
             self._release_guarantee(count)
             raise InsufficientBuffers(count, free, self.total, self.segment_size)
@@ -281,7 +287,7 @@ class NetworkBufferPool:
         requested = self.requested
         return NetworkPoolStatistics(
             total=self.total,
-            free=self.free,
+            free=max(0, self.free),
             used=self.used,
             guaranteed=self.guaranteed,
             requested=requested,

@@ -21,7 +21,7 @@ from .checkpoints.storage import (
     StorageError,
 )
 from .cluster.attempt_report import Report, decode_report, encode_report
-from .cluster.distributed_run import Launch, LaunchError, run_distributed
+from .cluster.distributed_run import LaunchError, run_distributed
 from .cluster.task_manager import run_task_manager
 from .cluster.terms import Assignment, distribution_notices, distribution_problems, task_managers
 from .engine.agenda import Agenda
@@ -53,7 +53,7 @@ from .results.result import (
     from_json,
     to_json,
 )
-from .results.statistics import Recorder, SubtaskCheckpoint
+from .results.statistics import Recorder
 from .results.trace import Trace, TraceEvent, TraceLog
 from .scenarios.config import (
     DEFAULT_PRESET,
@@ -63,6 +63,7 @@ from .scenarios.config import (
     CheckpointMode,
     CheckpointStorageType,
     CostModel,
+    FailoverStrategy,
     LinkConditions,
     NetworkConfig,
     RestartStrategy,
@@ -226,6 +227,7 @@ __all__ = [
     "Edge",
     "EdgeBuffers",
     "FailUpload",
+    "FailoverStrategy",
     "Fault",
     "FaultResult",
     "FileLayout",
@@ -245,7 +247,6 @@ __all__ = [
     "Keys",
     "KillSubtask",
     "KillTaskManager",
-    "Launch",
     "LaunchError",
     "Letterbox",
     "LinkClosedError",
@@ -306,7 +307,6 @@ __all__ = [
     "Steady",
     "StorageError",
     "StoredFile",
-    "SubtaskCheckpoint",
     "SubtaskName",
     "SubtaskSnapshot",
     "SubtaskState",

@@ -28,6 +28,7 @@ class Tally:
         self.failed: list[int] = []
         self._ends: Counter[str] = Counter()
         self._restarts = 0
+        self._of_regions = 0
         self._restored = 0
         self._completed = 0
         self._aborted = 0
@@ -41,6 +42,7 @@ class Tally:
         completed = outcome.checkpoints["COMPLETED"]
         self._ends[outcome.end] += 1
         self._restarts += outcome.restarts
+        self._of_regions += outcome.of_regions
         self._restored += outcome.restored_bytes > 0
         self._completed += completed
         self._aborted += outcome.checkpoints.total() - completed
@@ -48,9 +50,10 @@ class Tally:
 
     def print(self, console: Console) -> None:
         """Print what was run and how many failed."""
+        restarts = f"{self._restarts} restarts, {self._of_regions} of them of single regions"
         lines = [
             f"{self.storms} storms: {', '.join(f'{n} {end}' for end, n in sorted(self._ends.items()))}",
-            f"{self._faults} faults, {self._restarts} restarts; data in flight restored: {self._restored}",
+            f"{self._faults} faults, {restarts}; data in flight restored: {self._restored}",
             f"{self._completed} checkpoints completed, {self._aborted} did not",
             f"wrong: {len(self.failed) or 'none'}",
         ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from netstack import Result, Series
+from netstack import RestartResult, Result, Series
 
 from ..analysis.window_figures import bytes_per_s, edge_ends, is_debloated, queued_bytes
 from .incidents import down_times
@@ -115,9 +115,14 @@ def window_edges(results: Results) -> list[float]:
 def _down(result: Result) -> list[Row]:
     both = zip(result.restarts, down_times(result), strict=True)
     return [
-        {"event": DOWN, "t": since, "until": until, "what": f"down: {restart.cause}"}
+        {"event": DOWN, "t": since, "until": until, "what": f"{_who(restart)}down: {restart.cause}"}
         for restart, (since, until) in both
     ][:MAX_EVENTS]
+
+
+def _who(restart: RestartResult) -> str:
+    """What was down, where that was not all of the job."""
+    return "" if restart.tasks is UNSET else f"{', '.join(restart.tasks)} "
 
 
 def _faults(result: Result) -> list[Row]:

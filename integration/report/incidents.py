@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -69,12 +69,25 @@ def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -
 
 
 def down_times(result: Result) -> list[tuple[float, float]]:
-    """Return from when to when the job was down after each failure, at most to the next one or the end."""
-    failed = [restart.failed_at for restart in result.restarts]
-    return [
-        (restart.failed_at, after if restart.running_at is None else restart.running_at)
-        for restart, after in zip(result.restarts, [*failed, result.emulated_seconds][1:], strict=True)
-    ]
+    """Return from when to when tasks were down after each failure, at most to their next one or the end."""
+    return [(restart.failed_at, _down_until(result, place)) for place, restart in enumerate(result.restarts)]
+
+
+def _down_until(result: Result, place: int) -> float:
+    restart, later = result.restarts[place], result.restarts[place + 1 :]
+    if restart.running_at is not None:
+        return restart.running_at
+    again = (each.failed_at for each in later if each.tasks is UNSET or each.tasks == restart.tasks)
+    return next(again, result.emulated_seconds)
+
+
+def _time_in(intervals: Sequence[tuple[float, float]]) -> float:
+    """Seconds that are in one of the intervals, or in several of them, which are in order of their begins."""
+    total, counted_until = 0.0, 0.0
+    for since, until in intervals:
+        total += max(0.0, until - max(since, counted_until))
+        counted_until = max(counted_until, until)
+    return total
 
 
 def never_fired(result: Result) -> str | None:
@@ -109,12 +122,12 @@ def what_went_wrong(result: Result) -> Iterator[str]:
     """Yield sentences about failures of the job and of checkpoints; none if all went well."""
     end_s = result.emulated_seconds
     if result.restarts:
-        total = sum(until - since for since, until in down_times(result))
+        total = _time_in(down_times(result))
         share = percent(total / max(end_s, total))
-        yield (
-            f"The job failed {_times(len(result.restarts))} and was down for {milliseconds(1000 * total)}, "
-            f"{share} of the time."
-        )
+        whole = all(restart.tasks is UNSET for restart in result.restarts)
+        what = "The job failed {} and was" if whole else "Tasks failed {}, and the job or a part of it was"
+        failures = what.format(_times(len(result.restarts)))
+        yield f"{failures} down for {milliseconds(1000 * total)}, {share} of the time."
     if result.failure is not None:
         yield f"After {end_s:.1f} s it failed for good: {result.failure}."
     failed = of_status(result, FAILED)
@@ -164,16 +177,29 @@ def _restoring(result: Result) -> str:
 
 
 def _lost(fault: FaultResult, result: Result) -> str:
-    """What to say of a kill that met nobody, because the job was waiting for its restart."""
+    """What to say of a kill that met nobody, because its tasks were waiting for their restart."""
     failures = {(restart.failed_at, restart.cause) for restart in result.restarts}
     ended = result.failure is not None and fault.t >= result.emulated_seconds
     if not fault.kind.startswith("kill") or (fault.t, fault.what) in failures or ended:
         return ""
-    down = any(
-        restart.failed_at < fault.t and (restart.restarted_at is None or fault.t <= restart.restarted_at)
+    down = [
+        restart
         for restart in result.restarts
-    )
-    return ", without effect: the job is down" if down else ""
+        if restart.failed_at < fault.t and (restart.restarted_at is None or fault.t <= restart.restarted_at)
+    ]
+    if any(restart.tasks is UNSET for restart in down):
+        return ", without effect: the job is down"
+    # Of a task manager it is not known which tasks it has.
+    killed = fault.what.removeprefix("subtask ").removesuffix(" is killed")
+    names = (name for restart in down for name in restart.tasks or ())
+    return ", without effect: it is down" if any(_includes(name, killed) for name in names) else ""
+
+
+def _includes(name: str, subtask: str) -> bool:
+    """Whether the name of a vertex, or of some of its subtasks, is one for that subtask, too."""
+    vertex, _, indices = name.partition("[")
+    killed, _, index = subtask.partition("[")
+    return vertex == killed and (not indices or index.rstrip("]") in indices.rstrip("]").split(", "))
 
 
 def _start(start: StartResult) -> str:
@@ -184,6 +210,11 @@ def _start(start: StartResult) -> str:
 
 
 def _recovery(restart: RestartResult) -> str:
+    text = _recovery_of_all(restart)
+    return text if restart.tasks is UNSET else f"{', '.join(restart.tasks)} alone: {text}"
+
+
+def _recovery_of_all(restart: RestartResult) -> str:
     if restart.restarted_at is None:
         return "not restarted before the end"
     if restart.unusable_checkpoint_id is not UNSET:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+from msgspec import UNSET
 
 from ..analysis.window_figures import WindowFigures, figures_of_runs
 from . import chart_data
@@ -135,8 +136,10 @@ def ruler_note(results: Results) -> str:
         notes = " Dashed: measuring begins."
     if any(result.faults for result in results.values()):
         notes += " Red lines: faults."
-    if any(result.restarts for result in results.values()):
-        notes += " Shaded: the job is down."
+    restarts = [restart for result in results.values() for restart in result.restarts]
+    if restarts:
+        whole = all(restart.tasks is UNSET for restart in restarts)
+        notes += " Shaded: the job is down." if whole else " Shaded: the job, or a part of it, is down."
     return notes
 
 

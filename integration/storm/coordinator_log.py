@@ -5,6 +5,7 @@ The log is a trace of the job, so it sees what a user would. Times are emulated 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -198,8 +199,20 @@ def check_restarts(case: StormCase, job: Job) -> Iterator[str]:
                 least = most = config.restart_failure_rate_delay_s
             case _:
                 least, most = config.restart_initial_backoff_s, config.restart_max_backoff_s
-        if not least - _EXACT_S <= delay <= most + _EXACT_S:
-            yield f"restarted {delay:.6f} s behind a failure, and not {least} to {most} s"
+        shortest, longest = _deployment_s(job, restart.tasks)
+        if not least + shortest - _EXACT_S <= delay <= most + longest + _EXACT_S:
+            yield f"restarted {delay:.6f} s behind a failure, and not {least} to {most} s and deployment"
+
+
+def _deployment_s(job: Job, names: Sequence[str]) -> tuple[float, float]:
+    """The shortest and longest time in which tasks are deployed: exact for all, whose names are not given."""
+    scenario = job.scenario
+    managers = Counter(
+        vertex.manager_of(index) for vertex in scenario.vertices for index in range(vertex.parallelism)
+    )
+    costs, most = scenario.costs, max(managers.values())
+    least = 1 if names else most
+    return costs.deploy_s + costs.deploy_per_task_s * least, costs.deploy_s + costs.deploy_per_task_s * most
 
 
 def check_heartbeats(case: StormCase, job: Job) -> Iterator[str]:

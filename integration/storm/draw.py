@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from netstack import CheckpointMode, LinkConditions
 
+from .apart import paths_meet, set_apart, with_failover
 from .case import KEYED, StormCase, StormVertex, Work, estimate_s, idle_checkpoint_s
 from .conditions import (
     draw_config,
@@ -47,8 +48,10 @@ Edges = tuple[tuple[str, str, str], ...]
 def draw_case(seed: int) -> StormCase:
     """Return the case of a seed, which is 0 or more."""
     chance = random.Random(seed)
-    vertices, edges = _job(chance)
+    apart = random.Random(f"{seed} apart")
+    vertices, edges = set_apart(apart, _job(chance), lambda: _job(apart))
     config, patient = draw_config(chance)
+    config = with_failover(apart, config)
     case = StormCase(
         seed=seed,
         vertices=vertices,
@@ -206,9 +209,7 @@ def _flowing(case: StormCase) -> StormCase:
     aligned for the one on the other; and its task cannot send that in the middle of a record that finds no
     buffers, since nobody reads behind the waiting barrier. So there, records fit into one buffer.
     """
-    sources = [vertex for vertex in case.vertices if vertex.work is Work.SOURCE]
-    paths_meet = len(sources) == 1 and any(len(case.inputs(vertex)) > 1 for vertex in case.vertices)
-    if not (paths_meet and case.config.takes_unaligned_checkpoints):
+    if not (paths_meet(case) and case.config.takes_unaligned_checkpoints):
         return case
     least = max(256, case.config.min_segment_bytes)
     return replace(
@@ -229,7 +230,7 @@ def _comparable(case: StormCase) -> StormCase:
 
     Of a sum then only its bound is known, so nothing may be made of it but output.
     """
-    last = {source for source, target, _ in case.edges if target == "sink"}
+    last = {source for source, target, _ in case.edges if case.vertex(target).work is Work.SINK}
     return replace(
         case,
         vertices=tuple(

@@ -77,6 +77,8 @@ class MemoryRules:
         arrived_s = self._case.link.latency_s + _DELIVERED_S
         for channel in gate.channels:
             queue, announced = job.attempt.builder.subpartition_of(channel.channel_id), policy.last_announced
+            if queue is None:
+                continue
             before = seen.get(queue, _Seen(now, announced, listens=False))
             changed = before.announced != announced
             is_told = before.listens and (changed or before.is_told)

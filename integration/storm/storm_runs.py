@@ -63,6 +63,8 @@ class Outcome:
     causes: tuple[str, ...]
     """Causes of all failures of the job, in their order."""
     restarts: int
+    of_regions: int
+    """How many of these were of single regions, while the others went on."""
     restored_bytes: int
     """Bytes of data in flight that restarts put back."""
     moved: bool = False
@@ -219,6 +221,7 @@ def _outcome(
         emulated_s=job.agenda.now,
         causes=tuple(causes),
         restarts=len(restarts),
+        of_regions=sum(bool(restart.tasks) for restart in restarts),
         restored_bytes=sum(restart.persisted_bytes for restart in restarts),
         moved_bytes=sum(metadata.persisted_bytes for metadata in begun),
         moved=any(metadata.parallelism != _parallelism(job) for metadata in begun),

@@ -13,7 +13,7 @@ or lost adds an interference. In Flink these are RPCs between the job manager an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -46,7 +46,8 @@ class ControlPlane:
 
     def __init__(self, agenda: Agenda) -> None:
         self.interference: list[Interference] = []
-        self._under_way = Timers(agenda)
+        self._agenda = agenda
+        self._under_way: dict[TaskKey, Timers] = {}
 
     def send(
         self,
@@ -62,8 +63,12 @@ class ControlPlane:
             if more is None:
                 return
             delay_s += more
-        self._under_way.after(delay_s, deliver, *args)
+        if task not in self._under_way:
+            self._under_way[task] = Timers(self._agenda)
+        self._under_way[task].after(delay_s, deliver, *args)
 
-    def reset(self) -> None:
-        """Lose all that is under way: the tasks that it is from or for are gone."""
-        self._under_way.cancel()
+    def reset(self, tasks: Iterable[TaskKey] | None = None) -> None:
+        """Lose all that is under way from or for some tasks, which are gone; None: from or for all."""
+        for task in list(self._under_way) if tasks is None else tasks:
+            if task in self._under_way:
+                self._under_way.pop(task).cancel()

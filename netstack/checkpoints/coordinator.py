@@ -14,17 +14,18 @@ when it was triggered. The rules are those of Flink's CheckpointCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions, PostCheckpointAction
+from flowcontrol import CheckpointBarrier, PostCheckpointAction
 
 from ..engine.agenda import Agenda, Timer
 from ..engine.randomness import Randomness
 from ..results.trace import Trace, how, in_bytes, milliseconds
-from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
+from ..scenarios.config import OPTIONS, CostModel, NetworkConfig
 from ..scenarios.job_shape import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .acknowledgement import Acknowledgement
+from .barrier_options import options_of_barriers
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey
 from .failures import FailureCounter, FailureReason
@@ -40,9 +41,10 @@ class CheckpointCoordinator:
     """Takes the checkpoints of one job, over all its attempts; ids increase over them.
 
     `on_end` is told of each checkpoint that has been completed or has failed, `fail_job` (last, so it may
-    call `stop`) why too many have failed in a row. The first checkpoint is number `first_id`. `store` has
-    those that are complete: to begin with, `stored`, which an earlier coordinator of the job has left, or the
-    checkpoint `initial`, which another run has left.
+    call `stop`) why too many have failed in a row. `fail_task` is told of a task that cannot go on, and why;
+    None: `fail_job` is. The first checkpoint is number `first_id`. `store` has those that are complete: to
+    begin with, `stored`, which an earlier coordinator of the job has left, or the checkpoint `initial`, which
+    another run has left.
 
     A savepoint is none of them: the job never goes back to it, and tasks hear of it only if they stop with
     it. `stopped_with` is where such a one is, once it is complete; None before. The next one of either kind
@@ -61,6 +63,7 @@ class CheckpointCoordinator:
         control_plane: ControlPlane,
         on_end: Callable[[Checkpoint], None],
         fail_job: Callable[[str], None],
+        fail_task: Callable[[TaskKey, str], None] | None = None,
         first_id: int = 1,
         stored: Iterable[CheckpointMetadata] = (),
         initial: InitialCheckpoint | None = None,
@@ -74,9 +77,8 @@ class CheckpointCoordinator:
         self._agenda = agenda
         self._config = config
         self._costs, self._randomness = costs, randomness
-        self._job = job
-        self._on_end = on_end
-        self._fail_job = fail_job
+        self._job, self._on_end = job, on_end
+        self._fail_job, self._fail_task = fail_job, fail_task
         self._trace = trace
         self._options = options_of_barriers(config)
         self._scheduler = CheckpointScheduler(
@@ -111,6 +113,19 @@ class CheckpointCoordinator:
             checkpoint.failure = reason
             self._say(f"checkpoint {checkpoint.checkpoint_id} failed: {reason}", checkpoint.checkpoint_id)
             self._on_end(checkpoint)
+
+    def suspend(self, gone: Collection[TaskKey]) -> None:
+        """Some tasks are gone, and the others go on: all pending checkpoints fail, and none begin for now.
+
+        `start` is to be called when all tasks run again. Messages of the tasks that are gone, and for them,
+        are lost.
+        """
+        self._subtasks = [subtask for subtask in self._subtasks if key_of(subtask) not in gone]
+        self._refuse(self._scheduler.stop())
+        self.control_plane.reset(gone)
+        for checkpoint in self.pending:
+            self._fail(checkpoint, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+        self._discard_reports([each for each in self._reported if each[1] in gone])
 
     def release(self) -> None:
         """End for good: delete what was stored for pending checkpoints, which stay IN_PROGRESS."""
@@ -187,8 +202,12 @@ class CheckpointCoordinator:
         self.store.delete_unused(files)
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
-        """A subtask cannot go on: the job fails."""
-        self._fail_job(f"{self._name(subtask)}: {cause}")
+        """A subtask cannot go on: it fails, and with it what it is connected with."""
+        text = f"{self._name(subtask)}: {cause}"
+        if self._fail_task is None:
+            self._fail_job(text)
+        else:
+            self._fail_task(key_of(subtask), text)
 
     def finished(self, subtask: CheckpointedTask) -> None:
         """A subtask has ended. Checkpoints that it should have begun and did not cannot be completed.
@@ -356,9 +375,13 @@ class CheckpointCoordinator:
             self._discard(checkpoint)
             if checkpoint.request is not None:
                 checkpoint.request.told(SavepointEnd(problem="the job has failed or ended meanwhile"))
-        for number in sorted({each[0] for each in self._reported}):
-            self.store.discard(number, self._reports_on(number))
+        self._discard_reports(self._reported)
         return dropped
+
+    def _discard_reports(self, reports: Iterable[tuple[int, TaskKey]]) -> None:
+        """Delete what stands in reports, on checkpoints that have failed, which nobody will hear."""
+        for number in sorted({each[0] for each in reports}):
+            self.store.discard(number, self._reports_on(number))
 
     def _discard(self, checkpoint: Checkpoint) -> None:
         """Delete what was stored for a checkpoint that will not be complete."""
@@ -374,14 +397,3 @@ class CheckpointCoordinator:
     def _say(self, text: str, checkpoint_id: int | None = None) -> None:
         if self._trace is not None:
             self._trace(self._agenda.now, "coordinator", text, checkpoint_id)
-
-
-def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
-    """How the checkpoints of a job are taken (Flink's CheckpointOptions.forConfig)."""
-    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
-        return CheckpointOptions(Alignment.AT_LEAST_ONCE)
-    if not config.takes_unaligned_checkpoints:
-        return CheckpointOptions()
-    if not config.aligned_checkpoint_timeout_s:
-        return CheckpointOptions(Alignment.UNALIGNED)
-    return CheckpointOptions(Alignment.ALIGNED, config.aligned_checkpoint_timeout_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -125,34 +125,36 @@ def _not_shared(handle: StateHandle) -> StateHandle:
     return replace(handle, file=replace(handle.file, shared=False))
 
 
-def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskRecovery) -> None:
+def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskRecovery) -> Iterator[None]:
     """Put the data that was in flight in the outputs of a subtask back; what it writes later comes behind.
 
     Each subpartition waits behind its recovered data, also where there is none, until its reader resumes.
+    Yields where it cannot go on before a pool has segments again.
 
     Raises:
-        StorageError: if it cannot be read.
-        RecoveryError: if the memory of a partition is too small for it.
+        StorageError: at first, if it cannot be read.
     """
-    for handle in recovery.of(StateKind.OUTPUT_CHANNEL):
+    data = [(handle, recovery.read(handle)) for handle in recovery.of(StateKind.OUTPUT_CHANNEL)]
+    for handle, in_flight in data:
         partition = partitions[handle.exchange]
-        subpartition = partition.subpartitions[handle.channel]
-        restore_subpartition(partition.pool, subpartition, recovery.read(handle))
+        yield from restore_subpartition(partition.pool, partition.subpartitions[handle.channel], in_flight)
     for partition in partitions:
         partition.broadcast_event(EndOfOutputChannelState())
 
 
-def restore_subpartition(pool: LocalBufferPool, subpartition: PipelinedSubpartition, data: bytes) -> None:
+def restore_subpartition(
+    pool: LocalBufferPool, subpartition: PipelinedSubpartition, data: bytes
+) -> Iterator[None]:
     """Put recovered data back into a subpartition, before anything else is written.
 
-    Raises:
-        RecoveryError: if the memory of its partition, `pool`, is too small for it.
+    Yields where `pool` has no segment: as Flink's, the task waits until readers have given some back.
     """
     rest = memoryview(data)
     while len(rest):
         segment = pool.request(subpartition.index)
         if segment is None:
-            raise RecoveryError(f"{len(rest)} bytes of recovered data do not fit into the network memory")
+            yield
+            continue
         builder = BufferBuilder(segment, pool, subpartition.index)
         rest = rest[builder.append(rest) :]
         subpartition.add(builder.consumer())

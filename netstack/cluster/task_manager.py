@@ -29,6 +29,7 @@ from ..checkpoints.storage import CheckpointStorage, StorageError
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
+from ..engine.scope import Scope
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
 from ..jobs.connections import Find, Site
@@ -124,7 +125,7 @@ class _Process:
             scenario,
             self._environment,
             lambda source, target, subtask: {},  # no fault counts what channels hand over
-            lambda: self._send(LEADER, Running()),
+            lambda region: self._send(LEADER, Running()),
             self._environment.coordinator.finished,
             Site(self._name, self._connect),
         )
@@ -145,6 +146,7 @@ class _Process:
         scenario = self._scenario
         return Environment(
             self._agenda,
+            Scope(self._agenda),
             scenario.costs,
             scenario.config,
             Randomness(_process_seed(scenario, self._index), scenario.costs.jitter_sigma),

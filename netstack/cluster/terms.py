@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 
 from ..checkpoints.initial import ClaimMode
+from ..jobs.regions import failover_regions
 from ..scenarios.config import CostModel, LinkConditions
-from ..scenarios.config_rules import Problem
+from ..scenarios.config_rules import Problem, option_key
 from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
 from ..scenarios.scenario import Scenario
 
@@ -81,6 +82,9 @@ def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
         yield "costs", "are not used over TCP, where all but the service time of records is real"
     if scenario.link != LinkConditions():
         yield "link", "is not used over TCP: the network is that between the processes"
+    if len(regions := failover_regions(scenario)) > 1:
+        text = f"is region, and the job has {len(regions)} regions; over TCP they restart together"
+        yield option_key("failover_strategy"), text
 
 
 def _can_happen(fault: Fault) -> bool:

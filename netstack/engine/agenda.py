@@ -28,7 +28,7 @@ from __future__ import annotations
 import heapq
 import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Collection, Coroutine, Generator
 from math import inf
 from typing import Any
 
@@ -54,6 +54,10 @@ class Waiter:
         if routine is not None:
             self._routine = None
             self._agenda.resume(routine, delay)
+
+    def forget(self) -> None:
+        """Let go of a routine that was closed while it waited; the place is empty then."""
+        self._routine = None
 
     async def wait(self) -> None:
         """Wait until woken."""
@@ -224,6 +228,21 @@ class Agenda:
                 callback.clear()
         # In place, as `run` holds on to the list.
         self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], _Kept)]
+        heapq.heapify(self._heap)
+
+    def forget(self, owner: Callable[..., Any], routines: Collection[Routine]) -> None:
+        """Close some routines, and forget when they were to go on and what `owner` was to be called for.
+
+        Not to be called by one of the routines, which would have to close itself.
+        """
+        for routine in routines:
+            if self._routines.pop(routine, None) is not None:
+                routine.close()
+        self._heap[:] = [
+            entry
+            for entry in self._heap
+            if entry[2] is not owner and not (entry[2] is None and entry[3] in routines)
+        ]
         heapq.heapify(self._heap)
 
     def start(

@@ -33,10 +33,22 @@ class Cores:
         """Let the calling routine go on when it has worked for that long."""
         self._look()
         self._serial += 1
-        waiter = Waiter(self._agenda)
-        heapq.heappush(self._working, (self._got_s + seconds, self._serial, waiter))
+        entry = (self._got_s + seconds, self._serial, Waiter(self._agenda))
+        heapq.heappush(self._working, entry)
         self._set_timer()
-        await waiter.wait()
+        try:
+            await entry[2].wait()
+        except GeneratorExit:
+            self._leave(entry)
+            raise
+
+    def _leave(self, entry: tuple[float, int, Waiter]) -> None:
+        """A routine was closed that may have been working: the others get its share."""
+        if entry in self._working:
+            self._look()
+            self._working.remove(entry)
+            heapq.heapify(self._working)
+            self._set_timer()
 
     @property
     def _speed(self) -> float:

@@ -59,6 +59,13 @@ class ConsumerEnd:
         self._channels[request.channel] = channel
         self._transmit(request)
 
+    def close(self, channel: RemoteInputChannel) -> None:
+        """Take leave of the producer of `channel`, behind all it was told; what still comes is dropped."""
+        number = channel.channel_id
+        if self._channels.pop(number, None) is not None:
+            self._cancelled.add(number)
+            self._notify(self._transmit, CancelPartitionRequest(number))
+
     def receive(self, message: Message) -> None:
         """Take a message of the producing end.
 
@@ -132,6 +139,8 @@ class ConsumerEnd:
         """The channel that something has arrived for; None if it was released."""
         channel = self._channels.get(number)
         if channel is None:
+            if number in self._cancelled:
+                return None
             raise RemoteProtocolError(f"a buffer or backlog arrived for channel {number}, which nobody reads")
         if channel.released:
             self._cancel(number)

@@ -221,6 +221,11 @@ class InputGate:
         for channel in self.remote_channels:
             channel.buffers.released = True
 
+    def cancel(self) -> None:
+        """The task is cancelled: take leave of all producers; `release` is to follow."""
+        for channel in self.remote_channels:
+            channel.cancel()
+
     def release(self) -> None:
         """Drop what is queued and give all buffers back."""
         self._ready.clear()

@@ -54,6 +54,10 @@ class Uplink(Protocol):
         """Request the subpartition of `channel`."""
         ...
 
+    def close(self, channel: RemoteInputChannel) -> None:
+        """Nothing more of `channel` is wanted."""
+        ...
+
     def credit_available(self, channel: RemoteInputChannel) -> None:
         """`channel` has credit to announce."""
         ...
@@ -115,6 +119,11 @@ class RemoteInputChannel(InputChannel):
             last_subpartition=self._subpartition,
             initial_credit=self.receiver.credit.initial,
         )
+
+    def cancel(self) -> None:
+        """Ask for nothing more, and have the producer send no more; `release` is to follow."""
+        self.buffers.released = True
+        self._connection.close(self)
 
     def poll(self) -> tuple[Item | None, bool]:
         """Take the next item, and tell whether more can follow.

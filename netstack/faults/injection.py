@@ -14,8 +14,7 @@ from typing import Protocol
 
 from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
-from ..engine.agenda import Agenda
-from ..engine.timers import Timers
+from ..engine.agenda import Agenda, Timer
 from ..scenarios.config_rules import time_text
 from ..scenarios.fault import (
     AtTime,
@@ -49,8 +48,8 @@ class FailingJob(Protocol):
         """Lose a task manager and all its subtasks."""
         ...
 
-    def fail(self, cause: str) -> None:
-        """Let the running attempt fail."""
+    def fail_link(self, ends: tuple[str, str], cause: str) -> None:
+        """Lose the connection between two task managers, and all subtasks that need it."""
         ...
 
 
@@ -60,6 +59,20 @@ class Cuttable(Protocol):
     def cut(self, until: float | None) -> None:
         """Let nothing leave before `until`; None: never again."""
         ...
+
+
+class _Cut:
+    """A link that is cut until some second of the run; `timer` waits for the heartbeats that do not come."""
+
+    def __init__(self, fault: CutLink, until: float) -> None:
+        self.fault = fault
+        self.until = until
+        self.timer: Timer | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The task managers of the link."""
+        return self.fault.from_task_manager, self.fault.to_task_manager
 
 
 class _Count:
@@ -89,9 +102,8 @@ class FaultInjector:
         self._faults = scenario.faults
         self._numbers = {vertex.name: number for number, vertex in enumerate(scenario.vertices)}
         self._heartbeat_timeout = scenario.config.heartbeat_timeout_s
-        self._missed_heartbeats = Timers(agenda)
         self._links: Mapping[tuple[str, str], Cuttable] = {}
-        self._cuts: list[tuple[CutLink, float]] = []
+        self._cuts: list[_Cut] = []
         self._messages: list[tuple[DelayMessages | DropMessages, float]] = []
         self._condition = StorageCondition(agenda)
         self._channels: dict[tuple[SubtaskName, SubtaskName, ChannelItem], _Count] = {}
@@ -119,11 +131,18 @@ class FaultInjector:
 
         Those that are cut still are cut.
         """
-        self._missed_heartbeats.cancel()
         self._links = links
-        for fault, until in self._cuts:
-            if until > self._agenda.now:
-                self._cut(fault, until)
+        for cut in self._cuts:
+            if cut.timer is not None:
+                cut.timer.cancel()
+            if cut.until > self._agenda.now:
+                self._cut(cut)
+
+    def region_started(self) -> None:
+        """Tasks are there again: they wait for heartbeats over links that are still cut."""
+        for cut in self._cuts:
+            if cut.timer is None or not cut.timer.pending:
+                self._await_heartbeats(cut)
 
     def watched(self, source: str, target: str, target_subtask: int) -> dict[int, Tap]:
         """Taps for the gate of a subtask of `target` that reads from `source`, by the producer's index.
@@ -195,8 +214,8 @@ class FaultInjector:
         self, fault: CutLink | DelayMessages | DropMessages | FailUpload | FillStorage, until: float
     ) -> None:
         if isinstance(fault, CutLink):
-            self._cuts.append((fault, until))
-            self._cut(fault, until)
+            self._cuts.append(_Cut(fault, until))
+            self._cut(self._cuts[-1])
         elif isinstance(fault, DelayMessages | DropMessages):
             self._messages.append((fault, until))
         elif isinstance(fault, FailUpload):
@@ -204,15 +223,18 @@ class FaultInjector:
         else:
             self._condition.fill(until)
 
-    def _cut(self, fault: CutLink, until: float) -> None:
-        ends = fault.from_task_manager, fault.to_task_manager
-        for pair in (ends, ends[::-1]):
+    def _cut(self, cut: _Cut) -> None:
+        for pair in (cut.ends, cut.ends[::-1]):
             if pair in self._links:
-                self._links[pair].cut(None if until == math.inf else until)
+                self._links[pair].cut(None if cut.until == math.inf else cut.until)
+        self._await_heartbeats(cut)
+
+    def _await_heartbeats(self, cut: _Cut) -> None:
+        """Let those who need a link fail when it has been cut for too long, if it will be."""
         timeout = self._heartbeat_timeout
-        if until > self._agenda.now + timeout:
-            cause = f"{fault}, and no heartbeat came for {time_text(timeout)}"
-            self._missed_heartbeats.after(timeout, self._job.fail, cause)
+        if cut.until > self._agenda.now + timeout:
+            cause = f"{cut.fault}, and no heartbeat came for {time_text(timeout)}"
+            cut.timer = self._agenda.cancellable_after(timeout, self._job.fail_link, cut.ends, cause)
 
     def _concerns(self, fault: DelayMessages | DropMessages, subtask: TaskKey) -> bool:
         if fault.vertex is None:

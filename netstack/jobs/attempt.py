@@ -2,19 +2,28 @@
 
 The first attempt begins empty. Later ones begin with the state of a checkpoint: what was in flight is put
 back first, and checkpoints go on when every task has read it.
+
+The tasks of an attempt are in regions that share memory, connections and cores, and nothing else. One that
+has failed is cancelled and made anew within the attempt, while the others work::
+
+    region 0  works -----------------------------------------------------------
+    region 1  works -- cancel | nothing | rebuild - wait for memory - begin -- works
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from ..checkpoints.recovery import RecoverySource
+from ..checkpoints.control_plane import TaskKey
+from ..checkpoints.recovery import RecoverySource, SubtaskRecovery
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
+from ..engine.scope import Scope
 from ..exchange.emulated_link import EmulatedLink
 from ..results.result import Work
+from ..results.statistics import SubtaskSample
 from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.operator_subtask import OperatorSubtask
@@ -22,12 +31,27 @@ from ..tasks.subtask import Subtask
 from ..tasks.time_account import TimeAccount
 from .build import JobBuilder, Watched
 from .connections import Site
+from .regions import Region, all_tasks
+from .restarts import NOTHING_RUNS
+
+
+class _RegionRun:
+    """The tasks of a region, and what they are given; `down`: they were cancelled and not yet made anew."""
+
+    def __init__(self, tasks: Region, environment: Environment) -> None:
+        self.tasks = tasks
+        self.environment = environment
+        self.down = False
+        self.begun = False
+        self.recovering = 0
 
 
 class Attempt:
     """The subtasks of one attempt, with their memory and connections: all, or those at a `site`.
 
-    `on_running` is called when all tasks run, `on_end` with each subtask that has ended.
+    `regions` are numbered as they come; without any, all tasks are region 0. `on_running` is called with the
+    number of a region when all its tasks run, `on_end` with each subtask that has ended. `running` subtasks
+    have begun and not ended.
     """
 
     def __init__(
@@ -35,28 +59,61 @@ class Attempt:
         scenario: Scenario,
         environment: Environment,
         watched: Watched,
-        on_running: Callable[[], None],
+        on_running: Callable[[int], None],
         on_end: Callable[[Subtask], None],
         site: Site | None = None,
+        regions: Sequence[Region] = (),
     ) -> None:
         self.scenario = scenario
-        self.builder = JobBuilder(scenario, environment, watched, site)
         self.running = 0
         self._agenda: Agenda = environment.agenda
         self._randomness: Randomness = environment.randomness
         self._on_running = on_running
         self._on_end = on_end
-        self._recovering = 0
+        first, *others = regions or [all_tasks(scenario)]
+        self._regions = [
+            _RegionRun(first, environment),
+            *(_RegionRun(tasks, _with_own_scope(environment)) for tasks in others),
+        ]
+        self._numbers = {task: n for n, region in enumerate(self._regions) for task in region.tasks}
+        self.builder = JobBuilder(scenario, environment, watched, site, self._environment_of)
+
+    def _environment_of(self, vertex: int, index: int) -> Environment:
+        return self._regions[self._numbers[vertex, index]].environment
+
+    def region_of(self, task: TaskKey) -> int:
+        """Return the number of the region that a task is in."""
+        return self._numbers[task]
+
+    def tasks_of(self, region: int) -> list[Subtask]:
+        """Return the subtasks of a region that are here; those from before while it is down."""
+        subtasks = self.builder.subtasks
+        return [subtasks[n][i] for n, i in self._regions[region].tasks if i < len(subtasks[n])]
+
+    def is_down(self, region: int) -> bool:
+        """Whether a region was cancelled and not yet made anew, so that nothing in it can fail."""
+        return self._regions[region].down
 
     @property
     def subtasks(self) -> list[Subtask]:
-        """All subtasks, vertex by vertex."""
+        """All subtasks, vertex by vertex; of a region that is down, those from before."""
         return [subtask for vertex in self.builder.subtasks for subtask in vertex]
+
+    @property
+    def present(self) -> Iterator[Subtask]:
+        """The subtasks that were not cancelled."""
+        return (each for each in self.subtasks if not self.is_down(self._numbers[each.vertex, each.index]))
+
+    def samples(self) -> list[SubtaskSample]:
+        """Return the figures of this moment, subtask by subtask; nothing of those that were cancelled."""
+        present = {id(subtask): subtask.sample() for subtask in self.present}
+        return [present.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
 
     @property
     def over(self) -> bool:
         """Whether all subtasks have ended."""
-        return all(subtask.ended for subtask in self.subtasks)
+        whole = not any(region.down for region in self._regions)
+        return whole and all(subtask.ended for subtask in self.subtasks)
 
     @property
     def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
@@ -65,10 +122,16 @@ class Attempt:
 
     def open(self) -> None:
         """Begin with nothing."""
-        self._start_timers()
-        self._on_running()
-        self.builder.open_channels()
-        self._start_subtasks()
+        for number in range(len(self._regions)):
+            self.open_region(number)
+
+    def open_region(self, number: int) -> None:
+        """Let the tasks of a region begin with nothing."""
+        tasks = self.tasks_of(number)
+        self._start_timers(tasks)
+        self._on_running(number)
+        self.builder.open_channels(self._regions[number].tasks)
+        self._start_subtasks(number, tasks)
 
     def recover(self, source: RecoverySource) -> None:
         """Begin with the state of a checkpoint, which takes the time that reading it takes.
@@ -76,61 +139,76 @@ class Attempt:
         Raises:
             StorageError: if it cannot be read.
         """
+        for number in range(len(self._regions)):
+            self.recover_region(number, source)
+
+    def recover_region(self, number: int, source: RecoverySource) -> list[SubtaskRecovery]:
+        """Let the tasks of a region begin with what they have in a checkpoint, as `recover`; returns that.
+
+        Raises:
+            StorageError: if it cannot be read.
+        """
+        tasks = self.tasks_of(number)
         rate = self.scenario.costs.download_rate_bytes_per_s
-        self._recovering = len(self.subtasks)
-        delays = []
-        for subtask in self.subtasks:
+        self._regions[number].recovering = len(tasks)
+        recoveries = []
+        for subtask in tasks:
             recovery = source.of(subtask.name, subtask.index)
-            subtask.on_running = self._subtask_running
+            subtask.on_running = partial(self._subtask_running, number)
             subtask.recover(recovery)
-            delays.append(recovery.bytes / rate)
-        self._start_timers()
-        self._start_subtasks(delays)
+            recoveries.append(recovery)
+        self._start_timers(tasks)
+        self._start_subtasks(number, tasks, [recovery.bytes / rate for recovery in recoveries])
+        return recoveries
 
-    def _subtask_running(self) -> None:
-        self._recovering -= 1
-        if self._recovering == 0:
-            self._on_running()
+    def _subtask_running(self, number: int) -> None:
+        region = self._regions[number]
+        region.recovering -= 1
+        if region.recovering == 0:
+            self._on_running(number)
 
-    def _start_subtasks(self, delays: list[float] | None = None) -> None:
-        subtasks = self.subtasks
-        self.running = len(subtasks)
-        for number, subtask in enumerate(subtasks):
+    def _start_subtasks(self, number: int, tasks: list[Subtask], delays: list[float] | None = None) -> None:
+        region = self._regions[number]
+        region.begun = True
+        self.running += len(tasks)
+        for place, subtask in enumerate(tasks):
             subtask.times = TimeAccount(self._agenda.now)  # they may have waited for others to be built
             if delays is None:
                 self._start(subtask)
             else:
-                self._agenda.after(delays[number], self._start, subtask)
+                region.environment.scope.after(delays[place], self._start, subtask)
 
     def _start(self, subtask: Subtask) -> None:
         # The agenda steps the subtask itself: one routine more around it would cost a call at each step.
-        self._agenda.start(subtask.run(), f"subtask {subtask}", partial(self._ended, subtask))
+        scope = subtask.environment.scope
+        scope.start(subtask.begin(), f"subtask {subtask}", partial(self._ended, subtask))
 
     def _ended(self, subtask: Subtask) -> None:
         subtask.ended = True
         self.running -= 1
         self._on_end(subtask)
 
-    def _start_timers(self) -> None:
+    def _start_timers(self, tasks: list[Subtask]) -> None:
         """Flushers of all partitions and debloating timers of all tasks, each with a phase of its own."""
         config, between, now = self.scenario.config, self._randomness.between, self._agenda.now
-        for subtask in self.subtasks:
+        for subtask in tasks:
+            scope = subtask.environment.scope
             if subtask.on_opening is not None:
                 subtask.on_opening()
             timeout = config.buffer_timeout_s
             if timeout:  # 0: the partition flushes by itself
                 for output in subtask.outputs:
                     phase = between((0.0, timeout))
-                    self._agenda.at(now + phase, self._flush, output.partition.flush, timeout)
+                    scope.at(now + phase, self._flush, scope, output.partition.flush, timeout)
             if config.debloat_enabled and isinstance(subtask, OperatorSubtask):
                 period = config.debloat_period_s
-                self._agenda.at(now + period + between((0.0, period)), self._post_debloat, subtask)
+                scope.at(now + period + between((0.0, period)), self._post_debloat, subtask)
 
-    def _flush(self, flush: Callable[[], None], timeout: float) -> None:
+    def _flush(self, scope: Scope, flush: Callable[[], None], timeout: float) -> None:
         """Flush, then sleep for `timeout`, which like any sleep takes a little longer."""
         flush()
         late = self.scenario.costs.oversleep_s * self._randomness.uniform(0.5, 1.5)
-        self._agenda.after(timeout + late, self._flush, flush, timeout)
+        scope.after(timeout + late, self._flush, scope, flush, timeout)
 
     def _post_debloat(self, subtask: OperatorSubtask) -> None:
         if not subtask.ended:
@@ -138,7 +216,44 @@ class Attempt:
 
     def _debloat(self, subtask: OperatorSubtask) -> None:
         subtask.debloat()
-        self._agenda.after(self.scenario.config.debloat_period_s, self._post_debloat, subtask)
+        subtask.environment.scope.after(self.scenario.config.debloat_period_s, self._post_debloat, subtask)
+
+    def cancel_region(self, number: int) -> list[SubtaskSample]:
+        """Cancel the tasks of a region and take all back from them; returns what all tasks have done in it.
+
+        Those of other regions go on, and have done nothing by that list. What is in flight of the region on
+        connections that others use goes its way, and is dropped where it arrives.
+        """
+        region, tasks = self._regions[number], self.tasks_of(number)
+        own = {id(subtask): subtask.sample() for subtask in tasks}
+        samples = [own.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
+        region.down = True
+        region.environment.scope.close()
+        if region.begun:
+            self.running -= sum(not subtask.ended for subtask in tasks)
+        for subtask in tasks:
+            subtask.cancel()
+        self.builder.remove(region.tasks)
+        for subtask in reversed(tasks):
+            subtask.release()
+        return samples
+
+    def rebuild_region(self, number: int, first_checkpoint: int) -> Scope:
+        """Make the tasks of a region anew, which then `open_region` or `recover_region`, when memory allows.
+
+        The first checkpoint that they may take part in has the id `first_checkpoint`. Returns where to put
+        what is to happen with them.
+        """
+        region = self._regions[number]
+        region.down = region.begun = False
+        environment = _with_own_scope(region.environment)
+        region.environment = environment._replace(first_checkpoint=first_checkpoint)
+        self.builder.rebuild(region.tasks, first_checkpoint)
+        return environment.scope
+
+    def short_of_memory(self) -> list[str]:
+        """Return the task managers in which exclusive buffers of rebuilt tasks are still in use elsewhere."""
+        return [name for name, manager in self.builder.task_managers.items() if manager.pool.owed]
 
     @property
     def work(self) -> Work:
@@ -146,7 +261,7 @@ class Attempt:
         consumers, producers = self.builder.connections.consumers, self.builder.connections.producers
         return Work(
             buffers=sum(consumer.buffers for consumer in consumers),
-            records=sum(s.records_in for s in self.subtasks if isinstance(s, OperatorSubtask)),
+            records=sum(s.records_in for s in self.present if isinstance(s, OperatorSubtask)),
             bytes=sum(consumer.bytes for consumer in consumers),
             messages=sum(end.messages for ends in (producers, consumers) for end in ends),
         )
@@ -161,7 +276,7 @@ class Attempt:
             if final:
                 for manager in self.builder.task_managers.values():
                     stack.enter_context(manager.pool.batch())
-            for subtask in self.subtasks:
+            for subtask in self.present:
                 stack.callback(subtask.release)
             for producer in self.builder.connections.producers:
                 stack.callback(producer.close)
@@ -174,3 +289,7 @@ class Attempt:
         """Segments that no pool has got back."""
         pools = [manager.pool for manager in self.builder.task_managers.values()]
         return sum(pool.total - pool.free for pool in pools)
+
+
+def _with_own_scope(environment: Environment) -> Environment:
+    return environment._replace(scope=Scope(environment.agenda))

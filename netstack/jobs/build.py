@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -12,38 +12,29 @@ from buffers import (
     PipelinedSubpartition,
 )
 
+from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..exchange.gate import InputGate
-from ..exchange.key_groups import default_max_parallelism
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ResultPartition
 from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
-from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
+from ..exchange.selectors import ChannelSelector
 from ..faults.tapped_gate import Tap, TappedGate
-from ..scenarios.config import ChangelogStorage
 from ..scenarios.contents import contents_of
 from ..scenarios.debloat_policies import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
-from ..scenarios.user_code import KeyHash, SourceReader
+from ..scenarios.user_code import KeyHash
 from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
-from ..state.subtask_state import ChangelogTerms, SubtaskState
-from ..state.table_backend import TableStateBackend
 from ..tasks.environment import Environment, Output, RemoteSubtask
-from ..tasks.materializer import Materializer
-from ..tasks.multiple_input_subtask import MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
-from ..tasks.operators import OperatorContext
-from ..tasks.pace import pace_of
-from ..tasks.source_splits import opener_of
-from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
-from ..tasks.table_schedule import TableSchedule
+from .channel_choice import selector_of
 from .connections import Connections, EmulatedConnections, Site
-from .job_sources import key_hash_of, source_of
+from .job_sources import key_hash_of
 from .memory_plan import check_memory, plan_segments
-from .table_settings import table_settings
-from .vertex_work import VertexWork, calls_of
+from .subtask_maker import EnvironmentOf, SubtaskMaker
+from .vertex_work import calls_of
 
 Watched = Callable[[str, str, int], Mapping[int, Tap]]
 """The taps of the gate that reads from a vertex (the first name) into a subtask of another, by producer."""
@@ -67,10 +58,19 @@ class JobBuilder:
     scenario's order (a vertex that runs elsewhere has none), `gates` are all their gates, `task_managers`
     holds all memory, `connections` what leads to other task managers. Channels are numbered alike whatever
     part of a job is built.
+
+    Subtasks that have been cancelled are forgotten by `remove` and made anew by `rebuild`; memory and
+    connections stay. `environment_of` gives what a subtask of a vertex is given, where that is not the same
+    for all.
     """
 
     def __init__(
-        self, scenario: Scenario, environment: Environment, watched: Watched, site: Site | None = None
+        self,
+        scenario: Scenario,
+        environment: Environment,
+        watched: Watched,
+        site: Site | None = None,
+        environment_of: EnvironmentOf | None = None,
     ) -> None:
         self.subtasks: list[list[Subtask]] = []
         self.task_managers: dict[str, TaskManager] = {}
@@ -79,13 +79,10 @@ class JobBuilder:
         self._config = scenario.config
         self._environment = environment
         self._site = site
-        tables = table_settings(scenario, environment.tables)
-        first = environment.first_checkpoint
-        self._tables = None if tables is None else tables._replace(first_checkpoint=first)
-        self._work = VertexWork(scenario, environment)
+        self._rebuilding = False
         self._contents = contents_of(scenario)
+        self._maker = SubtaskMaker(scenario, environment, self._is_blank, environment_of)
         self._channels = 0
-        self._max_parallelism: Mapping[str, int] = {}
         self._subpartitions: dict[int, PipelinedSubpartition] = {}
         self.gates: list[InputGate] = []
         find = self._subpartitions.__getitem__
@@ -99,10 +96,7 @@ class JobBuilder:
         `max_parallelism` has the vertices of which it is not what follows from their parallelism.
         """
         scenario = self._scenario
-        self._max_parallelism = {
-            vertex.name: max_parallelism.get(vertex.name) or default_max_parallelism(vertex.parallelism)
-            for vertex in scenario.vertices
-        }
+        self._maker.set_max_parallelism(max_parallelism)
         for name, segments in plan_segments(scenario).items():
             if self._site is None or self._site.task_manager == name:
                 pool = NetworkBufferPool(segments, self._config.segment_bytes)
@@ -110,24 +104,51 @@ class JobBuilder:
         for number, vertex in enumerate(scenario.vertices):
             self.subtasks.append([])  # filled one by one: if one fails, the others can be released
             if self._hosts(vertex):
-                make = self._sources(vertex) if vertex.source is not None else self._operators(vertex)
+                make = self._maker.of(vertex)
                 for index in range(vertex.parallelism):
                     self.subtasks[number].append(make(number, index))
-        gates: dict[str, list[list[InputGate]]] = {
-            vertex.name: [[] for _ in own]
-            for vertex, own in zip(scenario.vertices, self.subtasks, strict=True)
-        }
         check_memory(scenario, None if self._site is None else self._site.task_manager)
-        for edge in scenario.edges:
-            self._connect(edge, gates[edge.target])
-        for number, vertex in enumerate(scenario.vertices):
-            for subtask, own in zip(self.subtasks[number], gates[vertex.name], strict=True):
-                if isinstance(subtask, OperatorSubtask):
-                    subtask.connect(own)
+        self._wire([(n, index) for n, own in enumerate(self.subtasks) for index in range(len(own))])
 
-    def subpartition_of(self, channel_id: int) -> PipelinedSubpartition:
-        """The queue that a channel reads, which is built here; raises KeyError if it is not."""
-        return self._subpartitions[channel_id]
+    def rebuild(self, tasks: Collection[TaskKey], first_checkpoint: int) -> None:
+        """Make some subtasks anew, after `remove`; they are connected with each other and with no other.
+
+        Memory that others still hold is owed to them (`NetworkBufferPool.owed`). The first checkpoint that
+        they may take part in has the id `first_checkpoint`.
+        """
+        self._maker.first_checkpoint(first_checkpoint)
+        self._rebuilding = True
+        for number, vertex in enumerate(self._scenario.vertices):
+            indices = [index for of, index in tasks if of == number]
+            make = self._maker.of(vertex) if indices else None
+            for index in indices:
+                assert make is not None
+                self.subtasks[number][index] = make(number, index)
+        self._wire(tasks)
+
+    def remove(self, tasks: Collection[TaskKey]) -> None:
+        """Forget the gates and subpartitions of subtasks that were cancelled; nobody finds them any more."""
+        gone = self._gates_of(tasks)
+        for gate in self.gates:
+            for channel in gate.channels if id(gate) in gone else ():
+                del self._subpartitions[channel.channel_id]
+        self.gates = [gate for gate in self.gates if id(gate) not in gone]
+
+    def _wire(self, tasks: Collection[TaskKey]) -> None:
+        """Connect subtasks that were made."""
+        gates: dict[TaskKey, list[InputGate]] = {key: [] for key in tasks}
+        vertices = {self._scenario.vertices[number].name for number, _ in tasks}
+        for edge in self._scenario.edges:
+            if not self._rebuilding or {edge.source, edge.target} <= vertices:
+                self._connect(edge, gates)
+        for (number, index), own in gates.items():
+            subtask = self.subtasks[number][index]
+            if isinstance(subtask, OperatorSubtask):
+                subtask.connect(own)
+
+    def subpartition_of(self, channel_id: int) -> PipelinedSubpartition | None:
+        """The queue that a channel reads; None if it is not here, or not there any more."""
+        return self._subpartitions.get(channel_id)
 
     def _is_blank(self, part: Vertex | Edge) -> bool:
         """Whether nobody looks at the records that leave a vertex, or at those that an edge carries.
@@ -147,109 +168,27 @@ class JobBuilder:
     def _subtasks_of(self, vertex: Vertex) -> list[Subtask]:
         return self.subtasks[self._scenario.vertices.index(vertex)]
 
-    def open_channels(self) -> None:
-        """Let every channel ask for its subpartition."""
+    def open_channels(self, tasks: Collection[TaskKey]) -> None:
+        """Let every channel of these subtasks ask for its subpartition."""
+        gates = self._gates_of(tasks)
         for gate in self.gates:
-            gate.request_partitions()
+            if id(gate) in gates:
+                gate.request_partitions()
 
-    def _sources(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
-        source = source_of(self._scenario, vertex, blank=self._is_blank(vertex))
+    def _gates_of(self, tasks: Collection[TaskKey]) -> set[int]:
+        return {
+            id(gate)
+            for number, index in tasks
+            if index < len(self.subtasks[number])
+            if isinstance(subtask := self.subtasks[number][index], OperatorSubtask)
+            for gate in subtask.gates
+        }
 
-        def make(number: int, index: int) -> Subtask:
-            reader: SourceReader = source.open(index, vertex.parallelism)
-            state = self._state(vertex, index)
-            rate = vertex.rate(index)
-            return SourceSubtask(
-                self._environment,
-                number,
-                index,
-                vertex.name,
-                state,
-                reader,
-                rate,
-                pace_of(vertex.source, rate),
-                calls_of(vertex.source),
-                self._work.watermarks_of(vertex),
-                opener_of(source),
-            )
-
-        return make
-
-    def _operators(self, vertex: Vertex) -> Callable[[int, int], Subtask]:
-        environment, work = self._environment, self._work
-        groups_of_keys: dict[bytes, int] = {}
-        key_hash = self._hash_into(vertex)
-
-        def make(number: int, index: int) -> Subtask:
-            throttle = work.throttle(vertex, vertex.service, index)
-            held_back = work.held_back(vertex)
-            operator = work.operator(vertex, number, index, vertex.selectivity, held_back)
-            state = self._state(vertex, index, groups_of_keys)
-            context = OperatorContext(
-                vertex.name,
-                index,
-                state.keyed,
-                state.operator,
-                key_hash,
-                self._config.checkpoint_interval_s is not None,
-            )
-            edges = self._scenario.inputs(vertex)
-            kind = MultipleInputSubtask if _reads_edges_apart(self._scenario, edges) else OperatorSubtask
-            subtask = kind(
-                environment,
-                number,
-                index,
-                vertex.name,
-                state,
-                operator,
-                context,
-                throttle,
-                held_back,
-                0.0 if vertex.emits_by_event_time else vertex.emit_every_s or 0.0,
-                vertex.behind_s[index % len(vertex.behind_s)],
-            )
-            subtask.watermarks = work.flow_into(vertex, held_back)
-            self._materialize(subtask, vertex.parallelism)
-            if isinstance(subtask, MultipleInputSubtask):
-                subtask.reads([work.of_edge(vertex, number, index, edge, subtask) for edge in edges])
-            return subtask
-
-        return make
-
-    def _materialize(self, subtask: Subtask, parallelism: int) -> None:
-        """Have the state of a subtask stored as a whole from time to time, if only its changes are else."""
-        changelog = subtask.state.changelog
-        if changelog is not None and self._config.materializes:
-            subtask.on_opening = Materializer(subtask, parallelism, changelog).start
-
-    def _state(self, vertex: Vertex, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
-        parallelism = vertex.parallelism
-        groups = self._max_parallelism[vertex.name]
-        changelog = None if self._scenario.key_of(vertex) is None else self._changelog
-        agenda = self._environment.agenda
-        state = SubtaskState(
-            vertex.name, index, parallelism, groups, keys, changelog, self._tables, lambda: agenda.now
-        )
-        if isinstance(state.keyed, TableStateBackend):
-            TableSchedule(agenda, self._environment.costs, state.keyed)
-        return state
-
-    @property
-    def _changelog(self) -> ChangelogTerms | None:
-        """How changes of keyed state are kept; None: they are not."""
-        if not self._config.changelog_enabled:
-            return None
-        in_files = self._config.changelog_storage is ChangelogStorage.FILESYSTEM
-        return ChangelogTerms(in_files, self._environment.coordinator.discard_unused)
-
-    def _hash_into(self, vertex: Vertex) -> KeyHash | None:
-        """What the exchange into a vertex hashes its records by; None if there is no such exchange."""
-        hashed = [edge for edge in self._scenario.inputs(vertex) if edge.ship == "hash" and not edge.shares]
-        return key_hash_of(self._scenario, hashed[0]) if hashed else None
-
-    def _connect(self, edge: Edge, gates: list[list[InputGate]]) -> None:
+    def _connect(self, edge: Edge, gates: Mapping[TaskKey, list[InputGate]]) -> None:
+        """Make what an edge needs at those subtasks that `gates` names; it is given the gates."""
         scenario = self._scenario
         producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+        source, target = scenario.vertices.index(producer), scenario.vertices.index(consumer)
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
         sources_of_consumers = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [
@@ -257,24 +196,27 @@ class JobBuilder:
             for sources in sources_of_consumers
         ]
         key_hash = key_hash_of(scenario, edge) if edge.ship == "hash" and not edge.shares else None
-        partitions = [
-            self._partition(
+        partitions = {
+            index: self._partition(
                 producer, index, edge, targets, [exclusive[target] for target in targets], key_hash
             )
-            for index, targets in enumerate(reached if self._hosts(producer) else ())
-        ]
+            for index, targets in enumerate(reached)
+            if (source, index) in gates
+        }
         awaiting = [end for end in self.connections.producers if end.awaits_partitions]
         for index, sources in enumerate(sources_of_consumers):
+            if self._rebuilding and (target, index) not in gates:
+                continue
             numbers = list(range(self._channels, self._channels + len(sources)))
             self._channels += len(sources)
             if partitions:
                 self._offer(partitions, sources, numbers, awaiting)
-            if gates:
-                gates[index].append(self._gate(edge, index, sources, numbers))
+            if (target, index) in gates:
+                gates[target, index].append(self._gate(edge, index, sources, numbers))
 
     def _offer(
         self,
-        partitions: list[ResultPartition],
+        partitions: Mapping[int, ResultPartition],
         sources: list[tuple[int, int]],
         numbers: list[int],
         awaiting: list[ProducerEnd],
@@ -316,9 +258,17 @@ class JobBuilder:
             grows=not self._scenario.preset.startswith("flink-1"),
             blank=self._is_blank(edge),
         )
-        subtask.outputs.append(Output(partition, self._selector(edge, index, count, key_hash)))
+        selector = self._selector(edge, index, count, key_hash)
+        subtask.outputs.append(Output(partition, selector))
         subtask.readers.append((edge.target, consumers))
         return partition
+
+    def _selector(
+        self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
+    ) -> ChannelSelector | None:
+        randomness, max_parallelism = self._environment.randomness, self._maker.max_parallelism
+        of_target = max_parallelism[edge.target]
+        return selector_of(self._scenario, edge, producer, channels, key_hash, of_target, randomness)
 
     def _queues(
         self, exclusive: list[int], on_acknowledged: Callable[[], None]
@@ -332,25 +282,6 @@ class JobBuilder:
             queue.on_acknowledged = on_acknowledged
             queues.append(queue)
         return queues
-
-    def _selector(
-        self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
-    ) -> ChannelSelector | None:
-        if edge.ship == "broadcast":
-            return None
-        selector = self._selector_of_all(edge, producer, channels, key_hash)
-        return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
-
-    def _selector_of_all(
-        self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
-    ) -> ChannelSelector:
-        if edge.shares:
-            seed = [self._scenario.seed, self._scenario.edges.index(edge), producer]
-            return MeasuredShares(edge.shares, seed)
-        if key_hash is not None:
-            return KeyGroupSelector(channels, self._max_parallelism[edge.target], key_hash)
-        first = self._environment.randomness.integer(channels) if edge.ship == "rebalance" else 0
-        return RoundRobin(channels, first)
 
     def _gate(self, edge: Edge, index: int, sources: list[tuple[int, int]], numbers: list[int]) -> InputGate:
         """The gate of the edge's consumer `index`, whose channels have these `numbers`.
@@ -369,7 +300,7 @@ class JobBuilder:
         gate.watermarks = subtask.watermarks is not None
         each = spec.exclusive_per_channel
         remote = [source for source, _ in sources if producer.manager_of(source) != manager]
-        memory.reserve_unpooled(each * len(remote))
+        memory.reserve_unpooled(each * len(remote), owed=self._rebuilding)
         for number, (source, subpartition) in enumerate(sources):
             subtask.upstream.append(self._upstream(producer, source))
             channel_id = numbers[number]
@@ -390,10 +321,3 @@ class JobBuilder:
 
     def _memory_of(self, vertex: Vertex, index: int) -> NetworkBufferPool:
         return self.task_managers[vertex.manager_of(index)].pool
-
-
-def _reads_edges_apart(scenario: Scenario, edges: Sequence[Edge]) -> bool:
-    """Whether a vertex has several inputs, or treats the records of its edges differently."""
-    if any(map(scenario.is_broadcast_side, edges)):
-        return True
-    return len({(edge.input, edge.selectivity, edge.service) for edge in edges}) > 1

@@ -1,10 +1,12 @@
 """A job: runs a scenario for its duration, through failures and restarts.
 
 What outlives a failure is here: the coordinator, the checkpoints, the faults to come, the statistics. What
-does not is an `Attempt`. A failure forgets all that was due in it and waits for the restart delay::
+does not is an `Attempt`. Where a job has several pipelined regions, a task takes only its own region with it,
+which restarts within the attempt (`region_failover`). A failure of the whole job forgets all that was due in
+it, and waits for the restart delay and for deployment::
 
-    attempt 1 ----- fails          attempt 2 (restores checkpoint 7) -------------------- end
-                      |-- delay ---|-- reads its state --| running: checkpoints go on
+    attempt 1 ----- fails                     attempt 2 (restores checkpoint 7) -------------------- end
+                      |-- delay, deployment --|-- reads its state --| running: checkpoints go on
 
 A checkpoint that cannot be restored is a failure too, and the next restart takes the retained one before it;
 where none is left, the job has failed for good.
@@ -12,10 +14,10 @@ where none is left, the job has failed for good.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..checkpoints.control_plane import ControlPlane
+from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.file_layout import MemoryStorage
 from ..checkpoints.initial import InitialCheckpoint
@@ -27,9 +29,10 @@ from ..engine import garbage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
+from ..engine.scope import Scope
 from ..faults.injection import FaultInjector
 from ..results.result import Work
-from ..results.statistics import Recorder
+from ..results.statistics import Recorder, SubtaskSample
 from ..results.trace import Trace
 from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario, ScenarioError
@@ -38,6 +41,10 @@ from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from .attempt import Attempt
+from .deployment import deployment_s
+from .losses import regions_over, regions_with_tasks_in
+from .region_failover import RegionFailover
+from .regions import all_tasks, failover_regions
 from .rescaling import rescaling_of, shape_after
 from .restart_strategies import restart_strategy_of
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored
@@ -80,11 +87,7 @@ class Job:
         tables: TableStores | None = None,
         savepoint_requests: SavepointRequests | None = None,
     ) -> None:
-        if initial is not None:
-            if problems := initial.misfits(shape_of(scenario)):
-                raise ScenarioError(problems)
-            initial.claim()
-            initial = initial.fitted(shape_of(scenario))
+        initial = None if initial is None else _claimed(initial, scenario)
         self.scenario = scenario
         self.agenda = agenda
         self.failure: str | None = None
@@ -94,6 +97,7 @@ class Job:
         self.start = None if initial is None else Start(initial)
         self._initial = initial
         self._hopeless = False  # no checkpoint is left that can be restored
+        self._whole_restart: Restart | None = None  # the last of all tasks together
         self._progress = progress
         self._trace = trace
         self._end_of_run = end_of_run
@@ -106,6 +110,8 @@ class Job:
         self.storage = self.faults.storage(MemoryStorage() if storage is None else storage)
         self.recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
         self._totals = Totals(sum(self.recorder.parallelisms))
+        self._regions = failover_regions(scenario)
+        self._failover: RegionFailover | None = None
         self.coordinator = self._coordinator()
 
     def _coordinator(self) -> CheckpointCoordinator:
@@ -124,6 +130,7 @@ class Job:
             control_plane=control_plane,
             on_end=partial(record_checkpoint, self.recorder),
             fail_job=self.fail,
+            fail_task=self._fail_task,
             first_id=max([first, *(number + 1 for number in self.storage.checkpoints())]),
             initial=initial,
             trace=self._trace,
@@ -155,28 +162,44 @@ class Job:
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
         """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
+        try:
+            self._begin(None if metadata is None else self.source_of(metadata))
+        except UNUSABLE as error:
+            if metadata is None:
+                raise
+            self._go_further_back(metadata, error)
+            return False
+        return True
+
+    def source_of(self, metadata: CheckpointMetadata) -> RecoverySource:
+        """Return where the state of a checkpoint is read.
+
+        Raises:
+            StorageError: if it cannot be read.
+            StateError: if it cannot be dealt out to the subtasks of this job.
+        """
         initial, storage = self._initial, self.storage
         owned = True
         if initial is not None and metadata is initial.metadata:
             storage, owned = initial.storage, initial.shares_files
-        try:
-            source = None
-            if metadata is not None:
-                rescaling = rescaling_of(self.scenario, metadata)
-                source = RecoverySource(metadata, storage, owned=owned, rescaling=rescaling)
-            self._begin(source)
-        except UNUSABLE as error:
-            if metadata is None:
-                raise
-            self.coordinator.store.forget(metadata)
-            self._hopeless = self.coordinator.latest_completed is None
-            self.fail(unusable_text(metadata.checkpoint_id, error, last=self._hopeless))
-            return False
-        return True
+        rescaling = rescaling_of(self.scenario, metadata)
+        return RecoverySource(metadata, storage, owned=owned, rescaling=rescaling)
+
+    def _go_further_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
+        """A checkpoint cannot be restored: the job fails, and then tries the one before, if there is one."""
+        self.coordinator.store.forget(metadata)
+        self._hopeless = self.coordinator.latest_completed is None
+        self.fail(unusable_text(metadata.checkpoint_id, error, last=self._hopeless))
+
+    def cannot_restore(self, restart: Restart, metadata: CheckpointMetadata, error: Exception) -> None:
+        """A region cannot restore a checkpoint: all of the job goes further back."""
+        restart.unusable_checkpoint_id = metadata.checkpoint_id
+        self._go_further_back(metadata, error)
 
     def _begin(self, source: RecoverySource | None) -> None:
         environment = Environment(
             self.agenda,
+            Scope(self.agenda),
             self.scenario.costs,
             self.scenario.config,
             self._randomness,
@@ -187,8 +210,15 @@ class Job:
             self.coordinator.next_id,
         )
         self.attempt = attempt = Attempt(
-            self.scenario, environment, self.faults.watched, self._running, self._subtask_ended
+            self.scenario,
+            environment,
+            self.faults.watched,
+            self._running,
+            self._subtask_ended,
+            regions=self._regions,
         )
+        fail = partial(self._region_fails, attempt)
+        self._failover = RegionFailover(self, attempt, self._regions, fail)
         with garbage.building():
             attempt.builder.build({} if source is None else source.max_parallelism)
             self.faults.attempt_started(attempt.links)
@@ -197,19 +227,24 @@ class Job:
             else:
                 attempt.recover(source)
 
-    def _running(self) -> None:
-        """All tasks run: checkpoints may be taken."""
+    def _running(self, region: int) -> None:
+        """All tasks of a region run; if those of all do, checkpoints may be taken."""
         assert self.attempt is not None
-        if self.restarts:
-            self.restarts[-1].running_at = self.agenda.now
-            self._tell("all tasks run again")
-        elif self.start is not None:
+        assert self._failover is not None
+        if not self._failover.running(region):
+            return
+        if self._whole_restart is not None:
+            if self._whole_restart.running_at is None:
+                self._whole_restart.running_at = self.agenda.now
+                self.tell("all tasks run again")
+        elif self.start is not None and self.start.running_at is None:
             self.start.running_at = self.agenda.now
         self.coordinator.start(self.attempt.subtasks)
 
     def _subtask_ended(self, subtask: Subtask) -> None:
         self.coordinator.finished(subtask)
-        if self.attempt is not None and self.attempt.running == 0:
+        waiting = self._failover is not None and self._failover.waiting
+        if self.attempt is not None and self.attempt.running == 0 and not waiting:
             # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
             costs, unaligned = self.scenario.costs, self.scenario.config.takes_unaligned_checkpoints
             longest = (costs.ack_unaligned_s if unaligned else costs.ack_s)[1]
@@ -221,22 +256,46 @@ class Job:
         self.agenda.stop()
 
     def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
-        """Let one subtask fail, unless it has ended, and the job with it: all its tasks are connected."""
+        """Let one subtask fail, unless it has ended, and its region with it."""
         if self.attempt is not None and not self.attempt.builder.subtasks[vertex][index].ended:
-            self.fail(cause)
+            self._fail_task((vertex, index), cause)
+
+    def _fail_task(self, task: TaskKey, cause: str) -> None:
+        if self.attempt is not None:
+            self._region_fails(self.attempt, self.attempt.region_of(task), cause)
 
     def fail_task_manager(self, name: str, cause: str) -> None:
-        """Lose a task manager; its subtasks fail, and the job with them, unless all of them have ended."""
+        """Lose a task manager; its subtasks fail that have not ended, and their regions with them."""
         if self.attempt is not None:
-            vertices = self.scenario.vertices
-            hit = (
-                each for each in self.attempt.subtasks if vertices[each.vertex].manager_of(each.index) == name
-            )
-            if not all(subtask.ended for subtask in hit):
-                self.fail(cause)
+            for region in regions_with_tasks_in(self.attempt, name):
+                self._region_fails(self.attempt, region, cause)
+
+    def fail_link(self, ends: tuple[str, str], cause: str) -> None:
+        """Lose what connects two task managers; regions fail whose tasks read from each other over it."""
+        if self.attempt is not None:
+            for region in regions_over(self.attempt, ends):
+                self._region_fails(self.attempt, region, cause)
+
+    def _region_fails(self, attempt: Attempt, region: int, cause: str) -> None:
+        """Let a region fail, as soon as nobody is in the middle of something."""
+        self.agenda.keep(self.agenda.now, self._fail_region, attempt, region, cause)
+
+    def _fail_region(self, attempt: Attempt, region: int, cause: str) -> None:
+        if len(self._regions) == 1 or self.coordinator.stopped_with is not None:
+            self._fail(attempt, cause)
+            return
+        ended = all(subtask.ended for subtask in attempt.tasks_of(region))
+        if attempt is not self.attempt or self._failover is None or ended or attempt.is_down(region):
+            return
+        delay = self._restart_strategy.delay_after(self.agenda.now)
+        if delay is None:
+            self._tear_down(attempt, cause)
+            self._give_up(cause, self._restart_strategy.exhausted)
+        else:
+            self._failover.region_failed(region, cause, delay)
 
     def fail(self, cause: str) -> None:
-        """Let the running attempt fail, as soon as nobody is in the middle of something."""
+        """Let the running attempt fail, all of it, as soon as nobody is in the middle of something."""
         if self.attempt is not None:
             self.agenda.keep(self.agenda.now, self._fail, self.attempt, cause)
 
@@ -244,31 +303,40 @@ class Job:
         if attempt is not self.attempt or attempt.over:
             return  # it has failed of something else at the same moment, or is over
         now = self.agenda.now
-        self._tell(f"the job fails: {cause}")
-        self.coordinator.stop()
-        self.agenda.clear()
-        self._end_attempt(attempt, final=False)
-        self.agenda.clear()  # of what the release has set off
+        self._tear_down(attempt, cause)
         if (savepoint := self.coordinator.stopped_with) is not None:
             self.failure = f"{cause}; the job was about to stop, with {savepoint}, which is complete"
             self._stop()
             return
         delay = None if self._hopeless else self._restart_strategy.delay_after(now)
         if delay is None:
-            why = "" if self._hopeless else self._restart_strategy.exhausted
-            self.failure = failed_for_good(cause, why)
-            self._stop()
+            self._give_up(cause, "" if self._hopeless else self._restart_strategy.exhausted)
             return
-        self.restarts.append(Restart(now, cause))
-        self.agenda.keep(now + delay, self._restart)
+        self._whole_restart = restart = Restart(now, cause)
+        self.restarts.append(restart)
+        deployed_s = deployment_s(self.scenario, all_tasks(self.scenario))
+        self.agenda.keep(now + delay + deployed_s, self._restart, restart)
 
-    def _restart(self) -> None:
-        restart, metadata = self.restarts[-1], self.coordinator.latest_completed
+    def _tear_down(self, attempt: Attempt, cause: str) -> None:
+        """Cancel all tasks, and forget all that was due."""
+        self.tell(f"the job fails: {cause}")
+        self.coordinator.stop()
+        self.agenda.clear()
+        self._end_attempt(attempt, final=False)
+        self.agenda.clear()  # of what the release has set off
+
+    def _give_up(self, cause: str, why: str) -> None:
+        """The job has failed for good."""
+        self.failure = failed_for_good(cause, why)
+        self._stop()
+
+    def _restart(self, restart: Restart) -> None:
+        metadata = self.coordinator.latest_completed
         restart.restarted_at = self.agenda.now
         if metadata is None:
-            self._tell("restarts from the beginning: no checkpoint is complete")
+            self.tell("restarts from the beginning: no checkpoint is complete")
         else:
-            self._tell(f"restarts from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
+            self.tell(f"restarts from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
         if not self._begin_from(metadata):
             assert metadata is not None
             restart.unusable_checkpoint_id = metadata.checkpoint_id
@@ -277,15 +345,21 @@ class Job:
 
     def _end_attempt(self, attempt: Attempt, *, final: bool) -> None:
         """Keep the figures of an attempt and take everything back from it."""
-        self._totals.add([subtask.sample() for subtask in attempt.subtasks], attempt.work)
+        self._totals.add(attempt.samples(), attempt.work)
         self.attempt = None
+        if self._failover is not None:
+            self._failover.end()
         try:
             attempt.release(final=final)
         finally:
             self.leaked_segments += attempt.leaked_segments
 
+    def count(self, samples: Sequence[SubtaskSample]) -> None:
+        """Keep what tasks have done that are gone."""
+        self._totals.add(samples, Work(records=sum(sample.records_in for sample in samples)))
+
     def _sample(self) -> None:
-        current = [] if self.attempt is None else [task.sample() for task in self.attempt.subtasks]
+        current = [] if self.attempt is None else self.attempt.samples()
         self.recorder.sample(self.agenda.now, self._totals.plus(current))
         if self._progress is not None:
             self._progress(self.agenda.now)
@@ -308,6 +382,15 @@ class Job:
         """What has moved over all links so far, in all attempts."""
         return self._totals.work if self.attempt is None else self._totals.work_plus(self.attempt.work)
 
-    def _tell(self, text: str, checkpoint_id: int | None = None) -> None:
+    def tell(self, text: str, checkpoint_id: int | None = None) -> None:
+        """Tell the trace, if there is one, what happens to the job."""
         if self._trace is not None:
             self._trace(self.agenda.now, "job", text, checkpoint_id)
+
+
+def _claimed(initial: InitialCheckpoint, scenario: Scenario) -> InitialCheckpoint:
+    """Claim a checkpoint for a run, and return what of it fits; if anything is left over, refuse it."""
+    if problems := initial.misfits(shape_of(scenario)):
+        raise ScenarioError(problems)
+    initial.claim()
+    return initial.fitted(shape_of(scenario))

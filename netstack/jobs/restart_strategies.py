@@ -6,8 +6,8 @@ runners do that, the one in virtual time and the one over several processes::
     failed at t --> delay_after(t) --> seconds --> the job begins again
                                  \\--> None ----> it has failed for good, as `exhausted` says
 
-The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Flink takes a failure that comes
-before the restart for one with the first; here nothing runs then that could fail.
+The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Failures of all regions of a job
+count; where the delay grows, one that comes while another region waits for its restart is one with that.
 
 A further strategy is a class here, its row in `_CLASSES`, and its name and options in `scenarios/config.py`.
 """
@@ -83,8 +83,13 @@ class ExponentialDelayRestart(RestartBackoffStrategy):
     _restarts_at = -inf
 
     def delay_after(self, failed_at: float) -> float | None:
-        """Return a longer delay than before, or the initial one after long enough a time without failure."""
+        """Return a longer delay than before, or the initial one after long enough a time without failure.
+
+        While a restart is still to come, it is the time until then.
+        """
         config = self._config
+        if failed_at < self._restarts_at:
+            return self._restarts_at - failed_at
         if failed_at - self._restarts_at >= config.restart_reset_backoff_threshold_s:
             self._restarts = 0
             self._backoff_ms = float(_whole_ms(config.restart_initial_backoff_s))

@@ -124,6 +124,7 @@ def restart_results(restarts: Sequence[Restart]) -> list[RestartResult]:
             cause=restart.cause,
             restarted_at=_moment(restart.restarted_at),
             running_at=_moment(restart.running_at),
+            tasks=restart.tasks or UNSET,
             checkpoint_id=restart.checkpoint_id,
             restored_bytes=restart.restored_bytes,
             persisted_bytes=restart.persisted_bytes,

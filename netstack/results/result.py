@@ -80,16 +80,21 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure of the job and the restart after it; times in seconds, None where it did not come to that."""
+    """A failure of tasks and the restart after it; times in seconds, None where it did not come to that."""
 
     failed_at: float
     cause: str
     restarted_at: float | None = None
     """When the tasks were there again and began to read their state."""
     running_at: float | None = None
-    """When all of them had read it and checkpoints went on."""
+    """When all of them had read it; checkpoints went on then, or when those of other failures had, too."""
+    tasks: list[str] | UnsetType = UNSET
+    """Which failed and restarted, while the others went on; absent where it was all of the job.
+
+    A vertex by its name, or some of its subtasks as in `map[0, 2]`.
+    """
     checkpoint_id: int | None = None
-    """What was restored; None: the job began anew."""
+    """What was restored; None: they began anew."""
     restored_bytes: int = 0
     """Size of all state that was read, data in flight included."""
     persisted_bytes: int = 0

@@ -47,6 +47,13 @@ class RestartStrategy(StrEnum):
     FAILURE_RATE = "failure-rate"
 
 
+class FailoverStrategy(StrEnum):
+    """What a failed task takes with it: the tasks that are connected with it, or all of the job."""
+
+    REGION = "region"
+    FULL = "full"
+
+
 class CheckpointStorageType(StrEnum):
     """Where completed checkpoints are kept: in the memory of the job manager, or in files."""
 
@@ -74,6 +81,7 @@ _RESTART_ALIASES = {"disable": "none", "off": "none"} | {
     strategy.replace("-", ""): strategy.value for strategy in RestartStrategy
 }
 _RESTART = choice(RestartStrategy, _RESTART_ALIASES)
+_FAILOVER = choice(FailoverStrategy)
 _STORAGE = choice(CheckpointStorageType)
 _BACKEND = choice(StateBackendType, {"filesystem": "hashmap", "jobmanager": "hashmap"})
 
@@ -249,6 +257,10 @@ class NetworkConfig:
         "restart-strategy.failure-rate.failure-rate-interval", DURATION, 60.0
     )
     restart_failure_rate_delay_s: float = option("restart-strategy.failure-rate.delay", DURATION, 1.0)
+    failover_strategy: FailoverStrategy = option(  # noqa: RUF009 - the default is a constant
+        "jobmanager.execution.failover-strategy", _FAILOVER, FailoverStrategy.REGION
+    )
+    """Which tasks restart with one that has failed: those of its pipelined region, or all."""
     heartbeat_timeout_s: float = option("heartbeat.timeout", DURATION, 50.0)
     """How long a task manager may be out of reach before its tasks are given up."""
     debloat_policy: str = "flink"
@@ -326,6 +338,10 @@ class CostModel:
     wire_rate_bytes_per_s: float = 2e9
     """Bandwidth of the loopback."""
     jitter_sigma: float = 1.0
+    deploy_s: float = 0.065
+    """From the end of a restart delay to the first task that reads its state: scheduling and deployment."""
+    deploy_per_task_s: float = 0.0115
+    """What each task adds to that in its task manager."""
     trigger_s: Range = (0.005, 0.010)
     """From the trigger of a checkpoint to the first source."""
     trigger_per_source_s: float = 0.003

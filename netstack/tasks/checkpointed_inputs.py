@@ -178,7 +178,7 @@ class CheckpointedInputs:
                 self._snapshots.alignment_ended(action.checkpoint_id, action.metrics)
             case Alarm():
                 alarm = partial(self._alarm, action.checkpoint_id)
-                self._agenda.after(action.delay_s, subtask.post, alarm)
+                subtask.environment.scope.after(action.delay_s, subtask.post, alarm)
             case Trigger():
                 raise TypeError("two snapshots cannot begin at once")
 

@@ -11,6 +11,7 @@ from ..checkpoints.pending_checkpoint import CheckpointedTask
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
+from ..engine.scope import Scope
 from ..exchange.partition import ResultPartition
 from ..exchange.selectors import ChannelSelector
 from ..results.trace import Trace
@@ -66,6 +67,8 @@ class Environment(NamedTuple):
     """What every subtask of a job is given."""
 
     agenda: Agenda
+    scope: Scope
+    """Where it puts what is to happen later, other than by its routine: forgotten when it is cancelled."""
     costs: CostModel
     config: NetworkConfig
     randomness: Randomness

@@ -60,7 +60,7 @@ class Materializer:
         self._after(delay_s)
 
     def _after(self, delay_s: float) -> None:
-        self._environment.agenda.after(delay_s, self._due)
+        self._environment.scope.after(delay_s, self._due)
 
     def _due(self) -> None:
         if not self._subtask.ended:
@@ -88,7 +88,7 @@ class Materializer:
             return
         self._backend.being_stored = written
         duration = storing_s(handles, self._environment.costs)
-        self._environment.agenda.after(duration, self._stored, marked, handles)
+        self._environment.scope.after(duration, self._stored, marked, handles)
 
     def _file_name(self, name: str) -> str:
         """A name that no other materialisation has, nor one of an attempt or a run before."""

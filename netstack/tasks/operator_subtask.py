@@ -118,9 +118,15 @@ class OperatorSubtask(Subtask):
         """Have `mail` handled between two records; within a buffer at the end of the current sleep."""
         pause_ends = self._serving.pause_ends
         if pause_ends is not None:
-            self.agenda.at(pause_ends, mail)
+            self.environment.scope.at(pause_ends, mail)
         else:  # nothing to wake in the last sleep of a buffer: the mail is handled before the next poll
             super().post(mail)
+
+    def cancel(self) -> None:
+        """Its routine was closed: nothing wakes it any more, and nothing more is to come."""
+        super().cancel()
+        for gate in self.gates:
+            gate.cancel()
 
     @property
     def records_in(self) -> int:
@@ -191,7 +197,7 @@ class OperatorSubtask(Subtask):
     def _set_alarm(self) -> None:
         """Emit what is held back at the next multiple of the period, and so on."""
         period = self._emit_every_s
-        self.agenda.at((floor(self.agenda.now / period + 1e-9) + 1) * period, self._alarm)
+        self.environment.scope.at((floor(self.agenda.now / period + 1e-9) + 1) * period, self._alarm)
 
     def _alarm(self) -> None:
         if not self.data_ended:

@@ -178,7 +178,7 @@ class SourceSubtask(Subtask):
     def _set_alarm(self) -> None:
         """Send a watermark when the interval is over."""
         if self._watermarks is not None:
-            self.agenda.after(self._watermarks.interval_s, self._alarm)
+            self.environment.scope.after(self._watermarks.interval_s, self._alarm)
 
     def _alarm(self) -> None:
         if not self.data_ended:

@@ -8,7 +8,7 @@ StreamTask and its mailbox.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from buffers import Content, RecordBlock, encode_watermark
@@ -16,7 +16,7 @@ from flowcontrol import CheckpointBarrier, EndOfPartition, Event
 
 from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
-from ..engine.agenda import Waiter
+from ..engine.agenda import Routine, Waiter
 from ..exchange.channel import InputChannel
 from ..exchange.partition import ALL, ResultPartition
 from ..exchange.selectors import LEFT_OUT
@@ -44,6 +44,7 @@ class Subtask:
     __slots__ = (
         "_final_checkpoint_completed",
         "_jitter",
+        "_putting_back",
         "_recovery",
         "_stalled_s",
         "_waiter",
@@ -90,6 +91,7 @@ class Subtask:
         self.on_opening: Callable[[], None] | None = None
         self.on_running: Callable[[], None] | None = None
         self._recovery: SubtaskRecovery | None = None
+        self._putting_back: Iterator[None] | None = None
         self.mail: deque[Mail] = deque()
         self._waiter = Waiter(self.agenda)
         self._waiting = Waiting.NOTHING
@@ -125,6 +127,15 @@ class Subtask:
     async def run(self) -> None:
         """Work until the input has ended or the job is cancelled."""
         raise NotImplementedError
+
+    def begin(self) -> Routine:
+        """Return the routine that is its work: `run`, and before it what of the recovery waits for memory."""
+        return self.run() if self._putting_back is None else self._recover_and_run(self._putting_back)
+
+    async def _recover_and_run(self, putting_back: Iterator[None]) -> None:
+        while not next(putting_back, True):
+            await self._wait(Waiting.OUTPUT)
+        await self.run()
 
     def post(self, mail: Mail) -> None:
         """Have `mail` handled between two records, as soon as that is possible."""
@@ -275,7 +286,9 @@ class Subtask:
         """Take over the state of a checkpoint, before all else."""
         self._recovery = recovery
         self.state.restore(recovery.state_handles, recovery.read)
-        restore_partitions([output.partition for output in self.outputs], recovery)
+        putting_back = restore_partitions([output.partition for output in self.outputs], recovery)
+        if not next(putting_back, True):
+            self._putting_back = putting_back
         if self.traced:
             self.trace(restored_text(recovery.bytes, recovery.persisted_bytes), recovery.checkpoint_id)
 
@@ -326,6 +339,10 @@ class Subtask:
         """The counters and gauges of this moment."""
         self.times.settle(self.agenda.now)
         return output_sample([output.partition for output in self.outputs], self.times, self.agenda.now)
+
+    def cancel(self) -> None:
+        """Its routine was closed, and it will not be woken any more; `release` is to follow."""
+        self._waiter.forget()
 
     def release(self) -> None:
         """Give all memory back, and what the state has outside of it."""

@@ -84,7 +84,7 @@ class SubtaskCheckpoints:
     def pass_sync(self, checkpoint_id: int, sync_s: float) -> None:
         """Let the task stand still for the synchronous part, and then upload: for who cannot wait itself."""
         self._subtask.stall(sync_s)
-        self._environment.agenda.after(sync_s, self.upload, checkpoint_id)
+        self._environment.scope.after(sync_s, self.upload, checkpoint_id)
 
     def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
         """Take the synchronous part; returns how long it takes, in seconds.
@@ -137,7 +137,7 @@ class SubtaskCheckpoints:
             environment = self._environment
             delay = max(0.0, timeout - (environment.agenda.now - barrier.timestamp))
             expired = partial(self._outputs_timed_out, running)
-            environment.agenda.after(delay, self._subtask.post, expired)
+            environment.scope.after(delay, self._subtask.post, expired)
 
     def _output_settled(
         self, running: RunningCheckpoint, output: int, channel: int, data: list[Content] | None
@@ -208,7 +208,7 @@ class SubtaskCheckpoints:
         running.uploads += 1
         if running.state.work.entry_bytes > self._inline_up_to:
             # What a file costs by itself comes first, and the task goes on changing the state meanwhile.
-            self._environment.agenda.after(self._environment.costs.state_file_s, self._store_state, running)
+            self._environment.scope.after(self._environment.costs.state_file_s, self._store_state, running)
         else:
             self._store_state(running)
         self._upload_channels(running)
@@ -267,7 +267,7 @@ class SubtaskCheckpoints:
         running.handles += handles
         running.uploads += 1
         if duration := storing_s(handles, self._environment.costs):
-            self._environment.agenda.at(since + duration, self._uploaded, running)
+            self._environment.scope.at(since + duration, self._uploaded, running)
         else:
             self._uploaded(running)
 

@@ -12,7 +12,7 @@ expired by the time at which a compaction begins is left out of what comes of it
 
 from __future__ import annotations
 
-from ..engine.agenda import Agenda
+from ..engine.scope import Scope
 from ..scenarios.config import CostModel
 from ..state.table_backend import TableStateBackend
 from ..state.table_store import Compaction
@@ -21,8 +21,8 @@ from ..state.table_store import Compaction
 class TableSchedule:
     """Compacts the tables of a backend from now on, beside the work of its task."""
 
-    def __init__(self, agenda: Agenda, costs: CostModel, backend: TableStateBackend) -> None:
-        self._agenda = agenda
+    def __init__(self, scope: Scope, costs: CostModel, backend: TableStateBackend) -> None:
+        self._scope = scope
         self._rate = costs.table_compaction_rate_bytes_per_s
         self._backend = backend
         self._running: Compaction | None = None
@@ -34,7 +34,7 @@ class TableSchedule:
             self._backend.drop_expired()
             self._running = compaction = store.compact()
             duration = (compaction.bytes_read + compaction.bytes_written) / self._rate
-            self._agenda.after(duration, self._end)
+            self._scope.after(duration, self._end)
 
     def _end(self) -> None:
         assert self._running is not None

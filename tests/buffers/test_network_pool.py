@@ -252,3 +252,30 @@ def test_a_returned_segment_is_used_again_before_fresh_memory() -> None:
     assert segment is not None
     network.recycle_pooled(segment)
     assert network.request_pooled() is segment
+
+
+def test_what_is_owed_comes_back_before_anybody_else_gets_a_segment() -> None:
+    network = NetworkBufferPool(6, 32)
+    pool = network.create_pool(6, 1, 6)
+    taken = [pool.request() for _ in range(5)]
+    assert (pool.request() is not None, network.free) == (True, 0)
+    with pytest.raises(InsufficientBuffers):
+        network.reserve_unpooled(3)
+    assert (network.owed, network.guaranteed, pool.size) == (0, 1, 6)
+    network.reserve_unpooled(3, owed=True)
+    assert (network.owed, network.free, network.guaranteed, pool.size) == (3, -3, 4, 3)
+    for left in (2, 1, 0):
+        segment = taken.pop()
+        assert segment is not None
+        pool.recycle(segment)
+        assert (network.owed, network.request_pooled()) == (left, None)
+    assert [network.take_reserved() is None for _ in range(3)] == [False] * 3
+    assert network.statistics().free == network.owed == 0
+
+
+def test_more_than_can_ever_be_there_is_not_owed_to_anybody() -> None:
+    network = NetworkBufferPool(6, 32)
+    network.create_pool(6, 4, 6)
+    with pytest.raises(InsufficientBuffers):
+        network.reserve_unpooled(3, owed=True)
+    assert (network.owed, network.guaranteed) == (0, 4)

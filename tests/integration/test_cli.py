@@ -18,7 +18,7 @@ from integration.cli.app import main
 from integration.files.reading import load_result
 from integration.report.output import to_stdout
 from integration.report.run_text import MOST_INCIDENTS, print_head, print_incidents
-from netstack import from_json
+from netstack import CostModel, from_json
 from tests.integration.sample_results import unaligned_result
 
 pytestmark = pytest.mark.long
@@ -210,7 +210,8 @@ def test_faults_and_restarts_are_in_the_document(scenario, capsys):
     assert [(fault.t, fault.kind) for fault in result.faults] == [(4.6, "kill_subtask")]
     (restart,) = result.restarts
     assert (restart.failed_at, restart.cause) == (4.6, "subtask stage1[0] is killed")
-    assert 5.6 <= restart.restarted_at <= 5.7  # the initial backoff, and a tenth of it at most
+    # The initial backoff and a tenth of it at most, then deployment.
+    assert 5.6 < restart.restarted_at - CostModel().deploy_s <= 5.75
     assert restart.checkpoint_id in {checkpoint.id for checkpoint in result.checkpoints}
     assert result.failure is None
 

@@ -41,6 +41,10 @@ def test_incidents_are_told_in_their_order():
             RestartResult(failed_at=5.0, cause="c", restarted_at=6.0, running_at=6.0, checkpoint_id=3),
             "c; restored checkpoint 3 (0 B), down for 1.00 s",
         ),
+        (
+            RestartResult(failed_at=5.0, cause="c", restarted_at=6.0, running_at=6.0, tasks=["a[0]", "b"]),
+            "c; a[0], b alone: began anew, as no checkpoint was complete, down for 1.00 s",
+        ),
     ],
 )
 def test_a_failure_that_no_fault_explains_has_its_cause(restart, text):
@@ -65,6 +69,24 @@ def test_a_kill_while_the_job_is_down_is_said_to_have_met_nobody():
     lost = {each.t for each in told if each.text == "s[0] is killed, without effect: the job is down"}
     assert lost == {2.5, 3.0, 9.0}
     assert sum(each.text == "s[0] is killed" for each in told) == 4
+
+
+@pytest.mark.parametrize(
+    ("tasks", "kills", "lost"),
+    [
+        (["s"], ["s[0]", "s[10]", "t[0]"], ["s[0]", "s[10]"]),
+        (["r", "s[0, 2]"], ["s[0]", "s[1]", "s[2]", "s[20]", "r[7]"], ["s[0]", "s[2]", "r[7]"]),
+    ],
+)
+def test_a_kill_while_its_region_is_down_is_said_to_have_met_nobody(tasks, kills, lost):
+    restart = RestartResult(failed_at=2.0, cause="c", restarted_at=4.0, tasks=tasks)
+    faults = [FaultResult(t=3.0, kind="kill_subtask", what=f"subtask {name} is killed") for name in kills]
+    faults.append(FaultResult(t=3.0, kind="kill_task_manager", what="task manager s is killed"))
+    told = incidents(changed(unaligned_result(), faults=faults, restarts=[restart]))
+
+    assert [each.text for each in told if "without effect" in each.text] == [
+        f"subtask {name} is killed, without effect: it is down" for name in lost
+    ]
 
 
 def test_the_kill_that_ends_a_job_has_its_effect():
@@ -117,6 +139,22 @@ def test_a_job_is_down_until_it_runs_or_fails_again_or_the_run_ends():
         (7.0, 20.0),
     ]
     assert down_times(sample_result(debloated=True)) == []
+
+
+def test_regions_are_down_until_their_own_next_failure_and_time_counts_once():
+    restarts = [
+        RestartResult(failed_at=2.0, cause="a", tasks=["a"], restarted_at=3.0, running_at=6.0),
+        RestartResult(failed_at=4.0, cause="b", tasks=["b"], restarted_at=5.0),
+        RestartResult(failed_at=5.0, cause="c", tasks=["c"], restarted_at=6.0, running_at=6.5),
+        RestartResult(failed_at=7.0, cause="b", tasks=["b"], restarted_at=8.0),
+        RestartResult(failed_at=8.0, cause="all", restarted_at=9.0, running_at=10.0),
+    ]
+    result = changed(unaligned_result(), restarts=restarts, faults=[])
+
+    assert down_times(result) == [(2.0, 6.0), (4.0, 7.0), (5.0, 6.5), (7.0, 8.0), (8.0, 10.0)]
+    assert next(what_went_wrong(result)) == (
+        "Tasks failed 5 times, and the job or a part of it was down for 8.00 s, 40 % of the time."
+    )
 
 
 def test_what_went_wrong_is_said_in_sentences():

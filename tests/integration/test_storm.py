@@ -21,6 +21,7 @@ from integration.storm.work import expected_output, is_sum, parse_sum, records_o
 from netstack import (
     CheckpointMode,
     CollectionReader,
+    FailoverStrategy,
     ListState,
     NetworkConfig,
     Transaction,
@@ -53,6 +54,9 @@ def test_storms_go_through_all_that_can_happen() -> None:
     assert {storm.end for storm in outcomes} == {"ended", "gave up", "stopped"}
     assert sum(storm.restarts > 0 for storm in outcomes) > SEEDS // 4
     assert sum(storm.restarts > 1 for storm in outcomes) > SEEDS // 20
+    assert sum(storm.of_regions > 0 for storm in outcomes) > SEEDS // 20
+    assert sum(0 < storm.of_regions < storm.restarts for storm in outcomes) > 0
+    assert {case.config.failover_strategy for case in cases} == set(FailoverStrategy)
     assert sum(storm.restored_bytes > 0 for storm in outcomes) > SEEDS // 20
     assert sum(storm.moved for storm in outcomes) > SEEDS // 20
     assert sum(storm.moved and storm.moved_bytes > 0 for storm in outcomes) > SEEDS // 50
@@ -226,7 +230,7 @@ def first_wrong(change: Callable[[StormCase], StormCase | None], seeds: int = 30
 
 
 def test_a_sink_without_transactions_is_found_out() -> None:
-    assert "put out too often" in first_wrong(lambda case: replace(case, transactional=False))
+    assert "put out too often" in first_wrong(lambda case: replace(case, transactional=False, going_on=None))
 
 
 def test_at_least_once_is_not_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from tests.test_layers import ROOT
 
-COPIED = ("flowcontrol", "buffers", "netstack", "integration", "tests", "benches", "pyproject.toml")
+COPIED = (
+    "flowcontrol",
+    "buffers",
+    "netstack",
+    "integration",
+    "tests",
+    "benches",
+    "pyproject.toml",
+    "setup.py",
+)
 """What a copy consists of: what defects are planted in, and what looks for them."""
 
 

@@ -68,7 +68,7 @@ def _failing_test(copy: Path, places: Sequence[str]) -> str | None:
         return f"a test of {' '.join(places)} goes on for more than {LONGEST_S:.0f} s"
     if done.returncode == NOT_FOUND:
         return None
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+::\S+)", done.stdout, re.MULTILINE)
     if not failed:
         raise TrialError(f"tests ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}")
     return str(failed[0]).removeprefix("tests/")

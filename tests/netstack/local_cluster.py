@@ -10,7 +10,6 @@ import trio
 from netstack import (
     Assignment,
     FileLayout,
-    Launch,
     Mesh,
     Report,
     decode_report,
@@ -19,6 +18,7 @@ from netstack import (
     run_task_manager,
     task_managers,
 )
+from netstack.cluster.distributed_run import Launch
 
 
 def launch_locally(

@@ -11,8 +11,9 @@ import trio
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 from netstack.checkpoints.acknowledgement import Acknowledgement
+from netstack.checkpoints.barrier_options import options_of_barriers
 from netstack.checkpoints.control_plane import ControlMessage, ControlPlane
-from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
+from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.failures import FailureReason
 from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.checkpoints.pending_checkpoint import Checkpoint
@@ -573,3 +574,47 @@ def test_tasks_hear_of_no_savepoint_and_it_subsumes_nothing_and_is_not_subsumed(
     ]
     assert job.storage.checkpoints() == [4]
     assert job.storage.savepoint("savepoint-2").metadata.checkpoint_type == "SAVEPOINT"
+
+
+def test_tasks_that_are_gone_fail_what_is_pending_and_those_that_go_on_are_told() -> None:
+    job = Job(sources=2)
+    job.agenda.at(1.06, job.coordinator.suspend, {(0, 1)})
+    job.agenda.at(1.5, job.coordinator.request_checkpoint)
+    job.agenda.at(2.0, job.coordinator.start, job.tasks)
+    job.run(4.0, [1.0, 3.0])
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_COORDINATOR_SUSPEND"), (2, "COMPLETED", None)]
+    stays, gone = ([(what, number) for _, what, number in task.told] for task in job.tasks)
+    assert stays == [("trigger", 1), ("aborted", 1), ("trigger", 2), ("completed", 2)]
+    assert gone == [("trigger", 1), ("trigger", 2), ("completed", 2)]
+    assert job.causes == []
+
+
+def test_what_those_that_go_on_report_too_late_is_deleted_and_those_that_are_gone_report_nothing() -> None:
+    job = Job(sources=2)
+    job.delay(ControlMessage.ACKNOWLEDGE, 1.0, 0)
+    job.delay(ControlMessage.ACKNOWLEDGE, 1.0, 1)
+    job.agenda.at(1.5, job.coordinator.suspend, {(0, 1)})
+    job.run(4.0, [1.0])
+    late = [event.text for event in job.trace if "too late" in event.text]
+    assert late == ["checkpoint 1: source[0] acknowledges too late, its files are deleted"]
+    assert dict(job.storage.files) == {}
+
+
+def test_a_task_that_cannot_go_on_fails_what_is_connected_with_it_if_somebody_knows_what_that_is() -> None:
+    job, tasks = Job(sources=2), list[object]()
+    job.coordinator.fail_task(job.tasks[1], "no more")
+    assert job.causes == ["source[1]: no more"]
+    coordinator = CheckpointCoordinator(
+        agenda=job.agenda,
+        config=NetworkConfig(),
+        costs=COSTS,
+        randomness=Randomness(1, 1.0),
+        job=JobShape("job", job.parallelism),
+        storage=job.storage,
+        control_plane=ControlPlane(job.agenda),
+        on_end=job.ended.append,
+        fail_job=job.fail,
+        fail_task=lambda task, cause: tasks.append((task, cause)),
+    )
+    coordinator.fail_task(job.tasks[1], "no more")
+    assert (tasks, len(job.causes)) == ([((0, 1), "source[1]: no more")], 1)

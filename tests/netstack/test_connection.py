@@ -17,6 +17,7 @@ from buffers import (
 )
 from flowcontrol import (
     AddCredit,
+    BufferResponse,
     CancelPartitionRequest,
     CheckpointBarrier,
     CloseRequest,
@@ -249,6 +250,36 @@ def test_a_released_channel_is_cancelled_once_and_gets_no_more_credit() -> None:
     assert connected.link.consuming.written[1:] == [(connected.link.consuming.written[1][0], CANCEL)]
     assert connected.consumer.messages == 2
     assert (connected.consumer.buffers, connected.subpartition.released) == (0, True)
+    connected.close()
+
+
+def test_a_cancelled_channel_takes_leave_behind_all_that_it_has_asked_for() -> None:
+    """Else the producer would be asked to resume a channel that it does not know any more."""
+    connected = Connected(exclusive=2, floating=4)
+    connected.agenda.at(0.0, connected.add_barrier)
+    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
+
+    def cancel() -> None:
+        connected.read_all()  # which resumes the channel
+        connected.gate.cancel()
+        connected.gate.release()
+
+    connected.agenda.at(0.002, cancel)
+    connected.run()
+    asked = [message for _, message in connected.link.consuming.written]
+    assert asked == [REQUEST, ResumeConsumption(0), CANCEL]
+    assert connected.producer.queue.sender(0) is None
+    assert connected.subpartition.released
+    connected.close()
+
+
+def test_what_is_under_way_to_a_cancelled_channel_is_dropped_and_takes_no_memory() -> None:
+    connected = Connected(exclusive=2, floating=4)
+    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 8)
+    connected.link.producing.on_write = lambda: (connected.gate.cancel(), connected.gate.release())[0]
+    connected.run()
+    assert connected.link.producing.sent(BufferResponse) != []
+    assert connected.consumer.buffers == 0
     connected.close()
 
 

@@ -20,8 +20,14 @@ class Plane:
         self.plane = ControlPlane(self.agenda)
         self.arrivals: Arrivals = []
 
-    def send(self, text: str, delay: float, kind: ControlMessage = ControlMessage.TRIGGER) -> None:
-        self.plane.send(kind, (0, 1), delay, self._arrived, text)
+    def send(
+        self,
+        text: str,
+        delay: float,
+        kind: ControlMessage = ControlMessage.TRIGGER,
+        task: TaskKey = (0, 1),
+    ) -> None:
+        self.plane.send(kind, task, delay, self._arrived, text)
 
     def _arrived(self, text: str) -> None:
         self.arrivals.append((self.agenda.now, text))
@@ -68,3 +74,12 @@ def test_a_reset_loses_what_is_under_way_and_nothing_later() -> None:
     plane.plane.reset()
     plane.send("after", 1.0)
     assert plane.run() == [(1.0, "after")]
+
+
+def test_a_reset_of_some_tasks_loses_nothing_of_the_others() -> None:
+    plane = Plane()
+    for task in ((0, 0), (0, 1), (1, 0)):
+        plane.send(f"to {task}", 1.0, task=task)
+    plane.plane.reset([(0, 1), (2, 2)])
+    plane.send("to (0, 1), later", 1.0, task=(0, 1))
+    assert plane.run() == [(1.0, "to (0, 0)"), (1.0, "to (1, 0)"), (1.0, "to (0, 1), later")]

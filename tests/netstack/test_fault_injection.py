@@ -85,8 +85,8 @@ class FakeJob:
     def fail_task_manager(self, name: str, cause: str) -> None:
         self._failed(name, cause)
 
-    def fail(self, cause: str) -> None:
-        self._failed(None, cause)
+    def fail_link(self, ends: tuple[str, str], cause: str) -> None:
+        self._failed(ends, cause)
 
     def _failed(self, what: object, cause: str) -> None:
         self.failures.append((self.agenda.now, cause, what))
@@ -255,7 +255,7 @@ def test_a_cut_for_longer_than_the_heartbeat_fails_the_job_and_names_the_link() 
     job.restart = True
     job.run()
     cause = "the link from source to stage1 is cut, and no heartbeat came for 10 s"
-    assert job.failures == [(13.0, cause, None), (24.0, cause, None)]
+    assert job.failures == [(13.0, cause, ("source", "stage1")), (24.0, cause, ("source", "stage1"))]
     assert [link.cuts for link in job.links] == [[(3.0, 28.0)], [(14.0, 28.0)], [(25.0, 28.0)]]
     assert job.fired == [(3.0, "cut_link")]
 

@@ -23,7 +23,7 @@ from flowcontrol import (
     SendQueue,
     decode_event,
 )
-from netstack.checkpoints.recovery import RecoveryError, restore_subpartition
+from netstack.checkpoints.recovery import restore_subpartition
 from netstack.exchange.partition import ALL, ResultPartition
 
 SENDER_VECTORS = json.loads(
@@ -422,7 +422,7 @@ def test_records_come_back_equal_and_in_order(
 
 def test_recovered_data_comes_first_and_waits_for_its_reader() -> None:
     exchange = Exchange()
-    restore_subpartition(exchange.pool, exchange.subpartitions[0], bytes(range(40)))
+    assert not list(restore_subpartition(exchange.pool, exchange.subpartitions[0], bytes(range(40))))
     exchange.partition.broadcast_event(EndOfOutputChannelState())
     exchange.write(records(8))
     exchange.partition.flush()
@@ -433,10 +433,17 @@ def test_recovered_data_comes_first_and_waits_for_its_reader() -> None:
     assert exchange.read() == [records(8).data.tobytes()]
 
 
-def test_recovered_data_that_does_not_fit_is_refused() -> None:
+def test_recovered_data_that_does_not_fit_waits_for_memory() -> None:
     exchange = Exchange(segments=2)
-    with pytest.raises(RecoveryError, match="8 bytes of recovered data do not fit"):
-        restore_subpartition(exchange.pool, exchange.subpartitions[0], bytes(40))
+    putting_back = restore_subpartition(exchange.pool, exchange.subpartitions[0], bytes(range(40)))
+    next(putting_back)
+    found = [exchange.read()]
+    assert not list(putting_back)  # all that was missing fits where the first part has been
+    found.append(exchange.read())
+    assert [b"".join(item for item in part if isinstance(item, bytes)) for part in found] == [
+        bytes(range(32)),
+        bytes(range(32, 40)),
+    ]
 
 
 @given(

@@ -20,6 +20,7 @@ from netstack import (
     AtTime,
     ChannelItem,
     CollectionSource,
+    CostModel,
     CutLink,
     DropMessages,
     Edge,
@@ -308,7 +309,9 @@ def test_a_link_that_is_cut_for_good_fails_the_job_again_and_again() -> None:
     with pytest.raises(JobFailedError, match="the link from middle to sums is cut") as caught:
         emulate(sums_job(TransactionLog(), [cut], **settings))
     failed = [restart.failed_at for restart in caught.value.result.restarts]
-    assert failed == pytest.approx([0.7, 1.05, 1.4])  # heartbeat timeout 0.3 s, restart delay 0.05 s
+    # Heartbeat timeout 0.3 s, restart delay 0.05 s, and deployment, of 3 tasks where it takes longest.
+    again = 0.05 + CostModel().deploy_s + 3 * CostModel().deploy_per_task_s + 0.3
+    assert failed == pytest.approx([0.7, 0.7 + again, 0.7 + 2 * again], abs=1e-3)
 
 
 def test_checkpoints_whose_upload_fails_are_declined_and_leave_nothing() -> None:

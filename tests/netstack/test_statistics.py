@@ -15,11 +15,10 @@ from netstack import (
     GeneratorSpec,
     Recorder,
     Scenario,
-    SubtaskCheckpoint,
     Vertex,
 )
 from netstack.jobs.summary import checkpoint_results, series_results, steady_results
-from netstack.results.statistics import LEAST_ROWS, SubtaskSample, Table
+from netstack.results.statistics import LEAST_ROWS, SubtaskCheckpoint, SubtaskSample, Table
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"
 SCENARIO = Scenario(

@@ -24,6 +24,7 @@ from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.pending_checkpoint import CheckpointedTask
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
+from netstack.engine.scope import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.tasks.environment import Environment
 from netstack.tasks.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
@@ -70,7 +71,9 @@ class Source:
         self.storage = MemoryStorage()
         config = NetworkConfig(state_memory_threshold_bytes=in_metadata_up_to)
         costs = CostModel(upload_rate_bytes_per_s=RATE)
-        environment = Environment(self.agenda, costs, config, Randomness(1, 0.0), self.told, self.storage)
+        environment = Environment(
+            self.agenda, Scope(self.agenda), costs, config, Randomness(1, 0.0), self.told, self.storage
+        )
         builder = JobBuilder(SCENARIO, environment, lambda *_: {})
         builder.build()
         self._subtask = builder.subtasks[0][0]

@@ -132,7 +132,8 @@ CHECKPOINTS = (
     Mutant(
         "output-state-not-restored",
         "netstack/checkpoints/recovery.py",
-        "        restore_subpartition(partition.pool, subpartition, recovery.read(handle))\n",
+        "        yield from restore_subpartition(partition.pool, "
+        "partition.subpartitions[handle.channel], in_flight)\n",
         "        pass\n",
         "what was in flight at the producers is lost by a restart",
         ("tests/netstack/test_recovery.py",),

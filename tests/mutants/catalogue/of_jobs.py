@@ -6,8 +6,9 @@ JOBS = (
     Mutant(
         "heartbeat-never-missed",
         "netstack/faults/injection.py",
-        "            self._missed_heartbeats.after(timeout, self._job.fail, cause)\n",
-        "            pass\n",
+        "            cut.timer = self._agenda.cancellable_after(timeout, "
+        "self._job.fail_link, cut.ends, cause)\n",
+        "            del cause\n",
         "a link that is cut for longer than the heartbeat timeout harms nobody",
         ("tests/netstack/test_fault_injection.py",),
     ),
@@ -31,8 +32,8 @@ JOBS = (
     Mutant(
         "restart-without-delay",
         "netstack/jobs/job.py",
-        "        self.agenda.keep(now + delay, self._restart)\n",
-        "        self.agenda.keep(now, self._restart)\n",
+        "        self.agenda.keep(now + delay + deployed_s, self._restart, restart)\n",
+        "        self.agenda.keep(now + deployed_s, self._restart, restart)\n",
         "a job restarts without any delay",
         ("tests/netstack/test_job.py",),
     ),
@@ -47,7 +48,7 @@ JOBS = (
     Mutant(
         "figures-of-attempts-lost",
         "netstack/jobs/job.py",
-        "        self._totals.add([subtask.sample() for subtask in attempt.subtasks], attempt.work)\n",
+        "        self._totals.add(attempt.samples(), attempt.work)\n",
         "",
         "the counters of an attempt are forgotten when it is over",
         ("tests/netstack/test_job.py",),
@@ -67,5 +68,29 @@ JOBS = (
         "        heapq.heappush(self._heap, (time, -serial, callback, args))\n\n    def after",
         "what is due at the same time comes in no order",
         ("tests/netstack/test_agenda.py",),
+    ),
+    Mutant(
+        "checkpoints-while-a-region-is-down",
+        "netstack/jobs/region_failover.py",
+        "        job.coordinator.suspend(set(region))\n",
+        "        pass\n",
+        "checkpoints go on while the tasks of a region are missing",
+        ("tests/netstack/test_region_failover.py",),
+    ),
+    Mutant(
+        "region-begins-empty",
+        "netstack/jobs/region_failover.py",
+        "        if metadata is None:\n            self._attempt.open_region(number)\n            return\n",
+        "        if True:\n            self._attempt.open_region(number)\n            return\n",
+        "a region restarts without its state",
+        ("tests/netstack/test_region_failover.py",),
+    ),
+    Mutant(
+        "tasks-deployed-in-no-time",
+        "netstack/jobs/deployment.py",
+        "    return costs.deploy_s + costs.deploy_per_task_s * max(managers.values(), default=0)\n",
+        "    return 0.0\n",
+        "to deploy tasks takes no time",
+        ("tests/netstack/test_region_failover.py",),
     ),
 )

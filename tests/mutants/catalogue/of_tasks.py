@@ -57,7 +57,7 @@ TASKS = (
         "upload-instant",
         "netstack/tasks/subtask_checkpoints.py",
         "        if duration := storing_s(handles, self._environment.costs):\n"
-        "            self._environment.agenda.at(since + duration, self._uploaded, running)\n"
+        "            self._environment.scope.at(since + duration, self._uploaded, running)\n"
         "        else:\n            self._uploaded(running)\n",
         "        self._uploaded(running)\n",
         "to store state takes no time",
