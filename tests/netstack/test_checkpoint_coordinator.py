@@ -618,3 +618,18 @@ def test_a_task_that_cannot_go_on_fails_what_is_connected_with_it_if_somebody_kn
     )
     coordinator.fail_task(job.tasks[1], "no more")
     assert (tasks, len(job.causes)) == ([((0, 1), "source[1]: no more")], 1)
+
+
+def test_what_tasks_that_are_gone_have_reported_on_failed_checkpoints_is_deleted() -> None:
+    """A report that is under way will not be heard, so nobody else would know of its files."""
+    job = Job(sources=2)
+    late, other = job.tasks[1], job.tasks[0]
+    late.shares, late.work_s = True, 1.0
+    other.declined = {1: "CHECKPOINT_DECLINED"}
+    job.delay(ControlMessage.ACKNOWLEDGE, 5.0, 1)
+    seen: list[int] = []
+    job.agenda.at(2.5, lambda: seen.append(len(job.storage.shared_files())))
+    job.agenda.at(3.0, job.coordinator.suspend, {(0, 1)})
+    job.run(4.0, [1.0])
+    assert job.outcomes == [(1, "FAILED", "CHECKPOINT_DECLINED")]
+    assert (seen, job.storage.shared_files()) == ([1], {})
