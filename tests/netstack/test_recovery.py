@@ -322,6 +322,19 @@ def test_checkpoints_whose_upload_fails_are_declined_and_leave_nothing() -> None
     assert {path.split("/")[0] for path in storage.files} == {f"chk-{retained}"}
 
 
+def test_it_is_recorded_when_each_checkpoint_ended() -> None:
+    job = run(sums_job(TransactionLog(), [kill("middle", 1, 0.41), FailUpload(when=AtTime(0.8), for_s=0.2)]))
+    (restart,) = job.restarts
+    ends = {head.status: set[float]() for head in job.recorder.checkpoints}
+    for head in job.recorder.checkpoints:
+        assert head.ended_at is not None
+        if head.duration_s is not None:
+            assert head.ended_at == pytest.approx(head.triggered_at + head.duration_s)
+        ends[head.status].add(head.ended_at)
+    assert len(ends["FAILED"]) > 2
+    assert restart.failed_at in ends["FAILED"]
+
+
 def test_a_full_storage_completes_nothing_until_there_is_room() -> None:
     log, storage = TransactionLog(), MemoryStorage()
     fault = FillStorage(when=AtTime(0.3), for_s=0.5)
