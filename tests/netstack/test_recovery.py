@@ -376,3 +376,36 @@ def test_only_at_its_end_does_a_job_offer_nobody_what_its_channels_give_back(
     assert len(job.restarts) == 1
     assert len(abandoned) == 3 + 2 + 2
     assert set(abandoned) == {job.agenda.now}
+
+
+def test_no_buffer_size_is_announced_before_partitions_are_requested() -> None:
+    scenario = sums_job(
+        TransactionLog(),
+        [kill("middle", 1, 0.5)],
+        rate=0.0,
+        unaligned_enabled=True,
+        floating_buffers_per_gate=8,
+        debloat_enabled=True,
+        debloat_period_s=0.02,
+        debloat_target_s=0.02,
+        debloat_samples=1,
+        debloat_threshold_percent=0,
+    )
+    job = Job(scenario, Agenda())
+    recovering, later = set[int](), set[int]()
+
+    def look() -> None:
+        if job.attempt is None or not job.restarts:
+            return
+        producers = job.attempt.builder.connections.producers
+        for gate in job.attempt.builder.gates:
+            numbers = [channel.channel_id for channel in gate.channels]
+            open_ = any(end.queue.sender(number) is not None for number in numbers for end in producers)
+            assert gate.debloater is not None
+            (later if open_ else recovering).add(gate.debloater.last_announced)
+
+    job.agenda.between = look
+    trio.run(job.run)
+    assert job.restarts[0].persisted_bytes > 0
+    assert recovering == {scenario.config.starting_segment_bytes}
+    assert len(later) > 1
