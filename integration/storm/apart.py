@@ -73,3 +73,23 @@ def paths_meet(case: StormCase) -> bool:
             return True
         sources[vertex.name] = union or frozenset({vertex.name})
     return False
+
+
+def pipelines(case: StormCase) -> list[set[str]]:
+    """The vertices of each pipeline, in their order: of those that no edge joins."""
+    joined: list[set[str]] = [{vertex.name} for vertex in case.vertices]
+    for source, target, _ in case.edges:
+        one = next(names for names in joined if source in names)
+        other = next(names for names in joined if target in names)
+        if one is not other:
+            one |= other
+            joined.remove(other)
+    return joined
+
+
+def has_regions(case: StormCase) -> bool:
+    """Whether parts of the job may restart apart from each other."""
+    if len(pipelines(case)) > 1:
+        return True
+    in_rows = {ship for _, _, ship in case.edges} <= {"forward", "rescale"}
+    return in_rows and any(vertex.parallelism > 1 for vertex in case.vertices)

@@ -1,8 +1,8 @@
-"""The case of a storm: a small job, its settings and its faults, as values, and the scenario they make.
+"""The case of a storm: a small job, its settings and its faults, as values.
 
 A case holds no records and no functions, only what they follow from, so it can be printed, sent to another
-process and changed a little at a time. `work` has the records and what is done with them. How long the job
-may take follows from its case, too: roughly, and rather too long.
+process and changed a little at a time. `storm_records` and `storm_operators` have the records and what is
+done with them, `storm_scenarios` what is run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from flowcontrol import SavepointFormat
 from netstack import (
+    DEFAULT_PRESET,
     CheckpointMode,
     CostModel,
     Fault,
@@ -21,12 +22,6 @@ from netstack import (
     RestartStrategy,
     format_duration,
 )
-
-_HOP_S = 0.0005
-"""Time from a full buffer to the credit for the next, loopback and wake-ups included."""
-
-_COMMIT_S = 0.1
-"""Time for what follows the last record: events, snapshots, acknowledgements."""
 
 
 class Work(StrEnum):
@@ -38,12 +33,31 @@ class Work(StrEnum):
     COPY = "copy"
     FILTER = "filter"
     SUM = "sum by key"
+    SUM_IN_VALUE = "sum by key in a value"
+    SUM_IN_AGGREGATE = "sum by key in an accumulator"
     GATHER = "gather by key"
+    GATHER_IN_MAP = "gather by key in a map"
+    REMEMBER = "remember for a while and pass on"
     SINK = "sink"
 
 
-KEYED = frozenset({Work.SUM, Work.GATHER})
-"""What keeps keyed state, and emits it when the input has ended."""
+SUMS = frozenset({Work.SUM, Work.SUM_IN_VALUE, Work.SUM_IN_AGGREGATE})
+"""What keeps a number for each key, and emits it when the input has ended."""
+
+GATHERS = frozenset({Work.GATHER, Work.GATHER_IN_MAP})
+"""What keeps all records by their keys, and emits them when the input has ended."""
+
+KEYED = SUMS | GATHERS | {Work.REMEMBER}
+"""What keeps keyed state."""
+
+
+class Reading(StrEnum):
+    """How a source of a storm comes by its records."""
+
+    MEMORY = "memory"
+    COMPUTED = "computed"
+    FILE = "file"
+    FORWARD_ONLY = "file, forward only"
 
 
 class Guarantee(StrEnum):
@@ -61,7 +75,9 @@ class StormVertex:
     name: str
     work: Work
     parallelism: int
-    task_manager: str
+    task_manager: str | tuple[str, ...]
+    """Where it runs, or where its subtasks do, cyclic."""
+    reading: Reading = Reading.MEMORY
     records: tuple[int, ...] = (0,)
     """Number of records of each subtask of a source, cyclic."""
     rates: tuple[float, ...] = (0.0,)
@@ -78,6 +94,22 @@ class StormVertex:
     """Cost of a record."""
     service_skew: tuple[float, ...] = (1.0,)
     service_mode: str = "throttle"
+    service_steps: tuple[tuple[float, float], ...] = ()
+    """From when on, in seconds, a record costs how many times as much."""
+    apart: bool = False
+    """Whether the edges into it are inputs of their own, read in turns, each with a cost of its own."""
+    ttl_s: float = 0.0
+    """How long what it remembers lives."""
+
+    @property
+    def managers(self) -> tuple[str, ...]:
+        """The task managers of its subtasks, each once, in their order."""
+        return tuple(dict.fromkeys(map(self.manager_of, range(self.parallelism))))
+
+    def manager_of(self, subtask: int) -> str:
+        """The task manager of a subtask."""
+        placed = self.task_manager
+        return placed if isinstance(placed, str) else placed[subtask % len(placed)]
 
     def record_count(self, subtask: int) -> int:
         """How many records a subtask of a source emits."""
@@ -94,12 +126,37 @@ class GoingOn:
     """That a job is stopped, and another run goes on from its last checkpoint at another parallelism.
 
     `parallelism` is that of each vertex, in their order. With a `savepoint`, in that format, it is a user who
-    stops the job, and the other run goes on from that.
+    stops the job, and the other run goes on from that. `killed`: nothing was cleaned up at the end, and the
+    other run goes on from the checkpoint that is so many places `back` among those that are retained.
     """
 
     stopped_at_s: float
     parallelism: tuple[int, ...]
     savepoint: SavepointFormat | None = None
+    killed: bool = False
+    back: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A pool of another job in the same task manager: it is there from a time on, for a while, in seconds."""
+
+    task_manager: str
+    comes_at_s: float
+    stays_s: float
+    segments: int
+    """What it is guaranteed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTrouble:
+    """That a file of a checkpoint cannot be read: the `number`-th time that one is, over the whole run.
+
+    If it is `damaged`, it stays so, else it can be read the next time.
+    """
+
+    number: int
+    damaged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +179,12 @@ class StormCase:
     patient: bool = True
     transactional: bool = True
     """Whether sinks commit with checkpoints; else at once."""
+    preset: str = DEFAULT_PRESET
+    """Which version of Flink it is; before 2, no buffer grows beyond what was announced for it."""
+    on_disk: bool = False
+    """Whether checkpoints are files of a directory."""
+    trouble: tuple[ReadTrouble, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
     going_on: GoingOn | None = None
     """What the run is followed by; None: it is the only one."""
 
@@ -155,20 +218,24 @@ class StormCase:
                 last = failures[-1 - config.restart_max_failures_per_interval :]
                 full = len(last) > config.restart_max_failures_per_interval
                 return full and last[-1] - last[0] <= config.restart_failure_rate_interval_s
+            case RestartStrategy.EXPONENTIAL_DELAY:
+                limit = config.restart_attempts_before_reset
+                return limit is not None and len(failures) > limit
             case _:
                 return False
 
-    def guarantee(self, restarts: int) -> Guarantee:
+    def guarantee(self, restarts: int, *, went_back: bool = False) -> Guarantee:
         """What is promised of the output after that many restarts.
 
-        Without regular checkpoints, output is committed when the input ends, and a restart may come between
+        A run that `went_back` to a checkpoint before the last has committed more than that knows of. Without
+        regular checkpoints, output is committed when the input ends, and a restart may come between
         the ends of two sinks.
         """
         if not restarts:
             return Guarantee.EXACTLY_ONCE
         if self.config.checkpoint_interval_s is None:
             return Guarantee.NOTHING_INVENTED
-        if self.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+        if went_back or self.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
             return Guarantee.AT_LEAST_ONCE
         return Guarantee.EXACTLY_ONCE
 
@@ -194,15 +261,26 @@ class StormCase:
             yield f"  a user asks for a checkpoint at {at:.4f} s"
         for fault in self.faults:
             yield f"  fault: {fault!r}"
+        if self.preset != DEFAULT_PRESET:
+            yield f"  {self.preset}"
+        if self.on_disk:
+            yield "  checkpoints are on disk"
+        for trouble in self.trouble:
+            what = "is damaged" if trouble.damaged else "cannot be read"
+            yield f"  file {trouble.number} that is read {what}"
+        for other in self.neighbours:
+            yield f"  {other!r}"
         if self.going_on is not None:
             numbers = ", ".join(map(str, self.going_on.parallelism))
             layout = self.going_on.savepoint
-            way = "stopped" if layout is None else f"stopped with a {layout.name.lower()} savepoint"
-            yield f"  {way} at {self.going_on.stopped_at_s:.4f} s, and gone on at parallelism {numbers}"
+            way = "killed" if self.going_on.killed else "stopped"
+            way += "" if layout is None else f" with a {layout.name.lower()} savepoint"
+            back = f" from {self.going_on.back} back" if self.going_on.back else ""
+            yield f"  {way} at {self.going_on.stopped_at_s:.4f} s, and gone on{back} at parallelism {numbers}"
 
 
 def _details(vertex: StormVertex) -> Iterator[str]:
-    yield f"{vertex.work} x{vertex.parallelism} in {vertex.task_manager}"
+    yield f"{vertex.work} x{vertex.parallelism} in {'/'.join(vertex.managers)}"
     yield from _changes(
         vertex, StormVertex(name=vertex.name, work=vertex.work, parallelism=0, task_manager="")
     )
@@ -214,58 +292,3 @@ def _changes(ours: object, usual: object) -> Iterator[str]:
         value = getattr(ours, each.name)
         if value != getattr(usual, each.name) and each.name not in ("parallelism", "task_manager", "given"):
             yield f"{each.name}={value:.6g}" if isinstance(value, float) else f"{each.name}={value}"
-
-
-def estimate_s(case: StormCase) -> float:
-    """Seconds until the last record has been processed, if nothing goes wrong, as if nothing overlapped."""
-    emitted: dict[str, tuple[float, float]] = {}
-    total = _COMMIT_S
-    for vertex in case.vertices:
-        if vertex.work is Work.SOURCE:
-            rate = min(vertex.rates)
-            total += max(vertex.records) / rate if rate else 0.0
-            emitted[vertex.name] = vertex.all_records, vertex.record_bytes[1] / 3 + 24
-            continue
-        records, most, size = 0.0, 0.0, 0.0
-        for producer, ship in case.inputs(vertex):
-            number, record_size = emitted[producer.name]
-            share = _greatest_share(producer, vertex, ship)
-            size = max(size, record_size)
-            copies = vertex.parallelism if ship == "broadcast" else 1
-            records += number * copies
-            most += number * share
-            if producer.task_manager != vertex.task_manager:
-                total += _round_trips_s(case, number * share, record_size)
-                total += number * copies * (record_size + 20) / (case.link.bandwidth_bytes_per_s or 2e9)
-        total += most * (vertex.service_s * max(vertex.service_skew) + 1e-5)
-        emitted[vertex.name] = records * (vertex.copies if vertex.work is Work.COPY else 1), size
-    return total
-
-
-def _greatest_share(producer: StormVertex, consumer: StormVertex, ship: str) -> float:
-    """The share of a producer's records that one subtask of the consumer may have to process."""
-    if ship in ("hash", "broadcast"):
-        return 1.0
-    if ship == "rebalance":
-        return 1.0 / consumer.parallelism
-    return 1.0 / min(producer.parallelism, consumer.parallelism)
-
-
-def _round_trips_s(case: StormCase, records: float, size: float) -> float:
-    """Seconds that records need on one channel for want of credit."""
-    config = case.config
-    capacity = config.min_segment_bytes if config.debloat_enabled else config.segment_bytes
-    flushed_each = config.buffer_timeout_s == 0
-    buffers = records * (max(1.0, size / capacity) if flushed_each else size / capacity) + 1
-    credits = max(1, config.exclusive_buffers_per_channel)
-    return buffers * (2 * case.link.latency_s + _HOP_S) / credits
-
-
-def idle_checkpoint_s(case: StormCase) -> float:
-    """Seconds that a checkpoint takes at most while no records are in its way."""
-    sources = sum(vertex.parallelism for vertex in case.vertices if vertex.work is Work.SOURCE)
-    costs = case.costs
-    hops = len(case.vertices)
-    triggers = costs.trigger_s[1] + costs.trigger_per_source_s * sources
-    passing = hops * (costs.sync_s[1] * 2 + case.link.latency_s + 0.005)
-    return triggers + passing + costs.ack_unaligned_s[1] + costs.ack_s[1] + 0.02

@@ -1,31 +1,24 @@
 """Draws the case of a storm from its seed: a pure function.
 
-First the job, then settings and faults. Records are cut down until a rough estimate says that the job, left
-alone, is over within `LONGEST_S`. So it is known which times are generous, and a job that does not end in
-time has a reason that can be told.
+First the job (`storm_jobs`), then settings (`storm_settings`) and faults (`storm_faults`). Records are cut
+down until a rough estimate says that the job, left alone, is over within `LONGEST_S`. So it is known which
+times are generous, and a job that does not end in time has a reason that can be told.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 
-from netstack import CheckpointMode, LinkConditions
+from netstack import DEFAULT_PRESET, PRESETS, CheckpointMode
 
-from .apart import paths_meet, set_apart, with_failover
-from .case import KEYED, StormCase, StormVertex, Work, estimate_s, idle_checkpoint_s
-from .conditions import (
-    draw_config,
-    draw_costs,
-    draw_faults,
-    lasts_for_good,
-    weighted,
-    with_scarce_memory,
-    with_state_stored,
-)
+from .apart import has_regions, paths_meet, set_apart, with_failover
+from .case import SUMS, StormCase, StormVertex, Work
 from .going_on import draw_going_on
+from .storm_estimates import estimate_s, idle_checkpoint_s
+from .storm_faults import draw_faults, draw_neighbours, draw_read_trouble, lasts_for_good
+from .storm_jobs import draw_job, draw_link
+from .storm_settings import draw_config, draw_costs, with_scarce_memory, with_state_stored
 
 LONGEST_S = 5.0
 """How long a job may take, by a rough estimate, if nothing goes wrong; in emulated seconds."""
@@ -33,23 +26,21 @@ LONGEST_S = 5.0
 DURATION_S = 25 * LONGEST_S
 """Duration of a job that has to end by itself, some restarts included."""
 
+ON_DISK = 0.04
+"""Share of the cases whose checkpoints are files of a directory."""
+
+LONGEST_KEY = 9000
+"""Bytes of a record that is the key of an entry of a map."""
+
 HOPELESS_S = 2 * LONGEST_S
 """Duration of a job that something may keep from ending for good."""
-
-_SHAPES = (("straight", 60), ("two sources", 22), ("diamond", 18))
-_STEPS = ((0, 3), (1, 6), (2, 3))
-_WORKS = (Work.PASS, Work.MARK, Work.COPY, Work.FILTER, Work.SUM, Work.SUM, Work.GATHER)
-_PARALLELISMS = ((1, 4), (2, 6), (3, 3), (4, 2))
-_BROADCAST = "broadcast"
-
-Edges = tuple[tuple[str, str, str], ...]
 
 
 def draw_case(seed: int) -> StormCase:
     """Return the case of a seed, which is 0 or more."""
     chance = random.Random(seed)
     apart = random.Random(f"{seed} apart")
-    vertices, edges = set_apart(apart, _job(chance), lambda: _job(apart))
+    vertices, edges = set_apart(apart, draw_job(chance), lambda: draw_job(apart))
     config, patient = draw_config(chance)
     config = with_failover(apart, config)
     case = StormCase(
@@ -57,114 +48,28 @@ def draw_case(seed: int) -> StormCase:
         vertices=vertices,
         edges=edges,
         config=config,
-        link=_link(chance),
+        link=draw_link(chance),
         duration_s=DURATION_S,
         manual_checkpoints_s=_manual(chance),
         patient=patient,
     )
-    case = _settled(chance, _bounded(case))
-    case = replace(case, faults=draw_faults(chance, case, estimate_s(case)))
-    case = replace(case, config=with_state_stored(chance, case.config))
-    case = replace(case, going_on=draw_going_on(random.Random(f"{seed} goes on"), case))
+    case = with_state_stored(chance, case)
+    case = _settled(chance, _bounded(_storable(case)))
+    longest_s = estimate_s(case)
+    case = replace(
+        case,
+        faults=draw_faults(chance, case, longest_s),
+        trouble=draw_read_trouble(chance) if case.takes_checkpoints else (),
+        preset=chance.choice((*PRESETS, DEFAULT_PRESET)),
+        on_disk=chance.random() < ON_DISK,
+        neighbours=() if has_regions(case) else draw_neighbours(chance, case, longest_s),
+        going_on=draw_going_on(random.Random(f"{seed} goes on"), case),
+    )
     return replace(case, duration_s=HOPELESS_S) if lasts_for_good(case.faults) else case
 
 
-def _job(chance: random.Random) -> tuple[tuple[StormVertex, ...], Edges]:
-    shape = weighted(chance, _SHAPES)
-    managers = _managers(chance)
-    sources = [_source(chance, f"source{n}", managers) for n in range(2 if shape == "two sources" else 1)]
-    layers = [sources]
-    if shape == "diamond":
-        layers.append([_operator(chance, f"branch{n}", chance.choice(_WORKS), managers) for n in range(2)])
-    steps = weighted(chance, _STEPS) - (shape == "diamond")
-    for number in range(steps):
-        layers.append([_operator(chance, f"step{number}", chance.choice(_WORKS), managers)])
-    layers.append([_operator(chance, "sink", Work.SINK, managers)])
-    edges = tuple(
-        edge
-        for producers, consumers in pairwise(layers)
-        for consumer in consumers
-        for edge in _edges(chance, producers, consumer)
-    )
-    return _pressed(chance, tuple(vertex for layer in layers for vertex in layer)), edges
-
-
-def _managers(chance: random.Random) -> Iterator[str]:
-    """The task managers of the vertices, one after the other: one each, one for all, or anything."""
-    how = weighted(chance, (("own", 5), ("one", 1), ("any", 4)))
-    number = 0
-    while True:
-        number += 1
-        yield f"tm{number}" if how == "own" else "tm1" if how == "one" else f"tm{chance.randint(1, 3)}"
-
-
-def _source(chance: random.Random, name: str, managers: Iterator[str]) -> StormVertex:
-    parallelism = weighted(chance, _PARALLELISMS)
-    some = chance.randint(40, 300)
-    shares = [chance.choice((1, 1, 1, 0.3, 0.05)) for _ in range(chance.randint(1, 3))]
-    paced = chance.random() < 0.4
-    rates = tuple(some / chance.uniform(0.2, 1.2) if paced else 0.0 for _ in range(chance.randint(1, 2)))
-    return StormVertex(
-        name=name,
-        work=Work.SOURCE,
-        parallelism=parallelism,
-        task_manager=next(managers),
-        records=tuple(max(1, round(some * share)) for share in shares),
-        rates=rates,
-        record_bytes=(8, weighted(chance, ((8, 1), (60, 4), (800, 3), (9000, 2)))),
-        keys=chance.choice((1, 3, 20, 200)),
-        hot_share=chance.choice((0.0, 0.0, 0.3, 0.9)),
-    )
-
-
-def _operator(chance: random.Random, name: str, work: Work, managers: Iterator[str]) -> StormVertex:
-    busy = chance.random() < 0.65
-    skewed = chance.random() < 0.4
-    return StormVertex(
-        name=name,
-        work=work,
-        parallelism=weighted(chance, _PARALLELISMS),
-        task_manager=next(managers),
-        copies=chance.randint(1, 3) if work is Work.COPY else 1,
-        service_s=chance.choice((2e-5, 2e-4, 1e-3, 3e-3)) * chance.uniform(0.5, 1.0) if busy else 0.0,
-        service_skew=(1.0, chance.choice((0.0, 0.2, 3.0))) if skewed else (1.0,),
-        service_mode=chance.choice(("throttle", "throttle", "exact")),
-    )
-
-
-def _edges(
-    chance: random.Random, producers: list[StormVertex], consumer: StormVertex
-) -> Iterator[tuple[str, str, str]]:
-    """The edges from all producers to a consumer."""
-    by_key = consumer.work in KEYED and consumer.parallelism > 1
-    for producer in producers:
-        ships = ["rescale", "rebalance", "rebalance", "hash", "hash"]
-        if producer.parallelism == consumer.parallelism:
-            ships += ["forward", "forward"]
-        if chance.random() < 0.15:
-            ships = [_BROADCAST]
-        yield producer.name, consumer.name, "hash" if by_key else chance.choice(ships)
-
-
-def _pressed(chance: random.Random, vertices: tuple[StormVertex, ...]) -> tuple[StormVertex, ...]:
-    """The vertices with one that is slow for so long that its input queues up, most of the time."""
-    records = sum(vertex.all_records for vertex in vertices if vertex.work is Work.SOURCE)
-    slow = chance.choice([vertex.name for vertex in vertices if vertex.work is not Work.SOURCE])
-    service_s = chance.uniform(0.3, 2.0) / records if chance.random() < 0.6 else None
-    return tuple(
-        replace(vertex, service_s=service_s) if service_s and vertex.name == slow else vertex
-        for vertex in vertices
-    )
-
-
-def _link(chance: random.Random) -> LinkConditions:
-    latency = 0.0 if chance.random() < 0.5 else chance.choice((0.0002, 0.001, 0.005, 0.015))
-    bandwidth = None if chance.random() < 0.7 else chance.choice((3e5, 2e6, 2e7))
-    return LinkConditions(latency_s=latency, bandwidth_bytes_per_s=bandwidth)
-
-
 def _manual(chance: random.Random) -> tuple[float, ...]:
-    if chance.random() > 0.15:
+    if chance.random() > 0.25:
         return ()
     return tuple(sorted(chance.uniform(0.0, 0.8) for _ in range(chance.randint(1, 3))))
 
@@ -186,6 +91,19 @@ def _lighter(vertex: StormVertex, share: float) -> StormVertex:
         vertex,
         records=tuple(max(1, int(number * share**0.5)) for number in vertex.records),
         record_bytes=(least, max(least, int(greatest * share**0.5))),
+    )
+
+
+def _storable(case: StormCase) -> StormCase:
+    """The case with records that can be keys of maps, where there are such."""
+    if not any(vertex.work in (Work.GATHER_IN_MAP, Work.REMEMBER) for vertex in case.vertices):
+        return case
+    return replace(
+        case,
+        vertices=tuple(
+            replace(each, record_bytes=(each.record_bytes[0], min(LONGEST_KEY, each.record_bytes[1])))
+            for each in case.vertices
+        ),
     )
 
 
@@ -234,7 +152,7 @@ def _comparable(case: StormCase) -> StormCase:
     return replace(
         case,
         vertices=tuple(
-            replace(vertex, work=Work.PASS) if vertex.work is Work.SUM and vertex.name not in last else vertex
+            replace(vertex, work=Work.PASS) if vertex.work in SUMS and vertex.name not in last else vertex
             for vertex in case.vertices
         ),
     )

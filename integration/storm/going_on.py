@@ -8,21 +8,24 @@ from dataclasses import replace
 
 from flowcontrol import PostCheckpointAction, SavepointFormat
 from netstack import (
-    Agenda,
     Fault,
     InitialCheckpoint,
     Job,
-    MemoryStorage,
     NetworkConfig,
     SavepointFolder,
     Scenario,
     ScenarioError,
     ScheduledSavepoint,
-    Trace,
     check_scenario,
 )
 
-from .case import KEYED, GoingOn, StormCase, StormVertex, estimate_s
+from .case import KEYED, GoingOn, StormCase, StormVertex
+from .storm_estimates import estimate_s
+from .troubled_storage import TroubledDirectory, TroubledMemory
+
+Storage = TroubledMemory | TroubledDirectory
+
+MakeJob = Callable[[Scenario, InitialCheckpoint | None], Job]
 
 ScenarioAt = Callable[[Sequence[int]], Scenario]
 """Gives the scenario of a case where its vertices have this parallelism; with none, that of the case."""
@@ -51,7 +54,15 @@ def draw_going_on(chance: random.Random, case: StormCase) -> GoingOn | None:
     numbers |= kept
     stopped_at_s = estimate_s(case) * chance.uniform(0.01, 0.5)
     savepoint = chance.choice((None, None, None, *SavepointFormat))
-    return GoingOn(stopped_at_s=stopped_at_s, parallelism=tuple(numbers.values()), savepoint=savepoint)
+    killed = savepoint is None and chance.random() < 0.5
+    back = 0 if savepoint is not None or chance.random() < 0.7 else chance.randint(1, 3)
+    return GoingOn(
+        stopped_at_s=stopped_at_s,
+        parallelism=tuple(numbers.values()),
+        savepoint=savepoint,
+        killed=killed,
+        back=back,
+    )
 
 
 def _is_fixed(case: StormCase, vertex: StormVertex) -> bool:
@@ -71,26 +82,25 @@ def stopping(scenario: Scenario, going_on: GoingOn) -> Scenario:
 
 
 def second_run(
-    going_on: GoingOn,
-    scenario_at: ScenarioAt,
-    first: Job,
-    found: MemoryStorage,
-    storage: MemoryStorage,
-    trace: Trace | None = None,
+    going_on: GoingOn, scenario_at: ScenarioAt, first: Job, found: Storage, make: MakeJob
 ) -> tuple[Job, list[str]]:
     """Return the job that goes on from what the `first` has left in `found`, and what is wrong with that.
 
-    That is the savepoint that it stopped with, or its last checkpoint. The job keeps the parallelism of the
-    case where the checkpoint says that it must.
+    That is the savepoint that it stopped with, or one of its checkpoints. The job keeps the parallelism of
+    the case where the checkpoint says that it must. `make` makes a job of a scenario and a checkpoint.
     """
     location = first.coordinator.stopped_with
-    begin = _last_checkpoint(found) if location is None else _savepoint(found.savepoint(location))
+    begin = _checkpoint(found, going_on.back) if location is None else _savepoint(found.savepoint(location))
     try:
         scenario = with_possible_faults(scenario_at(going_on.parallelism))
-        return Job(scenario, Agenda(), storage=storage, initial=begin, trace=trace), []
+        return make(scenario, begin), []
     except ScenarioError as error:
-        job = Job(scenario_at(()), Agenda(), storage=storage, initial=begin, trace=trace)
-        return job, list(_refused_wrongly(error.problems))
+        return make(scenario_at(()), begin), list(_refused_wrongly(error.problems))
+
+
+def goes_back(going_on: GoingOn, found: Storage) -> bool:
+    """Whether a job does not go on from the last checkpoint that another one has left."""
+    return going_on.savepoint is None and going_on.back > 0 and len(found.checkpoints()) > 1
 
 
 def with_possible_faults(scenario: Scenario) -> Scenario:
@@ -108,12 +118,13 @@ def _is_possible(scenario: Scenario, fault: Fault) -> bool:
     return True
 
 
-def _last_checkpoint(storage: MemoryStorage) -> InitialCheckpoint | None:
-    """Return the last complete checkpoint there; None if there is none."""
+def _checkpoint(storage: Storage, back: int) -> InitialCheckpoint | None:
+    """Return the complete checkpoint so many places before the last there; None if there is none."""
     complete = storage.checkpoints()
     if not complete:
         return None
-    return InitialCheckpoint(storage.load(complete[-1]), storage, "the run before", complete[-1] + 1)
+    number = complete[max(0, len(complete) - 1 - back)]
+    return InitialCheckpoint(storage.load(number), storage, "the run before", complete[-1] + 1)
 
 
 def _savepoint(folder: SavepointFolder) -> InitialCheckpoint:

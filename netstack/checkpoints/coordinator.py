@@ -110,7 +110,7 @@ class CheckpointCoordinator:
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
         """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`, without messages."""
         for checkpoint in self._drop_all():
-            checkpoint.failure = reason
+            checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now
             self._say(f"checkpoint {checkpoint.checkpoint_id} failed: {reason}", checkpoint.checkpoint_id)
             self._on_end(checkpoint)
 
@@ -305,7 +305,7 @@ class CheckpointCoordinator:
             return
         del self._pending[number]
         self._reports_on(number)
-        checkpoint.completed_at = now
+        checkpoint.completed_at = checkpoint.ended_at = now
         self._failures.succeeded(number)
         took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
         self._say(f"{checkpoint.name} is complete after {took}: {size}", number)
@@ -331,7 +331,7 @@ class CheckpointCoordinator:
         """Give a checkpoint up and delete what was stored for it; too many in a row fail the job."""
         number = checkpoint.checkpoint_id
         del self._pending[number]
-        checkpoint.failure = reason
+        checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now
         self._discard(checkpoint)
         text = f"{checkpoint.name} failed: {reason}" + (f", {detail}" if detail else "")
         self._say(text, number)

@@ -88,8 +88,9 @@ class Checkpoint:
 
     `first` are told by the coordinator to begin it, the others by barriers; `awaited` still owe an
     acknowledgement; `finished` had ended before and are no part of it. `parts` and `snapshots` are those of
-    the subtasks that have acknowledged. `failure` says why it has failed; None: it has not. Times are in
-    seconds of the run. One that is a savepoint answers a `request`.
+    the subtasks that have acknowledged. `failure` says why it has failed; None: it has not. `ended_at` is
+    when it was completed or has failed. Times are in seconds of the run. One that is a savepoint answers a
+    `request`.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Checkpoint:
         self.triggered_at = triggered_at
         self.options = options
         self.completed_at: float | None = None
+        self.ended_at: float | None = None
         self.failure: FailureReason | None = None
         self.first = frozenset(first)
         self.finished = frozenset(finished)
@@ -210,6 +212,7 @@ def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
         status=checkpoint.status,
         checkpoint_type=checkpoint.checkpoint_type,
         failure=checkpoint.failure,
+        ended_at=checkpoint.ended_at,
         state_bytes=checkpoint.size,
         checkpointed_bytes=checkpoint.checkpointed_bytes,
         savepoint=None if checkpoint.options.savepoint is None else checkpoint.options.savepoint.location,

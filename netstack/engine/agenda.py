@@ -154,8 +154,9 @@ class Agenda:
     `real_time` makes the agenda keep pace with the clock on the wall; what is late then runs as soon as
     possible, and `now` is when it was due. With a `clock`, which says how many seconds the run has lasted,
     `now` is what that says when an entry runs, never less than before; `on_external` is called when something
-    was put on it from outside. `stopped`: nothing more is to run. `behind_s`: of one that keeps pace with the
-    clock on the wall, by how much the latest entries were late.
+    was put on it from outside. `between`, if it is there, is called after each entry in virtual time.
+    `stopped`: nothing more is to run. `behind_s`: of one that keeps pace with the clock on the wall, by how
+    much the latest entries were late.
     """
 
     def __init__(self, *, real_time: bool = False, clock: Callable[[], float] | None = None) -> None:
@@ -164,6 +165,7 @@ class Agenda:
         self.clock = clock
         self.behind_s = 0.0
         self.on_external: Callable[[], None] | None = None
+        self.between: Callable[[], None] | None = None
         self.current: Routine | None = None
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
         self._serial = 0
@@ -306,6 +308,9 @@ class Agenda:
 
     def run_entries(self, count: int) -> None:
         """Run the next `count` entries, of which there is at least one, and turn the time to each."""
+        if self.between is not None and count > 1:
+            self._run_watched(count)
+            return
         heap = self._heap
         pop = heapq.heappop
         for _ in range(count):
@@ -318,6 +323,14 @@ class Agenda:
                 callback(*argument)
             if self.stopped or not heap:
                 break
+
+    def _run_watched(self, count: int) -> None:
+        for _ in range(count):
+            self.run_entries(1)
+            if self.stopped or not self._heap:
+                break
+            if self.between is not None:
+                self.between()
 
     def run_until(self, time: float, count: int) -> None:
         """Run up to `count` entries that are due by `time`."""

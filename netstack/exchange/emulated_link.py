@@ -95,6 +95,11 @@ class EmulatedWire:
         """When something can leave again, in seconds of the run; infinity: never. It may be past."""
         return self._cut_until
 
+    @property
+    def under_way(self) -> int:
+        """Messages that were written and have not arrived, but for those that never will."""
+        return len(self._under_way)
+
 
 class EmulatedEnd:
     """Writes to one direction of an emulated link and hears the other; one message leaves at a time."""
@@ -135,6 +140,15 @@ class EmulatedLink:
         """Let nothing leave in either direction before `until`, in seconds of the run; None: never again."""
         self.to_consumer.cut(until)
         self.to_producer.cut(until)
+
+    def blocked_until(self) -> float:
+        """When something can leave again in both directions, in seconds of the run; infinity: never."""
+        return max(self.to_consumer.blocked_until(), self.to_producer.blocked_until())
+
+    @property
+    def under_way(self) -> int:
+        """Messages that were written at either end and have not arrived at the other."""
+        return self.to_consumer.under_way + self.to_producer.under_way
 
 
 def _detached(message: BufferResponse) -> BufferResponse:

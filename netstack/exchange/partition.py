@@ -87,6 +87,11 @@ class ResultPartition:
         return self.pool.available
 
     @property
+    def open_buffers(self) -> Sequence[BufferBuilder | None]:
+        """The buffer of each subpartition that is being written, None where there is none of its own."""
+        return self._open.unicast
+
+    @property
     def blocked(self) -> bool:
         """Whether a record is half written, for want of a segment."""
         return self._unwritten is not None

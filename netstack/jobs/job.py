@@ -64,6 +64,7 @@ class Job:
     """One run of a scenario, from its beginning or from the checkpoint `initial`.
 
     After `run` all memory has been given back; `leaked_segments` says how many segments were not.
+    `regions` are what restarts together.
     `failure` is the cause for which the job has failed for good, `restarts` its failures before. `start` is
     what became of `initial`. `ends_at` is when it ends at the latest: when `end_of_run` says, in no
     other way than if the scenario's duration were that. `tables` opens stores for keyed state.
@@ -110,7 +111,7 @@ class Job:
         self.storage = self.faults.storage(MemoryStorage() if storage is None else storage)
         self.recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
         self._totals = Totals(sum(self.recorder.parallelisms))
-        self._regions = failover_regions(scenario)
+        self.regions = failover_regions(scenario)
         self._failover: RegionFailover | None = None
         self.coordinator = self._coordinator()
 
@@ -215,10 +216,10 @@ class Job:
             self.faults.watched,
             self._running,
             self._subtask_ended,
-            regions=self._regions,
+            regions=self.regions,
         )
         fail = partial(self._region_fails, attempt)
-        self._failover = RegionFailover(self, attempt, self._regions, fail)
+        self._failover = RegionFailover(self, attempt, self.regions, fail)
         with garbage.building():
             attempt.builder.build({} if source is None else source.max_parallelism)
             self.faults.attempt_started(attempt.links)
@@ -281,7 +282,7 @@ class Job:
         self.agenda.keep(self.agenda.now, self._fail_region, attempt, region, cause)
 
     def _fail_region(self, attempt: Attempt, region: int, cause: str) -> None:
-        if len(self._regions) == 1 or self.coordinator.stopped_with is not None:
+        if len(self.regions) == 1 or self.coordinator.stopped_with is not None:
             self._fail(attempt, cause)
             return
         ended = all(subtask.ended for subtask in attempt.tasks_of(region))

@@ -131,6 +131,8 @@ class CheckpointHead(NamedTuple):
     """Of that, what was stored for this checkpoint; None: it is not known."""
     savepoint: str | None = None
     """Where it is, if it is a savepoint."""
+    ended_at: float | None = None
+    """When it was completed or has failed, in seconds; None: it went on when the run ended."""
 
 
 class Recorder:
@@ -170,12 +172,14 @@ class Recorder:
         state_bytes: int = 0,
         checkpointed_bytes: int | None = None,
         savepoint: str | None = None,
+        ended_at: float | None = None,
     ) -> None:
         """Record a checkpoint when nothing of it changes any more.
 
         `parts` is by vertex and subtask; who is missing did not acknowledge. `duration_s` is from the trigger
         to completion, None if that did not come. `failure` is the reason why, and `state_bytes` the size of
-        all state, of which `checkpointed_bytes` were stored for it. `savepoint` is the location of one.
+        all state, of which `checkpointed_bytes` were stored for it. `savepoint` is the location of one,
+        `ended_at` the second of the run at which it was completed or failed.
         """
         row = np.full((len(SubtaskCheckpoint._fields), self._offsets[-1]), math.nan)
         for (vertex, subtask), part in parts.items():
@@ -192,6 +196,7 @@ class Recorder:
                     state_bytes,
                     checkpointed_bytes,
                     savepoint,
+                    ended_at,
                 )
             )
             if len(self._parts) < len(self._heads):

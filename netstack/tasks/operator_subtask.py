@@ -52,6 +52,7 @@ class OperatorSubtask(Subtask):
         "_emit_every_s",
         "_emits_held_back",
         "_inputs",
+        "_recovers",
         "_requested",
         "_serving",
         "_state_times",
@@ -94,6 +95,7 @@ class OperatorSubtask(Subtask):
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
         self._emits_held_back = False
+        self._recovers = False
         self.watermarks: WatermarkFlow | None = None
         cost = costs.consumer_record_s
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
@@ -299,6 +301,7 @@ class OperatorSubtask(Subtask):
     def recover(self, recovery: SubtaskRecovery) -> None:
         """Take the state of a checkpoint over; the data that was in flight comes first."""
         super().recover(recovery)
+        self._recovers = True
         if self.watermarks is not None:
             for reached_ms in self.state.operator.get(EVENT_TIME):
                 self.watermarks.clock.go_on_from(reached_ms)
@@ -309,8 +312,10 @@ class OperatorSubtask(Subtask):
                 channel.restore(b"" if handle is None else recovery.read(handle))
 
     def _recovered(self, channel: InputChannel) -> None:
-        if self._inputs.recovered(channel) and self.on_running is not None:
-            self.on_running()
+        if self._inputs.recovered(channel):
+            self._recovers = False
+            if self.on_running is not None:
+                self.on_running()
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
@@ -324,9 +329,15 @@ class OperatorSubtask(Subtask):
         return with_inputs(sample, self.gates)
 
     def debloat(self) -> None:
-        """Recalculate the buffer sizes of all gates: a timer's mail."""
-        for gate in self.gates:
-            gate.debloat(self.agenda.now)
+        """Recalculate the buffer sizes of all gates: a timer's mail.
+
+        Not while data in flight is read that a checkpoint had: nobody has asked for partitions then, so
+        producers would not hear of it, nor later, as long as the size stays. (Flink's StreamTask begins when
+        all gates have recovered.)
+        """
+        if not self._recovers:
+            for gate in self.gates:
+                gate.debloat(self.agenda.now)
 
     def release(self) -> None:
         """Give all memory back."""

@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING
 import pytest
 
 from buffers import ChannelBuffers, PipelinedSubpartition
+from flowcontrol import POLICIES
 from integration.cli import storm as storm_command
 from integration.cli.app import main
-from integration.storm.case import Guarantee, StormCase, StormVertex, Work, estimate_s
+from integration.storm.case import Guarantee, Reading, StormCase, StormVertex, Work
 from integration.storm.checks import CommitLog, check_output
 from integration.storm.draw import DURATION_S, LONGEST_S, draw_case
-from integration.storm.storm_runs import LITERAL_EVERY, Outcome, run_case, run_on_spark, run_storm, run_storms
-from integration.storm.work import expected_output, is_sum, parse_sum, records_of, value_of
+from integration.storm.one_storm import LITERAL_EVERY, in_fair_weather, run_case, run_storm
+from integration.storm.other_process import digests_elsewhere
+from integration.storm.storm_estimates import estimate_s
+from integration.storm.storm_outcome import Outcome
+from integration.storm.storm_records import expected_output, is_sum, parse_sum, records_of, value_of
+from integration.storm.storm_runs import run_on_spark, run_storms
 from netstack import (
     CheckpointMode,
     CollectionReader,
     FailoverStrategy,
     ListState,
     NetworkConfig,
+    RestartStrategy,
+    StateBackendType,
     Transaction,
     TransactionalSink,
 )
@@ -67,6 +74,17 @@ def test_storms_go_through_all_that_can_happen() -> None:
     assert checkpoints["FINALIZE_CHECKPOINT_FAILURE"] > 0
     assert fired == {"subtask", "task", "the", "messages", "uploads"}
     assert {vertex.work for case in cases for vertex in case.vertices} == set(Work)
+    assert {vertex.reading for case in cases for vertex in case.vertices} == set(Reading)
+    assert {case.config.retained_checkpoints for case in cases} == {1, 2, 3, 4, 5}
+    assert {case.config.debloat_policy for case in cases} == set(POLICIES)
+    assert {case.config.state_backend for case in cases} == set(StateBackendType)
+    assert {case.config.segment_bytes for case in cases} == {1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10}
+    assert {case.restart_strategy for case in cases} == set(RestartStrategy)
+    assert max(vertex.parallelism for case in cases for vertex in case.vertices) == 16
+    assert sum(case.on_disk for case in cases) > SEEDS // 50
+    assert sum(bool(case.neighbours) for case in cases) > SEEDS // 10
+    assert sum("cannot be restored" in cause for storm in outcomes for cause in storm.causes) > 0
+    assert any(case.going_on is not None and case.going_on.killed for case in cases)
     assert {ship for case in cases for _, _, ship in case.edges} == {
         "forward",
         "rescale",
@@ -89,11 +107,11 @@ def test_some_storms_are_compared_with_themselves_and_with_fair_weather(
     seen: list[StormCase] = []
     digests = iter("abc")
 
-    def run(case: StormCase) -> Outcome:
+    def run(case: StormCase, *, paranoid: bool = False) -> Outcome:
         seen.append(case)
         return replace(run_case(case), digest=next(digests))
 
-    monkeypatch.setattr("integration.storm.storm_runs.run_case", run)
+    monkeypatch.setattr("integration.storm.one_storm.run_case", run)
     outcome = run_storm(LITERAL_EVERY)
     assert outcome.problems == ("a second run gives another result",)
     assert [case.faults for case in seen] == [
@@ -108,8 +126,7 @@ def test_a_job_left_alone_takes_no_longer_than_estimated() -> None:
         case = draw_case(seed)
         assert estimate_s(case) <= LONGEST_S
         alone = replace(
-            case,
-            faults=(),
+            in_fair_weather(case),
             manual_checkpoints_s=(),
             going_on=None,
             config=replace(case.config, checkpoint_interval_s=None),
@@ -234,7 +251,7 @@ def test_a_sink_without_transactions_is_found_out() -> None:
 
 
 def test_at_least_once_is_not_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StormCase, "guarantee", lambda case, restarts: Guarantee.EXACTLY_ONCE)
+    monkeypatch.setattr(StormCase, "guarantee", lambda case, restarts, went_back: Guarantee.EXACTLY_ONCE)
 
     def only(case: StormCase) -> StormCase | None:
         return case if case.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE and case.faults else None
@@ -303,6 +320,11 @@ def test_processes_give_the_same_outcomes() -> None:
     assert list(run_storms(range(300, 332), processes=2)) == [run_storm(seed) for seed in range(300, 332)]
 
 
+def test_another_process_with_other_hashes_gives_the_same_runs() -> None:
+    seeds = range(9)
+    assert digests_elsewhere(seeds) == [run_storm(seed).digest for seed in seeds]
+
+
 @pytest.mark.spark
 def test_spark_gives_the_same_outcomes(spark: SparkSession) -> None:
     assert list(run_on_spark(range(40, 45), spark)) == [run_storm(seed) for seed in range(40, 45)]
@@ -319,11 +341,12 @@ def test_the_command_names_each_storm_that_went_wrong(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = replace(run_storm(7), problems=("missing: 3 records",))
-    monkeypatch.setattr(storm_command, "run_storms", lambda seeds: iter([run_storm(6), bad]))
+    both = [run_storm(6), bad]
+    monkeypatch.setattr(storm_command, "run_storms", lambda seeds, paranoid: iter(both))
     assert main(["storm", "--seeds", "2", "--first-seed", "6"]) == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[:2] == ["seed 7: missing: 3 records", "  netstack storm --seeds 1 --first-seed 7 --verbose"]
-    assert told[-1] == "wrong: 1"
+    assert told[:2] == ["seed 7: missing: 3 records", "  netstack storm --seed 7"]
+    assert told[-1] == "wrong: 7"
 
 
 def test_verbose_shows_the_case_and_the_outcome(capsys: pytest.CaptureFixture[str]) -> None:
@@ -340,6 +363,11 @@ def test_verbose_shows_the_case_and_the_outcome(capsys: pytest.CaptureFixture[st
         (["--seeds", "many"], "--seeds"),
         (["--first-seed", "-1"], "--first-seed is -1"),
         (["--spark", "--verbose"], "leave --spark out"),
+        (["--spark", "--seed", "1"], "leave --spark out"),
+        (["--seed", "-1"], "--seed is -1"),
+        (["--log", "log", "--seed", "1"], "leave --log out"),
+        (["--simpler", "without faults"], "give its --seed"),
+        (["--seed", "1", "--simpler", "without wings"], "'without wings' is no step"),
     ],
 )
 def test_mistakes_are_told_in_a_line(

@@ -16,7 +16,7 @@ LONGEST_S = 600.0
 
 _STORMS = """
 import sys
-from integration.storm.storm_runs import run_storm
+from integration.storm.one_storm import run_storm
 
 for seed in range(int(sys.argv[1])):
     problems = run_storm(seed).problems

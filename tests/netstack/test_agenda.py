@@ -72,6 +72,15 @@ def test_callbacks_run_in_the_order_of_time_and_serial() -> None:
     assert (story.agenda.now, len(story.agenda)) == (2.0, 0)
 
 
+def test_whoever_looks_between_entries_sees_each_and_changes_nothing() -> None:
+    story = Story()
+    story.at((1.0, "a"), (1.0, "b"), (2.0, "c"))
+    seen: list[int] = []
+    story.agenda.between = lambda: seen.append(len(story.trace))
+    assert story.run() == [(1.0, "a"), (1.0, "b"), (2.0, "c")]
+    assert seen == [1, 2]  # behind the last entry the run is over
+
+
 @given(st.lists(st.integers(0, 5)))
 def test_equal_times_keep_the_order_in_which_they_were_asked_for(times: list[int]) -> None:
     story = Story()

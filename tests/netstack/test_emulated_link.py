@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -146,6 +147,24 @@ def test_what_was_written_before_a_cut_is_under_way() -> None:
     traffic.agenda.at(0.0, traffic.link.cut, None)
     left = PER_MESSAGE + 1024 / RATE
     assert traffic.run() == [Delivery(0, left, left + WAY + 2.0)]
+
+
+def test_what_is_under_way_is_counted_in_both_directions() -> None:
+    traffic = Traffic()
+    traffic.write(1024)
+    traffic.write(64, traffic.link.to_producer)
+    assert traffic.link.under_way == 2
+    traffic.run()
+    assert traffic.link.under_way == 0
+
+
+def test_a_link_is_blocked_for_as_long_as_its_cut_lasts() -> None:
+    link = Traffic().link
+    assert link.blocked_until() <= 0.0
+    link.cut(2.5)
+    assert link.blocked_until() == 2.5
+    link.cut(None)
+    assert link.blocked_until() == math.inf
 
 
 def test_nothing_leaves_a_wire_that_is_cut_for_good() -> None:

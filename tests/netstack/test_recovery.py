@@ -325,6 +325,19 @@ def test_checkpoints_whose_upload_fails_are_declined_and_leave_nothing() -> None
     assert {path.split("/")[0] for path in storage.files} == {f"chk-{retained}"}
 
 
+def test_it_is_recorded_when_each_checkpoint_ended() -> None:
+    job = run(sums_job(TransactionLog(), [kill("middle", 1, 0.41), FailUpload(when=AtTime(0.8), for_s=0.2)]))
+    (restart,) = job.restarts
+    ends = {head.status: set[float]() for head in job.recorder.checkpoints}
+    for head in job.recorder.checkpoints:
+        assert head.ended_at is not None
+        if head.duration_s is not None:
+            assert head.ended_at == pytest.approx(head.triggered_at + head.duration_s)
+        ends[head.status].add(head.ended_at)
+    assert len(ends["FAILED"]) > 2
+    assert restart.failed_at in ends["FAILED"]
+
+
 def test_a_full_storage_completes_nothing_until_there_is_room() -> None:
     log, storage = TransactionLog(), MemoryStorage()
     fault = FillStorage(when=AtTime(0.3), for_s=0.5)
@@ -366,3 +379,36 @@ def test_only_at_its_end_does_a_job_offer_nobody_what_its_channels_give_back(
     assert len(job.restarts) == 1
     assert len(abandoned) == 3 + 2 + 2
     assert set(abandoned) == {job.agenda.now}
+
+
+def test_no_buffer_size_is_announced_before_partitions_are_requested() -> None:
+    scenario = sums_job(
+        TransactionLog(),
+        [kill("middle", 1, 0.5)],
+        rate=0.0,
+        unaligned_enabled=True,
+        floating_buffers_per_gate=8,
+        debloat_enabled=True,
+        debloat_period_s=0.02,
+        debloat_target_s=0.02,
+        debloat_samples=1,
+        debloat_threshold_percent=0,
+    )
+    job = Job(scenario, Agenda())
+    recovering, later = set[int](), set[int]()
+
+    def look() -> None:
+        if job.attempt is None or not job.restarts:
+            return
+        producers = job.attempt.builder.connections.producers
+        for gate in job.attempt.builder.gates:
+            numbers = [channel.channel_id for channel in gate.channels]
+            open_ = any(end.queue.sender(number) is not None for number in numbers for end in producers)
+            assert gate.debloater is not None
+            (later if open_ else recovering).add(gate.debloater.last_announced)
+
+    job.agenda.between = look
+    trio.run(job.run)
+    assert job.restarts[0].persisted_bytes > 0
+    assert recovering == {scenario.config.starting_segment_bytes}
+    assert len(later) > 1

@@ -1,0 +1,65 @@
+"""What the pools of a task manager promise in their docstrings, checked from one look to the next."""
+
+from __future__ import annotations
+
+from buffers import LocalBufferPool, NetworkBufferPool
+
+from .storm_operators import Broken
+
+
+class PoolRules:
+    """Checks the pools of one attempt; it remembers what each held at the last look.
+
+    Only where no step is missed (`closely`) can be told whether a pool has taken what it may.
+    """
+
+    def __init__(self, *, closely: bool = True) -> None:
+        self._closely = closely
+        self._requested: dict[LocalBufferPool, int] = {}
+
+    def check(self, name: str, memory: NetworkBufferPool) -> None:
+        """Check the memory of a task manager.
+
+        Raises:
+            Broken: its pools do not add up, or one holds what it should have given back.
+        """
+        sizes, minima, out = 0, 0, 0
+        resizable, most = 0, 0
+        for pool in memory.pools:
+            self._check_pool(name, pool)
+            sizes += pool.size
+            minima += pool.minimum
+            out += pool.requested
+            if pool.minimum < pool.maximum:
+                resizable += pool.minimum
+                most += pool.maximum
+        exclusive = memory.guaranteed - minima
+        if memory.guaranteed > memory.total or sizes + exclusive > memory.total:
+            raise Broken(
+                f"{name} has {memory.total} segments, {exclusive} of them exclusive, for pools of {sizes}"
+            )
+        rest = memory.total - memory.guaranteed
+        wanted = minima - resizable + min(most, rest + resizable)
+        if sizes != wanted:
+            raise Broken(f"the pools of {name} may hold {sizes} segments together, and {wanted} are theirs")
+        if memory.free < 0 or out + exclusive > memory.used:
+            raise Broken(f"{name} has lent {memory.used} segments, and {out} + {exclusive} are in use")
+
+    def _check_pool(self, name: str, pool: LocalBufferPool) -> None:
+        size, requested, free = pool.size, pool.requested, pool.free
+        before, self._requested[pool] = self._requested.get(pool, 0), requested
+        wrong = ""
+        if not pool.minimum <= size <= pool.maximum:
+            wrong = "has a size out of its bounds"
+        elif free and requested > size:
+            wrong = "keeps segments above its size"
+        elif self._closely and requested > size + pool.max_overdraft and requested > before:
+            wrong = "has taken more than its size and overdraft"
+        elif pool.available and not free:
+            wrong = "is available, and nothing is free"
+        if wrong:
+            raise Broken(f"a pool of {name} {wrong}: {pool.statistics()}")
+        if free and not pool.available:
+            now = pool.statistics()
+            if not now.full_subpartitions or now.listeners:
+                raise Broken(f"a pool of {name} lets somebody wait for what is free: {now}")

@@ -1,0 +1,79 @@
+"""How long the job of a storm may take: roughly, and rather too long."""
+
+from __future__ import annotations
+
+from netstack import StateBackendType
+
+from .case import KEYED, StormCase, StormVertex, Work
+
+_HOP_S = 0.0005
+"""Time from a full buffer to the credit for the next, loopback and wake-ups included."""
+
+_COMMIT_S = 0.1
+"""Time for what follows the last record: events, snapshots, acknowledgements."""
+
+_TABLE_S = 6e-4
+"""Time for what an operator does with tables for a record."""
+
+
+def estimate_s(case: StormCase) -> float:
+    """Seconds until the last record has been processed, if nothing goes wrong, as if nothing overlapped."""
+    emitted: dict[str, tuple[float, float]] = {}
+    total = _COMMIT_S
+    for vertex in case.vertices:
+        if vertex.work is Work.SOURCE:
+            rate = min(vertex.rates)
+            total += max(vertex.records) / rate if rate else 0.0
+            emitted[vertex.name] = vertex.all_records, vertex.record_bytes[1] / 3 + 24
+            continue
+        records, most, size = 0.0, 0.0, 0.0
+        for producer, ship in case.inputs(vertex):
+            number, record_size = emitted[producer.name]
+            share = _greatest_share(producer, vertex, ship)
+            size = max(size, record_size)
+            copies = vertex.parallelism if ship == "broadcast" else 1
+            records += number * copies
+            most += number * share
+            if producer.managers != vertex.managers or len(vertex.managers) > 1:
+                total += _round_trips_s(case, number * share, record_size)
+                total += number * copies * (record_size + 20) / (case.link.bandwidth_bytes_per_s or 2e9)
+        total += most * (slowest_s(case, vertex) + 1e-5)
+        emitted[vertex.name] = records * (vertex.copies if vertex.work is Work.COPY else 1), size
+    return total
+
+
+def slowest_s(case: StormCase, vertex: StormVertex) -> float:
+    """The most that a record of a vertex may cost, in seconds."""
+    times = max([1.0, *(factor for _, factor in vertex.service_steps)])
+    inputs = len(case.inputs(vertex)) if vertex.apart else 1
+    tables = case.config.state_backend is StateBackendType.ROCKSDB and vertex.work in KEYED
+    return vertex.service_s * max(vertex.service_skew) * times * inputs + (_TABLE_S if tables else 0.0)
+
+
+def _greatest_share(producer: StormVertex, consumer: StormVertex, ship: str) -> float:
+    """The share of a producer's records that one subtask of the consumer may have to process."""
+    if ship in ("hash", "broadcast"):
+        return 1.0
+    if ship == "rebalance":
+        return 1.0 / consumer.parallelism
+    return 1.0 / min(producer.parallelism, consumer.parallelism)
+
+
+def _round_trips_s(case: StormCase, records: float, size: float) -> float:
+    """Seconds that records need on one channel for want of credit."""
+    config = case.config
+    capacity = config.min_segment_bytes if config.debloat_enabled else config.segment_bytes
+    flushed_each = config.buffer_timeout_s == 0
+    buffers = records * (max(1.0, size / capacity) if flushed_each else size / capacity) + 1
+    credits = max(1, config.exclusive_buffers_per_channel)
+    return buffers * (2 * case.link.latency_s + _HOP_S) / credits
+
+
+def idle_checkpoint_s(case: StormCase) -> float:
+    """Seconds that a checkpoint takes at most while no records are in its way."""
+    sources = sum(vertex.parallelism for vertex in case.vertices if vertex.work is Work.SOURCE)
+    costs = case.costs
+    hops = len(case.vertices)
+    triggers = costs.trigger_s[1] + costs.trigger_per_source_s * sources
+    passing = hops * (costs.sync_s[1] * 2 + case.link.latency_s + 0.005)
+    return triggers + passing + costs.ack_unaligned_s[1] + costs.ack_s[1] + 0.02

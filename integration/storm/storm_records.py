@@ -1,0 +1,164 @@
+"""The records of storms, and what comes out of a job without any network: `flows_of`.
+
+A record begins with a key of two bytes; whatever else an operator makes of it follows from its bytes. So
+what a job has to put out follows from its case alone, as a multiset. Behind the key stand the name of the
+source, the subtask and a number, by which the order of records is checked; the smallest records have a key
+only.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from buffers import RecordBlock
+from netstack import leading_bytes
+
+from .case import SUMS, StormCase, StormVertex, Work
+
+KEY_SIZE = 2
+"""Bytes of the key that begins a record."""
+
+
+def key_of(record: bytes) -> bytes:
+    """The key of a record."""
+    return record[:KEY_SIZE]
+
+
+def value_of(record: bytes) -> int:
+    """The number that a record adds to the sum of its key; each of its bytes has to do with it."""
+    return crc32(record) & 0xFFFF
+
+
+def key_hash(block: RecordBlock) -> NDArray[np.int32]:
+    """The hash code of each record's key: its bytes as a number."""
+    if block.stride == 0 or block.stride >= 4 + KEY_SIZE:
+        sizes = block.sizes()
+        if len(sizes) and sizes.min() >= 4 + KEY_SIZE:
+            return leading_bytes(block, KEY_SIZE).view(">u2").ravel().astype(np.int32)
+    keys = [int.from_bytes(bytes(payload[:KEY_SIZE]), "big") for payload in block.payloads()]
+    return np.array(keys, dtype=np.int32)
+
+
+def mark(record: bytes) -> bytes:
+    """A record with a mark behind it."""
+    return record + b"'"
+
+
+def copies_of(record: bytes, copies: int) -> list[bytes]:
+    """Copies of a record that differ behind the key."""
+    key, rest = record[:KEY_SIZE], record[KEY_SIZE:]
+    return [b"%b%d%b" % (key, number, rest) for number in range(copies)]
+
+
+def filtered(record: bytes) -> list[bytes]:
+    """The record or nothing, as likely."""
+    return [record] if value_of(record) & 1 else []
+
+
+def sum_record(key: bytes, total: int) -> bytes:
+    """The record that tells the sum of a key."""
+    return b"%b %d" % (key.rjust(KEY_SIZE, b"\0"), total)
+
+
+def is_sum(record: bytes) -> bool:
+    """Whether a record tells a sum; in others the name of a source, or a digit, follows the key."""
+    return record[KEY_SIZE : KEY_SIZE + 1] == b" "
+
+
+def parse_sum(record: bytes) -> tuple[bytes, int]:
+    """The key and the sum that a record tells."""
+    return key_of(record), int(record[KEY_SIZE:])
+
+
+def records_of(case: StormCase, vertex: StormVertex, subtask: int) -> list[bytes]:
+    """The records of one subtask of a source; no two of a case are equal, but for those without a number."""
+    chance = random.Random(f"{case.seed} {vertex.name} {subtask}")
+    least, greatest = vertex.record_bytes
+    records = []
+    for number in range(vertex.record_count(subtask)):
+        key = 0 if chance.random() < vertex.hot_share else chance.randrange(vertex.keys)
+        # Most are small, some are large.
+        size = least + int((greatest - least) * chance.random() ** 3)
+        if greatest <= KEY_SIZE:
+            records.append(key.to_bytes(KEY_SIZE, "big")[-max(1, size) :])
+            continue
+        head = b"%b%b.%d.%d" % (key.to_bytes(KEY_SIZE, "big"), vertex.name.encode(), subtask, number)
+        records.append(head.ljust(size, b"."))
+    return records
+
+
+class Flow(NamedTuple):
+    """The records that all subtasks of a vertex read, and those that they write: each, and how often."""
+
+    read: Counter[bytes]
+    written: Counter[bytes]
+
+
+def flows_of(case: StormCase) -> dict[str, Flow]:
+    """What goes through each vertex of a case in a run without failures."""
+    flows: dict[str, Flow] = {}
+    for vertex in case.vertices:  # each stands behind those that it reads from
+        if vertex.work is Work.SOURCE:
+            subtasks = range(vertex.parallelism)
+            own = Counter(record for subtask in subtasks for record in records_of(case, vertex, subtask))
+            flows[vertex.name] = Flow(Counter(), own)
+            continue
+        inputs = case.inputs(vertex)
+        broadcast = all(ship == "broadcast" for _, ship in inputs)
+        seen: Counter[bytes] = Counter()
+        for producer, ship in inputs:
+            times = vertex.parallelism if ship == "broadcast" and not broadcast else 1
+            for record, number in flows[producer.name].written.items():
+                seen[record] += number * times
+        # If all inputs are broadcast, each subtask sees, and does, the same.
+        made = _made(vertex, seen)
+        times = vertex.parallelism if broadcast else 1
+        flows[vertex.name] = Flow(_times(seen, times), _times(made, times))
+    return flows
+
+
+def _times(records: Counter[bytes], times: int) -> Counter[bytes]:
+    return Counter({record: number * times for record, number in records.items()})
+
+
+def expected_output(case: StormCase) -> Counter[bytes]:
+    """What the sinks of a case have to commit in the end: each record, and how often."""
+    flows = flows_of(case)
+    committed: Counter[bytes] = Counter()
+    for vertex in case.vertices:
+        if vertex.work is Work.SINK:
+            committed += flows[vertex.name].written
+    return committed
+
+
+def _made(vertex: StormVertex, seen: Counter[bytes]) -> Counter[bytes]:
+    """What a vertex makes of all the records it sees."""
+    if vertex.work in SUMS:
+        sums: Counter[bytes] = Counter()
+        for record, number in seen.items():
+            sums[key_of(record)] += number * value_of(record)
+        return Counter(sum_record(key, total) for key, total in sums.items())
+    made: Counter[bytes] = Counter()
+    for record, number in seen.items():
+        for result in _results(vertex, record):
+            made[result] += number
+    return made
+
+
+def _results(vertex: StormVertex, record: bytes) -> Iterator[bytes]:
+    match vertex.work:
+        case Work.MARK:
+            yield mark(record)
+        case Work.COPY:
+            yield from copies_of(record, vertex.copies)
+        case Work.FILTER:
+            yield from filtered(record)
+        case _:
+            yield record

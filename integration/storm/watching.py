@@ -1,0 +1,161 @@
+"""Looks at a run while it goes on: credit at both ends, buffer sizes that were asked for, pools of memory.
+
+A look is taken every few milliseconds, between two entries of the agenda, and when the run ends; in paranoid
+mode also after every single entry. Neighbours, pools of other jobs in the same task managers, come and go
+meanwhile, so that pools have to shrink and may grow again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from buffers import InsufficientBuffers, LocalBufferPool
+from flowcontrol import ChannelSender
+from netstack import Job, RemoteInputChannel
+
+from .announced_sizes import SizesInForce
+from .case import Neighbour, StormCase
+from .pool_rules import PoolRules
+from .storm_operators import Broken
+
+LOOKS_S = 0.03
+"""From one look to the next, in emulated seconds."""
+
+FIRST_LOOKS_S = tuple(0.003 * 1.35**number for number in range(12))
+"""More of them at first, when most goes on."""
+
+
+class Watch:
+    """Looks at one job; `neighbours_kept` are the segments that neighbours had when their attempt ended."""
+
+    def __init__(self, case: StormCase, *, paranoid: bool = False) -> None:
+        self._case = case
+        self._paranoid = paranoid
+        self._job: Job
+        self._attempt: object = None
+        self._forget()
+        self._senders: dict[int, ChannelSender] = {}
+        self._channels: list[RemoteInputChannel] = []
+        self._neighbours: list[tuple[LocalBufferPool, object]] = []
+
+    def _forget(self) -> None:
+        self._pools = PoolRules(closely=self._paranoid)
+        often = self._case.config.debloat_period_s < 3 * LOOKS_S
+        self._sizes = SizesInForce(self._case, buffers=self._paranoid or not often)
+
+    def begin(self, job: Job) -> None:
+        """Look at a job that is about to run."""
+        self._job = job
+        agenda = job.agenda
+        for at in FIRST_LOOKS_S:
+            agenda.keep(at, self.look)
+        agenda.keep(LOOKS_S, self._again)
+        for neighbour in self._case.neighbours:
+            agenda.keep(neighbour.comes_at_s, self._come, neighbour)
+        if self._paranoid:
+            agenda.between = self.look
+
+    def _again(self) -> None:
+        self.look()
+        self._job.agenda.keep(self._job.agenda.now + LOOKS_S, self._again)
+
+    def at_end(self, now: float) -> None:
+        """The run ends now, or another second is over."""
+        self.look()
+
+    def look(self) -> None:
+        """Check what has to hold at any time.
+
+        Raises:
+            Broken: it does not.
+        """
+        attempt = self._job.attempt
+        if attempt is None:
+            return
+        if attempt is not self._attempt:
+            self._attempt = attempt
+            self._senders.clear()
+            self._channels = list(channels_of(self._job))
+            self._forget()
+        for manager in attempt.builder.task_managers.values():
+            self._pools.check(manager.name, manager.pool)
+        check_credit(self._channels)
+        self._check_both_ends()
+        self._sizes.check(attempt, self._job.agenda.now, self._sender_of)
+
+    def _check_both_ends(self) -> None:
+        """No sender has more credit than its receiver knows of, and just as much if nothing is under way."""
+        attempt = self._job.attempt
+        assert attempt is not None
+        now = self._job.agenda.now
+        idle = all(link.under_way == 0 and link.blocked_until() <= now for link in attempt.links.values())
+        for channel in self._channels:
+            sender = self._sender_of(channel)
+            if sender is None or channel.blocked or channel.released or not sender.credit.initial:
+                continue
+            known, has = channel.receiver.credit.outstanding, sender.credit.available
+            if has > known or (idle and has != known):
+                text = f"channel {number_of(channel)}: its sender has credit for {has} buffers"
+                raise Broken(f"{text}, and its receiver has announced {known} that were not used")
+
+    def _sender_of(self, channel: RemoteInputChannel) -> ChannelSender | None:
+        number = channel.channel_id
+        if number not in self._senders:
+            attempt = self._job.attempt
+            assert attempt is not None
+            for producer in attempt.builder.connections.producers:
+                sender = producer.queue.sender(number)
+                if sender is not None:
+                    self._senders[number] = sender
+        return self._senders.get(number)
+
+    def _come(self, neighbour: Neighbour) -> None:
+        attempt = self._job.attempt
+        if attempt is None or neighbour.task_manager not in attempt.builder.task_managers:
+            return
+        pool = attempt.builder.task_managers[neighbour.task_manager].pool
+        wanted = neighbour.segments
+        try:
+            own = pool.create_pool(wanted, wanted, wanted)
+        except InsufficientBuffers:
+            return
+        self._neighbours.append((own, attempt))
+        self._job.agenda.keep(self._job.agenda.now + neighbour.stays_s, self._go, own, attempt)
+
+    def _go(self, own: LocalBufferPool, attempt: object) -> None:
+        if self._job.attempt is attempt:
+            self._neighbours.remove((own, attempt))
+            own.lazy_destroy()
+
+    @property
+    def neighbours_kept(self) -> int:
+        """Segments of the neighbours whose task managers were gone before they were."""
+        return sum(own.requested for own, _ in self._neighbours)
+
+
+def channels_of(job: Job) -> Iterator[RemoteInputChannel]:
+    """All channels over links of the attempt that runs."""
+    for subtask in () if job.attempt is None else job.attempt.subtasks:
+        for gate in getattr(subtask, "gates", ()):
+            yield from gate.remote_channels
+
+
+def check_credit(channels: Iterable[RemoteInputChannel]) -> None:
+    """Between two entries of the agenda, free buffers and credit are the same at each receiving channel.
+
+    Raises:
+        Broken: they are not.
+    """
+    for channel in channels:
+        credit, buffers = channel.receiver.credit, channel.buffers
+        worth = credit.outstanding + credit.unannounced
+        blocked = channel.receiver.state.name == "BLOCKED" and not buffers.exclusive_total
+        if buffers.available != (0 if blocked else worth) and not buffers.released:
+            state = channel.receiver.state.name.lower()
+            text = f"channel {number_of(channel)} ({state}) has {buffers.available} free buffers"
+            raise Broken(f"{text}, and credit for {worth}")
+
+
+def number_of(channel: RemoteInputChannel) -> str:
+    """Which channel it is."""
+    return f"{channel.channel_id}, {channel.index} of its gate"

@@ -1,0 +1,290 @@
+"""What storms check besides the output: each check finds what it is for, and nothing where all is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from buffers import NetworkBufferPool
+from integration.storm.case import Neighbour, StormCase, StormVertex, Work
+from integration.storm.checks import CommitLog
+from integration.storm.coordinator_rules import check_coordinator
+from integration.storm.counted_work import check_counters
+from integration.storm.failure_rules import check_delays, check_heartbeats
+from integration.storm.one_storm import run_case
+from integration.storm.pool_rules import PoolRules
+from integration.storm.record_order import Order, check_order, orders_at
+from integration.storm.state_witness import StateWitness
+from integration.storm.stored_files import check_storage
+from integration.storm.storm_operators import Broken
+from integration.storm.storm_records import records_of
+from integration.storm.storm_scenarios import scenario_of
+from integration.storm.troubled_storage import TroubledMemory, storage_of, stored_in
+from netstack import (
+    Agenda,
+    AtTime,
+    CutLink,
+    Job,
+    KillSubtask,
+    NetworkConfig,
+    RestartStrategy,
+    SubtaskName,
+    Transaction,
+)
+
+
+def vertex(name: str, work: Work, parallelism: int = 1, **more: Any) -> StormVertex:
+    return StormVertex(name=name, work=work, parallelism=parallelism, task_manager=name, **more)
+
+
+def case_of(*vertices: StormVertex, edges: tuple[tuple[str, str, str], ...], **config: Any) -> StormCase:
+    settings = NetworkConfig(**({"checkpoint_interval_s": 0.05} | config))
+    return StormCase(seed=1, vertices=vertices, edges=edges, config=settings, duration_s=60.0)
+
+
+SOURCE = vertex("source0", Work.SOURCE, 2, records=(60,), rates=(100.0,), keys=5)
+SUM = vertex("sum", Work.SUM, 2)
+SINK = vertex("sink", Work.SINK, 2)
+CASE = case_of(
+    SOURCE,
+    SUM,
+    SINK,
+    edges=(("source0", "sum", "hash"), ("sum", "sink", "rebalance")),
+    retained_checkpoints=3,
+    state_memory_threshold_bytes=0,
+    checkpoint_min_pause_s=0.01,
+    restart_strategy=RestartStrategy.FIXED_DELAY,
+    restart_attempts=9,
+    restart_delay_s=0.05,
+    heartbeat_timeout_s=0.1,
+)
+
+
+@dataclass
+class Run:
+    """A job that has run, and what it has left."""
+
+    job: Job
+    storage: TroubledMemory
+    log: CommitLog = field(default_factory=CommitLog)
+
+
+def run(case: StormCase, tmp_path: Any) -> Run:
+    agenda, log = Agenda(), CommitLog()
+    storage = storage_of(case, tmp_path)
+    assert isinstance(storage, TroubledMemory)
+    witness = StateWitness(lambda: agenda.now, storage, None)
+    job = Job(scenario_of(case, log.commit, witness, tmp_path), agenda, storage=storage)
+    trio.run(job.run)
+    return Run(job, storage, log)
+
+
+def heads_with(run: Run, **changes: Iterable[tuple[int, Any]]) -> None:
+    """Change fields of the recorded checkpoints, by their place."""
+    heads = run.job.recorder.checkpoints
+    for name, values in changes.items():
+        for place, value in values:
+            heads[place] = heads[place]._replace(**{name: value})
+
+
+def test_a_run_that_is_right_breaks_no_rule(tmp_path: Any) -> None:
+    right = run(CASE, tmp_path)
+    assert len(right.job.recorder.checkpoints) > 8
+    assert list(check_coordinator(CASE, right.job)) == []
+    assert list(check_storage(right.job, right.storage, stored_in(right.storage))) == []
+    assert list(check_counters(CASE, right.job)) == []
+    assert run_case(CASE, paranoid=True).problems == ()
+
+
+def test_triggers_come_when_they_are_due(tmp_path: Any) -> None:
+    late = run(CASE, tmp_path)
+    third = late.job.recorder.checkpoints[2]
+    heads_with(late, triggered_at=[(2, third.triggered_at + 0.004)])
+    told = list(check_coordinator(CASE, late.job))
+    assert len(told) == 2
+    assert told[0].startswith("checkpoint 3 was triggered at")
+    assert "and the next one was due at" in told[0]
+    assert told[1] == f"no checkpoint was triggered at {third.triggered_at:.6f} s, when one was due"
+
+
+def test_a_request_of_a_user_is_answered(tmp_path: Any) -> None:
+    asked = replace(
+        CASE,
+        manual_checkpoints_s=(0.2,),
+        config=replace(CASE.config, checkpoint_interval_s=None),
+    )
+    assert list(check_coordinator(asked, run(asked, tmp_path).job)) == []
+    ignored = run(replace(asked, manual_checkpoints_s=()), tmp_path).job
+    assert list(check_coordinator(asked, ignored)) == [
+        "no checkpoint was triggered at 0.200000 s, when one a user has asked for"
+    ]
+
+
+def test_checkpoints_are_counted_and_do_not_outlast_their_time(tmp_path: Any) -> None:
+    lost = run(CASE, tmp_path)
+    del lost.job.recorder.checkpoints[1]
+    assert "are recorded" in next(check_coordinator(CASE, lost.job))
+    long = run(CASE, tmp_path)
+    hasty = replace(CASE, config=replace(CASE.config, checkpoint_timeout_s=0.001))
+    assert "its time was over at" in next(check_coordinator(hasty, long.job))
+    expired = run(CASE, tmp_path)
+    heads_with(expired, failure=[(0, "CHECKPOINT_EXPIRED")])
+    assert next(check_coordinator(CASE, expired.job)).startswith("checkpoint 1 expired at")
+
+
+def test_no_more_go_on_at_once_than_may(tmp_path: Any) -> None:
+    both = run(CASE, tmp_path)
+    second = both.job.recorder.checkpoints[1]
+    heads_with(both, ended_at=[(0, second.triggered_at + 0.001)])
+    assert "checkpoint 2 began beside 1 others, and 1 may go on at once" in list(
+        check_coordinator(CASE, both.job)
+    )
+
+
+CUT = CutLink(when=AtTime(0.3), from_task_manager="source0", to_task_manager="sum", for_s=0.25)
+
+
+def test_a_cut_link_fails_the_job_after_the_timeout(tmp_path: Any) -> None:
+    cut = replace(CASE, faults=(CUT,))
+    failed = run(cut, tmp_path).job
+    assert [restart.failed_at for restart in failed.restarts] == pytest.approx([0.4])
+    assert list(check_heartbeats(cut, failed)) == []
+    assert list(check_delays(cut, failed)) == []
+    failed.restarts[0].failed_at += 0.01
+    assert len(list(check_heartbeats(cut, failed))) == 2
+    assert list(check_delays(cut, failed)) == [
+        "restart 1 came after 0.128000 s, and fixed-delay says 0.05 s and deployment"
+    ]
+    survived = run(replace(cut, config=replace(CASE.config, heartbeat_timeout_s=9.0)), tmp_path).job
+    (problem,) = check_heartbeats(cut, survived)
+    assert problem == f"{CUT}, and no heartbeat came for 0.1 s: no failure at 0.400000 s"
+
+
+def test_retention_is_to_the_number_and_nothing_is_left_over(tmp_path: Any) -> None:
+    kept = run(CASE, tmp_path)
+    stored = stored_in(kept.storage)
+    complete = kept.storage.checkpoints()
+    assert len(complete) == 3
+    over = [*stored, "chk-1/source0-0-operator"]
+    assert list(check_storage(kept.job, kept.storage, over)) == [
+        "chk-1/source0-0-operator is left behind, and no checkpoint needs it"
+    ]
+    kept.storage.discard(complete[0])
+    assert list(check_storage(kept.job, kept.storage, stored_in(kept.storage))) == [
+        f"checkpoints {complete[1:]} are stored, and of 3 to be retained {complete} should be"
+    ]
+
+
+def test_counters_are_held_against_what_went_through(tmp_path: Any) -> None:
+    job = run(CASE, tmp_path).job
+    more = replace(CASE, vertices=(replace(SOURCE, records=(61,)), SUM, SINK))
+    told = list(check_counters(more, job))
+    assert told[0] == "source0 has counted 120 records_out, and 122 were there"
+    assert any(problem.startswith("sum has counted 120 records_in") for problem in told)
+
+
+def orders(*ships: str, parallelisms: tuple[int, ...], work: Work = Work.MARK) -> list[Order]:
+    names = ["source0", *(f"step{n}" for n in range(len(ships) - 1)), "sink"]
+    works = [Work.SOURCE, *[work] * (len(ships) - 1), Work.SINK]
+    vertices = [vertex(*each) for each in zip(names, works, parallelisms, strict=True)]
+    edges = tuple(zip(names, names[1:], ships, strict=False))
+    return list(orders_at(case_of(*vertices, edges=edges), vertices[0]).values())[1:]
+
+
+@pytest.mark.parametrize(
+    ("ships", "parallelisms", "expected"),
+    [
+        (("forward", "rebalance"), (3, 3, 2), [Order.ALL, Order.ALL]),
+        (("rebalance", "hash"), (1, 2, 3), [Order.ALL, Order.NONE]),
+        (("hash", "hash"), (2, 3, 2), [Order.ALL, Order.OF_KEYS]),
+        (("hash", "rebalance", "hash"), (2, 3, 2, 2), [Order.ALL, Order.OF_KEYS, Order.NONE]),
+        (("rebalance", "rebalance"), (2, 1, 4), [Order.ALL, Order.ALL]),
+        (("rescale", "forward"), (4, 2, 2), [Order.ALL, Order.ALL]),
+        (("rescale", "hash"), (2, 4, 2), [Order.ALL, Order.NONE]),
+    ],
+)
+def test_what_has_to_be_in_order_follows_from_the_way(
+    ships: tuple[str, ...], parallelisms: tuple[int, ...], expected: list[Order]
+) -> None:
+    assert orders(*ships, parallelisms=parallelisms) == expected
+
+
+def test_sums_have_no_order_and_lists_that_of_keys() -> None:
+    both = {"parallelisms": (1, 1, 1)}
+    assert orders("hash", "forward", work=Work.SUM, **both) == [Order.NONE, Order.NONE]
+    assert orders("hash", "forward", work=Work.GATHER, **both) == [Order.OF_KEYS, Order.OF_KEYS]
+
+
+def test_records_out_of_order_are_found_within_and_between_transactions() -> None:
+    straight = case_of(SOURCE, SINK, edges=(("source0", "sink", "rebalance"),))
+    own = records_of(straight, SOURCE, 0)[:4]
+    sealed = [Transaction("sink", 0, number, (own[number], own[number + 1])) for number in (0, 2)]
+    last = Transaction("sink", 0, 0, (own[2], own[3]))
+    assert list(check_order(straight, sealed[1:] + sealed[:1], 1)) == [
+        "out of order in sink[0]: record 0 of source0[0] behind 3"
+    ]
+    assert list(check_order(straight, [Transaction("sink", 0, 1, tuple(own[:2])), last], 0)) == []
+    turned = [Transaction("sink", 0, 1, tuple(reversed(own)))]
+    assert len(list(check_order(straight, turned, 0))) == 1
+    elsewhere = [sealed[0], sealed[1]._replace(subtask=1)]
+    assert list(check_order(straight, elsewhere, 0)) == []
+
+
+def test_a_pool_that_keeps_more_than_its_size_is_found() -> None:
+    memory = NetworkBufferPool(10, 64)
+    rules = PoolRules()
+    pool = memory.create_pool(8, 2, 8)
+    held = [pool.request() for _ in range(6)]
+    rules.check("tm", memory)
+    other = memory.create_pool(6, 6, 6)
+    rules.check("tm", memory)  # it has shrunk, and may keep what is in use
+    assert (pool.size, pool.requested) == (4, 6)
+    pool.size += 1
+    with pytest.raises(Broken, match=r"tm has 10 segments, 0 of them exclusive, for pools of 11"):
+        rules.check("tm", memory)
+    pool.size = 4
+    for segment in held:
+        assert segment is not None
+        pool.recycle(segment)
+    rules.check("tm", memory)
+    pool.requested += 1
+    other.lazy_destroy()
+    with pytest.raises(Broken, match="segments, and"):
+        rules.check("tm", memory)
+
+
+def test_neighbours_take_memory_and_give_it_back() -> None:
+    neighbours = tuple(
+        Neighbour(task_manager=name, comes_at_s=at, stays_s=stays, segments=4)
+        for name, at, stays in (("sum", 0.1, 0.2), ("source0", 0.2, 100.0), ("nowhere", 0.1, 0.1))
+    )
+    kill = KillSubtask(when=AtTime(0.25), subtask=SubtaskName("sum", 0))
+    pressed = replace(CASE, neighbours=neighbours, faults=(kill,))
+    outcome = run_case(pressed, paranoid=True)
+    assert (outcome.problems, outcome.restarts, outcome.end) == ((), 1, "ended")
+    assert run_case(replace(pressed, neighbours=())).output == outcome.output
+
+
+class Part:
+    """Whose state it is, as far as a witness asks."""
+
+    vertex = "sum"
+    subtask = 0
+
+
+def test_a_witness_compares_what_is_stored_with_what_was_kept(tmp_path: Any) -> None:
+    left = run(CASE, tmp_path)
+    number = left.storage.checkpoints()[-1]
+    witness = StateWitness(lambda: 1.2345, left.storage, None)
+    assert witness.now_ms == 1234
+    part = cast(Any, Part())
+    witness.barrier(part, number, {b"\0\0": 1})
+    with pytest.raises(Broken, match=rf"checkpoint {number} of sum\[0\]: of key .* was kept at the barrier"):
+        witness.completed(part, number)
+    witness.completed(part, number)  # it is looked at once
+    witness.barrier(part, 1, {b"\0\0": 1})
+    witness.completed(part, 1)  # that is gone
