@@ -27,14 +27,17 @@ _ARRIVES_S = 0.01
 
 
 class SizesInForce:
-    """Compares sizes from one look to the next, in one attempt of a job."""
+    """Compares sizes from one look to the next, in one attempt of a job.
 
-    def __init__(self, case: StormCase) -> None:
+    `buffers`: looks come so often that no size can come and go in between, so those of buffers are checked.
+    """
+
+    def __init__(self, case: StormCase, *, buffers: bool = True) -> None:
         self._case = case
         self._on = case.config.debloat_enabled
         self._one_size = case.config.debloat_policy != _ONE_SIZE_EACH
-        # The last buffer of a pool then grows, again and again where a record gives several.
-        self._grows = not case.preset.startswith("flink-1")
+        # From Flink 2 on the last buffer of a pool grows, again and again where a record gives several.
+        self._buffers = buffers and case.preset.startswith("flink-1")
         self._announced: dict[object, tuple[int, float]] = {}
         self._seen: dict[PipelinedSubpartition, tuple[int, BufferBuilder | None]] = {}
         self._largest: dict[str, int] = {}
@@ -48,7 +51,7 @@ class SizesInForce:
         if self._on:
             if self._one_size:
                 self._check_announced(attempt, now, sender_of)
-            if not self._grows:
+            if self._buffers:
                 self._check_buffers(attempt)
 
     def _check_announced(self, attempt: Any, now: float, sender_of: SenderOf) -> None:

@@ -40,7 +40,7 @@ from .watching import Watch
 LITERAL_EVERY = 16
 """One seed in so many is run once more as it is, and once without faults."""
 
-PARANOID_EVERY = 32
+PARANOID_EVERY = 64
 """One seed in so many is looked at after every entry of its agenda."""
 
 IN_FAIR_WEATHER = "without faults: "

@@ -8,9 +8,13 @@ from .storm_operators import Broken
 
 
 class PoolRules:
-    """Checks the pools of one attempt; it remembers what each held at the last look."""
+    """Checks the pools of one attempt; it remembers what each held at the last look.
 
-    def __init__(self) -> None:
+    Only where no step is missed (`closely`) can be told whether a pool has taken what it may.
+    """
+
+    def __init__(self, *, closely: bool = True) -> None:
+        self._closely = closely
         self._requested: dict[LocalBufferPool, int] = {}
 
     def check(self, name: str, memory: NetworkBufferPool) -> None:
@@ -49,7 +53,7 @@ class PoolRules:
             wrong = "has a size out of its bounds"
         elif free and requested > size:
             wrong = "keeps segments above its size"
-        elif requested > size + pool.max_overdraft and requested > before:
+        elif self._closely and requested > size + pool.max_overdraft and requested > before:
             wrong = "has taken more than its size and overdraft"
         elif pool.available and not free:
             wrong = "is available, and nothing is free"

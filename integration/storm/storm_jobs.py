@@ -84,7 +84,7 @@ def _managers(chance: random.Random) -> Iterator[str | tuple[str, ...]]:
 def _source(chance: random.Random, name: str, managers: Iterator[str | tuple[str, ...]]) -> StormVertex:
     parallelism = weighted(chance, _PARALLELISMS)
     greatest = weighted(chance, _SIZES)
-    some = min(chance.randint(40, 300), max(2, 3 * _MANY_BYTES // (greatest * parallelism)))
+    some = min(chance.randint(30, 220), max(2, 3 * _MANY_BYTES // (greatest * parallelism)))
     some = some if parallelism < 8 else some // 4 + 1
     shares = [chance.choice((1, 1, 1, 0.3, 0.05)) for _ in range(chance.randint(1, 3))]
     paced = chance.random() < 0.4

@@ -7,7 +7,7 @@ meanwhile, so that pools have to shrink and may grow again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from buffers import InsufficientBuffers, LocalBufferPool
 from flowcontrol import ChannelSender
@@ -33,10 +33,15 @@ class Watch:
         self._paranoid = paranoid
         self._job: Job
         self._attempt: object = None
-        self._pools = PoolRules()
-        self._sizes = SizesInForce(case)
+        self._forget()
         self._senders: dict[int, ChannelSender] = {}
+        self._channels: list[RemoteInputChannel] = []
         self._neighbours: list[tuple[LocalBufferPool, object]] = []
+
+    def _forget(self) -> None:
+        self._pools = PoolRules(closely=self._paranoid)
+        often = self._case.config.debloat_period_s < 3 * LOOKS_S
+        self._sizes = SizesInForce(self._case, buffers=self._paranoid or not often)
 
     def begin(self, job: Job) -> None:
         """Look at a job that is about to run."""
@@ -70,10 +75,11 @@ class Watch:
         if attempt is not self._attempt:
             self._attempt = attempt
             self._senders.clear()
-            self._pools, self._sizes = PoolRules(), SizesInForce(self._case)
+            self._channels = list(channels_of(self._job))
+            self._forget()
         for manager in attempt.builder.task_managers.values():
             self._pools.check(manager.name, manager.pool)
-        check_credit(self._job)
+        check_credit(self._channels)
         self._check_both_ends()
         self._sizes.check(attempt, self._job.agenda.now, self._sender_of)
 
@@ -83,7 +89,7 @@ class Watch:
         assert attempt is not None
         now = self._job.agenda.now
         idle = all(link.under_way == 0 and link.blocked_until() <= now for link in attempt.links.values())
-        for channel in channels_of(self._job):
+        for channel in self._channels:
             sender = self._sender_of(channel)
             if sender is None or channel.blocked or channel.released or not sender.credit.initial:
                 continue
@@ -134,13 +140,13 @@ def channels_of(job: Job) -> Iterator[RemoteInputChannel]:
             yield from gate.remote_channels
 
 
-def check_credit(job: Job) -> None:
+def check_credit(channels: Iterable[RemoteInputChannel]) -> None:
     """Between two entries of the agenda, free buffers and credit are the same at each receiving channel.
 
     Raises:
         Broken: they are not.
     """
-    for channel in channels_of(job):
+    for channel in channels:
         credit, buffers = channel.receiver.credit, channel.buffers
         worth = credit.outstanding + credit.unannounced
         blocked = channel.receiver.state.name == "BLOCKED" and not buffers.exclusive_total
