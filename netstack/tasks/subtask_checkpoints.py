@@ -76,7 +76,13 @@ class SubtaskCheckpoints:
         return inputs
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """Take a checkpoint that the coordinator asks for; to be called between two records."""
+        """Take a checkpoint that the coordinator asks for; to be called between two records.
+
+        One that a newer checkpoint has come before is not taken: it has been given up, and its barrier would
+        fail the newer one. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint barrier".)
+        """
+        if barrier.checkpoint_id <= self.last:
+            return
         start_delay = max(0.0, self._environment.agenda.now - barrier.timestamp)
         sync = self.begin(barrier, AlignmentMetrics(start_delay, 0.0, 0))
         self.pass_sync(barrier.checkpoint_id, sync)

@@ -133,6 +133,15 @@ def test_a_newer_barrier_beside_one_that_can_time_out_fails_the_older_checkpoint
     assert source.told.acknowledged == [2]
 
 
+def test_a_trigger_that_comes_after_that_of_a_newer_checkpoint_changes_nothing() -> None:
+    source = Source()
+    source.begin(2)
+    queued = [len(subpartition) for subpartition in source.subpartitions]
+    source.checkpoints.trigger(CheckpointBarrier(1, 0.0, CheckpointOptions(timeout_s=60.0)))
+    assert [len(subpartition) for subpartition in source.subpartitions] == queued
+    assert source.told.declined == []
+
+
 def test_a_newer_barrier_behind_one_that_has_left_fails_nothing() -> None:
     source = Source()
     for number in (1, 2):
