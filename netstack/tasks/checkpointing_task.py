@@ -48,6 +48,11 @@ class CheckpointingTask(CheckpointedTask, Protocol):
         ...
 
     @property
+    def had_ended(self) -> bool:
+        """Whether it had processed its last record before the checkpoint that it began from."""
+        ...
+
+    @property
     def traced(self) -> bool:
         """Whether somebody wants to know what happens."""
         ...

@@ -252,8 +252,7 @@ class OperatorSubtask(Subtask):
         inputs = self._inputs
         inputs.channels_with_data -= 1
         if inputs.channels_with_data == 0:
-            # At least once, records may come again after the end that the restored snapshot knows of.
-            if self._recovery is None or not self._recovery.data_ended or self.records_in:
+            if not self.had_ended:
                 await self.emit_all(self.operator.finish())
             self.data_ended = True
             self.broadcast(EndOfData())
@@ -310,6 +309,11 @@ class OperatorSubtask(Subtask):
             for channel in gate.channels:
                 handle = data.get((number, channel.index))
                 channel.restore(b"" if handle is None else recovery.read(handle))
+
+    @property
+    def had_ended(self) -> bool:
+        """Whether it had ended before, and no record has come since, as at least once may be."""
+        return super().had_ended and not self.records_in
 
     def _recovered(self, channel: InputChannel) -> None:
         if self._inputs.recovered(channel):

@@ -293,6 +293,11 @@ class Subtask:
             self.trace(restored_text(recovery.bytes, recovery.persisted_bytes), recovery.checkpoint_id)
 
     @property
+    def had_ended(self) -> bool:
+        """Whether it had processed its last record before the checkpoint that it began from."""
+        return self._recovery is not None and self._recovery.data_ended
+
+    @property
     def recovered_from(self) -> int | None:
         """The checkpoint whose state it took over; None: it began with nothing."""
         return None if self._recovery is None else self._recovery.checkpoint_id

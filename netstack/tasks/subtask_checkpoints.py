@@ -113,7 +113,8 @@ class SubtaskCheckpoints:
             self.stops_with = number if savepoint.stops else self.stops_with
             self.drains = savepoint.action is PostCheckpointAction.TERMINATE
         # Where the data has ended only to drain the job, there is more for whoever goes on from here.
-        data_ended = subtask.data_ended and not self.drains
+        # Whoever had ended before emits nothing more, also if the barrier has overtaken what says so again.
+        data_ended = (subtask.data_ended or subtask.had_ended) and not self.drains
         running = RunningCheckpoint(_supported(barrier), metrics, data_ended, storage)
         self._running[number] = running
         if subtask.data_ended and self.final is None:

@@ -9,6 +9,7 @@ from buffers import PipelinedSubpartition
 from flowcontrol import AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 from netstack import (
     Agenda,
+    CheckpointMetadata,
     CollectionSource,
     CostModel,
     Edge,
@@ -16,12 +17,14 @@ from netstack import (
     NetworkConfig,
     Scenario,
     SourceObject,
+    SubtaskSnapshot,
     SubtaskState,
     TableSettings,
     Vertex,
 )
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.pending_checkpoint import CheckpointedTask
+from netstack.checkpoints.recovery import RecoverySource, SubtaskRecovery
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.engine.scope import Scope
@@ -50,11 +53,13 @@ class Told:
     def __init__(self) -> None:
         self.acknowledged: list[int] = []
         self.uploads_s: list[float] = []
+        self.data_ended: list[bool] = []
         self.declined: list[tuple[int, str, str]] = []
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         self.acknowledged.append(report.checkpoint_id)
         self.uploads_s.append(report.async_s)
+        self.data_ended.append(report.snapshot.data_ended)
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         self.declined.append((checkpoint_id, reason, detail))
@@ -84,6 +89,19 @@ class Source:
     @property
     def subpartitions(self) -> list[PipelinedSubpartition]:
         return self._subtask.outputs[0].partition.subpartitions
+
+    def restore(self, snapshot: SubtaskSnapshot) -> None:
+        """Begin with what the subtask had in a checkpoint."""
+        metadata = CheckpointMetadata(
+            checkpoint_id=1,
+            job="job",
+            checkpoint_type="CHECKPOINT",
+            triggered_at=0.0,
+            completed_at=0.0,
+            parallelism={"source": 1, "sink": 2},
+            subtasks=(snapshot,),
+        )
+        self._subtask.recover(SubtaskRecovery(RecoverySource(metadata, self.storage), snapshot))
 
     def begin(self, number: int) -> None:
         """Begin a checkpoint that is aligned until a timeout."""
@@ -131,6 +149,19 @@ def test_a_newer_barrier_beside_one_that_can_time_out_fails_the_older_checkpoint
             assert subpartition.poll() is not None
             subpartition.resume()
     assert source.told.acknowledged == [2]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_who_had_ended_says_so_before_hearing_it_again(ended: bool) -> None:
+    source = Source()
+    snapshot = SubtaskSnapshot(vertex="source", subtask=0, data_ended=ended)
+    source.restore(snapshot)
+    source.begin(2)
+    for subpartition in source.subpartitions:
+        for _ in range(2):  # behind the end of what was restored
+            assert subpartition.poll() is not None
+            subpartition.resume()
+    assert source.told.data_ended == [ended]
 
 
 def test_a_trigger_that_comes_after_that_of_a_newer_checkpoint_changes_nothing() -> None:
