@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.msgpack import Decoder, Encoder, Ext
 
+from flowcontrol import readable
+
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of values that cannot be changed."""
 
@@ -27,6 +29,9 @@ _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
 
 class StateError(Exception):
     """State cannot be stored or restored; the message is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(readable(message))
 
 
 def encode_value(value: Any) -> bytes:
