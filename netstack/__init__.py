@@ -50,9 +50,8 @@ from .results.result import (
     VertexCheckpoint,
     VertexSteady,
     Work,
-    from_json,
-    to_json,
 )
+from .results.result_json import from_json, to_json
 from .results.statistics import Recorder
 from .results.trace import Trace, TraceEvent, TraceLog
 from .scenarios.config import (

@@ -23,6 +23,7 @@ from netstack import Result, ScenarioError
 
 from .checkpoint_times import COMPLETED
 from .known_values import known, lowest, middle, total
+from .reference import runs_of
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -179,7 +180,7 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     if not results:
         raise ScenarioError(["there is no result to compare"])
     runs = [_run(result) for result in results]
-    theirs = reference_runs(reference)
+    theirs = runs_of(reference)
     _check_alike(runs[0], theirs[0])
     scenario = results[0].scenario
     vertices = sorted(scenario.vertices, key=lambda vertex: vertex.source is None)
@@ -200,18 +201,6 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
 
 def _run(result: Result) -> Run:
     return {key: msgspec.to_builtins(getattr(result, key)) for key in _PARTS}
-
-
-def reference_runs(reference: dict[str, Any]) -> list[Run]:
-    """Return the runs of a reference: the first one and its repetitions.
-
-    Raises:
-        ScenarioError: the document is no reference.
-    """
-    missing = [key for key in _PARTS if not isinstance(reference.get(key), list)]
-    if missing:
-        raise ScenarioError([f"the reference has no {' and no '.join(missing)}; it is no measurement"])
-    return [reference, *reference.get("repetitions", ())]
 
 
 def tolerance(quantity: str, flink: float, buffer_time: float) -> float:

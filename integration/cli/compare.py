@@ -10,8 +10,9 @@ import msgspec
 
 from netstack import Result, Scenario, ScenarioError
 
-from ..analysis.comparison import Comparison, reference_runs
+from ..analysis.comparison import Comparison
 from ..analysis.comparison import compare as compare_results
+from ..analysis.reference import runs_of
 from ..analysis.result_differences import differences
 from ..files.reading import load_json, load_result
 from ..report.comparison_text import comparison_markdown, print_comparisons
@@ -114,7 +115,7 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
     path = reference / f"{name}.json" if reference.is_dir() else reference
     document = load_json(path)
     try:
-        reference_runs(document)
+        runs_of(document)
     except ScenarioError as error:
         raise ScenarioError([f"{path}: {problem}" for problem in error.problems]) from None
     return Subject(file, ours, document)

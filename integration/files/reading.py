@@ -42,6 +42,9 @@ _WHOLE = range(-(1 << 63), 1 << 63)
 
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""In JSON a half of a pair of surrogates, which alone is no character."""
+
 _END_OF_KEY = re.compile(r"[ \t]*[=\]]")
 
 
@@ -115,17 +118,23 @@ def json_document(file: Path) -> dict[str, Any]:
     Raises:
         ScenarioError: it cannot be read, is no JSON, goes too deep, or is no object.
     """
+    content = read_user_file(file, LARGEST_RESULT)
     try:
-        document = json.loads(read_user_file(file, LARGEST_RESULT))
+        text = content.decode(json.detect_encoding(content))
+        document = json.loads(text, parse_constant=_no_constant)
+        if _HALF.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise _too_deep(file) from None
     except ValueError as error:
-        if isinstance(error, ScenarioError):
-            raise
         raise ScenarioError([f"{file}: is not valid JSON: {one_line(error)}"]) from None
     if not isinstance(document, dict):
         raise ScenarioError([f"{file}: holds no object; it must begin with {{"])
     return document
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number there")
 
 
 def check_bounds(document: Mapping[str, object], file: Path) -> None:

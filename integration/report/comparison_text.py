@@ -76,7 +76,7 @@ def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
 
 def figure(value: float) -> str:
     """Return a number with about three digits that mean something."""
-    if value == int(value) or abs(value) >= 99.95:
+    if float(value).is_integer() or abs(value) >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 

@@ -143,7 +143,7 @@ def price(result: Result) -> str | None:
 
     The time to restore them is as measured where a restart did so, else an estimate, said to be one.
     """
-    persisted = result.steady[-1].persisted_bytes
+    persisted = result.steady[-1].persisted_bytes if result.steady else None
     if not persisted:
         return None
     return f"A checkpoint stored {size(persisted)} of data in flight. {_restoring(result)}"

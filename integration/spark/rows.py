@@ -90,7 +90,10 @@ class RowCodec:
         Raises:
             msgspec.DecodeError: The records are not rows of this schema.
         """
-        rows = [self._decoder.decode(payload[HASH_BYTES:]) for payload in block.payloads()]
+        try:
+            rows = [self._decoder.decode(payload[HASH_BYTES:]) for payload in block.payloads()]
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise msgspec.DecodeError(str(error)) from None
         if not self._wire:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         columns = zip(*rows, strict=True) if rows else iter([()] * len(self._wire))

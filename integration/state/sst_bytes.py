@@ -40,6 +40,9 @@ _NUMBERS = frozenset(
     }
 )
 
+_MOST_BITS = 63
+"""Of a number of variable length, before its last byte."""
+
 _Bytes = bytes | bytearray | mmap
 
 
@@ -51,7 +54,10 @@ def family_of(table: _Bytes) -> str:
     """
     for name, start, size in _properties(table):
         if name == _FAMILY:
-            return bytes(table[start : start + size]).decode()
+            try:
+                return bytes(table[start : start + size]).decode()
+            except UnicodeDecodeError:
+                raise StateError("a table file of RocksDB is damaged") from None
     raise StateError("a table file does not say which column family it is of")
 
 
@@ -65,7 +71,7 @@ def normalised(table: bytes) -> bytes:
     for name, start, size in _properties(table):
         if name in _IDENTITIES:
             changed[start : start + size] = b"0" * size
-        elif name in _NUMBERS:
+        elif name in _NUMBERS and size:
             changed[start : start + size] = b"\x80" * (size - 1) + b"\x00"  # 0 as a number of that length
     return bytes(changed)
 
@@ -93,6 +99,8 @@ def _entries(table: _Bytes, start: int, size: int) -> Iterator[tuple[bytes, int,
 
     A key shares its first bytes with the one before; behind the entries are places where one does not.
     """
+    if start + size > len(table) or size < 4:
+        raise IndexError
     (restarts,) = struct.unpack("<I", table[start + size - 4 : start + size])
     end = start + size - 4 - 4 * (restarts & 0x7FFFFFFF)
     place, key = start, b""
@@ -100,6 +108,8 @@ def _entries(table: _Bytes, start: int, size: int) -> Iterator[tuple[bytes, int,
         shared, place = _number(table, place)
         own, place = _number(table, place)
         length, place = _number(table, place)
+        if place + own + length > end:
+            raise IndexError
         key = key[:shared] + bytes(table[place : place + own])
         place += own
         yield key, place, length
@@ -116,3 +126,5 @@ def _number(table: _Bytes, place: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return number, place
+        if shift > _MOST_BITS:
+            raise IndexError

@@ -16,6 +16,7 @@ import hashlib
 import msgspec
 
 from ..state.snapshots import READABLE, SCHEMA, CheckpointMetadata
+from .metadata_rules import metadata_problem
 
 LONGEST_HEADER = 1 << 10
 """Bytes of the first line at most."""
@@ -48,7 +49,7 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
     end = data.find(b"\n", 0, LONGEST_HEADER)
     try:
         header = msgspec.json.decode(data[: max(end, 0)], type=_Header)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ValueError("it does not begin like checkpoint metadata") from None
     if header.schema not in READABLE:
         raise ValueError(f"its layout is {header.schema!r}, and only {SCHEMA!r} and older ones can be read")
@@ -58,6 +59,12 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
     if checksum(body) != header.sha256:
         raise ValueError("its checksum is not the one in its first line")
     try:
-        return msgspec.json.decode(body, type=CheckpointMetadata)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        metadata = msgspec.json.decode(body, type=CheckpointMetadata)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"it is no checkpoint metadata: {error}") from error
+    if metadata.schema != header.schema:
+        raise ValueError(f"its layout is {header.schema!r} in its first line and another one in the second")
+    problem = metadata_problem(metadata)
+    if problem is not None:
+        raise ValueError(f"it is no checkpoint metadata: {problem}")
+    return metadata

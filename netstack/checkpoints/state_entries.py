@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..exchange.key_groups import key_group_range
 from ..state.backend import ReadHandle
 from ..state.changelog_backend import restore_logged
-from ..state.keyed_state import WITH_TTL, KeyedStateBackend
+from ..state.keyed_state import WITH_TTL, KeyedStateBackend, require_shape
 from ..state.map_state import MAP, parts_of
 from ..state.snapshots import (
     CheckpointMetadata,
@@ -75,6 +75,7 @@ def keyed_entries(
                 for key in table:
                     value = table.get(key)
                     if value is not None:
+                        require_shape(kind, name, value)
                         yield _entry(
                             snapshot, name, kind.removesuffix(WITH_TTL), key, _without_times(kind, value)
                         )

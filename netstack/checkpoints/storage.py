@@ -7,12 +7,16 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 from buffers import Pieces
+from flowcontrol import readable
 
 from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
 
 
 class StorageError(Exception):
     """The storage did not do what it was asked; the message is one line that names the file."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(readable(message))
 
 
 class MissingFileError(StorageError):

@@ -104,4 +104,7 @@ def decode_report(data: bytes) -> Report:
     Raises:
         ValueError: if they are none.
     """
-    return msgspec.msgpack.decode(data, type=Report)
+    try:
+        return msgspec.msgpack.decode(data, type=Report)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None

@@ -112,7 +112,7 @@ def decode_control(payload: bytes) -> Control:
     """
     try:
         message = _decoder.decode(payload)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = readable(str(error))  # it may quote the message
         raise RemoteProtocolError(f"a control message of {len(payload)} bytes: {problem}") from None
     if isinstance(message, Decline):

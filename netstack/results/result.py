@@ -7,16 +7,17 @@ scenario's order; every list over subtasks is indexed by subtask.
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..scenarios.scenario import Scenario, ScenarioError
-from ..scenarios.scenario_document import Document, scenario_document
-from ..scenarios.scenario_reader import read_scenario
+from ..scenarios.scenario import Scenario
 
 S = TypeVar("S")
+
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A number that others can read, too."""
 
 SCHEMA = "netstack.result/1"
 """Names the layout of the document; a reader refuses another."""
@@ -25,12 +26,12 @@ SCHEMA = "netstack.result/1"
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """How much an emulation moved, over all links, from opening to the end."""
 
-    buffers: int = 0
+    buffers: Whole = 0
     """Data buffers received, events not counted."""
-    records: int = 0
-    bytes: int = 0
+    records: Whole = 0
+    bytes: Whole = 0
     """Bytes of the data buffers received."""
-    messages: int = 0
+    messages: Whole = 0
     """Messages of all kinds, in both directions."""
 
 
@@ -46,9 +47,9 @@ class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """First to last barrier."""
     sync_ms: list[float | None] = []
     async_ms: list[float | None] = []
-    alignment_processed_bytes: list[int | None] = []
+    alignment_processed_bytes: list[Whole | None] = []
     """Read during alignment."""
-    alignment_persisted_bytes: list[int | None] = []
+    alignment_persisted_bytes: list[Whole | None] = []
     """In-flight data stored."""
     unaligned: list[bool | None] = []
 
@@ -56,7 +57,7 @@ class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint; figures are over all subtasks that acknowledged it."""
 
-    id: int
+    id: Whole
     t: float
     """When it was triggered, in seconds."""
     status: str = "COMPLETED"
@@ -70,12 +71,12 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     """Why it failed, by Flink's CheckpointFailureReason."""
     duration_ms: float | None = None
     """Trigger to completion; None if it did not complete."""
-    state_bytes: int = 0
+    state_bytes: Whole = 0
     """Size of all state, data in flight included."""
-    checkpointed_bytes: int | UnsetType = UNSET
+    checkpointed_bytes: Whole | UnsetType = UNSET
     """Of that, what was stored for this checkpoint; absent where it is all of it."""
-    processed_bytes: int = 0
-    persisted_bytes: int = 0
+    processed_bytes: Whole = 0
+    persisted_bytes: Whole = 0
     vertices: list[VertexCheckpoint] = []
 
 
@@ -93,25 +94,25 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
 
     A vertex by its name, or some of its subtasks as in `map[0, 2]`.
     """
-    checkpoint_id: int | None = None
+    checkpoint_id: Whole | None = None
     """What was restored; None: they began anew."""
-    restored_bytes: int = 0
+    restored_bytes: Whole = 0
     """Size of all state that was read, data in flight included."""
-    persisted_bytes: int = 0
+    persisted_bytes: Whole = 0
     """Size of the data in flight among that state."""
-    unusable_checkpoint_id: int | UnsetType = UNSET
+    unusable_checkpoint_id: Whole | UnsetType = UNSET
     """What could not be restored, which was the next failure; absent where all went well."""
 
 
 class StartResult(msgspec.Struct, frozen=True, kw_only=True):
     """The checkpoint of an earlier run that the run went on from."""
 
-    checkpoint_id: int
+    checkpoint_id: Whole
     path: str
     """Where it was found."""
-    restored_bytes: int = 0
+    restored_bytes: Whole = 0
     """Size of all state, data in flight included."""
-    persisted_bytes: int = 0
+    persisted_bytes: Whole = 0
     """Size of the data in flight in the checkpoint."""
     running_at: float | None = None
     """When all tasks had read it and checkpoints began, in seconds; None if it did not come to that."""
@@ -133,7 +134,7 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    parallelism: int
+    parallelism: Whole
     start_delay_ms: float | None = None
     """Median over all subtasks and checkpoints."""
     start_delay_ms_max_subtask: float | None = None
@@ -179,7 +180,7 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
 
     from_s: float
     to_s: float
-    checkpoints: int
+    checkpoints: Whole
     end_to_end_ms: float | None = None
     end_to_end_ms_min: float | None = None
     end_to_end_ms_max: float | None = None
@@ -193,15 +194,15 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
     vertex: str
     t: list[float] = []
-    numRecordsIn: list[list[int]] = []  # noqa: N815
-    numRecordsOut: list[list[int]] = []  # noqa: N815
+    numRecordsIn: list[list[Whole]] = []  # noqa: N815
+    numRecordsOut: list[list[Whole]] = []  # noqa: N815
     debloatedBufferSize: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
     """Absent, with the next one, where debloating is off or there is no input."""
     estimatedTimeToConsumeBuffersMs: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
-    inputQueueLength: list[list[int]] = []  # noqa: N815
-    outputQueueLength: list[list[int]] = []  # noqa: N815
-    inputQueueSize: list[list[int]] = []  # noqa: N815
-    outputQueueSize: list[list[int]] = []  # noqa: N815
+    inputQueueLength: list[list[Whole]] = []  # noqa: N815
+    outputQueueLength: list[list[Whole]] = []  # noqa: N815
+    inputQueueSize: list[list[Whole]] = []  # noqa: N815
+    outputQueueSize: list[list[Whole]] = []  # noqa: N815
     inPoolUsage: list[list[float]] = []  # noqa: N815
     outPoolUsage: list[list[float]] = []  # noqa: N815
     backpressured_ms: list[list[float]] = []
@@ -215,7 +216,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Absent where no watermarks flow."""
 
 
-class _Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
+class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
+    """What a result says, of a scenario or of its document."""
+
     schema: str = SCHEMA
     scenario: S
     """What was run; of what was read, Python objects and policies are named only."""
@@ -224,7 +227,7 @@ class _Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     """Which of "virtual" and "real"."""
     link: str = "emulated"
     """Which of "emulated" and "tcp"; over TCP, costs other than the service time of records are real."""
-    seed: int
+    seed: Whole
     emulated_seconds: float
     wall_seconds: float
     """The only number that differs between two runs of one scenario and seed in virtual time."""
@@ -248,33 +251,5 @@ class _Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     series: list[Series] = []
 
 
-class Result(_Run[Scenario], frozen=True, kw_only=True):
+class Result(Run[Scenario], frozen=True, kw_only=True):
     """What a run found and how."""
-
-
-class _Document(_Run[Document], frozen=True, kw_only=True):
-    """A result as JSON has it: with the document of its scenario."""
-
-
-def to_json(result: Result) -> bytes:
-    """Encode a result; equal results give equal bytes."""
-    values: dict[str, Any] = msgspec.structs.asdict(result)
-    return msgspec.json.encode(_Document(**values | {"scenario": scenario_document(result.scenario)}))
-
-
-def from_json(document: bytes | str) -> Result:
-    """Decode a result; nothing that its scenario names is imported, so it may be anybody's.
-
-    Raises:
-        ValueError: it is not JSON, not a result of this schema, or its scenario makes no sense; the message
-            says where.
-    """
-    decoded = msgspec.json.decode(document, type=_Document)
-    if decoded.schema != SCHEMA:
-        raise ValueError(f"the document has the schema {decoded.schema!r}; this version reads {SCHEMA!r}")
-    try:
-        scenario = read_scenario(decoded.scenario, to_run=False)
-    except ScenarioError as error:
-        problems = "; ".join(error.problems)
-        raise ValueError(f"the scenario in the result makes no sense: {problems}") from None
-    return Result(**msgspec.structs.asdict(decoded) | {"scenario": scenario})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from math import inf
 
 _DURATION_S: Mapping[str, Decimal] = {
     **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Decimal("1e-9")),
@@ -41,6 +42,12 @@ _RATE_BYTES_PER_S: Mapping[str, Decimal] = {
     "gbit": Decimal(125_000_000),
 }
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9]*)\s*")
+_LONG = 1 << 63
+"""Java's numbers of 64 bits are below it."""
+
+_MOST_LETTERS = 1000
+"""Of a quantity: the least of all numbers of 64 bits has less, written without an exponent."""
+
 _DURATION_HINT = 'a time such as "5 ms", "1 s" or "1 min"'
 _SIZE_HINT = 'a size such as "32 kb" or "64 mb"'
 _RATE_HINT = 'a rate such as "10 gbit/s" or "2 GB/s"'
@@ -62,7 +69,7 @@ def parse_duration(value: object) -> float:
         QuantityError: it is not such a text.
     """
     number, unit = _with_unit(value, _DURATION_HINT)
-    return float(number * _scale(unit, _DURATION_S, value, _DURATION_HINT))
+    return _finite(number * _scale(unit, _DURATION_S, value, _DURATION_HINT), _DURATION_HINT)
 
 
 def parse_rate(value: object) -> float:
@@ -80,7 +87,7 @@ def parse_rate(value: object) -> float:
     if len(amount) == 2 and amount[0].isupper() and amount[1] == "b":
         hint = f'"{amount[0].lower()}bit/s" or "{amount[0]}B/s"'
         raise QuantityError(f"{value!r} may mean bits or bytes", hint)
-    rate = float(number * _scale(amount, _RATE_BYTES_PER_S, value, _RATE_HINT))
+    rate = _finite(number * _scale(amount, _RATE_BYTES_PER_S, value, _RATE_HINT), _RATE_HINT)
     if rate <= 0:
         raise QuantityError(f"{value!r} is not above 0", _RATE_HINT)
     return rate
@@ -136,6 +143,8 @@ def format_rate(bytes_per_s: float) -> str:
 def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(f"{value!r} is not a number with a unit", hint)
+    if isinstance(value, str):
+        _require_short(value, hint)
     if str(value).strip().startswith("-"):
         raise _negative(value, hint)
     match = _QUANTITY.fullmatch(str(value))
@@ -148,6 +157,8 @@ def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
 
 def _whole(value: object, hint: str) -> tuple[int, str]:
     readable = isinstance(value, str | int) and not isinstance(value, bool)
+    if isinstance(value, str):
+        _require_short(value, hint)
     match = _QUANTITY.fullmatch(str(value)) if readable else None
     if readable and str(value).strip().startswith("-"):
         raise _negative(value, hint)
@@ -155,7 +166,22 @@ def _whole(value: object, hint: str) -> tuple[int, str]:
         raise QuantityError(f"{value!r} is not a whole number with a unit", hint)
     if not match[1].isdigit():
         raise QuantityError(f"{value!r} has decimals, which Flink does not read", f"{hint}, in whole numbers")
-    return int(match[1]), match[2]
+    number = int(match[1])
+    if number >= _LONG:
+        raise QuantityError(f"{value!r} is too large for 64 bits, which Flink does not read", hint)
+    return number, match[2]
+
+
+def _require_short(text: str, hint: str) -> None:
+    if len(text) > _MOST_LETTERS:
+        raise QuantityError(f"{text[:20]!r}... has {len(text)} letters", hint)
+
+
+def _finite(number: Decimal, hint: str) -> float:
+    converted = float(number)
+    if converted == inf:
+        raise QuantityError(f"{number:.3g} is too large", hint)
+    return converted
 
 
 def _negative(value: object, hint: str) -> QuantityError:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from flowcontrol import readable
+
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
 from .edge_buffers import AS_OPTIONS_SAY, EdgeBuffers
 from .fault import AtTime, Fault
@@ -42,12 +44,13 @@ Step = tuple[float, float]
 class ScenarioError(ValueError):
     """A scenario makes no sense, or is more than this version can run.
 
-    `problems` has one line for each mistake: where it is, what is wrong, and what would be right.
+    `problems` has one line for each mistake: where it is, what is wrong, and what would be right. What cannot
+    be shown in a line, such as a line feed in a name, stands as its escape.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+        self.problems = tuple(map(readable, problems))
+        super().__init__("\n".join(self.problems))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

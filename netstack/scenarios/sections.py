@@ -103,7 +103,10 @@ def number(value: object) -> float:
     """Return a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise QuantityError(f"is {value!r}, {_type(value)}", "a number, without quotes")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise QuantityError("is too large", "a number of 64 bits") from None
 
 
 def boolean(value: object) -> bool:

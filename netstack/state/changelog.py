@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .table import Table
+from .table import GROUP_BYTES, Table
 from .values import StateError, decode_value, encode_value
 
 LAYOUT = 1
@@ -167,7 +167,7 @@ def changes_in(data: bytes) -> Iterator[Change]:
             key_ends = offset + _HEAD_BYTES + int.from_bytes(data[offset + 3 : offset + 5], "big")
             begins = key_ends + _LENGTH_BYTES
             ends = begins + int.from_bytes(data[key_ends:begins], "big")
-            if ends > len(data):
+            if ends > len(data) or key_ends < offset + _HEAD_BYTES + GROUP_BYTES:
                 raise ValueError
             value = None if operation is Operation.REMOVE else decode_value(data[begins:ends])
             yield Change(kind, name, operation, data[offset + _HEAD_BYTES : key_ends], value)
@@ -181,6 +181,14 @@ def _states_in(data: bytes) -> tuple[list[tuple[str, str]], int]:
     ends = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
     match decode_value(data[_LENGTH_BYTES:ends]):
         case [layout, [*states]] if layout == LAYOUT:
-            return [(str(kind), str(name)) for kind, name in states], ends
+            return [_state(each) for each in states], ends
+        case _:
+            raise ValueError
+
+
+def _state(entry: object) -> tuple[str, str]:
+    match entry:
+        case [str(kind), str(name)]:
+            return kind, name
         case _:
             raise ValueError

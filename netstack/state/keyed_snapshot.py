@@ -15,6 +15,7 @@ import msgspec
 from .backend import SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import MapSnapshot
 from .snapshots import StateHandle, StateKind
+from .table import GROUP_BYTES
 from .time_to_live import Expiry
 from .values import StateError, decode_value, encode_value
 
@@ -91,7 +92,11 @@ def decode_table(data: bytes) -> tuple[str, list[tuple[bytes, Any]]]:
         StateError: The bytes are not those of a table, or of a layout that is not known.
     """
     match decode_value(data):
-        case [layout, str(kind), [*flat]] if layout == LAYOUT and len(flat) % 2 == 0:
+        case [layout, str(kind), [*flat]] if layout == LAYOUT and len(flat) % 2 == 0 and _are_keys(flat[::2]):
             return kind, list(zip(flat[::2], flat[1::2], strict=True))
         case _:
             raise StateError("keyed state is not laid out as it should be")
+
+
+def _are_keys(keys: list[Any]) -> bool:
+    return {*map(type, keys)} <= {bytes} and min(map(len, keys), default=GROUP_BYTES) >= GROUP_BYTES

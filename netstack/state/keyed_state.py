@@ -37,6 +37,8 @@ R = TypeVar("R")
 WITH_TTL = " with time-to-live"
 """Behind the kind of a state whose values have a time with them."""
 
+_LIST = "list"
+
 
 class KeyedStateBackend:
     """The keyed state of one subtask, in memory; a `StateBackend`.
@@ -192,21 +194,28 @@ class KeyedStateBackend:
                 table = self._table(kind, handle.name)
                 for key, value in entries:
                     if self._takes(kind, key):
+                        require_shape(kind, handle.name, value)
                         table.put(key, value)
 
     def replay(self, change: Change) -> None:
         """Make a change that a log has kept, if its key is one of this subtask's.
 
         Raises:
-            StateError: The name has state of another kind.
+            StateError: The name has state of another kind, or the value is none of it.
         """
         table = self._table(change.kind, change.name)
         if not self._takes(change.kind, change.key):
             return
+        if change.operation is not Operation.REMOVE:
+            require_shape(change.kind, change.name, change.value)
         match change.operation:
             case Operation.PUT:
                 table.put(change.key, change.value)
             case Operation.APPEND:
+                if not change.kind.startswith(_LIST):
+                    raise StateError(
+                        f"state {change.name!r} is of kind {change.kind}, to which nothing is added"
+                    )
                 table.append(change.key, change.value)
             case Operation.REMOVE:
                 table.remove(change.key)
@@ -236,6 +245,25 @@ class KeyedStateBackend:
 
     def close(self) -> None:
         """Nothing to do: the state is in memory."""
+
+
+def require_shape(kind: str, name: str, value: Any) -> None:
+    """Check that a value which was stored has the shape that those of its kind of state have.
+
+    Raises:
+        StateError: It has not.
+    """
+    timed, is_list = kind.endswith(WITH_TTL), kind.startswith(_LIST)
+    if not (timed or is_list):
+        return
+    elements = value if is_list else [value]
+    right = type(elements) is list and (not timed or all(map(_has_time, elements)))
+    if not right:
+        raise StateError(f"state {name!r} is of kind {kind}, and a value of it is laid out otherwise")
+
+
+def _has_time(stored: Any) -> bool:
+    return type(stored) is list and len(stored) == 2 and type(stored[1]) is int
 
 
 def _is_map(kind: str) -> bool:

@@ -47,7 +47,7 @@ def parts_of(entry: bytes) -> tuple[bytes, bytes]:
     """
     ends = len(entry) - _LENGTH_BYTES
     begins = ends - int.from_bytes(entry[ends:], "big")
-    if begins < 0 or ends < 0:
+    if begins < GROUP_BYTES or ends < 0:
         raise StateError("an entry of map state is not called as it should be")
     return entry[:begins], entry[begins:ends]
 

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.msgpack import Decoder, Encoder, Ext
 
+from flowcontrol import readable
+
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of values that cannot be changed."""
 
@@ -21,9 +23,15 @@ CONTAINERS = (list, tuple, dict)
 
 _TUPLE, _DICT = 1, 2
 
+_TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
+"""How msgpack begins the one extension that it knows by itself."""
+
 
 class StateError(Exception):
     """State cannot be stored or restored; the message is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(readable(message))
 
 
 def encode_value(value: Any) -> bytes:
@@ -45,9 +53,12 @@ def decode_value(data: bytes) -> Any:
         StateError: They are not those of a value.
     """
     try:
-        return _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        value = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(f"a stored value cannot be read: {error}") from error
+    if any(mark in data for mark in _TIMESTAMPS) and not _is_value(value):
+        raise StateError("a stored value cannot be read: it holds a timestamp, which no value is")
+    return value
 
 
 def copy_value(value: Any) -> Any:
@@ -78,13 +89,28 @@ def _plain(value: Any) -> Any:
     return Ext(_DICT, _ENCODER.encode([_plain(each) for pair in value.items() for each in pair]))
 
 
+def _is_value(value: Any) -> bool:
+    """Whether a value that has been read could be stored again."""
+    kind = type(value)
+    if kind is dict:
+        return all(_is_value(each) for pair in value.items() for each in pair)
+    return all(map(_is_value, value)) if kind in (list, tuple) else kind in SCALARS
+
+
 def _from_extension(code: int, data: memoryview) -> Any:
+    if code not in (_TUPLE, _DICT):
+        raise msgspec.DecodeError(f"extension {code} is not known")
     values = _DECODER.decode(data)
+    if type(values) is not list:
+        raise msgspec.DecodeError(f"extension {code} holds no array")
     if code == _TUPLE:
         return tuple(values)
-    if code == _DICT:
+    if len(values) % 2:
+        raise msgspec.DecodeError("a key of a dict has no value")
+    try:
         return dict(zip(values[::2], values[1::2], strict=True))
-    raise msgspec.DecodeError(f"extension {code} is not known")
+    except TypeError as error:  # a list as a key
+        raise msgspec.DecodeError(str(error)) from None
 
 
 _ENCODER = Encoder()

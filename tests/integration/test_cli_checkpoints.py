@@ -113,7 +113,7 @@ def test_metadata_that_contradicts_itself(tmp_path: Path, capsys: pytest.Capture
             checkpoint_type="CHECKPOINT",
             triggered_at=0.0,
             completed_at=1.0,
-            parallelism={},
+            parallelism={"count": 4},
             subtasks=(SubtaskSnapshot(vertex="count", subtask=3, handles=handles),),
         )
     )

@@ -224,16 +224,46 @@ def test_what_flink_did_not_measure_is_not_compared():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda document: document.pop("checkpoints"), "has no checkpoints"),
-        (lambda document: document["steady"][0].update(to_s=50), "windows differ: 16-46 s here, 16-50 s"),
-        (lambda document: document["steady"][0]["vertices"].pop(), r"parallelism \[1, 2\] here, \[1\]"),
+        (lambda document: document.pop("checkpoints"), "missing required field `checkpoints`"),
+        (
+            lambda document: [each["steady"][0].update(to_s=50) for each in _runs(document)],
+            "windows differ: 16-46 s here, 16-50 s",
+        ),
+        (lambda document: _without_the_last(document), r"parallelism \[1, 2\] here, \[1\]"),
+        (lambda document: document.update(steady=[]), "it has no window"),
+        (
+            lambda document: document["steady"][0].update(from_s="x"),
+            r"Expected `float`, got `str` - at `\$\.steady",
+        ),
+        (lambda document: document["steady"][0].update(to_s=1e300), "Expected `float` <= "),
+        (
+            lambda document: document["steady"][0].pop("persisted_bytes"),
+            "missing required field `persisted_bytes`",
+        ),
+        (lambda document: document.update(repetitions=5), "Expected `array`, got `int`"),
+        (lambda document: document["repetitions"][0]["steady"].pop(), "its repetitions have other windows"),
+        (
+            lambda document: document["checkpoints"][0]["vertices"].pop(),
+            "not everywhere are there 2 vertices",
+        ),
     ],
 )
 def test_a_reference_of_another_job_is_refused(change, message):
     document = reference()
+    document["repetitions"] = [reference()]
     change(document)
     with pytest.raises(ScenarioError, match=message):
         compare([run()], document)
+
+
+def _runs(document):
+    return [document, *document["repetitions"]]
+
+
+def _without_the_last(document):
+    document["repetitions"] = []
+    for each in document["steady"] + document["checkpoints"]:
+        each["vertices"].pop()
 
 
 def test_without_a_result_there_is_nothing_to_compare():

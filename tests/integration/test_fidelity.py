@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from integration.analysis.checkpoint_times import CheckpointTimes, mean_times
-from integration.analysis.comparison import checkpoints_in, compare, reference_runs, windows
+from integration.analysis.comparison import checkpoints_in, compare, windows
+from integration.analysis.reference import runs_of
 from integration.files.reading import load_scenario
 from integration.runs.scenario_runs import run_seeds
 from integration.tuning.measures import Measures, measure
@@ -123,7 +124,7 @@ def _measured(results: list[Result]) -> list[Measures]:
 
 def _flink(name: str) -> list[CheckpointTimes]:
     """What Flink's checkpoints took in the last window of each repetition."""
-    runs = reference_runs(reference_of(name))
+    runs = runs_of(reference_of(name))
     windowed = [checkpoints_in(run, windows(run)[-1]) for run in runs]
     found = [mean_times(map(_checkpoint, entries)) for entries in windowed]
     return [times for times in found if times is not None]

@@ -283,13 +283,24 @@ def test_a_result_is_read_and_holds_its_scenario(result, tmp_path):
         ("[]", load_json, "holds no object"),
         ("{}", load_result, "is no result: .*missing required field"),
         ('{"duration": 5}', load_scenario, "duration: 5 has no unit"),
+        ('{"a": NaN}', load_json, "is not valid JSON: NaN is no number there"),
+        ('{"name": "\\ud800"}', load_scenario, "is not valid JSON: .*surrogates not allowed"),
+        ('{"name": "\xed\xa0\x80"}', load_scenario, "is not valid JSON: 'utf-8' codec can't decode"),
     ],
 )
 def test_a_wrong_json_file_gets_one_line(tmp_path, content, load, message):
     path = tmp_path / "x.json"
-    path.write_text(content)
-    with pytest.raises(ScenarioError, match=message):
+    path.write_text(content, "latin-1")
+    with pytest.raises(ScenarioError, match=message) as caught:
         load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_in_mistakes_are_shown_on_one_line(file):
+    file.write_text(GOOD.replace('to = "stage1"', 'to = "a\\nb\\u001b"'))
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    assert r"edges.source->a\nb\x1b.to: no vertex is named" in caught.value.problems[0]
 
 
 def test_a_byte_order_mark_is_no_part_of_a_scenario(file):

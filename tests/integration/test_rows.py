@@ -262,6 +262,11 @@ def test_records_that_are_no_rows(payload: bytes) -> None:
         codec_of(pa.int32()).decode(RecordBlock.from_payloads([payload]))
 
 
+def test_text_in_a_record_that_is_not_utf8_is_no_row() -> None:
+    with pytest.raises(msgspec.DecodeError, match="'utf-8' codec can't decode"):
+        codec_of(pa.string()).decode(RecordBlock.from_payloads([b"\0\0\0\0\x91\xa1\xff"]))
+
+
 LEAVES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.bool_(), st.booleans()),
     (pa.int64(), st.integers(-(2**63), 2**63 - 1)),

@@ -272,3 +272,40 @@ def test_a_merger_goes_on_after_a_flush() -> None:
     assert list(merger.flush()) == []
     with pytest.raises(PieceError):
         list(merger.add(b"broken"))
+
+
+WILD: dict[str, pa.Array] = {
+    name: pa.Array.from_buffers(
+        kind, 3, [None, pa.py_buffer(np.array([0, 1 << 30, 2, 3], width)), *more], children=inner
+    )
+    for name, kind, width, more, inner in (
+        ("text", pa.string(), np.int32, [pa.py_buffer(b"abc")], None),
+        ("large binary", pa.large_binary(), np.int64, [pa.py_buffer(b"abc")], None),
+        ("list", pa.list_(pa.int8()), np.int32, [], [pa.array([1, 2, 3], pa.int8())]),
+        ("large list", pa.large_list(pa.int8()), np.int64, [], [pa.array([1, 2, 3], pa.int8())]),
+    )
+}
+"""Columns whose second value ends far behind them: the first and the last offset are right."""
+
+_KEYS = pa.array(["a", "b", "c"])
+WILD |= {
+    "list of texts": pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), WILD["text"]),
+    "struct": pa.StructArray.from_arrays([WILD["text"]], ["a"]),
+    "map": pa.MapArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), _KEYS, WILD["text"]),
+    "pairs": pa.FixedSizeListArray.from_arrays(pa.concat_arrays([_KEYS, _KEYS]), 2),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in WILD if name != "pairs"])
+def test_a_value_that_ends_elsewhere_is_no_piece(name: str) -> None:
+    batch = pa.record_batch({"x": WILD[name]})
+    with pytest.raises(PieceError, match="ends before it begins"):
+        decode_piece(encode_piece(batch), batch.schema)
+
+
+def test_parts_of_columns_are_pieces() -> None:
+    for column in (WILD["pairs"], pa.array([["a"], None, ["b", "c"]]), pa.array(["x", None, "y"])):
+        batch = pa.record_batch({"x": column})
+        for start in range(3):
+            part = batch.slice(start)
+            assert decode_piece(encode_piece(part), batch.schema).equals(part)

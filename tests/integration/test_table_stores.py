@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.state.rocksdb_store import RocksStore
-from integration.state.sst_bytes import family_of, normalised
+from integration.state.sst_bytes import _properties, family_of, normalised
 from integration.state.stores import RocksStores
 from netstack import StateError, TableOptions, TableStore, TableStores
 from tests.netstack.table_model import ModelStores
@@ -196,3 +196,29 @@ def test_files_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(StateError):
             broken.restore([bad])
         broken.close()
+
+
+def test_what_a_damaged_table_file_says_of_itself_is_not_believed(tmp_path: Path) -> None:
+    """Lengths that lead beyond the file, a name that is no text, a number that has no end, or no bytes."""
+    store = RocksStore(tmp_path / "s", OPTIONS)
+    write(store, "some family", 0, 3)
+    store.flush()
+    good = store.view().files[0].read()
+    store.close()
+    name, start, size = next(each for each in _properties(good) if each[0].endswith(b"db.identity"))
+    # Before the end of the name that is its own stand how much of it is shared, that, and the value's length.
+    length = max(at for at in range(start) if good[at] == size and good[at - 1] == start - at - 1)
+    assert name.endswith(good[length + 1 : start])
+    for bad in (
+        good[:length] + b"\x7f" + good[length + 1 :],
+        good[: length - 1] + b"\xff" * 12 + good[length + 11 :],
+        good.replace(b"some family", b"some\xfffamily"),
+        good[:-52] + b"\xff" * 20 + good[-32:],
+    ):
+        with pytest.raises(StateError):
+            _properties_read(bad)
+
+
+def _properties_read(table: bytes) -> None:
+    normalised(table)
+    family_of(table)

@@ -22,9 +22,10 @@ from netstack import (
 )
 from netstack.scenarios.config import ChangelogStorage, RestartStrategy, StateBackendType
 from netstack.state.changelog import Changelog, Operation, changes_in
-from netstack.state.changelog_backend import ChangelogBackend
-from netstack.state.snapshots import StateFormat
+from netstack.state.changelog_backend import ChangelogBackend, restore_logged
+from netstack.state.snapshots import StateFormat, StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
+from netstack.state.values import encode_value
 from netstack.tasks.materializer import first_delay_s
 from tests.netstack.table_model import ModelStores
 from tests.netstack.test_recovery import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job
@@ -228,6 +229,35 @@ def test_a_log_that_is_cut_short_is_refused(cut: int) -> None:
     with pytest.raises(StateError):
         list(changes_in(data[:cut]))
     assert [change.value for change in changes_in(data)] == ["x"]
+
+
+@pytest.mark.parametrize("states", [[5], ["ab"], [["value"]], [["value", 1]], [{}], [["a", "b", "c"]]])
+def test_a_log_of_states_that_are_none_is_refused(states: list[Any]) -> None:
+    head = encode_value([1, states])
+    with pytest.raises(StateError, match="a changelog is not laid out as it should be"):
+        list(changes_in(len(head).to_bytes(4) + head))
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "key", "value", "message"),
+    [
+        ("value", Operation.PUT, b"\0", 1, "not laid out"),
+        ("value", Operation.APPEND, b"\0\1k", [1], "state 's' is of kind value, to which nothing is added"),
+        ("list", Operation.APPEND, b"\0\1k", {"a": 1}, "a value of it is laid out otherwise"),
+        ("list", Operation.PUT, b"\0\1k", 5, "a value of it is laid out otherwise"),
+    ],
+)
+def test_changes_that_a_state_cannot_have_are_refused(
+    kind: str, operation: Operation, key: bytes, value: Any, message: str
+) -> None:
+    log = Changelog()
+    log.append(operation, log.state(kind, "s"), key, value)
+    keyed = KeyedStateBackend(range(8), 8)
+    handle = StateHandle(
+        kind=StateKind.KEYED, format=StateFormat.LOG, size=len(log.since(0).data), inline=log.since(0).data
+    )
+    with pytest.raises(StateError, match=message):
+        restore_logged(keyed, [handle], HandleReader(MemoryStorage()))
 
 
 def test_a_value_that_cannot_be_stored_is_named_with_its_state() -> None:

@@ -1,9 +1,11 @@
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from buffers import BlankBytes, Pieces
 from integration.checkpoints.directory import DirectoryStorage
@@ -234,4 +236,58 @@ def test_metadata_of_another_layout_is_refused() -> None:
     body = b'{"schema":"netstack.checkpoint/2"}\n'
     header = {"schema": "netstack.checkpoint/2", "size": len(body), "sha256": checksum(body)}
     with pytest.raises(ValueError, match=r"it is no checkpoint metadata: .*checkpoint_id"):
+        decode_metadata(msgspec.json.encode(header) + b"\n" + body)
+
+
+KEYED = StateHandle(kind=StateKind.KEYED, name="s", size=1, inline=b"x", key_groups=(0, 127))
+IN_FLIGHT = StateHandle(kind=StateKind.INPUT_CHANNEL, size=1, inline=b"x")
+
+
+def subtask(number: int, *handles: StateHandle) -> SubtaskSnapshot:
+    return SubtaskSnapshot(vertex="b", subtask=number, handles=handles)
+
+
+def with_handle(**changes: Any) -> dict[str, Any]:
+    handle = KEYED if "channel" not in changes and "exchange" not in changes else IN_FLIGHT
+    return {"subtasks": (subtask(0, replace(handle, **changes)),)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"checkpoint_id": -1}, "-1 is no checkpoint id"),
+        (
+            {"parallelism": {"a": 2**53, "b": 1}},
+            "'a' has the parallelism 9007199254740992; it is from 1 to 32768",
+        ),
+        ({"parallelism": {"a": 1, "b": 0}}, "'b' has the parallelism 0; it is from 1 to 32768"),
+        ({"max_parallelism": {"b": 1}}, "'b' has the maximum parallelism 1; it is from 2 to 32768"),
+        ({"max_parallelism": {"b": 10**6}}, "'b' has the maximum parallelism 1000000; it is from 2 to"),
+        ({"subtasks": (subtask(2),)}, "subtask 2 of 'b' is none of the job"),
+        ({"subtasks": (SubtaskSnapshot(vertex="c", subtask=0),)}, "subtask 0 of 'c' is none of the job"),
+        ({"subtasks": (subtask(1), subtask(1))}, "subtask 1 of 'b' is in it twice"),
+        ({"subtasks": (subtask(0, *[replace(KEYED, size=2**62)] * 2),)}, "its state has 9223372036854775808"),
+        (with_handle(offset=-1), r"keyed state 's' of .* is at -1 and has 1 bytes"),
+        (with_handle(size=2**64), "is at 0 and has 18446744073709551616 bytes"),
+        (with_handle(key_groups=(5, 4)), "is of the key groups 5 to 4"),
+        (with_handle(exchange=1), "of exchange 1, channel 0, which there is not"),
+        (with_handle(channel=1), "of exchange 0, channel 1, which there is not"),
+    ],
+)
+def test_metadata_whose_numbers_do_not_fit_together_is_refused(changes: dict[str, Any], message: str) -> None:
+    right = replace(
+        metadata_of(3),
+        parallelism={"a": 1, "b": 2},
+        exchanges=(("a", "b", "hash"),),
+        subtasks=(subtask(0, KEYED, IN_FLIGHT), subtask(1)),
+    )
+    assert decode_metadata(encode_metadata(right)) == right
+    with pytest.raises(ValueError, match=message):
+        decode_metadata(encode_metadata(replace(right, **changes)))
+
+
+def test_metadata_of_two_layouts_at_once_is_refused() -> None:
+    _, body = encode_metadata(replace(metadata_of(3), schema="netstack.checkpoint/1")).split(b"\n", 1)
+    header = {"schema": "netstack.checkpoint/2", "size": len(body), "sha256": checksum(body)}
+    with pytest.raises(ValueError, match="in its first line and another one in the second"):
         decode_metadata(msgspec.json.encode(header) + b"\n" + body)

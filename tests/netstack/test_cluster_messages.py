@@ -26,6 +26,7 @@ from netstack import (
     StoredFile,
     SubtaskSnapshot,
     Vertex,
+    decode_report,
 )
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.cluster.messages import (
@@ -111,6 +112,15 @@ def test_text_of_a_peer_is_readable() -> None:
         decode_control(msgspec.msgpack.encode({"type": "\x1b[2J" * 9999}))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < MAX_PEER_TEXT + 100
+
+
+@pytest.mark.parametrize("payload", [b"\x81\xa4type\xa1\xff", b"\x81\xa4type\xa5Ready" + b"\x91" * 5000])
+def test_text_that_is_none_and_lists_without_end_are_no_message(payload: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="a control message of"):
+        decode_control(payload)
+    with pytest.raises(ValueError, match=r"codec|depth|truncated|missing|field|Expected") as caught:
+        decode_report(payload)
+    assert type(caught.value) is ValueError
 
 
 def test_bytes_cut_short_are_no_message() -> None:

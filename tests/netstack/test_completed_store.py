@@ -52,7 +52,7 @@ def metadata_of(checkpoint_id: int, files: Iterable[StoredFile] = ()) -> Checkpo
         checkpoint_type="CHECKPOINT",
         triggered_at=0.0,
         completed_at=1.0,
-        parallelism={"count": 1},
+        parallelism={"count": 2},
         subtasks=(snapshot,),
     )
 

@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack import HandleReader, KeyedStateBackend, MemoryStorage, StateError, StateHandle, StoredFile
-from netstack.state.keyed_snapshot import decode_table
+from netstack import (
+    HandleReader,
+    KeyedStateBackend,
+    MemoryStorage,
+    StateError,
+    StateHandle,
+    StateKind,
+    StoredFile,
+)
+from netstack.state.keyed_snapshot import decode_table, encode_table
 from netstack.state.values import encode_value
 
 ALL = range(8)
@@ -219,10 +227,34 @@ def test_restored_state_has_its_kind_and_is_kept_if_nobody_asks_for_it() -> None
         again.reducing("v", max)
 
 
-@pytest.mark.parametrize("value", [1, [2, "value", []], [1, 5, []], [1, "value", [b"k"]], [1, "value"]])
+NO_KEYS: list[Any] = [[1, "value", [key, 2]] for key in (5, "key", None, [0, 1, 2], b"", b"\0")]
+
+
+@pytest.mark.parametrize(
+    "value", [1, [2, "value", []], [1, 5, []], [1, "value", [b"k"]], [1, "value"], *NO_KEYS]
+)
 def test_bytes_of_something_else_are_refused(value: Any) -> None:
     with pytest.raises(StateError, match="keyed state is not laid out as it should be"):
         decode_table(encode_value(value))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("list", 5),
+        ("list with time-to-live", [1]),
+        ("list with time-to-live", [[1, "now"]]),
+        ("value with time-to-live", 1),
+        ("map with time-to-live", [1, 2, 3]),
+    ],
+)
+def test_values_that_a_kind_of_state_does_not_have_are_refused(kind: str, value: Any) -> None:
+    key = b"\0\1k" + (b"\1" + (1).to_bytes(4) if kind.startswith("map") else b"")
+    data = encode_table(kind, [(key, encode_value(value))])
+    assert data is not None
+    handle = StateHandle(kind=StateKind.KEYED, name="s", size=len(data), inline=data)
+    with pytest.raises(StateError, match=r"state 's' is of kind .* a value of it is laid out otherwise"):
+        restored([handle])
 
 
 Step = Callable[[KeyedStateBackend, int, int], None]

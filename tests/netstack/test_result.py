@@ -1,3 +1,5 @@
+import json
+
 import msgspec
 import pytest
 
@@ -41,7 +43,7 @@ RESULT = Result(
         )
     ],
     steady=[Steady(from_s=20.0, to_s=60.0, checkpoints=1, vertices=[VertexSteady(name="s", parallelism=2)])],
-    series=[Series(vertex="s", t=[0.0, 1.0], numRecordsIn=[[0, 5]])],
+    series=[Series(vertex="s", t=[0.0, 1.0], numRecordsIn=[[0, 5], [0, 6]])],
 )
 
 
@@ -146,7 +148,9 @@ def test_a_result_with_python_objects_names_them_and_cannot_be_run():
     )
     edges = (Edge(source="s", target="x", ship="hash", key_hash=payload_hash),)
     scenario = Scenario(name="objects", duration_s=60.0, vertices=vertices, edges=edges)
-    written = to_json(msgspec.structs.replace(RESULT, scenario=scenario))
+    written = to_json(
+        msgspec.structs.replace(RESULT, scenario=scenario, checkpoints=[], steady=[], series=[])
+    )
 
     read = from_json(written)
 
@@ -174,3 +178,36 @@ def test_a_result_whose_scenario_makes_no_sense_is_refused(key, value, problem):
     document["scenario"][key] = value
     with pytest.raises(ValueError, match=f"the scenario in the result makes no sense: {problem}"):
         from_json(msgspec.json.encode(document))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("preset",), "flink-9", "preset: 'flink-9' is none"),
+        (
+            ("checkpoints", 0, "vertices", 0, "name"),
+            "y",
+            r"checkpoints\.0\.vertices: are y; those of .* are s",
+        ),
+        (("checkpoints", 0, "vertices", 0, "end_to_end_ms"), [1.0] * 3, "has 3 values for 2 subtasks"),
+        (
+            ("steady", 0, "vertices", 0, "busy_ms_per_s"),
+            [1.0],
+            r"steady\.0\.vertices\.s\.busy_ms_per_s: has 1 val",
+        ),
+        (("series", 0, "vertex"), "y", r"series\.0\.vertex: 'y' is none of the scenario"),
+        (("series", 0, "numRecordsIn"), [[1, 2]], r"series\.0\.numRecordsIn: has 1 values for 2 subtasks"),
+        (("series", 0, "t"), [0.0], r"series\.0\.numRecordsIn: has not as many samples as there are times"),
+        (("work", "bytes"), 10**30, "Expected `int` <= 9223372036854775807"),
+        (("scenario", "vertices", 0, "selectivity"), 10**400, "selectivity: is too large|[Ii]nteger|number"),
+    ],
+)
+def test_results_that_are_none_of_their_scenario_are_refused(place, value, message):
+    document = json.loads(to_json(RESULT))
+    *outer, last = place
+    table = document
+    for key in outer:
+        table = table[key]
+    table[last] = value
+    with pytest.raises(ValueError, match=message):
+        from_json(json.dumps(document))

@@ -2,6 +2,7 @@ import math
 from collections import OrderedDict
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -101,3 +102,41 @@ def test_a_list_that_holds_itself_is_refused() -> None:
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(StateError, match="a stored value cannot be read"):
         decode_value(data)
+
+
+def extension(code: int, value: Any) -> bytes:
+    return msgspec.msgpack.encode(msgspec.msgpack.Ext(code, msgspec.msgpack.encode(value)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        extension(1, 5),
+        extension(2, [1, 2, 3]),
+        extension(2, {1: 2}),
+        extension(2, [[1], 2]),
+        b"\x91" * 5000 + b"\xc0",
+        b"\xc7\x02\x01\x91" * 400,
+        bytes.fromhex("d6ff00000000"),
+        bytes.fromhex("91d7ff0000000000000000"),
+    ],
+    ids=[
+        "tuple of a number",
+        "odd",
+        "dict of a dict",
+        "list as key",
+        "deep",
+        "tuples",
+        "timestamp",
+        "within",
+    ],
+)
+def test_extensions_that_are_no_values_are_refused_in_one_line(data: bytes) -> None:
+    with pytest.raises(StateError, match=r"a stored value cannot be read: .+") as caught:
+        decode_value(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_look_like_a_timestamp_are_a_value() -> None:
+    value = {"a": [b"\xd6\xff\0\0\0\0", (1, {(2,): None})]}
+    assert decode_value(encode_value(value)) == value

@@ -36,6 +36,7 @@ from netstack import SourceError
 
 from ..arrow_types import plain_schema
 from .layout import Layout, with_ends
+from .offsets import require_rising_offsets
 from .placement import Placement, Targets
 
 Pieces = list[tuple[int, memoryview]]
@@ -107,6 +108,8 @@ def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
     try:
         batch = pa.ipc.read_record_batch(data, schema)
         batch.validate()
+        for column in batch.columns:
+            require_rising_offsets(column)
     except (pa.ArrowException, OSError, EOFError, MemoryError) as error:
         raise PieceError(f"{len(data)} bytes are not rows of the columns expected: {error}") from error
     return batch if batch.num_rows else _empty(schema)  # what lies in no row was not checked
