@@ -33,7 +33,7 @@ from .going_on import ScenarioAt, goes_back, second_run, stopping
 from .record_order import check_order
 from .state_witness import StateWitness
 from .stored_files import check_storage
-from .storm_outcome import Outcome, has_ended, outcome_of
+from .storm_outcome import Outcome, has_ended, not_run, outcome_of
 from .storm_scenarios import scenario_of
 from .troubled_storage import TroubledDirectory, TroubledMemory, copy_of, storage_of, stored_in
 from .watching import Watch
@@ -57,10 +57,18 @@ Storage = TroubledMemory | TroubledDirectory
 def run_storm(seed: int, *, paranoid: bool = False) -> Outcome:
     """Draw the case of a seed, run it and check it; some seeds are run again, to compare two runs.
 
-    `paranoid`: look at it after every entry of its agenda, which some seeds are in any case.
+    `paranoid`: look at it after every entry of its agenda, which some seeds are in any case. Whatever it
+    raises is a problem of this storm, and others go on.
     """
+    try:
+        return _run_and_compare(seed, paranoid=paranoid or seed % PARANOID_EVERY == 1)
+    except Exception as error:
+        return not_run(seed, _with_places(error))
+
+
+def _run_and_compare(seed: int, *, paranoid: bool) -> Outcome:
     case = draw_case(seed)
-    outcome = run_case(case, paranoid=paranoid or seed % PARANOID_EVERY == 1)
+    outcome = run_case(case, paranoid=paranoid)
     if outcome.problems or seed % LITERAL_EVERY:
         return outcome
     problems = [IN_FAIR_WEATHER + problem for problem in run_case(in_fair_weather(case)).problems]

@@ -21,6 +21,7 @@ from netstack import (
     OnAcknowledgement,
     OnChannel,
     SubtaskName,
+    consumers_of_producers,
 )
 
 from .case import Neighbour, ReadTrouble, StormCase
@@ -171,18 +172,12 @@ def _subtask(chance: random.Random, case: StormCase) -> SubtaskName:
     return SubtaskName(vertex.name, chance.randrange(vertex.parallelism))
 
 
-def _is_alone(case: StormCase, vertex: str) -> bool:
-    """Whether all subtasks of a vertex are in one place."""
-    return len(case.vertex(vertex).managers) == 1
-
-
 def _links(case: StormCase) -> list[tuple[str, str]]:
     """The pairs of task managers that records go between."""
-    pairs = {
-        (one, other)
-        for source, target, ship in case.edges
-        for one in case.vertex(source).managers
-        for other in case.vertex(target).managers
-        if ship not in _POINTWISE or (_is_alone(case, source) and _is_alone(case, target))
-    }
+    pairs = set[tuple[str, str]]()
+    for source, target, ship in case.edges:
+        producer, consumer = case.vertex(source), case.vertex(target)
+        reached = consumers_of_producers(ship, producer.parallelism, consumer.parallelism)
+        for subtask, consumers in enumerate(reached):
+            pairs.update((producer.manager_of(subtask), consumer.manager_of(each)) for each in consumers)
     return sorted(pair for pair in pairs if pair[0] != pair[1])

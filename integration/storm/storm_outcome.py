@@ -68,6 +68,20 @@ class Outcome:
             yield f"  WRONG: {problem}"
 
 
+def not_run(seed: int, problem: str) -> Outcome:
+    """Return the outcome of a storm that could not be run to its end at all."""
+    return Outcome(
+        seed=seed,
+        problems=(problem,),
+        end="not run",
+        emulated_s=0.0,
+        causes=(),
+        restarts=0,
+        of_regions=0,
+        restored_bytes=0,
+    )
+
+
 def has_ended(job: Job) -> bool:
     """Whether a job has come to the end of its input."""
     stopped = job.coordinator.stopped_with is not None

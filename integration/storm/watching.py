@@ -15,6 +15,7 @@ from netstack import Job, RemoteInputChannel
 
 from .announced_sizes import SizesInForce
 from .case import Neighbour, StormCase
+from .machine_rules import check_machines
 from .pool_rules import PoolRules
 from .storm_operators import Broken
 
@@ -82,6 +83,8 @@ class Watch:
         check_credit(self._channels)
         self._check_both_ends()
         self._sizes.check(attempt, self._job.agenda.now, self._sender_of)
+        if self._paranoid:
+            check_machines(attempt)
 
     def _check_both_ends(self) -> None:
         """No sender has more credit than its receiver knows of, and just as much if nothing is under way."""

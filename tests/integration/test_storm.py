@@ -121,6 +121,18 @@ def test_some_storms_are_compared_with_themselves_and_with_fair_weather(
     ]
 
 
+def test_what_a_storm_raises_is_its_problem_and_no_other_storms(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(seed: int) -> StormCase:
+        case = draw_case(seed)
+        return replace(case, edges=()) if seed == 2 else case
+
+    monkeypatch.setattr("integration.storm.one_storm.draw_case", draw)
+    first, second, third = run_storms(range(1, 4))
+    assert first.problems == third.problems == ()
+    assert second.end == "not run"
+    assert second.problems[0].startswith("ScenarioError: ")
+
+
 def test_a_job_left_alone_takes_no_longer_than_estimated() -> None:
     for seed in range(40):
         case = draw_case(seed)

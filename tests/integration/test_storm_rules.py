@@ -15,6 +15,7 @@ from integration.storm.checks import CommitLog
 from integration.storm.coordinator_rules import check_coordinator
 from integration.storm.counted_work import check_counters
 from integration.storm.failure_rules import check_delays, check_heartbeats
+from integration.storm.machine_rules import check_machines
 from integration.storm.one_storm import run_case
 from integration.storm.pool_rules import PoolRules
 from integration.storm.record_order import Order, check_order, orders_at
@@ -288,3 +289,37 @@ def test_a_witness_compares_what_is_stored_with_what_was_kept(tmp_path: Any) -> 
     witness.completed(part, number)  # it is looked at once
     witness.barrier(part, 1, {b"\0\0": 1})
     witness.completed(part, 1)  # that is gone
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (lambda gate, queue, pool: gate._ready.append(gate.channels[0]), "stands (0, 1) times in its lines"),
+        (lambda gate, queue, pool: setattr(gate.channels[0], "queued", True), "and says (0, 1)"),
+        (lambda gate, queue, pool: setattr(queue, "data_buffers", 9), "counts 9 data buffers of"),
+        (lambda gate, queue, pool: pool._free.extend(pool._free[:1]), "different ones"),
+    ],
+)
+def test_machines_are_held_to_their_word(wrong: Any, problem: str, tmp_path: Any) -> None:
+    agenda, found = Agenda(), list[str]()
+    storage = storage_of(CASE, tmp_path)
+    witness = StateWitness(lambda: agenda.now, storage, None)
+    job = Job(scenario_of(CASE, CommitLog().commit, witness, tmp_path), agenda, storage=storage)
+
+    def spoil() -> None:
+        assert job.attempt is not None
+        check_machines(job.attempt)
+        (gate,) = job.attempt.builder.subtasks[1][0].gates  # type: ignore[attr-defined]
+        queue = job.attempt.builder.subtasks[0][0].outputs[0].partition.subpartitions[0]
+        (pool, *_) = job.attempt.builder.task_managers["source0"].pool.pools
+        assert not gate.channels[0].queued
+        assert pool.free
+        wrong(gate, queue, pool)
+        with pytest.raises(Broken) as broken:
+            check_machines(job.attempt)
+        found.append(str(broken.value))
+        agenda.stop()
+
+    agenda.keep(0.4321, spoil)
+    trio.run(job.run)
+    assert problem in found[0]

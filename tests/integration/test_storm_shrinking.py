@@ -55,7 +55,7 @@ def test_what_the_failure_needs_stays() -> None:
     smallest = shrunk(seed, fails)[-1]
     assert [type(fault) for fault in smallest.faults] == [KillSubtask]
     assert max(vertex.parallelism for vertex in smallest.vertices) == 3
-    needed = [vertex.name for vertex in smallest.vertices if vertex.name not in ("source0", "sink")]
+    needed = [vertex.name for vertex in smallest.vertices if vertex.work not in (Work.SOURCE, Work.SINK)]
     assert all(repr(name) in repr(smallest.faults) for name in needed)
 
 

@@ -68,8 +68,8 @@ CHECKPOINTS = (
     Mutant(
         "failed-not-deleted",
         _COORDINATOR,
-        "        checkpoint.failure = reason\n        self._discard(checkpoint)\n",
-        "        checkpoint.failure = reason\n",
+        "reason, self._agenda.now\n        self._discard(checkpoint)\n",
+        "reason, self._agenda.now\n",
         "the files of a checkpoint that has failed stay",
         _COORDINATOR_TESTS,
     ),

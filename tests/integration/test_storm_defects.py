@@ -1,0 +1,169 @@
+"""Defects that leave the output right, most of the time: the 300 storms of the tests find each of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from buffers import LocalBufferPool, PipelinedSubpartition, RecordBlock
+from integration.storm.one_storm import run_storm
+from netstack import TransactionalSink
+from netstack.checkpoints.completed_store import CompletedCheckpointStore
+from netstack.checkpoints.coordinator import CheckpointCoordinator
+from netstack.checkpoints.scheduler import CheckpointScheduler
+from netstack.exchange.open_buffers import OpenBuffers
+from netstack.faults.injection import FaultInjector
+from netstack.state.copy_on_write import CopyOnWriteMap
+
+SEEDS = 300
+
+Method = Callable[..., Any]
+
+
+def nothing(original: Method) -> Method:
+    """Does not do what it should."""
+    return lambda *args, **more: None
+
+
+def keeps_one_too_many(original: Method) -> Method:
+    def set_size(pool: LocalBufferPool, size: int) -> None:
+        pool.size = min(size, pool.maximum)
+        while pool._free and pool.requested > pool.size + 1:
+            pool._return(pool._free.pop())
+        if not pool.destroyed:
+            pool._update()
+
+    return set_size
+
+
+def turned(original: Method) -> Method:
+    def process(sink: TransactionalSink, block: RecordBlock) -> RecordBlock:
+        result: RecordBlock = original(sink, RecordBlock.from_payloads(list(block.payloads())[::-1]))
+        return result
+
+    return process
+
+
+def retains_one(original: Method) -> Method:
+    return lambda store, storage, retained, *args: original(store, storage, 1, *args)
+
+
+def misses_no_heartbeat(original: Method) -> Method:
+    def init(injector: FaultInjector, *args: Any) -> None:
+        original(injector, *args)
+        injector._heartbeat_timeout = math.inf
+
+    return init
+
+
+def makes_no_pause(original: Method) -> Method:
+    def init(scheduler: CheckpointScheduler, agenda: Any, config: Any, *args: Any, **more: Any) -> None:
+        original(scheduler, agenda, replace(config, checkpoint_min_pause_s=0.0), *args, **more)
+
+    return init
+
+
+def is_patient(original: Method) -> Method:
+    return lambda coordinator, checkpoint: 2 * original(coordinator, checkpoint) - checkpoint.triggered_at
+
+
+def saves_nothing(original: Method) -> Method:
+    def snapshot(entries: CopyOnWriteMap[Any, Any]) -> Any:
+        taken = original(entries)
+        entries._saved = None
+        return taken
+
+    return snapshot
+
+
+def trims_nothing(original: Method) -> Method:
+    return lambda buffers, channel, builder, minimum: original(buffers, channel, builder, 1 << 30)
+
+
+INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be put in place of another
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "defect", "found"),
+    [
+        pytest.param(
+            LocalBufferPool,
+            "set_size",
+            keeps_one_too_many,
+            "keeps segments above its size",
+            id="a pool shrinks by one segment too few",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            TransactionalSink, "process", turned, "out of order in sink", id="blocks are turned round"
+        ),
+        pytest.param(
+            CheckpointCoordinator,
+            "_discard",
+            nothing,
+            "is left behind, and no checkpoint needs it",
+            id="files of failed checkpoints stay",
+        ),
+        pytest.param(
+            CompletedCheckpointStore, "__init__", retains_one, "to be retained", id="one is retained"
+        ),
+        pytest.param(
+            CheckpointCoordinator,
+            "request_checkpoint",
+            nothing,
+            "when one a user has asked for",
+            id="requests of users do nothing",
+        ),
+        pytest.param(
+            FaultInjector,
+            "__init__",
+            misses_no_heartbeat,
+            "no heartbeat came for",
+            id="heartbeats are never missed",
+        ),
+        pytest.param(
+            CheckpointScheduler, "__init__", makes_no_pause, "was triggered at", id="there is no pause"
+        ),
+        pytest.param(
+            CheckpointCoordinator, "_deadline", is_patient, "its time was over", id="the timeout is doubled"
+        ),
+        pytest.param(
+            PipelinedSubpartition,
+            "set_buffer_size",
+            nothing,
+            "has announced buffers of",
+            id="announced sizes are not kept",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            OpenBuffers,
+            "publish",
+            trims_nothing,
+            "writes a buffer of",
+            id="buffers have any size",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            CopyOnWriteMap,
+            "snapshot",
+            saves_nothing,
+            "was kept at the barrier",
+            id="nothing is copied on write",
+            marks=INTERPRETED,
+        ),
+    ],
+)
+def test_a_planted_defect_is_found_by_the_check_that_is_for_it(
+    where: type,
+    name: str,
+    defect: Callable[[Method], Method],
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(where, name, defect(getattr(where, name)))
+    outcomes = (run_storm(seed) for seed in range(SEEDS))
+    assert any(found in problem for outcome in outcomes for problem in outcome.problems)
