@@ -17,6 +17,7 @@ COPIED = (
     "integration",
     "tests",
     "benches",
+    "docs",
     "pyproject.toml",
     "setup.py",
 )

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 import trio
 
-from buffers import PipelinedSubpartition
-from flowcontrol import AlignmentMetrics, CheckpointBarrier, CheckpointOptions
+from buffers import PipelinedSubpartition, RecordBlock
+from flowcontrol import (
+    AlignmentMetrics,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    CheckpointOptions,
+    decode_event,
+)
 from netstack import (
     Agenda,
     CheckpointMetadata,
@@ -15,12 +21,15 @@ from netstack import (
     Edge,
     MemoryStorage,
     NetworkConfig,
+    OperatorContext,
     Scenario,
     SourceObject,
     SubtaskSnapshot,
     SubtaskState,
     TableSettings,
+    Transaction,
     Vertex,
+    transactional_sink,
 )
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.pending_checkpoint import CheckpointedTask
@@ -181,3 +190,26 @@ def test_a_newer_barrier_behind_one_that_has_left_fails_nothing() -> None:
             assert subpartition.poll() is not None
             subpartition.resume()
     assert (source.told.declined, source.told.acknowledged) == ([], [1, 2])
+
+
+def test_those_downstream_are_told_of_a_checkpoint_that_was_given_up_before_it_began() -> None:
+    source = Source()
+    source.checkpoints.abort(2)
+    source.checkpoints.begin(CheckpointBarrier(2, 0.0), AlignmentMetrics(0.0, 0.0, 0))
+    for subpartition in source.subpartitions:
+        polled = subpartition.poll()
+        assert polled is not None
+        assert decode_event(bytes(polled.buffer.payload)) == CancelCheckpointMarker(2)
+    assert source.told.acknowledged == []
+
+
+def test_a_transaction_has_its_records_in_the_order_of_their_coming() -> None:
+    committed: list[Transaction] = []
+    sink = transactional_sink(committed.append)(0)
+    state = SubtaskState("sink", 0, 1, 128)
+    sink.open(OperatorContext("sink", 0, state.keyed, state.operator, checkpointing=True))
+    for records in ([b"a", b"b", b"c"], [b"d", b"e"]):
+        sink.process(RecordBlock.from_payloads(records))
+    sink.before_snapshot(1)
+    sink.checkpoint_completed(1)
+    assert committed == [Transaction("sink", 0, 1, (b"a", b"b", b"c", b"d", b"e"))]

@@ -25,7 +25,7 @@ TASKS = (
         "        self._open.extend(map(bytes, block.payloads()))\n",
         "        self._open.extend(reversed([*map(bytes, block.payloads())]))\n",
         "the records of each block come to a sink in reverse",
-        ("tests/netstack/test_recovery.py",),
+        ("tests/netstack/test_subtask_checkpoints.py",),
     ),
     Mutant(
         "committed-before-the-checkpoint",
