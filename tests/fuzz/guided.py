@@ -1,53 +1,61 @@
-"""The same targets, with inputs from Atheris (libFuzzer), which looks for those that reach new code.
+"""The same doors, with inputs from Atheris (libFuzzer), which looks for those that reach new code.
 
-Atheris is no dependency of the project; it needs an environment of its own::
+Atheris is no dependency of the project; it needs an environment of its own, which finds the packages of the
+project's::
 
-    python3.11 -m venv /tmp/atheris && /tmp/atheris/bin/pip install atheris msgspec
-    /tmp/atheris/bin/python -m tests.fuzz.guided -runs=1000000 CORPUS_FOLDER
+    python3.11 -m venv /tmp/atheris && /tmp/atheris/bin/pip install atheris
+    PYTHONPATH=.:.venv/lib/python3.11/site-packages /tmp/atheris/bin/python -m tests.fuzz.guided \
+        frames -runs=1000000 CORPUS_FOLDER
 
-The folder keeps what was found for the next run; an empty one is filled from `inputs` first. An input has the
-bytes in front, and behind them what libFuzzer takes numbers from: target, limit and cuts.
+The folder keeps what was found for the next run; an empty one is filled with drawn inputs first. Of an input
+that has more than bytes the rest is one of those drawn, which the last byte chooses.
 """
 
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from pathlib import Path
+from random import Random
 
 import atheris
 
-with atheris.instrument_imports(include=["flowcontrol"]):
-    from .inputs import LIMITS, Inputs
-    from .targets import TARGETS
+with atheris.instrument_imports(include=["flowcontrol", "buffers", "netstack", "integration"]):
+    from .doors import DOORS
 
-_NAMES = sorted(TARGETS)
-_SEEDS = 300
+from .door import Arguments, Door
 
-
-def check_one(data: bytes) -> None:
-    """Run one input of libFuzzer."""
-    provider = atheris.FuzzedDataProvider(data)
-    name = _NAMES[provider.ConsumeIntInRange(0, len(_NAMES) - 1)]
-    limit = LIMITS[provider.ConsumeIntInRange(0, len(LIMITS) - 1)]
-    draws = [provider.ConsumeIntInRange(0, 255) for _ in range(provider.ConsumeIntInRange(0, 4))]
-    rest = provider.ConsumeBytes(provider.remaining_bytes())
-    TARGETS[name](rest, sorted(draw * len(rest) // 256 for draw in draws), limit)
+_FIRST = 256
 
 
-def fill(folder: Path) -> None:
-    """Begin with inputs that are mostly right."""
-    inputs = Inputs(0)
-    for index in range(_SEEDS):
-        each = inputs.next()
-        choices = bytes((len(each.cuts) % 4, LIMITS.index(each.max_frame_bytes), _NAMES.index(each.target)))
-        (folder / f"first-{index}").write_bytes(each.data + bytes((200, 100, 50, 10)) + choices)
+class Guided:
+    """One door, with bytes of libFuzzer in the place of those that are drawn."""
+
+    def __init__(self, door: Door) -> None:
+        self._check = door.check
+        self._drawn: list[Arguments] = list(islice(door.inputs(Random(0)), _FIRST))
+        kinds = [type(each) for each in self._drawn[0]]
+        if bytes not in kinds:
+            raise SystemExit(f"inputs of {door.name} are more than bytes; draw them")
+        self._place = kinds.index(bytes)
+
+    def check_one(self, data: bytes) -> None:
+        """Run one input of libFuzzer."""
+        drawn = self._drawn[data[-1] if data else 0]
+        self._check(*drawn[: self._place], data[:-1], *drawn[self._place + 1 :])
+
+    def fill(self, folder: Path) -> None:
+        """Begin with inputs that are mostly right."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            for number, drawn in enumerate(self._drawn):
+                (folder / f"first-{number}").write_bytes(drawn[self._place] + bytes((number,)))
 
 
 if __name__ == "__main__":
-    folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not any(folder.iterdir()):
-            fill(folder)
-    atheris.Setup(sys.argv, check_one)
+    guided = Guided(DOORS[sys.argv.pop(1)])
+    for argument in sys.argv[1:]:
+        if not argument.startswith("-"):
+            guided.fill(Path(argument))
+    atheris.Setup(sys.argv, guided.check_one)
     atheris.Fuzz()

@@ -1,14 +1,14 @@
-"""Inputs for the targets: mostly right ones with a few things wrong, since random bytes end at the magic.
+"""Inputs for what reads from the network: mostly right ones with a few things wrong.
 
-All come from a seed, so a piece of a long run can be run again.
+Random bytes would end at the magic. Each input is bytes, the places at which they are cut into reads, and the
+longest frame that is allowed.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import NamedTuple
 
 from flowcontrol import (
     AckAllUserRecordsProcessed,
@@ -39,7 +39,17 @@ from flowcontrol import (
     encode_event,
 )
 
-from .targets import OF_DIALLER, OF_LISTENER, SEALED
+from .door import Arguments, Door
+from .mutation import EDGES, OF_BYTES
+from .targets import (
+    OF_DIALLER,
+    OF_LISTENER,
+    SEALED,
+    check_event,
+    check_frames,
+    check_handshake,
+    check_sealed,
+)
 
 MAGIC = 0xBADC0FFE
 LIMITS = (64, 97, 1000, 1100, 4096, 4096, 4096, 4096)
@@ -47,53 +57,48 @@ LIMITS = (64, 97, 1000, 1100, 4096, 4096, 4096, 4096)
 
 _CORPUS = 400
 _IDS = (*range(13), 112, 113, 255)
-_EDGES = [0, 1, 2, 8, 9, 43, 97, 1023, 1024, 1025, 4095, 4096, 4097, 2**31 - 1, 2**31, 2**32 - 1]
-_EDGES_BYTES = [edge.to_bytes(4) for edge in _EDGES]
 
 
-class Input(NamedTuple):
-    """One input of a target: bytes, where they are cut, and the longest frame that is allowed."""
+def _of_the_wire(random: Random, data: bytes) -> Arguments:
+    """Bytes with something wrong in nine of ten, cut, with a limit."""
+    if random.random() < 0.9:
+        for _ in range(random.choice((1, 1, 1, 2, 3))):
+            data = random.choice(MUTATIONS)(random, data)
+    return data, draw_cuts(random, len(data)), random.choice(LIMITS)
 
-    target: str
-    data: bytes
-    cuts: list[int]
-    max_frame_bytes: int
 
-
-class Inputs:
-    """An endless sequence of inputs from a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random = Random(seed)
-        self._frames = [encode(draw_message(random)) for _ in range(_CORPUS)]
-        self._events = [encode_event(draw_event(random)) for _ in range(_CORPUS)]
-
-    def next(self) -> Input:
-        """The next one: about three of four are frames."""
-        random = self._random
-        kind = random.random()
-        if kind < 0.76:
-            target, data = "frames", self._stream()
-        elif kind < 0.88:
-            target, data = "event", random.choice(self._events)
-        elif kind < 0.89:
-            target, data = "sealed", SEALED
-        else:
-            target, data = "handshake", random.choice((OF_DIALLER, OF_LISTENER))
-        if random.random() < 0.9:
-            for _ in range(random.choice((1, 1, 1, 2, 3))):
-                data = random.choice(MUTATIONS)(random, data)
-        return Input(target, data, draw_cuts(random, len(data)), random.choice(LIMITS))
-
-    def _stream(self) -> bytes:
-        random = self._random
+def frames(random: Random) -> Iterator[Arguments]:
+    """Streams of frames, and of what looks like one."""
+    right = [encode(draw_message(random)) for _ in range(_CORPUS)]
+    while True:
         kind = random.random()
         if kind < 0.05:
-            return random.randbytes(random.randrange(80))
-        if kind < 0.2:  # a right header, and a body of right length that is anything
+            data = random.randbytes(random.randrange(80))
+        elif kind < 0.2:  # a right header, and a body of right length that is anything
             body = random.randbytes(random.randrange(100))
-            return struct.pack(">IIB", len(body) + 9, MAGIC, random.choice(_IDS)) + body
-        return b"".join(random.choices(self._frames, k=random.choice((1, 1, 2, 3))))
+            data = struct.pack(">IIB", len(body) + 9, MAGIC, random.choice(_IDS)) + body
+        else:
+            data = b"".join(random.choices(right, k=random.choice((1, 1, 2, 3))))
+        yield _of_the_wire(random, data)
+
+
+def events(random: Random) -> Iterator[Arguments]:
+    """Events as bytes."""
+    right = [encode_event(draw_event(random)) for _ in range(_CORPUS)]
+    while True:
+        yield _of_the_wire(random, random.choice(right))
+
+
+def handshakes(random: Random) -> Iterator[Arguments]:
+    """What either end of a handshake may hear."""
+    while True:
+        yield _of_the_wire(random, random.choice((OF_DIALLER, OF_LISTENER)))
+
+
+def sealed(random: Random) -> Iterator[Arguments]:
+    """A sealed message."""
+    while True:
+        yield _of_the_wire(random, SEALED)
 
 
 def draw_cuts(random: Random, length: int) -> list[int]:
@@ -108,7 +113,7 @@ def draw_cuts(random: Random, length: int) -> list[int]:
 
 def draw_number(random: Random, minimum: int = 0) -> int:
     """A signed number of 32 bits that is not below `minimum`, often one at an edge."""
-    number = random.choice(_EDGES) if random.random() < 0.5 else random.getrandbits(random.randrange(1, 32))
+    number = random.choice(EDGES) if random.random() < 0.5 else random.getrandbits(random.randrange(1, 32))
     return min(max(number, minimum), 2**31 - 1)
 
 
@@ -177,27 +182,6 @@ def draw_event(random: Random) -> Event:
     )
 
 
-# Mutations: each returns other bytes than it got, or, rarely, the same.
-
-
-def flip_a_bit(random: Random, data: bytes) -> bytes:
-    if not data:
-        return b"\0"
-    changed = bytearray(data)
-    changed[random.randrange(len(data))] ^= 1 << random.randrange(8)
-    return bytes(changed)
-
-
-def replace_a_byte(random: Random, data: bytes) -> bytes:
-    at = random.randrange(len(data) + 1)
-    return data[:at] + random.choice((b"\0", b"\xff", b"\x7f", b"\x80", random.randbytes(1))) + data[at + 1 :]
-
-
-def replace_a_number(random: Random, data: bytes) -> bytes:
-    at = random.randrange(max(1, len(data) - 3))
-    return data[:at] + random.choice(_EDGES_BYTES) + data[at + 4 :]
-
-
 def replace_the_length(random: Random, data: bytes) -> bytes:
     length = len(data) + random.choice((-9, -1, 0, 0, 1, 9))
     return max(0, length).to_bytes(4) + data[4:]
@@ -207,46 +191,11 @@ def replace_the_id(random: Random, data: bytes) -> bytes:
     return data[:8] + bytes((random.choice(_IDS),)) + data[9:]
 
 
-def truncate(random: Random, data: bytes) -> bytes:
-    return data[: random.randrange(len(data) + 1)]
+MUTATIONS = [*OF_BYTES, replace_the_length, replace_the_length, replace_the_id]
 
-
-def remove_some(random: Random, data: bytes) -> bytes:
-    start = random.randrange(len(data) + 1)
-    return data[:start] + data[start + random.choice((1, 1, 2, 4, 9, 30)) :]
-
-
-def insert_some(random: Random, data: bytes) -> bytes:
-    at = random.randrange(len(data) + 1)
-    return data[:at] + random.randbytes(random.choice((1, 1, 2, 4, 9, 30))) + data[at:]
-
-
-def repeat_some(random: Random, data: bytes) -> bytes:
-    start = random.randrange(len(data) + 1)
-    end = start + random.randrange(60)
-    return data[:end] + data[start:end] + data[end:]
-
-
-def grow(random: Random, data: bytes) -> bytes:
-    return data + bytes(random.choice((1, 9, 1024, 1025, 4096)))
-
-
-MUTATIONS = [
-    flip_a_bit,
-    flip_a_bit,
-    flip_a_bit,
-    replace_a_byte,
-    replace_a_byte,
-    replace_a_number,
-    replace_a_number,
-    replace_the_length,
-    replace_the_length,
-    replace_the_id,
-    truncate,
-    truncate,
-    remove_some,
-    insert_some,
-    repeat_some,
-    grow,
+DOORS = [
+    Door("frames", frames, check_frames, 14_000, 30),
+    Door("event", events, check_event, 60_000, 10),
+    Door("handshake", handshakes, check_handshake, 12_000, 7),
+    Door("sealed", sealed, check_sealed, 50_000, 1),
 ]
-"""Those that stand here more than once are used more often."""

@@ -1,6 +1,6 @@
-"""What must hold of every reader of foreign bytes, whatever the bytes are.
+"""What must hold of what reads from the network, whatever the bytes are.
 
-Each target takes an input, the places at which it is cut into reads, and a limit. It fails with an
+Each check takes an input, the places at which it is cut into reads, and a limit. It fails with an
 AssertionError, or with whatever other than a protocol error comes out of the code under test.
 """
 
@@ -33,8 +33,6 @@ from flowcontrol import (
 LONGEST_LOOKAHEAD = 1024
 """What a FrameReader may hold beside the frame that is arriving."""
 
-Target = Callable[[bytes, Sequence[int], int], None]
-
 
 class Outcome(NamedTuple):
     """What a stream of bytes came to: messages, then an error, or nothing more for now."""
@@ -52,7 +50,7 @@ def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
 # Frames, read in two ways.
 
 
-def check_frames(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None:
+def check_frames(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> bool:
     """Both readers give the same for any cut, hold a frame at most, and invent nothing."""
     whole = decode(data, (), max_frame_bytes)
     parts = decode(data, cuts, max_frame_bytes)
@@ -63,6 +61,7 @@ def check_frames(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None
     if whole.error is None:
         assert whole.waiting_bytes == parts.waiting_bytes == len(data) - len(taken)
     check_reader(data, cuts, max_frame_bytes, whole)
+    return whole.error is None
 
 
 def error_of(call: Callable[..., object], *arguments: object) -> RemoteProtocolError | None:
@@ -173,7 +172,7 @@ def read(reader: FrameReader, arriving: Sequence[bytes], max_frame_bytes: int) -
 # Events.
 
 
-def check_event(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None:
+def check_event(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> bool:
     """An event is what it is written as, all of it, or it is none."""
     error = error_of(decode_event, data)
     assert same_error(error, error_of(decode_event, memoryview(data)))
@@ -181,6 +180,7 @@ def check_event(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None:
         event = decode_event(data)
         assert decode_event(memoryview(data)) == event
         assert encode_event(event) == data
+    return error is None
 
 
 # Handshakes.
@@ -212,8 +212,9 @@ OF_LISTENER, OF_DIALLER = right_messages()
 _MOST_WANTED = 54
 
 
-def check_handshake(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None:
+def check_handshake(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> bool:
     """Nobody gets in who does not say exactly what is right, and nobody makes an end keep or say more."""
+    let_in = False
     for make, right in ((client, OF_LISTENER), (server, OF_DIALLER)):
         whole = shake(make(), data, ())
         assert whole == shake(make(), data, cuts)
@@ -222,6 +223,8 @@ def check_handshake(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> N
         assert proven == data.startswith(right)
         assert wrong or not refusal
         assert not wrong or refusal or len(data) < len(right)
+        let_in |= proven
+    return let_in
 
 
 def shake(end: Handshake, data: bytes, cuts: Sequence[int]) -> tuple[bytes, str, bool]:
@@ -253,17 +256,9 @@ PURPOSE = b"question"
 SEALED = seal(SECRET, PURPOSE, b"a greeting of a task")
 
 
-def check_sealed(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> None:
+def check_sealed(data: bytes, cuts: Sequence[int], max_frame_bytes: int) -> bool:
     """Only what was sealed is opened."""
     error = error_of(unseal, SECRET, PURPOSE, data)
     assert (error is None) == (data == SEALED)
     assert error is None or type(error) is HandshakeRefused
-
-
-TARGETS: dict[str, Target] = {
-    "frames": check_frames,
-    "event": check_event,
-    "handshake": check_handshake,
-    "sealed": check_sealed,
-}
-"""By name, as the command takes them."""
+    return error is None

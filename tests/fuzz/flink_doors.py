@@ -1,0 +1,205 @@
+"""Doors towards Flink: recordings of its REST API, the answers of a cluster, files with its options."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from integration.flink.lint.check import lint
+from integration.flink.rest.answers import FlinkRestError
+from integration.flink.rest.diagnosing import diagnose_job
+from integration.flink.rest.importing import import_scenario
+from integration.flink.rest.live_cluster import LiveCluster
+from integration.flink.rest.recording import Recorder, Recording
+from netstack import OPTIONS, ScenarioError, scenario_document, scenario_toml
+
+from .door import Arguments, Door, refused
+from .mutation import as_json, draw_value, encoded, mutated, spoilt, words_in
+from .scratch import scratch, written
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def recordings() -> list[dict[str, Any]]:
+    """The recordings of the project."""
+    files = [*ROOT.glob("tests/data/flink-rest/*.json.gz"), *ROOT.glob("docs/examples/*.json.gz")]
+    return [json.loads(gzip.decompress(file.read_bytes())) for file in sorted(files)]
+
+
+@cache
+def _words() -> list[str]:
+    return words_in(*recordings())
+
+
+def recorded(random: Random) -> Iterator[Arguments]:
+    """Recordings with some things wrong, most of them in an answer."""
+    while True:
+        tree: Any = random.choice(recordings())
+        for _ in range(random.choice((0, 1, 1, 2, 4, 8))):
+            answers = tree.get("answers") if isinstance(tree, dict) else None
+            if isinstance(answers, dict) and answers and random.random() < 0.9:
+                path = random.choice(list(answers))
+                tree = {**tree, "answers": {**answers, path: mutated(random, answers[path], _words())}}
+            else:
+                tree = mutated(random, tree, _words())
+        data = as_json(random, tree, 0.03)
+        if random.random() < 0.1:
+            data = gzip.compress(data, compresslevel=1, mtime=0)
+            data = spoilt(random, data) if random.random() < 0.5 else data
+        yield (data,)
+
+
+def check_recording(data: bytes) -> bool:
+    """A recording becomes a scenario and a recording of the same, or is refused; so with a diagnosis."""
+    file = written("recording.json", data)
+    try:
+        recorder = Recorder(Recording(file))
+        imported = import_scenario(recorder)
+    except ScenarioError as error:
+        return refused(error)
+    scenario_toml(imported.scenario, imported.notes)
+    again = written("again.json", recorder.document(imported))
+    assert scenario_document(import_scenario(Recording(again)).scenario) == scenario_document(
+        imported.scenario
+    )
+    try:
+        msgspec.json.encode(diagnose_job(Recording(file), None, None))
+    except ScenarioError as error:
+        refused(error)
+    return True
+
+
+_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+)
+_HEADS = (
+    _HEAD,
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/x\r\nContent-Length: %d\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n",
+    b"HTTP/1.1 503 Later\r\nRetry-After: 5\r\nContent-Length: %d\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n",
+)
+
+
+def answers(random: Random) -> Iterator[Arguments]:
+    """What a server may send to a GET, whole or not."""
+    words = ["jobs", "status", "id"]
+    while True:
+        tree: Any = {"jobs": [{"id": "a", "status": "RUNNING"}]}
+        body = as_json(random, mutated(random, tree, words), 0.2)
+        head = random.choice((_HEAD, _HEAD, *_HEADS))
+        data = head % len(body) + body
+        yield (spoilt(random, data) if random.random() < 0.6 else data,)
+
+
+class _Server:
+    """Answers each connection with the same bytes, whatever it is asked, and closes it."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.data = b""
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                try:
+                    connection.sendall(self.data)
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(1 << 16)
+                except OSError:
+                    pass
+
+
+@cache
+def _server(folder: Path) -> _Server:
+    """The server of this process, which its folder stands for."""
+    return _Server()
+
+
+def check_answer(data: bytes) -> bool:
+    """An answer is JSON or a refusal with a status, or the cluster is refused."""
+    server = _server(scratch())
+    server.data = data
+    try:
+        answer = LiveCluster(server.url, timeout_s=5.0, sleep=lambda seconds: None).answer("/jobs")
+    except FlinkRestError as error:
+        return refused(error)
+    return not hasattr(answer, "code")
+
+
+_LINES = (
+    "taskmanager.memory.segment-size: 32 kb",
+    "taskmanager:\n  network:\n    memory:\n      buffer-debloat:\n        "
+    "enabled: true\n        target: 1 s",
+    "execution.checkpointing.interval: 5 s # often",
+    "execution.checkpointing: {interval: 10 s, unaligned: {enabled: true}}",
+    "state.backend.type: rocksdb",
+    "anchor: &a [1, 2, {b: *a}]",
+    "merged:\n  <<: &m {x: 1}\n  y: *m",
+    "? [a, b]\n: c",
+    "list:\n- a\n- b: 1",
+    "text: |\n  several\n  lines",
+    "---",
+    "...",
+    "%YAML 1.1",
+    "!!python/object/apply:os.system [x]",
+    "apiVersion: flink.apache.org/v1beta1\nkind: FlinkDeployment\nspec:\n  flinkVersion: v1_18\n"
+    "  flinkConfiguration:\n    taskmanager.numberOfTaskSlots: '2'",
+    "apiVersion: v1\nkind: ConfigMap\ndata:\n  flink-conf.yaml: |\n    a: 1\n    "
+    "execution.checkpointing.interval: 3s\n  config.yaml: 'x: [1'",
+    "apiVersion: v1\nkind: List\nitems:\n- {kind: FlinkDeployment, spec: {flinkConfiguration: {a: 1}}}",
+)
+
+
+def configurations(random: Random) -> Iterator[Arguments]:
+    """Files of options: lines of the formats that there are, options with any values, spoilt bytes."""
+    names = [option.name for option in OPTIONS.values()]
+    while True:
+        lines = random.choices(_LINES, k=random.choice((1, 2, 2, 4)))
+        for _ in range(random.choice((0, 1, 3, 6))):
+            value = draw_value(random)
+            shown = str(value) if isinstance(value, str) else json.dumps(value)
+            lines.append(f"{random.choice(names)}: {shown}")
+        if random.random() < 0.02:
+            lines.append(random.choice(("[", "a: {", "- ")) * random.choice((50, 200, 3000)))
+        name = random.choice(("config.yaml", "flink-conf.yaml", "deployment.yaml"))
+        yield (
+            name,
+            encoded(random, "\n".join(lines) + "\n", 0.5),
+            random.choice((None, "1.12", "1.20", "2.2")),
+        )
+
+
+def check_configuration(name: str, data: bytes, flink: str | None) -> bool:
+    """A file is checked, with every finding on one line, or is refused."""
+    try:
+        report = lint(written(name, data), flink)
+    except ScenarioError as error:
+        return refused(error)
+    msgspec.json.encode(report)
+    for finding in report.findings:
+        assert "\n" not in finding.message + finding.advice
+    return True
+
+
+DOORS = [
+    Door("recording", recorded, check_recording, 15, 0.01),
+    Door("answer", answers, check_answer, 100, 0.05),
+    Door("config", configurations, check_configuration, 1_000, 0.5),
+]
