@@ -20,6 +20,7 @@ from ..storm.other_process import check_elsewhere
 from ..storm.shrinking import Shrunk, again, shrink
 from ..storm.storm_log import StormLog
 from ..storm.storm_outcome import Outcome
+from ..storm.storm_over_tcp import case_over_tcp, run_over_tcp
 from ..storm.storm_runs import run_on_spark, run_storms
 from ..storm.tally import Tally
 from .arguments import Flag, Several, Whole, require_some
@@ -44,6 +45,7 @@ def storm(
     simpler: Several = (),
     log: Path | None = None,
     paranoid: Flag = False,
+    tcp: Flag = False,
     spark: Flag = False,
     verbose: Flag = False,
 ) -> int:
@@ -59,12 +61,17 @@ def storm(
         simpler: A step that makes the case of --seed simpler, as printed with a case that was shrunk.
         log: Note in this file which seeds are done and which failed, and leave out those that are done.
         paranoid: Look at each run after every single step of it, and not only now and then.
+        tcp: Run them one after the other over real sockets and in real time, as far as they can be.
         spark: Run them on Spark instead of the processes of this machine.
         verbose: Print each case and what became of it; they are run one after the other.
     """
     require_some("storm", "--seeds", seeds)
     _refuse_contradictions(first_seed, seed, simpler, log, spark, verbose)
     console = to_stdout()
+    if tcp:
+        _refuse_beside_tcp(simpler, log, paranoid, spark, verbose)
+        wanted = range(first_seed, first_seed + seeds) if seed is None else range(seed, seed + 1)
+        return _run_over_tcp(wanted, console)
     if seed is not None:
         return _run_one(seed, simpler, paranoid, console)
     wanted = range(first_seed, first_seed + seeds)
@@ -91,6 +98,39 @@ def _refuse_contradictions(
         problem = "--simpler is a step of one case; give its --seed"
     if problem:
         raise ScenarioError([f"netstack storm: {problem}"])
+
+
+def _refuse_beside_tcp(
+    simpler: tuple[str, ...], log: Path | None, paranoid: bool, spark: bool, verbose: bool
+) -> None:
+    of_virtual_time = (
+        ("--simpler", simpler),
+        ("--log", log),
+        ("--paranoid", paranoid),
+        ("--spark", spark),
+        ("--verbose", verbose),
+    )
+    for option, value in of_virtual_time:
+        if value:
+            text = f"{option} is for runs in virtual time, and --tcp runs in real time; leave one out"
+            raise ScenarioError([f"netstack storm: {text}"])
+
+
+def _run_over_tcp(seeds: range, console: Console) -> int:
+    """Run storms over TCP, one after the other; print each that failed, and of a single one all there is."""
+    tally = Tally()
+    with progress("storm", len(seeds), "seeds", to_stderr()) as report:
+        for seed in seeds:
+            outcome = run_over_tcp(seed)
+            tally.add(outcome)
+            if len(seeds) == 1:
+                _print_lines([*case_over_tcp(seed).lines(), *outcome.lines()], console)
+            elif outcome.problems:
+                lines = [f"seed {seed}: {problem}" for problem in outcome.problems]
+                _print_lines([*lines, f"  netstack storm --tcp --seed {seed}"], console)
+            report(tally.storms)
+    tally.print(console)
+    return FAILED if tally.failed else 0
 
 
 def _run_one(seed: int, simpler: tuple[str, ...], paranoid: bool, console: Console) -> int:

@@ -25,7 +25,7 @@ def check_storage(job: Job, storage: FileLayout, files: Iterable[str]) -> Iterat
     needed = set[str]()
     for number in complete:
         if number not in given_up:
-            yield from _unreadable(storage, number)
+            yield from unreadable(storage, number)
         needed |= {f"{folder_of(number)}/", *storage.load(number).files}
     savepoints = {head.savepoint for head in job.recorder.checkpoints if head.status == "COMPLETED"}
     for path in [path for path in sorted(files) if not _is_needed(path, needed, savepoints)][:_SHOWN]:
@@ -64,7 +64,8 @@ def retained_at_the_end(job: Job) -> list[int]:
     return sorted(number for number in {*kept, *forgotten} if number not in initial)
 
 
-def _unreadable(storage: FileLayout, number: int) -> Iterator[str]:
+def unreadable(storage: FileLayout, number: int) -> Iterator[str]:
+    """Yield what of a complete checkpoint cannot be read."""
     read = Untroubled(storage).read
     try:
         for snapshot in storage.load(number).subtasks:

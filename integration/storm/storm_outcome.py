@@ -120,8 +120,8 @@ def outcome_of(
         checkpoints=Counter(head.failure or head.status for head in heads),
         fired=tuple(f"{fault.what} at {fault.time:.4f} s" for each in jobs for fault in each.faults.fired),
         records=log.output.total(),
-        digest=_digest(run),
-        output=_digest(sorted(log.output.items())),
+        digest=digest_of(run),
+        output=digest_of(sorted(log.output.items())),
         wall_s=wall_s,
     )
 
@@ -130,5 +130,6 @@ def _parallelism(job: Job) -> dict[str, int]:
     return {vertex.name: vertex.parallelism for vertex in job.scenario.vertices}
 
 
-def _digest(value: object) -> str:
+def digest_of(value: object) -> str:
+    """Return what tells a value from others, in a few letters."""
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]

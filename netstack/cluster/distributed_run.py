@@ -138,6 +138,7 @@ class _Run:
             scenario=self._scenario,
             origin=history.origin,
             restore=None if restore is None else restore.checkpoint_id,
+            retained=tuple(self._usable),
             from_initial=initial is not None,
             claim_mode=ClaimMode.NO_CLAIM if initial is None else initial.claim_mode,
             in_place=initial is not None and initial.in_place,
@@ -178,11 +179,20 @@ class _Run:
 
     def _latest_checkpoint(self) -> CheckpointMetadata | None:
         """The newest checkpoint to restore: of this run, or the initial one while that is retained."""
-        complete = [number for number in self._storage.checkpoints() if number >= self._first]
-        usable = [number for number in complete if number not in self._unrestorable]
+        complete, usable = self._complete, self._usable
         if usable:
             return self._storage.load(usable[-1])
         if self._initial is None or len(complete) >= self._scenario.config.retained_checkpoints:
             return None
         metadata = self._initial.metadata
         return None if metadata.checkpoint_id in self._unrestorable else metadata
+
+    @property
+    def _complete(self) -> list[int]:
+        """The complete checkpoints of this run, oldest first."""
+        return [number for number in self._storage.checkpoints() if number >= self._first]
+
+    @property
+    def _usable(self) -> list[int]:
+        """Those of them that no attempt has failed to restore."""
+        return [number for number in self._complete if number not in self._unrestorable]

@@ -7,6 +7,7 @@ ended. It works on messages alone, and treats its own process like any other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from flowcontrol import RemoteProtocolError
@@ -16,6 +17,7 @@ from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
+from ..checkpoints.storage import CheckpointStorage, StorageError
 from ..jobs.rescaling import shape_after
 from ..results.statistics import Recorder
 from ..state.snapshots import CheckpointMetadata
@@ -85,7 +87,7 @@ class Leader:
             on_end=partial(record_checkpoint, self._recorder),
             fail_job=fail,
             first_id=assignment.first_checkpoint,
-            stored=() if restored is None or initial is not None else (restored,),
+            stored=_stored(assignment, restored, environment.storage),
             initial=initial,
             trace=environment.trace,
         )
@@ -159,3 +161,20 @@ class Leader:
             record_checkpoint(self._recorder, checkpoint)
         self._coordinator.release()
         return checkpoint_records(self._recorder)
+
+
+def _stored(
+    assignment: Assignment, restored: CheckpointMetadata | None, storage: CheckpointStorage
+) -> list[CheckpointMetadata]:
+    """Return the checkpoints of this run that are kept, up to the restored one, oldest first.
+
+    One whose metadata cannot be read stays where it is, for whoever looks into it.
+    """
+    if restored is None or assignment.from_initial:
+        return []
+    earlier = []
+    for number in assignment.retained:
+        with suppress(StorageError):
+            if number < restored.checkpoint_id:
+                earlier.append(storage.load(number))
+    return [*earlier, restored]

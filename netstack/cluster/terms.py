@@ -28,13 +28,15 @@ class Assignment:
 
     `origin` is when the run began on the wall clock and `restore` the checkpoint to go on from; both None
     for the first attempt, `restore` also where none was complete. `from_initial`: that is the checkpoint of
-    an earlier run, in the storage of that. The attempt's first checkpoint has the number `first_checkpoint`.
+    an earlier run, in the storage of that. `retained` are the complete ones of this run, oldest first. The
+    attempt's first checkpoint has the number `first_checkpoint`.
     `traced`: whether reports tell each step.
     """
 
     scenario: Scenario
     origin: float | None = None
     restore: int | None = None
+    retained: tuple[int, ...] = ()
     from_initial: bool = False
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     in_place: bool = False

@@ -204,6 +204,33 @@ def kills(at: float) -> list[KillSubtask | KillTaskManager]:
     ]
 
 
+def test_retention_goes_on_over_restarts() -> None:
+    scenario = Scenario(
+        name="retained",
+        duration_s=60.0,
+        config=NetworkConfig(
+            segment_bytes=1024,
+            buffer_timeout_interval_s=0.01,
+            checkpoint_interval_s=0.05,
+            retained_checkpoints=3,
+            restart_initial_backoff_s=0.05,
+        ),
+        vertices=(
+            Vertex(name="numbers", source=paced(numbers(1200), 400.0), parallelism=2),
+            Vertex(name="sink", parallelism=2, operator=transactional_sink(TransactionLog().commit)),
+        ),
+        edges=(Edge(source="numbers", target="sink", ship="hash"),),
+        faults=tuple(kills(0.6)[:1] + kills(1.1)[:1]),
+    )
+    storage = MemoryStorage()
+    result, _ = run(scenario, storage)
+    assert len(result.restarts) == 2
+    complete = [each.id for each in result.checkpoints if each.status == "COMPLETED"]
+    assert storage.checkpoints() == complete[-3:]
+    folders = {path.partition("/")[0] for path in storage.files}
+    assert folders == {f"chk-{number}" for number in complete[-3:]}
+
+
 @pytest.mark.parametrize("fault", kills(1.2), ids=["subtask", "task manager"])
 @pytest.mark.parametrize("unaligned", [False, True])
 def test_after_a_failure_the_job_goes_on_from_its_latest_checkpoint(

@@ -1,0 +1,39 @@
+"""Storms over TCP: the cases that can be, and that none goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.cli.app import main
+from integration.storm.storm_over_tcp import case_over_tcp, run_over_tcp
+from netstack import KillSubtask, KillTaskManager
+
+SEEDS = range(12)
+
+
+def test_no_storm_over_tcp_goes_wrong() -> None:
+    outcomes = [run_over_tcp(seed) for seed in SEEDS]
+    assert [(outcome.seed, outcome.problems) for outcome in outcomes if outcome.problems] == []
+    assert {outcome.end for outcome in outcomes} == {"ended"}
+    assert sum(outcome.checkpoints["COMPLETED"] for outcome in outcomes) > len(SEEDS)
+
+
+def test_what_is_not_possible_over_tcp_is_left_out() -> None:
+    for seed in range(300):
+        case = case_over_tcp(seed)
+        assert all(len(vertex.managers) == 1 for vertex in case.vertices)
+        assert all(isinstance(fault, KillSubtask | KillTaskManager) for fault in case.faults)
+        assert case.going_on is None
+        assert (case.trouble, case.neighbours) == ((), ())
+
+
+def test_the_command_runs_them_and_refuses_what_is_of_virtual_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["storm", "--tcp", "--seeds", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "wrong: none"
+    assert main(["storm", "--tcp", "--seed", "3"]) == 0
+    assert "seed 3, at most 60 s" in capsys.readouterr().out
+    assert main(["storm", "--tcp", "--paranoid"]) == 2
+    told = "--paranoid is for runs in virtual time, and --tcp runs in real time; leave one out"
+    assert told in capsys.readouterr().err
