@@ -422,7 +422,8 @@ def test_ctrl_c_ends_a_run_with_one_line(scenario):
 
 def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
     scenario.write_text(NOTICED)
-    (tmp_path / "short.json").write_text('{"steady": [], "checkpoints": []}')
+    window = {"from_s": 1, "to_s": 2, "end_to_end_ms": None, "persisted_bytes": None, "vertices": []}
+    (tmp_path / "short.json").write_text(json.dumps({"steady": [window], "checkpoints": []}))
     process = interrupted(["compare", str(scenario), str(tmp_path)], b"ignores it")
     assert (process.returncode, process.stdout, process.stderr) == (
         exit_status.INTERRUPTED,
