@@ -16,7 +16,7 @@ from ..jobs.regions import failover_regions
 from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem, option_key
 from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
-from ..scenarios.scenario import Scenario
+from ..scenarios.scenario import FROM_SOURCE, Scenario
 
 TURN_S = 1e-9
 """Cost of a record of a source: it pauses after each batch, so that others in its process have their turn."""
@@ -84,7 +84,8 @@ def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
         yield "costs", "are not used over TCP, where all but the service time of records is real"
     if scenario.link != LinkConditions():
         yield "link", "is not used over TCP: the network is that between the processes"
-    if len(regions := failover_regions(scenario)) > 1:
+    known = all(vertex.parallelism != FROM_SOURCE for vertex in scenario.vertices)
+    if known and len(regions := failover_regions(scenario)) > 1:
         text = f"is region, and the job has {len(regions)} regions; over TCP they restart together"
         yield option_key("failover_strategy"), text
 

@@ -353,7 +353,7 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
         (["--throughput", "1 MB/s", "--round-trip", "3"], "netstack size: --round-trip: '3' has no unit"),
         (
             ["--throughput", f"{'9' * 400} MB/s"],
-            f"netstack size: --throughput: '{'9' * 40}' is more than any",
+            "netstack size: --throughput: 1.00e+406 is too large; it must be a rate such as",
         ),
         (
             ["--throughput", "1 MB/s", "--parallelism", "9" * 5000],

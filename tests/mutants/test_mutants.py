@@ -19,12 +19,12 @@ TEN = (
     "alignment-without-the-last",
     "exclusive-leaks",
     "overtaken-data-not-copied",
-    "in-flight-not-persisted",
-    "sealed-not-committed-again",
+    "arrivals-out-of-order",
+    "begun-record-loses-a-byte",
     "complete-without-the-last",
     "nothing-subsumed-is-deleted",
     "committed-before-the-checkpoint",
-    "restarted-once-too-often",
+    "event-before-its-data",
 )
 
 
