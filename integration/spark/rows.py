@@ -97,10 +97,13 @@ class RowCodec:
         if not self._wire:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         columns = zip(*rows, strict=True) if rows else iter([()] * len(self._wire))
-        arrays = [
-            pa.array(values, type=wire).cast(field.type)
-            for values, wire, field in zip(columns, self._wire, self.schema, strict=True)
-        ]
+        try:
+            arrays = [
+                pa.array(values, type=wire).cast(field.type)
+                for values, wire, field in zip(columns, self._wire, self.schema, strict=True)
+            ]
+        except (pa.ArrowException, OverflowError) as error:  # a number that is too large for its column
+            raise msgspec.DecodeError(str(error)) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def rows(self, block: RecordBlock) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from ..exchange.key_groups import MAX_PARALLELISM_LIMIT
 from .config import OPTIONS, PRESETS
 from .config_rules import (
     Problem,
@@ -38,9 +39,6 @@ from .scenario import (
     Vertex,
 )
 from .user_code import NamedObject
-
-MAX_PARALLELISM = 32768
-"""Flink's upper bound (KeyGroupRangeAssignment)."""
 
 LARGEST_SPREAD = 0.5
 """A cost that is known no better than this is not known."""
@@ -145,8 +143,8 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
     if not vertex.name:
         yield "name", "is empty; give the vertex a name"
     least = FROM_SOURCE if isinstance(vertex.source, PathSpec) else 1
-    if not least <= vertex.parallelism <= MAX_PARALLELISM:
-        yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM}"
+    if not least <= vertex.parallelism <= MAX_PARALLELISM_LIMIT:
+        yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM_LIMIT}"
     if vertex.source is None and not has_input and not astray:  # else an edge may be meant for it
         yield "source", "is missing, and no edge leads to this vertex; give it a source or an edge"
     if vertex.source is not None:

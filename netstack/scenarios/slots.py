@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..exchange.key_groups import MAX_PARALLELISM_LIMIT
 from .scenario import Vertex
 
 DEFAULT_GROUP = "default"
@@ -19,11 +20,13 @@ def in_slots(
     Subtask i of every vertex of a slot sharing group shares slot i of the group; slots of the groups follow
     each other, and fill one task manager after the other: "tm-1", "tm-2" and so on. `groups` are those of the
     vertices, by default one for all. A vertex that names its task manager stays there. Without `slots`, or
-    fewer than one, the vertices are returned as they are.
+    fewer than one, the vertices are returned as they are; so they are when one has more subtasks than a job
+    may have, whose names of task managers would fill the memory before that is refused.
 
     Source: Flink's LocalInputPreferredSlotSharingStrategy, where all vertices have inputs of one kind.
     """
-    if slots is None or slots < 1:
+    huge = any(vertex.parallelism > MAX_PARALLELISM_LIMIT for vertex in vertices)
+    if slots is None or slots < 1 or huge:
         return tuple(vertices)
     groups = [DEFAULT_GROUP] * len(vertices) if groups is None else groups
     first, taken = dict[str, int](), 0

@@ -23,8 +23,8 @@ CONTAINERS = (list, tuple, dict)
 
 _TUPLE, _DICT = 1, 2
 
-_TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
-"""How msgpack begins the one extension that it knows by itself."""
+_TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
+"""What stands before the one extension that msgpack knows by itself: its length, and -1."""
 
 
 class StateError(Exception):

@@ -255,6 +255,9 @@ def test_subtasks_share_slots_by_their_groups() -> None:
 
 
 def test_slots_that_mean_nothing_are_refused() -> None:
+    huge = document(slots=2)
+    huge["vertices"][1]["parallelism"] = 1 << 41  # as many names of task managers would fill the memory
+    assert problem_of(huge) == "vertices.sink.parallelism: is 2199023255552; it must be from 1 to 32768"
     assert problem_of(document(slots=0)) == "slots: is 0; a task manager has at least 1 slot"
     written = document()
     written["vertices"][1]["slot_sharing_group"] = "sinks"

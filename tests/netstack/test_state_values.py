@@ -119,6 +119,8 @@ def extension(code: int, value: Any) -> bytes:
         b"\xc7\x02\x01\x91" * 400,
         bytes.fromhex("d6ff00000000"),
         bytes.fromhex("91d7ff0000000000000000"),
+        bytes.fromhex("c704ff00000000"),
+        bytes.fromhex("c80008ff0000000000000000"),
     ],
     ids=[
         "tuple of a number",
@@ -129,6 +131,8 @@ def extension(code: int, value: Any) -> bytes:
         "tuples",
         "timestamp",
         "within",
+        "timestamp of a length",
+        "timestamp of a long length",
     ],
 )
 def test_extensions_that_are_no_values_are_refused_in_one_line(data: bytes) -> None:

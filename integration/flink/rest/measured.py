@@ -209,7 +209,7 @@ def _checkpoint(
     ]
     if not any(vertex.start_delay_ms for vertex in vertices):
         return None
-    return CheckpointResult(
+    checkpoint = CheckpointResult(
         id=entry["id"],
         t=(entry["trigger_timestamp"] - job.running_since_ms) / 1e3,
         checkpoint_type=entry.get("checkpoint_type", NOT_TOLD),
@@ -219,6 +219,8 @@ def _checkpoint(
         persisted_bytes=entry.get("persisted_data", 0),
         vertices=vertices,
     )
+    msgspec.convert(msgspec.to_builtins(checkpoint), CheckpointResult)  # whatever was answered is of its type
+    return checkpoint
 
 
 def _vertex_checkpoint(

@@ -151,7 +151,9 @@ def _thinned(path: str, answer: Any, job: str) -> Any:
     if path == "/jobs/overview":
         return {"jobs": [entry for entry in answer["jobs"] if entry["jid"] == job]}
     if path.endswith("/jobmanager/config"):
-        return [entry for entry in answer if _says_how_it_runs(entry["key"], str(entry["value"]))]
+        return [
+            entry for entry in answer if _says_how_it_runs(str(entry.get("key")), str(entry.get("value")))
+        ]
     return answer
 
 
