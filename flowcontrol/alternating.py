@@ -73,6 +73,15 @@ class AlternatingAligner(SingleCheckpointHandler):
         self._announced: dict[int, int] = {}
         self._forced: CheckpointBarrier | None = None
 
+    def take_over(self, aligner: SingleCheckpointHandler) -> None:
+        """Go on where a handler of aligned barriers is, which is not used any more."""
+        self.current_checkpoint_id = aligner.current_checkpoint_id
+        self._ended, self._timer = aligner._ended, aligner._timer
+        self._aligned, self._blocked = aligner._aligned, aligner._blocked
+        self._barrier, self._target, self._start = aligner._barrier, aligner._target, aligner._start
+        if aligner.pending:
+            self._state = AlternatingState.COLLECTING
+
     @property
     def state(self) -> AlternatingState:
         """How far the pending checkpoint is."""

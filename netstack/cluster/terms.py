@@ -78,6 +78,10 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
             yield f"faults[{number}]", f"{text} can be killed `at` a time"
 
 
+    if scenario.changes:
+        yield "changes", "are made in one process only; over TCP, run a scenario without any"
+
+
 def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
     """Yield what a user should know of settings that have no effect over several processes."""
     if scenario.costs != CostModel():

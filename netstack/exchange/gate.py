@@ -186,6 +186,15 @@ class InputGate:
             if not channels[place].released:
                 channels[place].announce_buffer_size(size)
 
+    def change_debloater(self, debloater: DebloatPolicy | None) -> None:
+        """Size buffers by another policy from now on; without any, producers fill whole segments again."""
+        self.debloater = debloater
+        self._watcher = debloater if debloater is not None and debloater.watches_polls else None
+        if debloater is None:
+            for channel in self.channels:
+                if not channel.released:
+                    channel.announce_buffer_size(self.segment_bytes)
+
     @property
     def remote_channels(self) -> Iterator[RemoteInputChannel]:
         """The channels that have buffers of their own."""

@@ -100,7 +100,7 @@ class SubtaskMaker:
         key_hash = self._hash_into(vertex)
 
         def make(number: int, index: int) -> Subtask:
-            throttle = work.throttle(vertex, vertex.service, index)
+            throttle = work.throttle(vertex, index)
             held_back = work.held_back(vertex)
             operator = work.operator(vertex, number, index, vertex.selectivity, held_back)
             state = self._state(number, index, groups_of_keys)

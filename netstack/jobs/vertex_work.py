@@ -29,6 +29,7 @@ class VertexWork:
         self._scenario = scenario
         self._environment = environment
         self._cores: dict[str, Cores] = {}
+        self._throttles: dict[tuple[str, int, str | None], Throttle] = {}  # by vertex, subtask, edge from
         self._clock = EventClock(environment.agenda)
         self._send_watermarks = sources_with_watermarks(scenario)
         self._read_watermarks = readers_of_watermarks(scenario)
@@ -63,16 +64,30 @@ class VertexWork:
             name = f"of {edge.source}"
             operator = self.operator(vertex, number, index, edge.selectivity, subtask.held_back, name)
         if edge.service is not None:
-            throttle = self.throttle(vertex, edge.service, index)
+            throttle = self.throttle(vertex, index, edge)
         return GateWork(edge.input, operator, throttle)
 
-    def throttle(self, vertex: Vertex, service: Sequence[Step], index: int) -> Throttle:
-        """What spends the service time of a subtask's records."""
+    def throttle(self, vertex: Vertex, index: int, edge: Edge | None = None) -> Throttle:
+        """What spends the service time of a subtask's records; with an `edge`, of those that come over it."""
         costs, randomness = self._environment.costs, self._environment.randomness
         cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
+        steps = self._steps(vertex, index, None if edge is None else edge.service)
+        throttle = Throttle(steps, costs, randomness, mode=vertex.service_mode, cores=cores)
+        self._throttles[vertex.name, index, None if edge is None else edge.source] = throttle
+        return throttle
+
+    def _steps(self, vertex: Vertex, index: int, service: Sequence[Step] | None) -> tuple[Step, ...]:
         factor = uncertain_factor(self._scenario.seed, vertex.service_spread)
-        steps = tuple((at, cost * factor) for at, cost in vertex.steps_of(service, index))
-        return Throttle(steps, costs, randomness, mode=vertex.service_mode, cores=cores)
+        steps = vertex.steps_of(vertex.service if service is None else service, index)
+        return tuple((at, cost * factor) for at, cost in steps)
+
+    def change(self, scenario: Scenario, vertex: Vertex) -> None:
+        """Let records cost what `scenario` says now of a vertex."""
+        self._scenario = scenario
+        services = {edge.source: edge.service for edge in scenario.inputs(vertex)}
+        for (name, index, source), throttle in self._throttles.items():
+            if name == vertex.name:
+                throttle.follow(self._steps(vertex, index, None if source is None else services[source]))
 
     def _cores_of(self, task_manager: str) -> Cores:
         """The cores that a task manager works on; without a machine, as many as it needs."""

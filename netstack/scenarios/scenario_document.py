@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
+from .changes import change_document
 from .config import OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig
 from .fault_document import fault_document
 from .quantities import format_duration, format_rate
@@ -61,6 +62,8 @@ def scenario_document(scenario: Scenario) -> Document:
         ]
     if scenario.faults:
         document["faults"] = [fault_document(fault) for fault in scenario.faults]
+    if scenario.changes:
+        document["changes"] = [change_document(change) for change in scenario.changes]
     return document
 
 

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from .changes import ScheduledChange
 from .config import DEFAULT_PRESET, OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig, with_options
 from .edge_buffers import EdgeBuffers
 from .fault_reader import read_faults
@@ -37,7 +38,8 @@ from .user_code import NamedObject
 Settings = TypeVar("Settings", CostModel, LinkConditions)
 
 _ABOUT_KEYS = ("name", "duration", "warmup", "seed", "preset", "phases", "service_mode", "policy")
-_LIST_KEYS = ("vertices", "edges", "machines", "checkpoints_at", "savepoints_at", "faults")
+_LIST_KEYS = ("vertices", "edges", "machines", "checkpoints_at", "savepoints_at", "faults", "changes")
+_CHANGE_KEYS = ("at", "flink", "policy", "vertex", "service", "service_skew", "rate")
 _MACHINE_KEYS = ("cores", "task_managers")
 _SCENARIO_KEYS = (*_ABOUT_KEYS, "slots", "flink", "costs", "link", *_LIST_KEYS)
 _SERVICE_KEYS = ("service", "service_skew", "service_spread", "service_mode", "behind")
@@ -89,6 +91,7 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
         manual_checkpoints_s=top.take("checkpoints_at", list_of(parse_duration), ()),
         savepoints=read_savepoints(top.take("savepoints_at", list_of(_as_it_is), ()), problems),
         faults=read_faults(_numbered(top, "faults")),
+        changes=tuple(_change(section, PRESETS[preset]) for section in _numbered(top, "changes")),
     )
     top.finish(_SCENARIO_KEYS)
     if not problems:
@@ -109,6 +112,23 @@ def _machine(section: Section) -> Machine:
     )
     section.finish(_MACHINE_KEYS)
     return machine
+
+
+def _change(section: Section, preset: NetworkConfig) -> ScheduledChange:
+    config = read_options(section.section("flink"), preset)
+    settings = [(field, getattr(config, field)) for field in sorted(config.given - preset.given)]
+    if "policy" in section:
+        settings.append(("debloat_policy", section.take("policy", text, preset.debloat_policy)))
+    change = ScheduledChange(
+        at_s=section.require("at", parse_duration, 0.0, '"30 s"'),
+        settings=tuple(settings),
+        vertex=section.take("vertex", text, None),
+        service_s=section.take("service", parse_duration, None),
+        service_skew=section.take("service_skew", one_or_more(number), ()),
+        rates=section.take("rate", one_or_more(number), ()),
+    )
+    section.finish(_CHANGE_KEYS)
+    return change
 
 
 def _sections(top: Section, key: str) -> list[Section]:

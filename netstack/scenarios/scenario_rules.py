@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from ..exchange.key_groups import MAX_PARALLELISM_LIMIT
+from .change_rules import change_problems
 from .config import OPTIONS, PRESETS
 from .config_rules import (
     Problem,
@@ -76,6 +77,7 @@ def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Proble
         _about_keys,
         _about_event_time,
         _about_faults,
+        lambda scenario: change_problems(scenario, to_run=to_run),
     )
     return [problem for rule in rules for problem in rule(scenario)]
 

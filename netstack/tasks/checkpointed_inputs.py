@@ -100,9 +100,21 @@ class CheckpointedInputs:
         for gate in gates:
             gate.on_priority = self._priority_arrived
         if config.takes_unaligned_checkpoints:
-            persist = self._persist  # one object for all channels
-            for channel in self.channels:
-                channel.persist = persist
+            self._persist_data()
+
+    def _persist_data(self) -> None:
+        persist = self._persist  # one object for all channels
+        for channel in self.channels:
+            channel.persist = persist
+
+    def let_overtake(self) -> None:
+        """Barriers may overtake data from now on; one that is being aligned is aligned to its end."""
+        aligner = self.handler
+        if isinstance(aligner, BarrierAligner):
+            count_ends = self._subtask.environment.config.checkpoints_after_tasks_finish
+            self.handler = AlternatingAligner(len(self.channels), checkpoints_after_tasks_finish=count_ends)
+            self.handler.take_over(aligner)
+            self._persist_data()
 
     def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
         """The next item of the gate whose turn it is."""

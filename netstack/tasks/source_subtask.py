@@ -271,6 +271,13 @@ class SourceSubtask(Subtask):
         work_s = lateness.of_emitting(self.position, self._own_cost_s)
         lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
+    def change_rate(self, rate: float, pace: Pace | None) -> None:
+        """Emit so many records a second from now on, 0 for as fast as possible; mail."""
+        self._period = 1 / rate if rate > 0 else 0.0
+        self._pace_of_records = pace
+        self._next_due = self.agenda.now
+        self._begun_at = self.agenda.now, self.position
+
     def stall(self, duration: float) -> None:
         """Emit nothing during the synchronous part of a snapshot."""
         self._working_until = max(self._working_until, self.agenda.now) + duration

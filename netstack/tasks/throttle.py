@@ -65,8 +65,7 @@ class Throttle:
         cores: Cores | None = None,
     ) -> None:
         self.cores = cores
-        self._times = [time for time, _ in steps]
-        self._costs = [cost for _, cost in steps]
+        self.follow(steps)
         self._sleeps = mode == "throttle"
         self._oversleep = costs.oversleep_s if self._sleeps else 0.0
         self._after_sleep = costs.after_sleep_s if self._sleeps else 0.0
@@ -74,6 +73,11 @@ class Throttle:
         self._exact = mode == "exact"
         self._debt = 0.0
         self.charged_s = 0.0
+
+    def follow(self, steps: tuple[tuple[float, float], ...]) -> None:
+        """Let records cost what other `steps` say from now on."""
+        self._times = [time for time, _ in steps]
+        self._costs = [cost for _, cost in steps]
 
     def charge(self, records: int, now: float) -> tuple[int, float]:
         """Charge up to `records` records at time `now`, until one of them has to sleep.
