@@ -107,6 +107,18 @@ class CheckpointCoordinator:
         self._subtasks = list(subtasks)
         self._scheduler.start()
 
+    def change(self, config: NetworkConfig) -> None:
+        """Take checkpoints as other settings say from now on; those that go on are taken as before.
+
+        Whether all of them expire later, or sooner, is a matter of the new timeout.
+        """
+        self._config, self._options = config, options_of_barriers(config)
+        self._scheduler.change(config)
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+            self._watch_timer = None
+        self._watch()
+
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
         """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`, without messages."""
         for checkpoint in self._drop_all():

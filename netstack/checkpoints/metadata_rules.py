@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..exchange.key_groups import MAX_PARALLELISM_LIMIT
+from ..scenarios.scenario import MAX_PARALLELISM
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 
 MOST_BYTES = (1 << 63) - 1
@@ -24,13 +24,13 @@ def _problems(metadata: CheckpointMetadata) -> Iterator[str]:
     if not 0 <= metadata.checkpoint_id <= MOST_BYTES:
         yield f"{metadata.checkpoint_id} is no checkpoint id"
     for vertex, subtasks in metadata.parallelism.items():
-        if not 1 <= subtasks <= MAX_PARALLELISM_LIMIT:
-            yield f"{vertex!r} has the parallelism {subtasks}; it is from 1 to {MAX_PARALLELISM_LIMIT}"
+        if not 1 <= subtasks <= MAX_PARALLELISM:
+            yield f"{vertex!r} has the parallelism {subtasks}; it is from 1 to {MAX_PARALLELISM}"
             return
     for vertex, most in metadata.max_parallelism.items():
         least = metadata.parallelism.get(vertex, 1)
-        if not least <= most <= MAX_PARALLELISM_LIMIT:
-            bounds = f"it is from {least} to {MAX_PARALLELISM_LIMIT}"
+        if not least <= most <= MAX_PARALLELISM:
+            bounds = f"it is from {least} to {MAX_PARALLELISM}"
             yield f"{vertex!r} has the maximum parallelism {most}; {bounds}"
             return
     yield from _about_subtasks(metadata)
@@ -60,7 +60,7 @@ def _about_handle(handle: StateHandle) -> str | None:
         return f"is at {handle.offset} and has {handle.size} bytes"
     if handle.key_groups is not None:
         first, last = handle.key_groups
-        if not 0 <= first <= last < MAX_PARALLELISM_LIMIT:
+        if not 0 <= first <= last < MAX_PARALLELISM:
             return f"is of the key groups {first} to {last}"
     return None
 

@@ -123,6 +123,10 @@ class CheckpointRequestDecider:
         until = last_end + self._min_pause
         return PutOff(until) if request.periodic and now < until else request
 
+    def change(self, *, min_pause_s: float, forces_savepoints: bool) -> None:
+        """Grant requests by another pause from now on, and savepoints with or without regard to others."""
+        self._min_pause, self._forces_savepoints = min_pause_s, forces_savepoints
+
     def clear(self) -> list[CheckpointRequest]:
         """Refuse all requests that wait; returns them."""
         refused, self._queue = self._queue, []
@@ -150,9 +154,7 @@ class CheckpointScheduler:
         self._pending = pending
         self._trigger = trigger
         self._min_pause = config.checkpoint_min_pause_s
-        self._interval = config.checkpoint_interval_s
-        if self._interval is not None:
-            self._interval = max(self._interval, self._min_pause)
+        self._interval = _interval_s(config)
         self._decider = CheckpointRequestDecider(
             max_concurrent=config.max_concurrent_checkpoints,
             min_pause_s=self._min_pause,
@@ -173,6 +175,17 @@ class CheckpointScheduler:
         if self._running and self._interval is not None:
             first = self._randomness.between((self._min_pause, self._interval))
             self._start_timer(self._agenda.now + first)
+
+    def change(self, config: NetworkConfig) -> None:
+        """Go by other settings from now on: with another interval, the next tick comes when that is over."""
+        before, self._interval = self._interval, _interval_s(config)
+        self._min_pause = config.checkpoint_min_pause_s
+        self._decider.change(
+            min_pause_s=self._min_pause, forces_savepoints=not config.takes_unaligned_checkpoints
+        )
+        ticks = self._timer is not None and self._timer.pending
+        if ticks and self._interval is not None and self._interval != before:
+            self._start_timer(self._agenda.now + self._interval)
 
     def stop(self) -> list[CheckpointRequest]:
         """Request nothing any more; what waits is refused, and returned."""
@@ -219,3 +232,10 @@ class CheckpointScheduler:
                 self._start_timer(choice.until)
             else:
                 self._trigger(choice)
+
+
+def _interval_s(config: NetworkConfig) -> float | None:
+    """From one periodic request to the next; None: there are none."""
+    if config.checkpoint_interval_s is None:
+        return None
+    return max(config.checkpoint_interval_s, config.checkpoint_min_pause_s)

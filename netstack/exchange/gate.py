@@ -186,6 +186,11 @@ class InputGate:
             if not channels[place].released:
                 channels[place].announce_buffer_size(size)
 
+    @property
+    def size_in_force(self) -> int:
+        """The least bytes that producers were told to fill of a buffer."""
+        return self.segment_bytes if self.debloater is None else self.debloater.last_announced
+
     def change_debloater(self, debloater: DebloatPolicy | None) -> None:
         """Size buffers by another policy from now on; without any, producers fill whole segments again."""
         self.debloater = debloater

@@ -10,8 +10,7 @@ The mixing is Flink's ``MathUtils.murmurHash``, the rest its ``KeyGroupRangeAssi
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_PARALLELISM_LIMIT = 1 << 15
-"""Largest maximum parallelism (number of key groups) that Flink accepts."""
+from ..scenarios.scenario import MAX_PARALLELISM
 
 DEFAULT_LOWER_BOUND = 1 << 7
 """Smallest maximum parallelism that Flink derives by itself."""
@@ -129,10 +128,10 @@ def default_max_parallelism(parallelism: int) -> int:
     Raises:
         ValueError: ``parallelism`` is outside 1 .. 32768.
     """
-    if not 1 <= parallelism <= MAX_PARALLELISM_LIMIT:
-        raise ValueError(f"parallelism {parallelism} is outside 1..{MAX_PARALLELISM_LIMIT}")
+    if not 1 <= parallelism <= MAX_PARALLELISM:
+        raise ValueError(f"parallelism {parallelism} is outside 1..{MAX_PARALLELISM}")
     wanted = round_up_to_power_of_two(parallelism + parallelism // 2)
-    return min(max(wanted, DEFAULT_LOWER_BOUND), MAX_PARALLELISM_LIMIT)
+    return min(max(wanted, DEFAULT_LOWER_BOUND), MAX_PARALLELISM)
 
 
 def log2_floor(value: int) -> int:
@@ -158,5 +157,5 @@ def _check_parallelism(max_parallelism: int, parallelism: int) -> None:
 
 
 def _check_max_parallelism(max_parallelism: int) -> None:
-    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
-        raise ValueError(f"maximum parallelism {max_parallelism} is outside 1..{MAX_PARALLELISM_LIMIT}")
+    if not 1 <= max_parallelism <= MAX_PARALLELISM:
+        raise ValueError(f"maximum parallelism {max_parallelism} is outside 1..{MAX_PARALLELISM}")

@@ -24,6 +24,7 @@ from ..engine.scope import Scope
 from ..exchange.emulated_link import EmulatedLink
 from ..results.result import Work
 from ..results.statistics import SubtaskSample
+from ..scenarios.changes import ScheduledChange
 from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.operator_subtask import OperatorSubtask
@@ -68,6 +69,7 @@ class Attempt:
         self.running = 0
         self._agenda: Agenda = environment.agenda
         self._randomness: Randomness = environment.randomness
+        self._debloating = 0  # how often debloating was switched on or off
         self._on_running = on_running
         self._on_end = on_end
         first, *others = regions or [all_tasks(scenario)]
@@ -167,6 +169,23 @@ class Attempt:
         if region.recovering == 0:
             self._on_running(number)
 
+    def change(self, scenario: Scenario, change: ScheduledChange) -> None:
+        """Let the tasks work as `scenario` says now, behind a change."""
+        debloated = self.scenario.config.debloat_enabled
+        self.scenario = scenario
+        config = scenario.config
+        for region in self._regions:
+            region.environment = region.environment._replace(config=config)
+        self.builder.change(scenario, change)
+        for subtask in self.present:
+            subtask.environment = subtask.environment._replace(config=config)
+            if isinstance(subtask, OperatorSubtask) and config.takes_unaligned_checkpoints:
+                subtask.let_overtake()
+        if config.debloat_enabled != debloated:
+            self._debloating += 1
+            for subtask in self.present if config.debloat_enabled else ():
+                self._start_debloating(subtask)
+
     def _start_subtasks(self, number: int, tasks: list[Subtask], delays: list[float] | None = None) -> None:
         region = self._regions[number]
         region.begun = True
@@ -200,9 +219,8 @@ class Attempt:
                 for output in subtask.outputs:
                     phase = between((0.0, timeout))
                     scope.at(now + phase, self._flush, scope, output.partition.flush, timeout)
-            if config.debloat_enabled and isinstance(subtask, OperatorSubtask):
-                period = config.debloat_period_s
-                scope.at(now + period + between((0.0, period)), self._post_debloat, subtask)
+            if config.debloat_enabled:
+                self._start_debloating(subtask)
 
     def _flush(self, scope: Scope, flush: Callable[[], None], timeout: float) -> None:
         """Flush, then sleep for `timeout`, which like any sleep takes a little longer."""
@@ -210,13 +228,21 @@ class Attempt:
         late = self.scenario.costs.oversleep_s * self._randomness.uniform(0.5, 1.5)
         scope.after(timeout + late, self._flush, scope, flush, timeout)
 
-    def _post_debloat(self, subtask: OperatorSubtask) -> None:
-        if not subtask.ended:
-            subtask.post(partial(self._debloat, subtask))
+    def _start_debloating(self, subtask: Subtask) -> None:
+        """Recalculate buffer sizes once a period, if it reads any buffers; each with a phase of its own."""
+        if isinstance(subtask, OperatorSubtask):
+            period, now = self.scenario.config.debloat_period_s, self._agenda.now
+            first = now + period + self._randomness.between((0.0, period))
+            subtask.environment.scope.at(first, self._post_debloat, subtask, self._debloating)
 
-    def _debloat(self, subtask: OperatorSubtask) -> None:
+    def _post_debloat(self, subtask: OperatorSubtask, since: int) -> None:
+        if not subtask.ended and since == self._debloating:
+            subtask.post(partial(self._debloat, subtask, since))
+
+    def _debloat(self, subtask: OperatorSubtask, since: int) -> None:
         subtask.debloat()
-        subtask.environment.scope.after(self.scenario.config.debloat_period_s, self._post_debloat, subtask)
+        period = self.scenario.config.debloat_period_s
+        subtask.environment.scope.after(period, self._post_debloat, subtask, since)
 
     def cancel_region(self, number: int) -> list[SubtaskSample]:
         """Cancel the tasks of a region and take all back from them; returns what all tasks have done in it.

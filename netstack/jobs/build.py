@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from buffers import (
@@ -21,6 +22,7 @@ from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector
 from ..faults.tapped_gate import Tap, TappedGate
+from ..scenarios.changes import ScheduledChange
 from ..scenarios.contents import contents_of
 from ..scenarios.debloat_policies import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
@@ -28,6 +30,8 @@ from ..scenarios.user_code import KeyHash
 from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
+from ..tasks.pace import pace_of
+from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
 from .channel_choice import selector_of
 from .connections import Connections, EmulatedConnections, Site
@@ -125,6 +129,21 @@ class JobBuilder:
                 assert make is not None
                 self.subtasks[number][index] = make(number, index)
         self._wire(tasks)
+
+    def change(self, scenario: Scenario, change: ScheduledChange) -> None:
+        """Let tasks work as `scenario` says now, behind a change; what is made anew is made like that."""
+        self._scenario, self._config = scenario, scenario.config
+        self._environment = self._environment._replace(config=scenario.config)
+        self._maker.change(scenario, change)
+        if change.of_debloating:
+            for gate in self.gates:
+                gate.change_debloater(debloater_of(scenario.config, gate.size_in_force))
+        number = next((n for n, v in enumerate(scenario.vertices) if v.name == change.vertex), None)
+        for subtask in [] if number is None else self.subtasks[number]:
+            if isinstance(subtask, SourceSubtask) and change.rates:
+                vertex = scenario.vertices[subtask.vertex]
+                rate = vertex.rate(subtask.index)
+                subtask.post(partial(subtask.change_rate, rate, pace_of(vertex.source, rate)))
 
     def remove(self, tasks: Collection[TaskKey]) -> None:
         """Forget the gates and subpartitions of subtasks that were cancelled; nobody finds them any more."""

@@ -34,6 +34,7 @@ from ..faults.injection import FaultInjector
 from ..results.result import Work
 from ..results.statistics import Recorder, SubtaskSample
 from ..results.trace import Trace
+from ..scenarios.changes import ScheduledChange, by_time
 from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario, ScenarioError
 from ..state.snapshots import CheckpointMetadata
@@ -90,6 +91,7 @@ class Job:
     ) -> None:
         initial = None if initial is None else _claimed(initial, scenario)
         self.scenario = scenario
+        self._now = scenario  # as changes have left it so far
         self.agenda = agenda
         self.failure: str | None = None
         self.restarts: list[Restart] = []
@@ -139,17 +141,19 @@ class Job:
 
     async def run(self) -> None:
         """Run until the duration is over, every subtask has ended, or the job has failed for good."""
-        agenda = self.agenda
+        agenda, scenario = self.agenda, self.scenario
         try:
             agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
             agenda.keep(0.0, self._sample)
-            for at in self.scenario.manual_checkpoints_s:
+            for at in scenario.manual_checkpoints_s:
                 agenda.keep(at, self.coordinator.request_checkpoint)
-            for savepoint in self.scenario.savepoints:
+            for savepoint in scenario.savepoints:
                 agenda.keep(savepoint.at_s, self.coordinator.request_savepoint, request_of(savepoint))
             if self._savepoint_requests is not None:
                 take_requests(agenda, self.coordinator, self._savepoint_requests)
             self.faults.start()
+            for at, changes in by_time(scenario.changes):
+                agenda.keep_foremost(at, self._change, changes)
             self._begin_from(self.coordinator.latest_completed)
             await run_agenda(agenda)
             self.failure = self.failure or never_restored(self.restarts)
@@ -201,8 +205,8 @@ class Job:
         environment = Environment(
             self.agenda,
             Scope(self.agenda),
-            self.scenario.costs,
-            self.scenario.config,
+            self._now.costs,
+            self._now.config,
             self._randomness,
             self.coordinator,
             self.storage,
@@ -211,7 +215,7 @@ class Job:
             self.coordinator.next_id,
         )
         self.attempt = attempt = Attempt(
-            self.scenario,
+            self._now,
             environment,
             self.faults.watched,
             self._running,
@@ -247,7 +251,7 @@ class Job:
         waiting = self._failover is not None and self._failover.waiting
         if self.attempt is not None and self.attempt.running == 0 and not waiting:
             # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
-            costs, unaligned = self.scenario.costs, self.scenario.config.takes_unaligned_checkpoints
+            costs, unaligned = self._now.costs, self._now.config.takes_unaligned_checkpoints
             longest = (costs.ack_unaligned_s if unaligned else costs.ack_s)[1]
             grace = longest if self.coordinator.pending else 0.0
             self.agenda.after(grace, self._stop)
@@ -255,6 +259,16 @@ class Job:
     def _stop(self) -> None:
         self._sample()
         self.agenda.stop()
+
+    def _change(self, changes: Sequence[ScheduledChange]) -> None:
+        """What a user changes in the running job; an attempt that comes later begins with it."""
+        for change in changes:
+            self._now = self._now.after(change)
+            if change.of_checkpoints:
+                self.coordinator.change(self._now.config)
+            if self.attempt is not None:
+                self.attempt.change(self._now, change)
+            self.tell(f"a user changes the job: {change}")
 
     def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
         """Let one subtask fail, unless it has ended, and its region with it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from ..exchange.key_groups import default_max_parallelism
+from ..scenarios.changes import ScheduledChange
 from ..scenarios.config import ChangelogStorage
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash, SourceReader
@@ -59,6 +60,12 @@ class SubtaskMaker:
         """Let the next subtasks take part in checkpoints from that id on."""
         if self._tables is not None:
             self._tables = self._tables._replace(first_checkpoint=checkpoint_id)
+
+    def change(self, scenario: Scenario, change: ScheduledChange) -> None:
+        """Make subtasks as `scenario` says now, and let records of those that run cost what it says."""
+        self._scenario, self._config = scenario, scenario.config
+        if change.vertex is not None:
+            self._work.change(scenario, scenario.vertex(change.vertex))
 
     def set_max_parallelism(self, known: Mapping[str, int] = MappingProxyType({})) -> None:
         """Say how many key groups vertices have; those not `known` have what follows from their subtasks."""

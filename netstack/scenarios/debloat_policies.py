@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
 from flowcontrol import POLICIES, DebloatPolicy, DebloatSettings
 
@@ -33,13 +34,19 @@ def policy_class(name: str) -> type[DebloatPolicy]:
     return policy
 
 
-def debloater_of(config: NetworkConfig) -> DebloatPolicy | None:
+def debloater_of(config: NetworkConfig, size_in_force: int | None = None) -> DebloatPolicy | None:
     """What sizes the buffers of one gate; None where debloating is off.
+
+    It begins with the bytes that buffers have already, if they have, else with the starting size.
 
     Raises:
         PolicyError: as `policy_of`.
     """
-    return policy_of(config) if config.debloat_enabled else None
+    if not config.debloat_enabled:
+        return None
+    if size_in_force is not None:
+        config = replace(config, starting_segment_bytes=size_in_force)
+    return policy_of(config)
 
 
 def policy_of(config: NetworkConfig) -> DebloatPolicy:

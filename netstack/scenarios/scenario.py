@@ -38,6 +38,9 @@ KEY_BYTES = 8
 FROM_SOURCE = 0
 """Parallelism of a vertex whose path has yet to be opened."""
 
+MAX_PARALLELISM = 1 << 15
+"""Most subtasks of a vertex, and most key groups, that Flink accepts (KeyGroupRangeAssignment)."""
+
 Step = tuple[float, float]
 """From a time on, in seconds, a record costs this many seconds."""
 

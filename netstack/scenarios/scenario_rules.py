@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from ..exchange.key_groups import MAX_PARALLELISM_LIMIT
 from .change_rules import change_problems
 from .config import OPTIONS, PRESETS
 from .config_rules import (
@@ -29,6 +28,7 @@ from .fault_rules import fault_problems
 from .flow_rules import edge_problems, generator_problems, output_problems, service_problems
 from .scenario import (
     FROM_SOURCE,
+    MAX_PARALLELISM,
     SERVICE_MODES,
     SHIPS,
     Edge,
@@ -145,8 +145,8 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
     if not vertex.name:
         yield "name", "is empty; give the vertex a name"
     least = FROM_SOURCE if isinstance(vertex.source, PathSpec) else 1
-    if not least <= vertex.parallelism <= MAX_PARALLELISM_LIMIT:
-        yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM_LIMIT}"
+    if not least <= vertex.parallelism <= MAX_PARALLELISM:
+        yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM}"
     if vertex.source is None and not has_input and not astray:  # else an edge may be meant for it
         yield "source", "is missing, and no edge leads to this vertex; give it a source or an edge"
     if vertex.source is not None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..exchange.key_groups import MAX_PARALLELISM_LIMIT
-from .scenario import Vertex
+from .scenario import MAX_PARALLELISM, Vertex
 
 DEFAULT_GROUP = "default"
 """The slot sharing group of a vertex that names none."""
@@ -25,7 +24,7 @@ def in_slots(
 
     Source: Flink's LocalInputPreferredSlotSharingStrategy, where all vertices have inputs of one kind.
     """
-    huge = any(vertex.parallelism > MAX_PARALLELISM_LIMIT for vertex in vertices)
+    huge = any(vertex.parallelism > MAX_PARALLELISM for vertex in vertices)
     if slots is None or slots < 1 or huge:
         return tuple(vertices)
     groups = [DEFAULT_GROUP] * len(vertices) if groups is None else groups

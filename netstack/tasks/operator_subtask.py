@@ -343,6 +343,10 @@ class OperatorSubtask(Subtask):
             for gate in self.gates:
                 gate.debloat(self.agenda.now)
 
+    def let_overtake(self) -> None:
+        """Barriers may overtake data from now on."""
+        self._inputs.let_overtake()
+
     def release(self) -> None:
         """Give all memory back."""
         super().release()
