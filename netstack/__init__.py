@@ -29,7 +29,7 @@ from .engine.compiled import core_is_compiled, stale_modules
 from .exchange import java_hash
 from .exchange.connection import ConsumerEnd, ProducerEnd
 from .exchange.gate import InputGate
-from .exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
+from .exchange.key_groups import assign_to_operators, default_max_parallelism
 from .exchange.partition import ResultPartition
 from .exchange.remote_channel import RemoteInputChannel
 from .exchange.selectors import RoundRobin
@@ -52,8 +52,9 @@ from .results.result import (
     Work,
 )
 from .results.result_json import from_json, to_json
-from .results.statistics import Recorder
+from .results.statistics import Recorder, SubtaskSample
 from .results.trace import Trace, TraceEvent, TraceLog
+from .scenarios.changes import CHANGEABLE, ScheduledChange
 from .scenarios.config import (
     DEFAULT_PRESET,
     OPTIONS,
@@ -138,7 +139,6 @@ from .state.snapshots import (
 )
 from .state.state_kinds import AggregatingState, ListState, ReducingState, ValueState
 from .state.subtask_state import SubtaskState
-from .state.table_backend import TableSettings, TableStateBackend
 from .state.table_store import TableOptions, TableStore, TableStores
 from .state.time_to_live import StateTtlConfig
 from .state.values import StateError, decode_value, encode_value
@@ -188,6 +188,7 @@ from .transport.transport_statistics import TransportStatistics
 __all__ = [
     "ACKNOWLEDGEMENT",
     "ALL_TARGETS",
+    "CHANGEABLE",
     "CHANNEL_STATE",
     "CLAIM_NAME",
     "DEFAULT_PRESET",
@@ -286,6 +287,7 @@ __all__ = [
     "SavepointRequests",
     "Scenario",
     "ScenarioError",
+    "ScheduledChange",
     "ScheduledSavepoint",
     "Section",
     "Series",
@@ -307,11 +309,10 @@ __all__ = [
     "StorageError",
     "StoredFile",
     "SubtaskName",
+    "SubtaskSample",
     "SubtaskSnapshot",
     "SubtaskState",
     "TableOptions",
-    "TableSettings",
-    "TableStateBackend",
     "TableStore",
     "TableStores",
     "TcpLink",
@@ -359,7 +360,6 @@ __all__ = [
     "from_json",
     "in_slots",
     "java_hash",
-    "key_group_range",
     "key_sum",
     "keyed_entries",
     "leading_bytes",

@@ -21,6 +21,9 @@ MOST_CHANNELS = 4096
 
 Side = Literal["a", "b"]
 
+Shares = tuple[float, float, float]
+"""Of the time of a subtask: busy, idle, back-pressured; all 0 where it does not run."""
+
 
 class VertexShape(msgspec.Struct, frozen=True):
     """A vertex as it is drawn: `x` and `y` are its place in the layered graph, from 0 to 1."""
@@ -35,7 +38,7 @@ class VertexShape(msgspec.Struct, frozen=True):
 
 
 class EdgeShape(msgspec.Struct, frozen=True):
-    """An edge by the places of its vertices; `channels` are (producer, consumer), of sums (null, consumer)."""
+    """An edge, by places of vertices; `channels` are (producer, consumer), of a sum (null, consumer)."""
 
     source: int
     target: int
@@ -88,7 +91,8 @@ class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
     t: float
     status: str
     kind: str
-    end_to_end_s: float
+    end_to_end_s: float | None
+    """Null: it was not completed."""
     start_delay_s: float | None
     alignment_s: float | None
     sync_s: float | None
@@ -110,15 +114,16 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
 class EdgeFrame(msgspec.Struct, frozen=True):
     """The channels of an edge at a moment.
 
-    `sender` and `receiver` are queued buffers at either end, `credit` what the sender may send,
-    `size` the largest buffer that the sender may fill, in bytes. `barriers` are (place of the channel, where,
-    checkpoint id) of each barrier that is in a channel; where is "sender", "wire" or "receiver".
-    `blocked` are places of channels whose barrier has come while others' have not.
+    `sender` and `receiver` are queued buffers at either end, `credit` what the sender may send (null within
+    one task manager, where nobody asks for it), `size` the largest buffer that the sender may fill, in bytes.
+    `barriers` are (place of the channel, where, checkpoint id) of each barrier that is in a channel; where is
+    "sender", "wire" or "receiver". `blocked` are places of channels whose barrier has come while those of
+    others have not.
     """
 
     sender: list[int]
     receiver: list[int]
-    credit: list[int]
+    credit: list[int | None]
     size: list[int]
     under_way: int
     """Messages between the task managers of this edge."""
@@ -148,7 +153,7 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
     state: str
     text: str
     speed: float | None
-    subtasks: list[list[tuple[float, float, float]]]
+    subtasks: list[list[Shares]]
     edges: list[EdgeFrame]
     pending: list[PendingRow]
 
@@ -272,7 +277,7 @@ class Copy(msgspec.Struct, frozen=True, tag="copy"):
 Request = Pace | Pause | Step | Back | Change | Kill | Cut | TakeCheckpoint | Fork | Join | Copy
 Answer = Hello | Frame | Row | CheckpointRow | Incident | Copied | Refused
 
-_DECODER = msgspec.json.Decoder(Request)
+_DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 
 
 def read_request(text: str | bytes) -> Request:

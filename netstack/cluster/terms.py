@@ -77,7 +77,6 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
             text = f"{fault.kind} is possible in emulated time only; over TCP, a subtask or a task manager"
             yield f"faults[{number}]", f"{text} can be killed `at` a time"
 
-
     if scenario.changes:
         yield "changes", "are made in one process only; over TCP, run a scenario without any"
 

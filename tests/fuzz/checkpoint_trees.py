@@ -22,13 +22,12 @@ from netstack import (
     StateKind,
     StoredFile,
     SubtaskSnapshot,
-    TableSettings,
-    TableStateBackend,
 )
 from netstack.state.changelog import Changelog, Operation
 from netstack.state.keyed_state import KeyedStateBackend
 from netstack.state.operator_state import OperatorStateBackend
 from netstack.state.snapshots import StateFormat
+from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.time_to_live import StateClock, StateTtlConfig
 
 JOB = "job"

@@ -19,11 +19,10 @@ from netstack import (
     StoredFile,
     SubtaskState,
     TableOptions,
-    TableSettings,
-    TableStateBackend,
 )
 from netstack.state.map_state import CopyOnWriteMaps
 from netstack.state.subtask_state import ChangelogTerms
+from netstack.state.table_backend import TableSettings, TableStateBackend
 from tests.netstack.table_model import ModelStores
 
 GROUPS = 4

@@ -26,7 +26,6 @@ from netstack import (
     SourceObject,
     SubtaskSnapshot,
     SubtaskState,
-    TableSettings,
     Transaction,
     Vertex,
     transactional_sink,
@@ -38,6 +37,7 @@ from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.engine.scope import Scope
 from netstack.jobs.build import JobBuilder
+from netstack.state.table_backend import TableSettings
 from netstack.tasks.environment import Environment
 from netstack.tasks.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
 from tests.netstack.table_model import ModelStores

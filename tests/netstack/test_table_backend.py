@@ -20,9 +20,8 @@ from netstack import (
     StorageError,
     StoredFile,
     TableOptions,
-    TableSettings,
-    TableStateBackend,
 )
+from netstack.state.table_backend import TableSettings, TableStateBackend
 from tests.netstack.table_model import ModelStores
 
 GROUPS = 8

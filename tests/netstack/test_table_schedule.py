@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
-from netstack import Agenda, CostModel, StateTtlConfig, TableOptions, TableSettings, TableStateBackend
+from netstack import Agenda, CostModel, StateTtlConfig, TableOptions
 from netstack.engine.agenda_loop import run_agenda
+from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.time_to_live import StateClock
 from netstack.tasks.table_schedule import TableSchedule
 from tests.netstack.table_model import ModelStore, ModelStores
