@@ -1,6 +1,6 @@
 """A job that is run piece by piece, watched and changed meanwhile.
 
-Whatever a user does becomes part of the scenario, with its time. So a job can be run again from its beginning,
+Whatever a user does becomes part of the scenario, with its time. So a job can be run again from the beginning,
 to go back to a moment, to have a second one beside it, or from a file, with the same numbers to the bit.
 """
 
