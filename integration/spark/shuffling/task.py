@@ -277,9 +277,14 @@ class SourceThread:
                 self._transport.finish_writing()
         except TransportError:
             pass  # whoever reads from the transport is told as well
+        except ConnectionError as error:  # Spark ends a task whose rows nobody wants, or when others failed
+            self._give_up(ShuffleTaskError(f"the connection ended over which Spark sends its rows: {error}"))
         except BaseException as error:
-            self.error = error
-            self._transport.close(error)
+            self._give_up(error)
+
+    def _give_up(self, error: BaseException) -> None:
+        self.error = error
+        self._transport.close(error)
 
     def _send(self, pieces: Pieces) -> None:
         if self._connected.is_set():
