@@ -74,8 +74,15 @@ def _of_vertex(vertex: Vertex) -> Iterator[Control]:
         yield Control(RATE, "Rate", "rate", rates, vertex=name, least=0.0, most=_MOST_RATE)
     elif vertex.source is None:
         cost = format_duration(vertex.service[-1][1] if vertex.service else 0.0)
-        bounds = {"least": _LEAST_SERVICE_S, "most": _MOST_SERVICE_S}
-        yield Control(SERVICE, "Cost of a record", "duration", cost, vertex=name, **bounds)
+        yield Control(
+            SERVICE,
+            "Cost of a record",
+            "duration",
+            cost,
+            vertex=name,
+            least=_LEAST_SERVICE_S,
+            most=_MOST_SERVICE_S,
+        )
         yield Control(SKEW, "Skew of the subtasks", "factors", _numbers(vertex.service_skew), vertex=name)
 
 

@@ -13,8 +13,9 @@ _WIDTH, _HEIGHT = 160.0, 60.0
 
 def vertex_shapes(scenario: Scenario) -> list[VertexShape]:
     """Return the vertices in their order, with their middles in the layered graph, from 0 to 1."""
-    sizes = {vertex.name: (_WIDTH, _HEIGHT) for vertex in scenario.vertices}
-    layout = laid_out(sizes, [(edge.source, edge.target, edge.ship) for edge in scenario.edges])
+    heights = {vertex.name: _HEIGHT for vertex in scenario.topological_order()}
+    arcs = [(edge.source, edge.target, edge.ship) for edge in scenario.edges]
+    layout = laid_out(_WIDTH, heights, arcs)
     shapes = []
     for vertex in scenario.vertices:
         box = layout.boxes[vertex.name]

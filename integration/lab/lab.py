@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
-import msgspec
-
 from netstack import (
     AtTime,
     CutLink,
@@ -30,9 +28,9 @@ from netstack import (
     scenario_toml,
 )
 
+from .channels import edge_shape
 from .controls import change_of, controls_of
 from .drawing import task_manager_links, vertex_shapes
-from .channels import edge_shape
 from .live_job import LiveJob
 from .messages import (
     Answer,
@@ -100,29 +98,31 @@ class Lab:
     def _behind(self) -> list[LiveJob]:
         return [side for side in self._sides if not side.over and side.now < self._now]
 
-    def turn(self, budget_s: float) -> None:
-        """Run on for at most so long on the wall, as far as the pace allows."""
+    def turn(self, budget_s: float) -> bool:
+        """Run on for at most so long on the wall, as far as the pace allows.
+
+        Returns whether more could be run at once: the pace is not kept, or there is none.
+        """
         began = perf_counter()
         deadline, behind = began + budget_s, self._behind
         passed, self._seen_at = min(began - self._seen_at, _LONGEST_PAUSE_S), began
         if behind:
             for side in behind:
                 side.advance(self._now, deadline)
-            return
+            return True
         if self.stands:
-            return
-        goal = min(self._stops_at, math.inf if self.pace is None else self._now + passed * self.pace)
+            return False
+        wanted = math.inf if self.pace is None else self._now + passed * self.pace
+        goal = min(self._stops_at, wanted)
         if goal == math.inf:
             goal = self._as_fast_as_possible(deadline)
-        for side in self._sides:
-            side.advance(goal, deadline)
+        in_time = all([side.advance(goal, deadline) for side in self._sides])
         # A side that has not come so far is behind, and the others wait for it.
-        self._now = min(goal, max((side.now for side in self._sides), default=goal))
-        if self._now >= self._stops_at:
+        self._now = min(goal, max(side.now for side in self._sides))
+        if in_time and self._now >= self._stops_at:
             self.paused, self._stops_at = True, math.inf
-        if all(side.over for side in self._sides):
-            self._now = max(side.now for side in self._sides)
         self._note_speed()
+        return not in_time or self.pace is None
 
     def _as_fast_as_possible(self, deadline: float) -> float:
         """Let the first side run that can, and return how far it has come: so far the others follow."""
@@ -178,7 +178,8 @@ class Lab:
         match request:
             case Pace(value=value):
                 if value is not None and not LEAST_PACE <= value <= MOST_PACE:
-                    raise ScenarioError([f"the pace is {value:g}; it must be {LEAST_PACE:g} to {MOST_PACE:g}"])
+                    bounds = f"{LEAST_PACE:g} to {MOST_PACE:g}"
+                    raise ScenarioError([f"the pace is {value:g}; it must be {bounds}"])
                 self.pace, self._speeds = value, []
             case Pause(paused=paused):
                 self.paused, self._stops_at, self._speeds = paused, math.inf, []
@@ -259,8 +260,7 @@ class Lab:
         return replace(
             scenario,
             changes=base.changes + tuple(c for c in scenario.changes[len(base.changes) :] if c.at_s < t),
-            faults=base.faults
-            + tuple(f for f in faults if isinstance(f.when, AtTime) and f.when.time_s < t),
+            faults=base.faults + tuple(f for f in faults if isinstance(f.when, AtTime) and f.when.time_s < t),
             manual_checkpoints_s=(*base.manual_checkpoints_s, *asked),
         )
 

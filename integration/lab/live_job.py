@@ -1,6 +1,6 @@
 """A job that is run piece by piece, watched and changed meanwhile.
 
-Whatever a user does becomes part of the scenario, with its time. So a job can be run again from the beginning,
+Whatever a user does becomes part of the scenario, with its time. So a job can be run again from its start,
 to go back to a moment, to have a second one beside it, or from a file, with the same numbers to the bit.
 """
 
@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
+
+import msgspec
 
 from netstack import (
     Agenda,
@@ -196,6 +198,13 @@ class LiveJob:
         self.over = True
         self._job.conclude()
         self.new_checkpoints()
+
+    def rename(self, side: Side) -> None:
+        """Let it be another side, with all that is behind it."""
+        self.side = side
+        self.rows = [msgspec.structs.replace(row, side=side) for row in self.rows]
+        self.checkpoints = [msgspec.structs.replace(row, side=side) for row in self.checkpoints]
+        self.incidents = [msgspec.structs.replace(row, side=side) for row in self.incidents]
 
     def close(self) -> None:
         """Take everything back."""
