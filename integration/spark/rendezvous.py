@@ -54,7 +54,14 @@ _PORT_TRIES = 3
 _GRACE_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
+_WORD_OF_THE_FIRST_S = 1.0
+"""How long the others leave it to task 0 to say who has not come."""
+
 _ATTEMPT_LABEL, _CONNECTIONS_LABEL = b"netstack attempt of a stage: ", b"netstack connections of an attempt: "
+
+
+class MeetingError(Exception):
+    """Some tasks of the stage have not come while Spark waited for them; the message says which."""
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -109,7 +116,11 @@ class Rendezvous:
     async def meet(self, port: int) -> Meeting:
         """Tell the other tasks of the stage that this one listens at `port`, and wait until all have done so.
 
-        Raises whatever Spark's `allGather` does.
+        Spark waits for ``spark.barrier.sync.timeout``, a year by default.
+
+        Raises:
+            MeetingError: Spark has given up.
+            Exception: Whatever else Spark's `allGather` raises.
         """
         greeting = _Greeting(self._index, self.host, port, secrets.token_bytes(_TOKEN_BYTES))
         self._ask_spark(msgspec.json.encode(greeting))
@@ -172,7 +183,23 @@ class Rendezvous:
         if not isinstance(self._by_spark, BaseException):
             await trio.sleep(_GRACE_S)
             self._answer(self._by_spark)
+        elif isinstance(self._by_spark, EOFError):  # all that PySpark leaves of Spark's words
+            self._by_spark = await self._not_all_there()
         self._answered.set()
+
+    async def _not_all_there(self) -> MeetingError:
+        """Say who has not come. Task 0 knows it and has the first word; the others know of task 0 only."""
+        absent = [0]
+        if self._index == 0:
+            absent = [index for index in range(self._size) if index not in self._collected]
+        else:
+            await trio.sleep(_WORD_OF_THE_FIRST_S)
+        who = (
+            f" before task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))} had come" if absent else ""
+        )
+        return MeetingError(
+            f"Spark has ended the barrier at which tasks meet{who} (spark.barrier.sync.timeout)"
+        )
 
     # By each other.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.spark import shuffle, shuffle_statistics
+from integration.spark import failure_cause, shuffle, shuffle_statistics
 from integration.spark.spark_errors import one_line
 from netstack import ConnectionLimits, TransportConfig
 
@@ -110,6 +110,14 @@ def test_an_error_in_python_behind_the_shuffle(spark: SparkSession) -> None:
     frame = numbers(spark)
     failing = shuffle(frame, "id").mapInArrow(raising_in(1), frame.schema)
     assert cause_of(failing) == "ValueError: the first cause"
+
+
+def test_an_error_is_the_same_where_rows_are_awaited_as_arrow(spark: SparkSession) -> None:
+    frame = numbers(spark)
+    failing = shuffle(frame.mapInArrow(raising_in(1), frame.schema), "id")
+    with pytest.raises(Exception, match="awaitResult") as raised:
+        failing.toArrow()
+    assert failure_cause(raised.value, spark) == "ValueError: the first cause"
 
 
 def act_on(fifo: Path, pid_file: Path, number: signal.Signals, release: threading.Event) -> None:

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from flowcontrol import Secret
-from integration.spark.rendezvous import Meeting, Rendezvous
+from integration.spark.rendezvous import Meeting, MeetingError, Rendezvous
 from integration.spark.shuffling.pieces import Cutter, Merger
 from integration.spark.shuffling.placement import ColumnPlacement, RebalancePlacement
 from integration.spark.shuffling.task import SourceThread
@@ -33,7 +33,11 @@ class Stage:
         self.said = [""] * len(hosts)
         self.answers = threading.Event()
         self.failure: Exception | None = None
-        self._all = threading.Barrier(len(hosts))
+        self.expect(len(hosts))
+
+    def expect(self, tasks: int) -> None:
+        """Let so many tasks say something before there is an answer."""
+        self._all = threading.Barrier(tasks)
 
     def gather(self, partition: int, message: str) -> list[str]:
         self.said[partition] = message
@@ -138,6 +142,30 @@ def test_the_failure_of_spark_is_the_failure_of_the_task() -> None:
     contexts = [Context(stage, index, number) for index, number in enumerate((9, 99, 999))]
     with pytest.raises(RuntimeError, match="the stage was killed"):
         meet(stage, contexts)
+
+
+@pytest.mark.parametrize(
+    ("absent", "said"), [((2,), "task 2 had"), ((1, 2), "tasks 1, 2 had"), ((0,), "task 0 had")]
+)
+def test_who_has_not_come_is_named_when_spark_gives_up(absent: tuple[int, ...], said: str) -> None:
+    """PySpark turns what Spark says into the end of a file. Task 0 speaks first, if it is there."""
+    stage = Stage()
+    stage.failure = EOFError()
+    present = [index for index in range(COUNT) if index not in absent]
+    stage.expect(len(present))
+    gives_up = threading.Timer(0.5, stage.answers.set)
+    gives_up.start()
+    outcomes: list[str] = []
+
+    def meet_in_vain(index: int) -> None:
+        with pytest.raises(MeetingError) as raised:
+            trio.run(rendezvous(Context(stage, index)).meet, 4000 + index)
+        outcomes.append(str(raised.value))
+
+    with ThreadPoolExecutor(COUNT) as threads:
+        list(threads.map(meet_in_vain, present))
+    assert f"before {said} come (spark.barrier.sync.timeout)" in outcomes[0]
+    assert len(outcomes) == len(present)
 
 
 def test_each_attempt_has_a_secret_of_its_own_that_nobody_says() -> None:
