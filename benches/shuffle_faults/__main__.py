@@ -5,13 +5,14 @@ shuffle (`case`) that meets with a fault: Python workers and executors are kille
 slow, strangers come to the door, disks are full. It has to be right, each row where it belongs (`rows`), or
 fail with its first cause within 10 s (`judging`), and leave nothing behind (`one_shuffle`).
 
-With ``--log`` each outcome is a line of a file, and what stands there is not run again. Ctrl-C ends it with
-the tally of what was done. It ends with status 1 where something is wrong.
+With ``--log`` each outcome is a line of a file, and what stands there is not run again. Ctrl-C or SIGTERM
+ends it with the tally of what was done. It ends with status 1 where something is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -121,6 +122,7 @@ def main() -> None:
         parser.error(str(error))
     done = {seed: outcome for seed, outcome in (log.outcomes if log else {}).items() if seed in seeds}
     cases = list(in_turn(seed for seed in seeds if seed not in done))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress, outcomes = _Progress(len(cases)), list(done.values())
     runs = run(cases)
     try:
