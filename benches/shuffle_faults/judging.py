@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from .case import LIMIT_S, SILENCE_S, Case, Fault, Moment
 
 _DIED = "Python worker exited unexpectedly"
-_EXECUTOR_LOST = r"ExecutorLostFailure|Executor heartbeat timed out|[Cc]ommand exited with code 137"
+_EXECUTOR_LOST = (
+    "ExecutorLostFailure|Executor heartbeat timed out|[Cc]ommand exited with code 137"
+    "|lost, as happens with an executor"
+)
 _FULL = "Spark cannot keep what lies between two stages in .*: File too large"
 
 

@@ -20,7 +20,7 @@ from integration.spark import failure_cause, shuffle
 
 from .case import Case, Fault
 from .judging import problem_with_failure
-from .processes import STOPPED, open_files, process
+from .processes import STOPPED, connections, open_files, process
 from .rows import problem_with, schema_of
 from .troubles import Troubles
 from .workers import announcing, making, slow
@@ -91,7 +91,7 @@ def run_case(session: SparkSession, case: Case) -> Outcome:
         case.fault,
         verdict,
         said,
-        troubles.struck_at is not None,
+        troubles.struck_at is not None or case.fault is Fault.SLOW_READER,
         after_s,
         monotonic() - started,
         troubles.came,
@@ -205,7 +205,8 @@ class _Watch:
         files = set(open_files(pid))
         sockets = sum(file.startswith("socket:") for file in files)
         if sockets > 1 or any("eventpoll" in file for file in files):
-            yield f"worker {pid} has {sockets} sockets open"
+            threads = len(os.listdir(f"/proc/{pid}/task"))
+            yield f"worker {pid} has {sockets} sockets open, {threads} threads: {', '.join(connections(pid))}"
 
     def _blocks_now(self) -> set[Path]:
         if self._case.executors:  # one that is killed leaves its files to the end of the session

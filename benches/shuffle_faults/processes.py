@@ -81,6 +81,13 @@ def open_files(pid: int) -> list[str]:
     return found
 
 
+def connections(pid: int) -> list[str]:
+    """Return the TCP sockets of a process, each as ``local-remote/state`` in the hexadecimals of ``/proc``."""
+    mine = set(open_files(pid))
+    rows = [line.split() for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]]
+    return [f"{row[1]}-{row[2]}/{row[3]}" for row in rows if f"socket:[{row[9]}]" in mine]
+
+
 def listening(pids: Iterable[int]) -> dict[Address, int]:
     """Return the addresses of IPv4 and mapped ones at which processes listen, each with its process."""
     sockets = {file: pid for pid in pids for file in open_files(pid) if file.startswith("socket:")}

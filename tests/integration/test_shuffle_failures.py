@@ -119,6 +119,16 @@ def test_an_error_is_the_same_where_rows_are_awaited_as_arrow(spark: SparkSessio
     assert "the first cause" in failure_cause(raised.value, spark)
 
 
+def test_blocks_that_were_lost_are_told_where_spark_tells_what_it_cannot_do() -> None:
+    said = (
+        "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and"
+        " retried. However, Spark cannot rollback the ResultStage 38 to re-process the input data, and has to"
+        " fail this job. Please eliminate the indeterminacy by checkpointing the RDD before repartition."
+    )
+    cause = one_line(RuntimeError(f"An error occurred while calling o1.getResult.\n: {said}"))
+    assert cause.startswith("what lay between two stages was lost, as happens with an executor, when some")
+
+
 def act_on(fifo: Path, pid_file: Path, number: signal.Signals, release: threading.Event) -> None:
     """Send a signal to the worker that has written its process id, once a reader of the pipe waits."""
     with fifo.open("wb"):
