@@ -82,7 +82,7 @@ def open_files(pid: int) -> list[str]:
 
 
 def connections(pid: int) -> list[str]:
-    """Return the TCP sockets of a process, each as ``local-remote/state`` in the hexadecimals of ``/proc``."""
+    """Return the TCP sockets of a process, as ``local-remote/state`` in the hexadecimals of ``/proc``."""
     mine = set(open_files(pid))
     rows = [line.split() for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]]
     return [f"{row[1]}-{row[2]}/{row[3]}" for row in rows if f"socket:[{row[9]}]" in mine]

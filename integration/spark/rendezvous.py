@@ -162,7 +162,8 @@ class Rendezvous:
                 texts = self._context.allGather(message.decode())
                 answer = [msgspec.json.decode(text, type=_Greeting) for text in texts]
             except BaseException as error:
-                answer = error
+                # Its frames have a socket of PySpark's, which a cycle with this one would keep open.
+                answer = error.with_traceback(None)
             with suppress(trio.RunFinishedError):  # the other answer was there long ago
                 answer_soon(self._hear_spark, answer)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,6 +26,10 @@ COUNT = 3
 GIVEN = Secret(b"what the driver has made")
 
 
+class Held:
+    """Stands for what PySpark has open while it waits for Spark."""
+
+
 class Stage:
     """What a barrier stage of Spark does for its tasks: in the end, it shows each what all have said."""
 
@@ -32,6 +38,7 @@ class Stage:
         self.first = first
         self.said = [""] * len(hosts)
         self.answers = threading.Event()
+        self.held = weakref.WeakSet[Held]()
         self.failure: Exception | None = None
         self.expect(len(hosts))
 
@@ -40,11 +47,13 @@ class Stage:
         self._all = threading.Barrier(tasks)
 
     def gather(self, partition: int, message: str) -> list[str]:
+        held = Held()
+        self.held.add(held)
         self.said[partition] = message
         self._all.wait()
         self.answers.wait()
         if self.failure is not None:
-            raise self.failure
+            raise type(self.failure)(*self.failure.args)
         return list(self.said)
 
 
@@ -166,6 +175,22 @@ def test_who_has_not_come_is_named_when_spark_gives_up(absent: tuple[int, ...], 
         list(threads.map(meet_in_vain, present))
     assert f"before {said} come (spark.barrier.sync.timeout)" in outcomes[0]
     assert len(outcomes) == len(present)
+
+
+def test_nothing_of_pyspark_is_held_by_its_failure() -> None:
+    """A worker that waits for its next task collects no cycles."""
+    stage = Stage(["127.0.0.1:4711"])
+    stage.failure = EOFError()
+    task = rendezvous(Context(stage, 0))
+    gc.disable()
+    try:
+        trio.run(task.meet, 4000)
+        assert len(stage.held) == 1
+        stage.answers.set()
+        task.finish()
+        assert len(stage.held) == 0
+    finally:
+        gc.enable()
 
 
 def test_each_attempt_has_a_secret_of_its_own_that_nobody_says() -> None:
