@@ -32,6 +32,7 @@ HANG_S = 60.0
 """What takes longer has no end."""
 
 _CLEAN_S = 15.0
+_MOST_TRACE = 8000
 _LOOK_S, _COLLECT_S = 0.05, 0.3
 _OF_BLOCKS = ("shuffle_*", "temp_shuffle_*")
 RIGHT, FAILED, WRONG = "right", "failed", "wrong"
@@ -55,6 +56,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Strangers that came."""
     whole: bool = True
     """Whether the session can be used again."""
+    trace: str = ""
+    """All that Spark says of a failure that is wrong."""
 
 
 def run_case(session: SparkSession, case: Case) -> Outcome:
@@ -75,12 +78,12 @@ def run_case(session: SparkSession, case: Case) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     if table is not None:
         verdict, said = RIGHT, ""
-        problem = problem_with(case, table, by_spark)
+        problem, trace = problem_with(case, table, by_spark), ""
     elif error is not None:
         verdict, said = FAILED, failure_cause(error, session)
-        problem = problem_with_failure(case, said, troubles.struck_tasks, after_s)
+        problem, trace = problem_with_failure(case, said, troubles.struck_tasks, after_s), str(error)
     else:
-        verdict, said, problem = WRONG, "", f"has not ended within {HANG_S:g} s"
+        verdict, said, trace, problem = WRONG, "", "", f"has not ended within {HANG_S:g} s"
     hangs, error = verdict == WRONG, None
     left = [] if hangs else watch.left(troubles.workers, table is None)
     troubles.recover()
@@ -96,6 +99,7 @@ def run_case(session: SparkSession, case: Case) -> Outcome:
         monotonic() - started,
         troubles.came,
         whole=not hangs and not left,
+        trace=trace[:_MOST_TRACE] if problem else "",
     )
 
 
