@@ -106,6 +106,7 @@ class Rendezvous:
         self._answered = trio.Event()
         self._by_spark: list[_Greeting] | BaseException = []
         self._answered_by_spark = trio.Event()
+        self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -129,8 +130,8 @@ class Rendezvous:
             nursery.start_soon(self._wait_for_spark)
             await self._answered.wait()
             nursery.cancel_scope.cancel()
-        if isinstance(self._by_spark, BaseException):
-            raise self._by_spark
+        if self._failure is not None and not self._greetings:
+            raise self._failure
         return self._meeting()
 
     def finish(self) -> None:
@@ -184,8 +185,9 @@ class Rendezvous:
         if not isinstance(self._by_spark, BaseException):
             await trio.sleep(_GRACE_S)
             self._answer(self._by_spark)
-        elif isinstance(self._by_spark, EOFError):  # all that PySpark leaves of Spark's words
-            self._by_spark = await self._not_all_there()
+            return
+        ended = isinstance(self._by_spark, EOFError)  # all that PySpark leaves of Spark's words
+        self._failure = await self._not_all_there() if ended else self._by_spark
         self._answered.set()
 
     async def _not_all_there(self) -> MeetingError:

@@ -177,6 +177,31 @@ def test_who_has_not_come_is_named_when_spark_gives_up(absent: tuple[int, ...], 
     assert len(outcomes) == len(present)
 
 
+class Ended(Context):
+    """Of a task for which Spark has ended the barrier."""
+
+    def allGather(self, message: str) -> list[str]:  # noqa: N802
+        raise EOFError
+
+
+def test_a_task_that_comes_when_spark_has_just_given_up_is_still_met() -> None:
+    stage, late = Stage(), threading.Event()
+    tasks = [rendezvous(context) for context in (Context(stage, 0), Ended(stage, 1), Ended(stage, 2))]
+
+    def meet_one(index: int) -> Meeting:
+        if index == 2:
+            late.wait()
+        return trio.run(tasks[index].meet, 4000 + index)
+
+    comes = threading.Timer(0.3, late.set)
+    comes.start()
+    stage.expect(1)
+    with ThreadPoolExecutor(COUNT) as threads:
+        meetings = list(threads.map(meet_one, range(COUNT)))
+    stage.answers.set()
+    assert len(secrets_of(meetings)) == 1
+
+
 def test_nothing_of_pyspark_is_held_by_its_failure() -> None:
     """A worker that waits for its next task collects no cycles."""
     stage = Stage(["127.0.0.1:4711"])
