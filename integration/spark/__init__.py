@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..tuning.points import Grid, Point, Probe, probes_of
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.sweep import run_points, sweep
+    from .causes import failure_cause
     from .distributed.spark_run import run_on_spark
     from .shuffling.api import shuffle
     from .shuffling.task_reports import shuffle_statistics
@@ -34,6 +35,7 @@ __all__ = [
     "ShuffleError",
     "ShuffleWarning",
     "advise",
+    "failure_cause",
     "probes_of",
     "read_axes",
     "read_state",
@@ -59,6 +61,7 @@ _HOMES = {
     "ShuffleError": "spark.spark_errors",
     "ShuffleWarning": "spark.spark_errors",
     "advise": "tuning.advise",
+    "failure_cause": "spark.causes",
     "probes_of": "tuning.points",
     "read_axes": "tuning.axes",
     "read_state": "spark.state_frame",

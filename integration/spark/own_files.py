@@ -15,6 +15,8 @@ SETTING = "spark.local.dir"
 _THROWN = re.compile(r"java\.(?:io|nio\.file)\.(\w+): ([^\n]+)((?:\n\s+at [^\n]+)+)")
 _OWN_CODE = re.compile(r"\s+at org\.apache\.spark\.(?:storage|shuffle|io|broadcast|util\.collection)\.")
 _SPARKS = "at org.apache.spark."
+_HELPER = re.compile(r"\s+at org\.apache\.spark\.util\.(?!collection\.)")
+"""Code that copies files for whoever asks: who has asked stands behind it."""
 _REASONS = {"NoSuchFileException": "no such file or folder", "AccessDeniedException": "may not be written"}
 """Of exceptions of Java's whose message is a path."""
 
@@ -30,7 +32,7 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
         session: Still runs.
     """
     for kind, message, frames in _THROWN.findall(str(error)):
-        sparks = [frame for frame in frames.splitlines() if _SPARKS in frame]
+        sparks = [frame for frame in frames.splitlines() if _SPARKS in frame and not _HELPER.match(frame)]
         if sparks and _OWN_CODE.match(sparks[0]):
             reason = f"{message}: {_REASONS[kind]}" if kind in _REASONS else message.strip()
             return (

@@ -54,7 +54,14 @@ _PORT_TRIES = 3
 _GRACE_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
+_WORD_OF_THE_FIRST_S = 1.0
+"""How long the others leave it to task 0 to say who has not come."""
+
 _ATTEMPT_LABEL, _CONNECTIONS_LABEL = b"netstack attempt of a stage: ", b"netstack connections of an attempt: "
+
+
+class MeetingError(Exception):
+    """Some tasks of the stage have not come while Spark waited for them; the message says which."""
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -99,6 +106,7 @@ class Rendezvous:
         self._answered = trio.Event()
         self._by_spark: list[_Greeting] | BaseException = []
         self._answered_by_spark = trio.Event()
+        self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -109,7 +117,11 @@ class Rendezvous:
     async def meet(self, port: int) -> Meeting:
         """Tell the other tasks of the stage that this one listens at `port`, and wait until all have done so.
 
-        Raises whatever Spark's `allGather` does.
+        Spark waits for ``spark.barrier.sync.timeout``, a year by default.
+
+        Raises:
+            MeetingError: Spark has given up.
+            Exception: Whatever else Spark's `allGather` raises.
         """
         greeting = _Greeting(self._index, self.host, port, secrets.token_bytes(_TOKEN_BYTES))
         self._ask_spark(msgspec.json.encode(greeting))
@@ -118,8 +130,8 @@ class Rendezvous:
             nursery.start_soon(self._wait_for_spark)
             await self._answered.wait()
             nursery.cancel_scope.cancel()
-        if isinstance(self._by_spark, BaseException):
-            raise self._by_spark
+        if self._failure is not None and not self._greetings:
+            raise self._failure
         return self._meeting()
 
     def finish(self) -> None:
@@ -151,7 +163,8 @@ class Rendezvous:
                 texts = self._context.allGather(message.decode())
                 answer = [msgspec.json.decode(text, type=_Greeting) for text in texts]
             except BaseException as error:
-                answer = error
+                # Its frames have a socket of PySpark's, which a cycle with this one would keep open.
+                answer = error.with_traceback(None)
             with suppress(trio.RunFinishedError):  # the other answer was there long ago
                 answer_soon(self._hear_spark, answer)
 
@@ -172,7 +185,24 @@ class Rendezvous:
         if not isinstance(self._by_spark, BaseException):
             await trio.sleep(_GRACE_S)
             self._answer(self._by_spark)
+            return
+        ended = isinstance(self._by_spark, EOFError)  # all that PySpark leaves of Spark's words
+        self._failure = await self._not_all_there() if ended else self._by_spark
         self._answered.set()
+
+    async def _not_all_there(self) -> MeetingError:
+        """Say who has not come. Task 0 knows it and has the first word; the others know of task 0 only."""
+        absent = [0]
+        if self._index == 0:
+            absent = [index for index in range(self._size) if index not in self._collected]
+        else:
+            await trio.sleep(_WORD_OF_THE_FIRST_S)
+        who = (
+            f" before task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))} had come" if absent else ""
+        )
+        return MeetingError(
+            f"Spark has ended the barrier at which tasks meet{who} (spark.barrier.sync.timeout)"
+        )
 
     # By each other.
 

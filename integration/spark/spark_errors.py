@@ -14,9 +14,15 @@ MAX_MESSAGE = 300
 
 _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 _JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
+_AWAITED = re.compile(r"^Exception thrown in awaitResult:.*?^Caused by: ", re.DOTALL | re.MULTILINE)
 _TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
 _BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? finished unsuccessfully\.\s*")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
+_NO_ROLLBACK = "A shuffle map stage with indeterminate output was failed and retried"
+_BLOCKS_LOST = (
+    "what lay between two stages was lost, as happens with an executor, when some of it had been read; run"
+    " the query again, as Spark does not where rows may come in another order"
+)
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
 
@@ -26,7 +32,10 @@ _QUERY_LOG = "DataFrameQueryContextLogger"
 
 def one_line(error: BaseException) -> str:
     """Return in one line what an error of Spark says: the message, without class names and stack traces."""
+    if _NO_ROLLBACK in str(error):  # says what Spark cannot do, and nothing of why it would have to
+        return _BLOCKS_LOST
     text = _JAVA_CLASS.sub("", _CALL.sub("", str(error)))
+    text = _JAVA_CLASS.sub("", _AWAITED.sub("", text))  # toArrow() and toPandas() wait for their rows
     _, python, traceback = text.partition(_WORKER)
     if python:
         text = _TRACE.split(traceback)[0].strip().splitlines()[-1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.spark import shuffle, shuffle_statistics
+from integration.spark import failure_cause, shuffle, shuffle_statistics
 from integration.spark.spark_errors import one_line
 from netstack import ConnectionLimits, TransportConfig
 
@@ -110,6 +110,23 @@ def test_an_error_in_python_behind_the_shuffle(spark: SparkSession) -> None:
     frame = numbers(spark)
     failing = shuffle(frame, "id").mapInArrow(raising_in(1), frame.schema)
     assert cause_of(failing) == "ValueError: the first cause"
+
+
+def test_an_error_is_the_same_where_rows_are_awaited_as_arrow(spark: SparkSession) -> None:
+    wrong = numbers(spark).selectExpr("id", "if(id = 399999, raise_error('the first cause'), id) as twice")
+    with pytest.raises(Exception, match="awaitResult") as raised:
+        shuffle(wrong, "id").toArrow()
+    assert "the first cause" in failure_cause(raised.value, spark)
+
+
+def test_blocks_that_were_lost_are_told_where_spark_tells_what_it_cannot_do() -> None:
+    said = (
+        "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and"
+        " retried. However, Spark cannot rollback the ResultStage 38 to re-process the input data, and has to"
+        " fail this job. Please eliminate the indeterminacy by checkpointing the RDD before repartition."
+    )
+    cause = one_line(RuntimeError(f"An error occurred while calling o1.getResult.\n: {said}"))
+    assert cause.startswith("what lay between two stages was lost, as happens with an executor, when some")
 
 
 def act_on(fifo: Path, pid_file: Path, number: signal.Signals, release: threading.Event) -> None:

@@ -113,6 +113,15 @@ def test_no_room_for_blocks_is_said_with_the_folder_and_rows_are_there_once_ther
     assert shuffled.count() == ROWS
 
 
+def test_no_room_is_said_where_it_is_missed_when_files_are_joined(spark: SparkSession) -> None:
+    """Blocks of each partition have room, and the file into which Spark copies those of a task has none."""
+    small = spark.range(30_000, numPartitions=4).selectExpr("id", "xxhash64(id) as mixed")
+    with no_room(spark):
+        problem = problem_of(spark, shuffle(small, "id", num_partitions=COUNT, max_memory=LIMIT))
+    assert problem is not None
+    assert problem.startswith(f"Spark cannot keep what lies between two stages in {own_folder(spark)}: File")
+
+
 @pytest.mark.parametrize(
     "column", ["raise_error('java.io.IOException: No space left on device')", "raise_error('other')"]
 )

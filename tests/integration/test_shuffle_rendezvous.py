@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 import trio
 
 from flowcontrol import Secret
-from integration.spark.rendezvous import Meeting, Rendezvous
+from integration.spark.rendezvous import Meeting, MeetingError, Rendezvous
 from integration.spark.shuffling.pieces import Cutter, Merger
 from integration.spark.shuffling.placement import ColumnPlacement, RebalancePlacement
 from integration.spark.shuffling.task import SourceThread
@@ -24,6 +26,10 @@ COUNT = 3
 GIVEN = Secret(b"what the driver has made")
 
 
+class Held:
+    """Stands for what PySpark has open while it waits for Spark."""
+
+
 class Stage:
     """What a barrier stage of Spark does for its tasks: in the end, it shows each what all have said."""
 
@@ -32,15 +38,22 @@ class Stage:
         self.first = first
         self.said = [""] * len(hosts)
         self.answers = threading.Event()
+        self.held = weakref.WeakSet[Held]()
         self.failure: Exception | None = None
-        self._all = threading.Barrier(len(hosts))
+        self.expect(len(hosts))
+
+    def expect(self, tasks: int) -> None:
+        """Let so many tasks say something before there is an answer."""
+        self._all = threading.Barrier(tasks)
 
     def gather(self, partition: int, message: str) -> list[str]:
+        held = Held()
+        self.held.add(held)
         self.said[partition] = message
         self._all.wait()
         self.answers.wait()
         if self.failure is not None:
-            raise self.failure
+            raise type(self.failure)(*self.failure.args)
         return list(self.said)
 
 
@@ -138,6 +151,71 @@ def test_the_failure_of_spark_is_the_failure_of_the_task() -> None:
     contexts = [Context(stage, index, number) for index, number in enumerate((9, 99, 999))]
     with pytest.raises(RuntimeError, match="the stage was killed"):
         meet(stage, contexts)
+
+
+@pytest.mark.parametrize(
+    ("absent", "said"), [((2,), "task 2 had"), ((1, 2), "tasks 1, 2 had"), ((0,), "task 0 had")]
+)
+def test_who_has_not_come_is_named_when_spark_gives_up(absent: tuple[int, ...], said: str) -> None:
+    """PySpark turns what Spark says into the end of a file. Task 0 speaks first, if it is there."""
+    stage = Stage()
+    stage.failure = EOFError()
+    present = [index for index in range(COUNT) if index not in absent]
+    stage.expect(len(present))
+    gives_up = threading.Timer(0.5, stage.answers.set)
+    gives_up.start()
+    outcomes: list[str] = []
+
+    def meet_in_vain(index: int) -> None:
+        with pytest.raises(MeetingError) as raised:
+            trio.run(rendezvous(Context(stage, index)).meet, 4000 + index)
+        outcomes.append(str(raised.value))
+
+    with ThreadPoolExecutor(COUNT) as threads:
+        list(threads.map(meet_in_vain, present))
+    assert f"before {said} come (spark.barrier.sync.timeout)" in outcomes[0]
+    assert len(outcomes) == len(present)
+
+
+class Ended(Context):
+    """Of a task for which Spark has ended the barrier."""
+
+    def allGather(self, message: str) -> list[str]:  # noqa: N802
+        raise EOFError
+
+
+def test_a_task_that_comes_when_spark_has_just_given_up_is_still_met() -> None:
+    stage, late = Stage(), threading.Event()
+    tasks = [rendezvous(context) for context in (Context(stage, 0), Ended(stage, 1), Ended(stage, 2))]
+
+    def meet_one(index: int) -> Meeting:
+        if index == 2:
+            late.wait()
+        return trio.run(tasks[index].meet, 4000 + index)
+
+    comes = threading.Timer(0.3, late.set)
+    comes.start()
+    stage.expect(1)
+    with ThreadPoolExecutor(COUNT) as threads:
+        meetings = list(threads.map(meet_one, range(COUNT)))
+    stage.answers.set()
+    assert len(secrets_of(meetings)) == 1
+
+
+def test_nothing_of_pyspark_is_held_by_its_failure() -> None:
+    """A worker that waits for its next task collects no cycles."""
+    stage = Stage(["127.0.0.1:4711"])
+    stage.failure = EOFError()
+    task = rendezvous(Context(stage, 0))
+    gc.disable()
+    try:
+        trio.run(task.meet, 4000)
+        assert len(stage.held) == 1
+        stage.answers.set()
+        task.finish()
+        assert len(stage.held) == 0
+    finally:
+        gc.enable()
 
 
 def test_each_attempt_has_a_secret_of_its_own_that_nobody_says() -> None:

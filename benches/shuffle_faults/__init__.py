@@ -1,0 +1,1 @@
+"""Shuffles under faults that are drawn from seeds; see `__main__`."""
