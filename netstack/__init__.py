@@ -52,9 +52,9 @@ from .results.result import (
     Work,
 )
 from .results.result_json import from_json, to_json
-from .results.statistics import Recorder, SubtaskSample
+from .results.statistics import Recorder
 from .results.trace import Trace, TraceEvent, TraceLog
-from .scenarios.changes import CHANGEABLE, ScheduledChange
+from .scenarios.changes import ScheduledChange
 from .scenarios.config import (
     DEFAULT_PRESET,
     OPTIONS,
@@ -188,7 +188,6 @@ from .transport.transport_statistics import TransportStatistics
 __all__ = [
     "ACKNOWLEDGEMENT",
     "ALL_TARGETS",
-    "CHANGEABLE",
     "CHANNEL_STATE",
     "CLAIM_NAME",
     "DEFAULT_PRESET",
@@ -309,7 +308,6 @@ __all__ = [
     "StorageError",
     "StoredFile",
     "SubtaskName",
-    "SubtaskSample",
     "SubtaskSnapshot",
     "SubtaskState",
     "TableOptions",

@@ -37,7 +37,6 @@ from ..results.trace import Trace
 from ..scenarios.changes import ScheduledChange, by_time
 from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario, ScenarioError
-from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment
@@ -142,58 +141,29 @@ class Job:
 
     async def run(self) -> None:
         """Run until the duration is over, every subtask has ended, or the job has failed for good."""
-        try:
-            self.begin()
-            await run_agenda(self.agenda)
-            self.conclude()
-        finally:
-            self.release()
-
-    def begin(self) -> None:
-        """Put what is to be done on the agenda; whoever runs that calls `conclude`, and `release` at last."""
         agenda, scenario = self.agenda, self.scenario
-        agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
-        agenda.keep(0.0, self._sample)
-        for at in scenario.manual_checkpoints_s:
-            agenda.keep(at, self.coordinator.request_checkpoint)
-        for savepoint in scenario.savepoints:
-            agenda.keep(savepoint.at_s, self.coordinator.request_savepoint, request_of(savepoint))
-        if self._savepoint_requests is not None:
-            take_requests(agenda, self.coordinator, self._savepoint_requests)
-        self.faults.start()
-        for at, changes in by_time(scenario.changes):
-            agenda.keep_foremost(at, self._change, changes)
-        self._begin_from(self.coordinator.latest_completed)
-
-    def conclude(self) -> None:
-        """The agenda has stopped: say what has become of what was not over."""
-        self.failure = self.failure or never_restored(self.restarts)
-        for checkpoint in self.coordinator.pending:
-            record_checkpoint(self.recorder, checkpoint)
-
-    def release(self) -> None:
-        """Take everything back, wherever the job is."""
-        self.coordinator.release()
-        if self.attempt is not None:
-            self._end_attempt(self.attempt, final=True)
-        garbage.over()
-
-    def plan(self, scenario: Scenario) -> None:
-        """Run on as a scenario that says more of the times to come: changes, faults and requests of users.
-
-        The run is as if that had been its scenario from the beginning, if nothing else is due just then.
-
-        Raises:
-            ScenarioError: what is new makes no sense.
-        """
-        check_scenario(scenario)
-        before, self.scenario = self.scenario, scenario
-        agenda = self.agenda
-        for at, changes in by_time(scenario.changes[len(before.changes) :]):
-            agenda.keep_foremost(at, self._change, changes)
-        for at in set(scenario.manual_checkpoints_s) - set(before.manual_checkpoints_s):
-            agenda.keep_foremost(at, self.coordinator.request_checkpoint)
-        self.faults.add(scenario.faults[len(before.faults) :])
+        try:
+            agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
+            agenda.keep(0.0, self._sample)
+            for at in scenario.manual_checkpoints_s:
+                agenda.keep(at, self.coordinator.request_checkpoint)
+            for savepoint in scenario.savepoints:
+                agenda.keep(savepoint.at_s, self.coordinator.request_savepoint, request_of(savepoint))
+            if self._savepoint_requests is not None:
+                take_requests(agenda, self.coordinator, self._savepoint_requests)
+            self.faults.start()
+            for at, changes in by_time(scenario.changes):
+                agenda.keep_foremost(at, self._change, changes)
+            self._begin_from(self.coordinator.latest_completed)
+            await run_agenda(agenda)
+            self.failure = self.failure or never_restored(self.restarts)
+            for checkpoint in self.coordinator.pending:
+                record_checkpoint(self.recorder, checkpoint)
+        finally:
+            self.coordinator.release()
+            if self.attempt is not None:
+                self._end_attempt(self.attempt, final=True)
+            garbage.over()
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
         """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""

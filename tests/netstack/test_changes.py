@@ -1,0 +1,241 @@
+"""Changes of a running job: what they do, that they outlive a restart, and which make no sense."""
+
+import dataclasses
+import json
+import tomllib
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from netstack import (
+    Result,
+    Scenario,
+    ScenarioError,
+    distribution_problems,
+    emulate,
+    read_scenario,
+    scenario_document,
+    scenario_toml,
+)
+
+DEBLOAT = "taskmanager.network.memory.buffer-debloat"
+CHECKPOINTS = "execution.checkpointing"
+
+
+def document(*changes: dict[str, Any], **flink: Any) -> dict[str, Any]:
+    """Two sources, two maps and two sinks of 300 us a record, of which they get 3,000 a second each."""
+    return {
+        "name": "changed",
+        "duration": "12 s",
+        "flink": {f"{CHECKPOINTS}.interval": "1 s"} | flink,
+        "vertices": [
+            {"name": "source", "parallelism": 2, "source": {"record_bytes": 200, "rate": [3000]}},
+            {"name": "map", "parallelism": 2, "service": "50 us"},
+            {"name": "sink", "parallelism": 2, "service": "300 us"},
+        ],
+        "edges": [
+            {"from": "source", "to": "map", "ship": "rebalance"},
+            {"from": "map", "to": "sink", "ship": "hash"},
+        ],
+        "changes": list(changes),
+    }
+
+
+def run(*changes: dict[str, Any], **flink: Any) -> Result:
+    return emulate(read_scenario(document(*changes, **flink)))
+
+
+def rate_of(result: Result, vertex: str, start: int, end: int) -> float:
+    """Records a second of all subtasks that went in or, of a source, out between two seconds."""
+    (series,) = [each for each in result.series if each.vertex == vertex]
+    counts = series.numRecordsOut if vertex == "source" else series.numRecordsIn
+    return sum(of_subtask[end] - of_subtask[start] for of_subtask in counts) / (end - start)
+
+
+def most_queued(result: Result, start: int, end: int) -> int:
+    """Bytes that waited at one sink at the most, between two seconds."""
+    (series,) = [each for each in result.series if each.vertex == "sink"]
+    return max(max(of_subtask[start:end]) for of_subtask in series.inputQueueSize)
+
+
+def types(result: Result, start: float, end: float) -> set[str]:
+    return {each.checkpoint_type for each in result.checkpoints if start < each.t < end}
+
+
+def test_a_vertex_costs_what_a_change_says() -> None:
+    result = run({"at": "4 s", "vertex": "sink", "service": "1 ms"})
+    assert rate_of(result, "sink", 1, 4) == pytest.approx(6000, rel=0.05)
+    assert rate_of(result, "sink", 6, 11) == pytest.approx(2000, rel=0.1)
+
+
+def test_a_skew_is_one_of_the_cost_that_holds() -> None:
+    result = run({"at": "4 s", "vertex": "sink", "service_skew": [10.0, 1.0]})
+    (series,) = [each for each in result.series if each.vertex == "sink"]
+    slow, fast = (of_subtask[11] - of_subtask[6] for of_subtask in series.numRecordsIn)
+    assert slow / 5 == pytest.approx(1 / 3e-3, rel=0.1)
+    assert fast < 1.3 * slow  # keys are spread evenly, so the slow one holds both back
+
+
+def test_a_source_has_the_rate_of_a_change() -> None:
+    result = run({"at": "4 s", "vertex": "source", "rate": [500, 100]})
+    assert rate_of(result, "source", 1, 4) == pytest.approx(6000, rel=0.05)
+    assert rate_of(result, "source", 6, 11) == pytest.approx(600, rel=0.05)
+
+
+def test_a_source_that_was_paced_runs_as_fast_as_possible() -> None:
+    result = run({"at": "4 s", "vertex": "source", "rate": 0})
+    assert rate_of(result, "source", 6, 11) == pytest.approx(2 / 300e-6, rel=0.1)  # as the sinks allow
+
+
+def test_debloating_begins_and_ends_with_a_change() -> None:
+    slow = {"at": "0 s", "vertex": "sink", "service": "1 ms"}
+    on = {"at": "3 s", "flink": {f"{DEBLOAT}.enabled": True, f"{DEBLOAT}.target": "100 ms"}}
+    off = {"at": "7 s", "flink": {f"{DEBLOAT}.enabled": False}}
+    without, shrunk, back = run(slow), run(slow, on), run(slow, on, off)
+    (sizes,) = [each.debloatedBufferSize for each in shrunk.series if each.vertex == "sink"]
+    assert all(value is None for of_subtask in sizes for value in of_subtask[:3])
+    assert all(of_subtask[8] < 8192 for of_subtask in sizes)
+
+    def delay(result: Result) -> float:
+        durations = [each.duration_ms for each in result.checkpoints if each.duration_ms is not None]
+        return durations[-1]
+
+    assert delay(shrunk) < delay(without) / 5
+    assert most_queued(shrunk, 9, 12) < most_queued(without, 9, 12) / 5
+    assert most_queued(back, 9, 12) > most_queued(without, 9, 12) / 2  # whole segments again
+
+
+def test_another_target_goes_on_from_the_size_in_force() -> None:
+    slow = {"at": "0 s", "vertex": "sink", "service": "1 ms"}
+    flink = {f"{DEBLOAT}.enabled": True, f"{DEBLOAT}.target": "2 s", f"{DEBLOAT}.samples": 1}
+    result = run(slow, {"at": "8 s", "flink": {f"{DEBLOAT}.target": "50 ms"}}, **flink)
+    (sizes,) = [each.debloatedBufferSize for each in result.series if each.vertex == "sink"]
+    assert all(of_subtask[11] < of_subtask[7] / 4 for of_subtask in sizes)
+
+
+def test_checkpoints_overtake_from_a_change_on_and_cease_to() -> None:
+    slow = {"at": "0 s", "vertex": "sink", "service": "1 ms"}
+    begin = {"at": "4 s", "flink": {f"{CHECKPOINTS}.unaligned.enabled": True}}
+    end = {"at": "8 s", "flink": {f"{CHECKPOINTS}.unaligned.enabled": False}}
+    result = run(slow, begin, end)
+    assert types(result, 0, 4) == {"CHECKPOINT"}
+    assert types(result, 4, 8) == {"UNALIGNED_CHECKPOINT"}
+    assert types(result, 8, 12) == {"CHECKPOINT"}
+    assert sum(each.status == "FAILED" for each in result.checkpoints) == 0
+
+
+@pytest.mark.parametrize("at", range(3000, 4100, 100))
+def test_an_alignment_that_goes_on_is_ended_whenever_checkpoints_begin_to_overtake(at: int) -> None:
+    slow = {"at": "0 s", "vertex": "sink", "service": "1 ms", "service_skew": [1, 3]}
+    result = run(slow, {"at": f"{at} ms", "flink": {f"{CHECKPOINTS}.unaligned.enabled": True}})
+    ended = [each for each in result.checkpoints if each.status != "IN_PROGRESS"]
+    assert types(result, 6, 12) == {"UNALIGNED_CHECKPOINT"}
+    assert sum(each.status == "COMPLETED" for each in ended) > 5
+
+
+def test_checkpoints_come_at_another_interval() -> None:
+    result = run({"at": "5 s", "flink": {f"{CHECKPOINTS}.interval": "250 ms"}})
+    times = [each.t for each in result.checkpoints if each.t > 5]
+    assert times[0] == pytest.approx(5.25, abs=0.01)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps == pytest.approx([0.25] * len(gaps), abs=0.03)
+
+
+def test_checkpoints_under_way_expire_by_the_new_timeout() -> None:
+    slow = {"at": "0 s", "vertex": "sink", "service": "50 ms"}
+    flink = {f"{CHECKPOINTS}.tolerable-failed-checkpoints": 100}
+    result = run(slow, {"at": "6 s", "flink": {f"{CHECKPOINTS}.timeout": "500 ms"}}, **flink)
+    assert {each.failure for each in result.checkpoints if each.status == "FAILED"} == {"CHECKPOINT_EXPIRED"}
+    assert [each.status for each in result.checkpoints if each.t < 5.5][-1] == "FAILED"
+
+
+def test_a_job_that_restarts_is_what_changes_have_made_it() -> None:
+    changes = [
+        {"at": "3 s", "vertex": "sink", "service": "1 ms"},
+        {"at": "3 s", "flink": {f"{CHECKPOINTS}.unaligned.enabled": True, f"{DEBLOAT}.enabled": True}},
+    ]
+    kill = {"kind": "kill_subtask", "vertex": "map", "subtask": 0, "at": "5 s"}
+    result = emulate(read_scenario(document(*changes) | {"faults": [kill]}))
+    assert len(result.restarts) == 1
+    assert types(result, 7, 12) == {"UNALIGNED_CHECKPOINT"}
+    (sizes,) = [each.debloatedBufferSize for each in result.series if each.vertex == "sink"]
+    assert all(of_subtask[11] is not None for of_subtask in sizes)
+    assert rate_of(result, "sink", 8, 11) == pytest.approx(2000, rel=0.1)
+
+
+def test_the_same_changes_give_the_same_numbers() -> None:
+    changes = [
+        {"at": "2 s", "flink": {f"{DEBLOAT}.enabled": True}, "policy": "per-channel"},
+        {"at": "4 s", "vertex": "sink", "service": "700 us"},
+    ]
+    first, second = run(*changes), run(*changes)
+    assert first.checkpoints == second.checkpoints
+    assert first.series == second.series
+
+
+def test_a_change_at_the_beginning_is_as_if_the_scenario_said_so() -> None:
+    said = read_scenario(document())
+    vertices = tuple(
+        dataclasses.replace(vertex, service=((0.0, 1e-3),)) if vertex.name == "sink" else vertex
+        for vertex in said.vertices
+    )
+    changed = run({"at": "0 s", "vertex": "sink", "service": "1 ms"})
+    assert emulate(dataclasses.replace(said, vertices=vertices)).series == changed.series
+
+
+def test_changes_are_written_and_read_back() -> None:
+    scenario = read_scenario(
+        document(
+            {"at": "2 s", "flink": {f"{DEBLOAT}.enabled": True, f"{DEBLOAT}.target": "300 ms"}},
+            {"at": "3 s", "policy": "frozen-while-blocked"},
+            {"at": "4.5 s", "vertex": "sink", "service": "700 us", "service_skew": [1, 2.5]},
+            {"at": "5 s", "vertex": "source", "rate": [10]},
+        )
+    )
+    assert len(scenario.changes) == 4
+    assert read_scenario(json.loads(json.dumps(scenario_document(scenario)))) == scenario
+    assert read_scenario(tomllib.loads(scenario_toml(scenario))) == scenario
+    assert [change.at_s for change in scenario.ending_at(4.0).changes] == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"at": "12 s", "policy": "flink"}, "changes.0.at: is 12 s; it must be from 0 s to before the end"),
+        ({"at": "1 s"}, "changes.0: changes nothing; give it flink, policy, or a vertex with service"),
+        ({"vertex": "sink", "service": "1 ms"}, 'changes.0.at: is missing; give one such as "30 s"'),
+        ({"at": "1 s", "service": "1 ms"}, "changes.0.vertex: is missing; name the vertex"),
+        ({"at": "1 s", "vertex": "snik", "service": "1 ms"}, "changes.0.vertex: 'snik' is unknown; did you"),
+        ({"at": "1 s", "vertex": "sink", "rate": 5}, "changes.0.rate: sink is no source; change its service"),
+        ({"at": "1 s", "vertex": "source", "service": "1 ms"}, "changes.0.service: source is a source"),
+        ({"at": "1 s", "vertex": "sink", "service_skew": [-1]}, "changes.0.service_skew: is [-1"),
+        ({"at": "1 s", "policy": "best"}, "changes.0.policy: 'best' is unknown"),
+        ({"at": "1 s", "flink": {f"{DEBLOAT}.target": "0 s"}}, f"changes.0.flink.{DEBLOAT}.target: is 0 s"),
+        (
+            {"at": "1 s", "flink": {"taskmanager.memory.segment-size": "16 kb"}},
+            "changes.0.flink.taskmanager.memory.segment-size: cannot change while a job runs; these can:",
+        ),
+        ({"at": "1 s", "speed": 2}, "changes.0.speed: is no key of this table"),
+    ],
+)
+def test_a_change_that_makes_no_sense_is_refused(change: dict[str, Any], problem: str) -> None:
+    enabled = {f"{DEBLOAT}.enabled": True}
+    with pytest.raises(ScenarioError) as caught:
+        read_scenario(document(change, **enabled))
+    assert any(line.startswith(problem) for line in caught.value.problems), caught.value.problems
+
+
+def test_checkpoints_do_not_begin_with_a_change_nor_become_exactly_once() -> None:
+    overtake = {"at": "1 s", "flink": {f"{CHECKPOINTS}.unaligned.enabled": True}}
+    with pytest.raises(ScenarioError, match=r"changes\.0\.flink: unaligned checkpoints need a job that runs"):
+        read_scenario(document(overtake, **{f"{CHECKPOINTS}.mode": "AT_LEAST_ONCE"}))
+    without = document(overtake)
+    del without["flink"][f"{CHECKPOINTS}.interval"]
+    with pytest.raises(ScenarioError, match=r"changes\.0\.flink: the job takes no checkpoints"):
+        read_scenario(without)
+
+
+def test_changes_are_made_in_one_process() -> None:
+    scenario: Scenario = read_scenario(document({"at": "1 s", "vertex": "sink", "service": "1 ms"}))
+    assert [key for key, _ in distribution_problems(scenario)] == ["changes"]
