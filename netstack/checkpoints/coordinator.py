@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from flowcontrol import CheckpointBarrier, PostCheckpointAction
 
-from ..engine.agenda import Agenda, Timer
+from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
 from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.config import OPTIONS, CostModel, NetworkConfig
@@ -28,6 +28,7 @@ from .acknowledgement import Acknowledgement
 from .barrier_options import options_of_barriers
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey
+from .expiry import Expiry
 from .failures import FailureCounter, FailureReason
 from .initial import InitialCheckpoint
 from .job_savepoints import Savepoints
@@ -88,7 +89,7 @@ class CheckpointCoordinator:
         self._subtasks: list[CheckpointedTask] = []
         self.next_id = first_id
         self._stopping: SavepointRequest | None = None  # with which the job is about to stop
-        self._watch_timer: Timer | None = None  # for the checkpoint that expires first
+        self._expiry = Expiry(agenda, config.checkpoint_timeout_s, lambda: self.pending, self._expired)
         # Shared files of the reports, delivered or not, on checkpoints that are not complete.
         self._reported: dict[tuple[int, TaskKey], list[StoredFile]] = {}
 
@@ -108,16 +109,10 @@ class CheckpointCoordinator:
         self._scheduler.start()
 
     def change(self, config: NetworkConfig) -> None:
-        """Take checkpoints as other settings say from now on; those that go on are taken as before.
-
-        Whether all of them expire later, or sooner, is a matter of the new timeout.
-        """
+        """Take checkpoints as other settings say; of those that go on, only the timeout changes."""
         self._config, self._options = config, options_of_barriers(config)
         self._scheduler.change(config)
-        if self._watch_timer is not None:
-            self._watch_timer.cancel()
-            self._watch_timer = None
-        self._watch()
+        self._expiry.change(config.checkpoint_timeout_s)
 
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
         """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`, without messages."""
@@ -265,7 +260,7 @@ class CheckpointCoordinator:
         text = f"triggers {checkpoint.name}: {how(checkpoint.options)}"
         self._say(text, checkpoint.checkpoint_id)
         self._send_triggers(checkpoint, first)
-        self._watch()
+        self._expiry.watch()
 
     def _send_triggers(self, checkpoint: Checkpoint, first: Sequence[CheckpointedTask]) -> None:
         barrier = CheckpointBarrier(checkpoint.checkpoint_id, checkpoint.triggered_at, checkpoint.options)
@@ -274,22 +269,9 @@ class CheckpointCoordinator:
             send(ControlMessage.TRIGGER, key_of(subtask), delay, subtask.trigger_checkpoint, barrier)
             delay += self._costs.trigger_per_source_s
 
-    def _watch(self) -> None:
-        """Have one timer for the checkpoint that expires first, if there is one."""
-        if self._pending and self._watch_timer is None:
-            deadline = self._deadline(self.pending[0])
-            self._watch_timer = self._agenda.cancellable_at(deadline, self._expire)
-
-    def _deadline(self, checkpoint: Checkpoint) -> float:
-        return checkpoint.triggered_at + self._config.checkpoint_timeout_s
-
-    def _expire(self) -> None:
-        self._watch_timer = None
-        for checkpoint in self.pending:
-            if checkpoint.checkpoint_id in self._pending and self._deadline(checkpoint) <= self._agenda.now:
-                missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
-                self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
-        self._watch()
+    def _expired(self, checkpoint: Checkpoint) -> None:
+        missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
+        self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
 
     def _acknowledged(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         number = report.checkpoint_id
@@ -372,9 +354,7 @@ class CheckpointCoordinator:
 
     def _drop_all(self) -> list[Checkpoint]:
         """Forget timers, messages, requests and pending checkpoints; returns the latter."""
-        if self._watch_timer is not None:
-            self._watch_timer.cancel()
-            self._watch_timer = None
+        self._expiry.stop()
         self._subtasks = []
         self._refuse(self._scheduler.stop())
         if self.stopped_with is None:

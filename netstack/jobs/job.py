@@ -23,7 +23,7 @@ from ..checkpoints.file_layout import MemoryStorage
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
-from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
+from ..checkpoints.savepoint_request import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage
 from ..engine import garbage
 from ..engine.agenda import Agenda
@@ -34,7 +34,6 @@ from ..faults.injection import FaultInjector
 from ..results.result import Work
 from ..results.statistics import Recorder, SubtaskSample
 from ..results.trace import Trace
-from ..scenarios.changes import ScheduledChange, by_time
 from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario, ScenarioError
 from ..state.snapshots import CheckpointMetadata
@@ -49,6 +48,7 @@ from .regions import all_tasks, failover_regions
 from .rescaling import rescaling_of, shape_after
 from .restart_strategies import restart_strategy_of
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored
+from .user_actions import UserActions
 
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
@@ -91,7 +91,6 @@ class Job:
     ) -> None:
         initial = None if initial is None else _claimed(initial, scenario)
         self.scenario = scenario
-        self._now = scenario  # as changes have left it so far
         self.agenda = agenda
         self.failure: str | None = None
         self.restarts: list[Restart] = []
@@ -105,7 +104,6 @@ class Job:
         self._trace = trace
         self._end_of_run = end_of_run
         self._tables = tables
-        self._savepoint_requests = savepoint_requests
         self.ends_at = scenario.duration_s
         self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, self._randomness)
@@ -116,6 +114,7 @@ class Job:
         self.regions = failover_regions(scenario)
         self._failover: RegionFailover | None = None
         self.coordinator = self._coordinator()
+        self._users = UserActions(self, scenario, savepoint_requests)
 
     def _coordinator(self) -> CheckpointCoordinator:
         scenario, initial = self.scenario, self._initial
@@ -141,19 +140,12 @@ class Job:
 
     async def run(self) -> None:
         """Run until the duration is over, every subtask has ended, or the job has failed for good."""
-        agenda, scenario = self.agenda, self.scenario
+        agenda = self.agenda
         try:
             agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
             agenda.keep(0.0, self._sample)
-            for at in scenario.manual_checkpoints_s:
-                agenda.keep(at, self.coordinator.request_checkpoint)
-            for savepoint in scenario.savepoints:
-                agenda.keep(savepoint.at_s, self.coordinator.request_savepoint, request_of(savepoint))
-            if self._savepoint_requests is not None:
-                take_requests(agenda, self.coordinator, self._savepoint_requests)
+            self._users.start()
             self.faults.start()
-            for at, changes in by_time(scenario.changes):
-                agenda.keep_foremost(at, self._change, changes)
             self._begin_from(self.coordinator.latest_completed)
             await run_agenda(agenda)
             self.failure = self.failure or never_restored(self.restarts)
@@ -202,11 +194,12 @@ class Job:
         self._go_further_back(metadata, error)
 
     def _begin(self, source: RecoverySource | None) -> None:
+        scenario = self._users.scenario
         environment = Environment(
             self.agenda,
             Scope(self.agenda),
-            self._now.costs,
-            self._now.config,
+            scenario.costs,
+            scenario.config,
             self._randomness,
             self.coordinator,
             self.storage,
@@ -215,7 +208,7 @@ class Job:
             self.coordinator.next_id,
         )
         self.attempt = attempt = Attempt(
-            self._now,
+            scenario,
             environment,
             self.faults.watched,
             self._running,
@@ -251,7 +244,8 @@ class Job:
         waiting = self._failover is not None and self._failover.waiting
         if self.attempt is not None and self.attempt.running == 0 and not waiting:
             # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
-            costs, unaligned = self._now.costs, self._now.config.takes_unaligned_checkpoints
+            scenario = self._users.scenario
+            costs, unaligned = scenario.costs, scenario.config.takes_unaligned_checkpoints
             longest = (costs.ack_unaligned_s if unaligned else costs.ack_s)[1]
             grace = longest if self.coordinator.pending else 0.0
             self.agenda.after(grace, self._stop)
@@ -259,16 +253,6 @@ class Job:
     def _stop(self) -> None:
         self._sample()
         self.agenda.stop()
-
-    def _change(self, changes: Sequence[ScheduledChange]) -> None:
-        """What a user changes in the running job; an attempt that comes later begins with it."""
-        for change in changes:
-            self._now = self._now.after(change)
-            if change.of_checkpoints:
-                self.coordinator.change(self._now.config)
-            if self.attempt is not None:
-                self.attempt.change(self._now, change)
-            self.tell(f"a user changes the job: {change}")
 
     def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
         """Let one subtask fail, unless it has ended, and its region with it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
+from .changed import changed
 from .changes import CHANGEABLE, ScheduledChange
 from .config import OPTIONS, CheckpointMode
 from .config_rules import Problem, did_you_mean, option_problems, policy_problems, time_text
@@ -22,14 +22,14 @@ def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Prob
 
     Whether a policy is there is looked at with `to_run` only, since that imports it.
     """
-    known = set(option_problems(scenario.config))
-    for number, change in enumerate(scenario.changes):
+    current = scenario
+    for number, change in sorted(enumerate(scenario.changes), key=lambda each: each[1].at_s):
         for field, message in _about_change(scenario, change):
             yield change_key(number, field), message
-        after = replace(scenario, config=scenario.after(change).config).config
-        problems = set(option_problems(after)) - known
+        before, current = current, changed(current, change)
+        problems = set(option_problems(current.config)) - set(option_problems(before.config))
         if to_run and change.of_debloating and not problems:
-            problems = set(policy_problems(after))
+            problems = set(policy_problems(current.config))
         for field, message in sorted(problems):
             yield change_key(number, field), message
 

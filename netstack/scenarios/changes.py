@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from .config import OPTIONS, NetworkConfig, with_options
+from .config import OPTIONS
 from .quantities import format_duration
 
 CHANGEABLE = (
@@ -67,11 +67,6 @@ class ScheduledChange:
         for key, value in change_document(self).items():
             if key in ("service", "service_skew", "rate"):
                 yield f"{self.vertex}: {key} is {value}"
-
-
-def changed_config(config: NetworkConfig, change: ScheduledChange) -> NetworkConfig:
-    """Return the settings that a job has after a change."""
-    return with_options(config, dict(change.settings)) if change.settings else config
 
 
 def by_time(changes: Iterable[ScheduledChange]) -> list[tuple[float, list[ScheduledChange]]]:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from flowcontrol import readable
 
-from .changes import ScheduledChange, changed_config
+from .changes import ScheduledChange
 from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
 from .edge_buffers import AS_OPTIONS_SAY, EdgeBuffers
 from .fault import AtTime, Fault
@@ -206,15 +206,6 @@ class Vertex:
         """The (time, cost) steps of a subtask, with its factor; at least one."""
         return self.steps_of(self.service, subtask)
 
-    def after(self, change: ScheduledChange) -> Vertex:
-        """What it is from a change on that is about it."""
-        return replace(
-            self,
-            service=self.service if change.service_s is None else ((0.0, change.service_s),),
-            service_skew=change.service_skew or self.service_skew,
-            source=replace(self.source, rates=change.rates) if self.source and change.rates else self.source,
-        )
-
     def steps_of(self, service: Sequence[Step], subtask: int) -> tuple[Step, ...]:
         """The (time, cost) steps of `service` for a subtask, with its factor; at least one."""
         factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
@@ -327,13 +318,6 @@ class Scenario:
             faults=tuple(fault for fault in self.faults if _may_fire_before(fault, duration_s)),
             changes=tuple(change for change in self.changes if change.at_s < duration_s),
         )
-
-    def after(self, change: ScheduledChange) -> Scenario:
-        """Return what the job is from a change on, as far as the scenario has what it names."""
-        vertices = tuple(
-            vertex.after(change) if vertex.name == change.vertex else vertex for vertex in self.vertices
-        )
-        return replace(self, config=changed_config(self.config, change), vertices=vertices)
 
     @property
     def task_managers(self) -> tuple[str, ...]:
