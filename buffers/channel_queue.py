@@ -79,6 +79,11 @@ class ChannelQueue:
         return sum([item.size for item in chain(self._priority, self._items)])
 
     @property
+    def queued_events(self) -> list[EventBuffer]:
+        """The events that are queued, in the order in which they are to be polled."""
+        return [item for item in chain(self._priority, self._items) if isinstance(item, EventBuffer)]
+
+    @property
     def has_priority(self) -> bool:
         """Whether the next item is one of the priority part."""
         return bool(self._priority)

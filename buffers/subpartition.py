@@ -247,6 +247,13 @@ class PipelinedSubpartition:
         """Bytes in the queue that the reader has not taken, the open buffer included."""
         return sum([item.unread for item in self._queue]) if self._queue else 0
 
+    @property
+    def queued_events(self) -> list[EventBuffer]:
+        """The events that are queued, in their order."""
+        if len(self._queue) == self.data_buffers:
+            return []
+        return [item.build() for item in self._queue if isinstance(item, EventConsumer)]
+
     def resume(self) -> None:
         """Let the reader go on after a barrier.
 

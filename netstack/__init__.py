@@ -52,8 +52,9 @@ from .results.result import (
     Work,
 )
 from .results.result_json import from_json, to_json
-from .results.statistics import Recorder
+from .results.statistics import Recorder, SubtaskSample
 from .results.trace import Trace, TraceEvent, TraceLog
+from .scenarios.changed import changed
 from .scenarios.changes import ScheduledChange
 from .scenarios.config import (
     DEFAULT_PRESET,
@@ -308,6 +309,7 @@ __all__ = [
     "StorageError",
     "StoredFile",
     "SubtaskName",
+    "SubtaskSample",
     "SubtaskSnapshot",
     "SubtaskState",
     "TableOptions",
@@ -333,6 +335,7 @@ __all__ = [
     "ask_letterbox",
     "assign_to_operators",
     "barrier_figures",
+    "changed",
     "channel_counts",
     "check_scenario",
     "checkpoint_id_of",

@@ -182,6 +182,11 @@ app.command(
     help="Predict what a running Flink job shows now, and print prediction, measurement and ratio.",
 )
 app.command(
+    "integration.cli.lab:lab",
+    name="lab",
+    help="Open a page on which a job runs: watch its channels, change it, and see what comes of it.",
+)
+app.command(
     "integration.cli.demo:demo",
     name="demo",
     help="Run the main job on real data with debloating off and on, or in all checkpoint modes, and compare.",

@@ -18,7 +18,7 @@ from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
 from ..checkpoints.storage import CheckpointStorage, StorageError
-from ..jobs.rescaling import shape_after
+from ..jobs.restoring import shape_after
 from ..results.statistics import Recorder
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment

@@ -33,7 +33,7 @@ from ..engine.scope import Scope
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
 from ..jobs.connections import Find, Site
-from ..jobs.rescaling import rescaling_of
+from ..jobs.restoring import rescaling_of
 from ..results.trace import TraceLog
 from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario

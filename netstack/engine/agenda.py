@@ -133,6 +133,10 @@ class Line:
             heapq.heappush(agenda._heap, (time, serial, self, ()))
         entries.append((time, serial, callback, args))
 
+    def arguments(self) -> list[tuple[Any, ...]]:
+        """What those that stand in it will be called with, in their order."""
+        return [arguments for _, _, _, arguments in self._entries]
+
     def clear(self) -> None:
         """Forget all that stands in it."""
         self._entries.clear()

@@ -96,6 +96,11 @@ class EmulatedWire:
         return self._cut_until
 
     @property
+    def messages_under_way(self) -> list[Message]:
+        """What was written and has not arrived, in its order, but for what never will."""
+        return [message for (message,) in self._under_way.arguments()]
+
+    @property
     def under_way(self) -> int:
         """Messages that were written and have not arrived, but for those that never will."""
         return len(self._under_way)

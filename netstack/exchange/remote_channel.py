@@ -319,6 +319,11 @@ class RemoteInputChannel(InputChannel):
         return self._queue.queued_bytes
 
     @property
+    def queued_events(self) -> list[EventBuffer]:
+        """The events that have arrived and were not polled."""
+        return self._queue.queued_events
+
+    @property
     def buffers_in_use(self) -> int:
         """Queued buffers and those the producer still has waiting, as debloating counts them."""
         return len(self._queue) + self.buffers.announced_backlog

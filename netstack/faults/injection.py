@@ -8,7 +8,7 @@ over a restart: a link that is cut for good is cut in the next attempt too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -125,6 +125,13 @@ class FaultInjector:
         for fault in self._faults:
             if isinstance(fault.when, AtTime):
                 self._agenda.keep(fault.when.time_s, self._fire, fault)
+
+    def add(self, faults: Sequence[Fault]) -> None:
+        """Let more faults happen, that have a time to come."""
+        self._faults += tuple(faults)
+        for fault in faults:
+            if isinstance(fault.when, AtTime):
+                self._agenda.keep_foremost(fault.when.time_s, self._fire, fault)
 
     def attempt_started(self, links: Mapping[tuple[str, str], Cuttable]) -> None:
         """An attempt has the connections `links`, by (producer's, consumer's) task manager.

@@ -34,8 +34,8 @@ from ..faults.injection import FaultInjector
 from ..results.result import Work
 from ..results.statistics import Recorder, SubtaskSample
 from ..results.trace import Trace
-from ..scenarios.contents import shape_of
-from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.scenario import Scenario
+from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment
@@ -45,9 +45,9 @@ from .deployment import deployment_s
 from .losses import regions_over, regions_with_tasks_in
 from .region_failover import RegionFailover
 from .regions import all_tasks, failover_regions
-from .rescaling import rescaling_of, shape_after
 from .restart_strategies import restart_strategy_of
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored
+from .restoring import claimed, recovery_source, shape_after
 from .user_actions import UserActions
 
 Progress = Callable[[float], None]
@@ -89,7 +89,7 @@ class Job:
         tables: TableStores | None = None,
         savepoint_requests: SavepointRequests | None = None,
     ) -> None:
-        initial = None if initial is None else _claimed(initial, scenario)
+        initial = None if initial is None else claimed(initial, scenario)
         self.scenario = scenario
         self.agenda = agenda
         self.failure: str | None = None
@@ -100,8 +100,7 @@ class Job:
         self._initial = initial
         self._hopeless = False  # no checkpoint is left that can be restored
         self._whole_restart: Restart | None = None  # the last of all tasks together
-        self._progress = progress
-        self._trace = trace
+        self._progress, self._trace = progress, trace
         self._end_of_run = end_of_run
         self._tables = tables
         self.ends_at = scenario.duration_s
@@ -140,22 +139,46 @@ class Job:
 
     async def run(self) -> None:
         """Run until the duration is over, every subtask has ended, or the job has failed for good."""
-        agenda = self.agenda
         try:
-            agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
-            agenda.keep(0.0, self._sample)
-            self._users.start()
-            self.faults.start()
-            self._begin_from(self.coordinator.latest_completed)
-            await run_agenda(agenda)
-            self.failure = self.failure or never_restored(self.restarts)
-            for checkpoint in self.coordinator.pending:
-                record_checkpoint(self.recorder, checkpoint)
+            self.begin()
+            await run_agenda(self.agenda)
+            self.conclude()
         finally:
-            self.coordinator.release()
-            if self.attempt is not None:
-                self._end_attempt(self.attempt, final=True)
-            garbage.over()
+            self.release()
+
+    def begin(self) -> None:
+        """Put what is to be done on the agenda; who runs that calls `conclude` behind it, and `release`."""
+        self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
+        self.agenda.keep(0.0, self._sample)
+        self._users.start()
+        self.faults.start()
+        self._begin_from(self.coordinator.latest_completed)
+
+    def plan(self, scenario: Scenario) -> None:
+        """Run on as a scenario that says more of the times to come: changes, faults, wanted checkpoints.
+
+        The run is as if that had been its scenario from the beginning, if nothing else is due just then.
+
+        Raises:
+            ScenarioError: what is new makes no sense.
+        """
+        check_scenario(scenario)
+        before, self.scenario = self.scenario, scenario
+        self._users.plan(scenario, before)
+        self.faults.add(scenario.faults[len(before.faults) :])
+
+    def conclude(self) -> None:
+        """Say what has become of what was not over when the agenda stopped."""
+        self.failure = self.failure or never_restored(self.restarts)
+        for checkpoint in self.coordinator.pending:
+            record_checkpoint(self.recorder, checkpoint)
+
+    def release(self) -> None:
+        """Take everything back, wherever the job is."""
+        self.coordinator.release()
+        if self.attempt is not None:
+            self._end_attempt(self.attempt, final=True)
+        garbage.over()
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
         """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
@@ -169,18 +192,8 @@ class Job:
         return True
 
     def source_of(self, metadata: CheckpointMetadata) -> RecoverySource:
-        """Return where the state of a checkpoint is read.
-
-        Raises:
-            StorageError: if it cannot be read.
-            StateError: if it cannot be dealt out to the subtasks of this job.
-        """
-        initial, storage = self._initial, self.storage
-        owned = True
-        if initial is not None and metadata is initial.metadata:
-            storage, owned = initial.storage, initial.shares_files
-        rescaling = rescaling_of(self.scenario, metadata)
-        return RecoverySource(metadata, storage, owned=owned, rescaling=rescaling)
+        """Return where the state of a checkpoint is read."""
+        return recovery_source(self.scenario, metadata, self.storage, self._initial)
 
     def _go_further_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
         """A checkpoint cannot be restored: the job fails, and then tries the one before, if there is one."""
@@ -385,11 +398,3 @@ class Job:
         """Tell the trace, if there is one, what happens to the job."""
         if self._trace is not None:
             self._trace(self.agenda.now, "job", text, checkpoint_id)
-
-
-def _claimed(initial: InitialCheckpoint, scenario: Scenario) -> InitialCheckpoint:
-    """Claim a checkpoint for a run, and return what of it fits; if anything is left over, refuse it."""
-    if problems := initial.misfits(shape_of(scenario)):
-        raise ScenarioError(problems)
-    initial.claim()
-    return initial.fitted(shape_of(scenario))

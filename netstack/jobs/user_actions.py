@@ -48,6 +48,14 @@ class UserActions:
         for at, changes in by_time(self.scenario.changes):
             agenda.keep_foremost(at, self._change, changes)
 
+    def plan(self, scenario: Scenario, before: Scenario) -> None:
+        """Do what `scenario` says, besides all that `before` says, once its time has come."""
+        agenda, coordinator = self._job.agenda, self._job.coordinator
+        for at in set(scenario.manual_checkpoints_s) - set(before.manual_checkpoints_s):
+            agenda.keep_foremost(at, coordinator.request_checkpoint)
+        for at, changes in by_time(scenario.changes[len(before.changes) :]):
+            agenda.keep_foremost(at, self._change, changes)
+
     def _change(self, changes: Sequence[ScheduledChange]) -> None:
         job = self._job
         for change in changes:

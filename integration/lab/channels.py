@@ -1,0 +1,147 @@
+"""What the channels of a running job hold, edge by edge: queues, credit, sizes, barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from buffers import EventBuffer, PipelinedSubpartition
+from flowcontrol import EVENT_TYPES, BufferResponse, ChannelSender, CheckpointBarrier, decode_event
+from netstack import Edge, Job, RemoteInputChannel, Scenario, consumers_of_producers
+
+from .messages import MOST_CHANNELS, EdgeFrame, EdgeShape
+
+BARRIER_PLACES = ("sender", "wire", "receiver")
+"""Where a barrier of a channel may be."""
+
+
+class Pair(NamedTuple):
+    """A channel by its producer and its consumer; of a sum over producers, that is None."""
+
+    producer: int | None
+    consumer: int
+
+
+def pairs_of(scenario: Scenario, edge: Edge) -> list[Pair]:
+    """Return the channels of an edge, producer by producer; consumers, if they are too many to be shown."""
+    producers, consumers = scenario.vertex(edge.source), scenario.vertex(edge.target)
+    reached = consumers_of_producers(edge.ship, producers.parallelism, consumers.parallelism)
+    if sum(map(len, reached)) > MOST_CHANNELS:
+        return [Pair(None, consumer) for consumer in range(consumers.parallelism)]
+    return [Pair(producer, consumer) for producer, targets in enumerate(reached) for consumer in targets]
+
+
+def edge_shape(scenario: Scenario, edge: Edge) -> EdgeShape:
+    """Return an edge as it is drawn."""
+    names = [vertex.name for vertex in scenario.vertices]
+    pairs = pairs_of(scenario, edge)
+    summed = pairs[0].producer is None
+    ends = names.index(edge.source), names.index(edge.target)
+    return EdgeShape(*ends, edge.ship, summed, [(pair.producer, pair.consumer) for pair in pairs])
+
+
+class _Channel(NamedTuple):
+    """Both ends of a channel, and its place in what is shown of its edge."""
+
+    queue: PipelinedSubpartition
+    end: RemoteInputChannel | None
+    """None: it leads to a task in the same task manager, which reads the queue itself."""
+    place: int
+
+
+class EdgeView:
+    """Looks at the channels of an edge in the attempt of a job that runs, as often as wanted."""
+
+    def __init__(self, job: Job, number: int) -> None:
+        assert job.attempt is not None
+        edge = job.scenario.edges[number]
+        names = [vertex.name for vertex in job.scenario.vertices]
+        target = names.index(edge.target)
+        gate_number = [each.target for each in job.scenario.edges[:number]].count(edge.target)
+        pairs = pairs_of(job.scenario, edge)
+        self._summed = pairs[0].producer is None
+        self._shown = len(pairs)
+        self._segment_bytes = job.scenario.config.segment_bytes
+        self._producers = job.attempt.builder.connections.producers
+        self._senders: dict[int, ChannelSender] = {}
+        self._channels = list(self._find(job, edge, target, gate_number, pairs))
+        self._places = {c.end.channel_id: c.place for c in self._channels if c.end is not None}
+        ends = set(job.scenario.channel_ends(edge))
+        self._links = [link for pair, link in job.attempt.links.items() if pair in ends]
+
+    def _find(
+        self, job: Job, edge: Edge, target: int, gate_number: int, pairs: Sequence[Pair]
+    ) -> Iterator[_Channel]:
+        assert job.attempt is not None
+        builder, places = job.attempt.builder, {pair: place for place, pair in enumerate(pairs)}
+        producers = job.scenario.vertex(edge.source).parallelism
+        reached = consumers_of_producers(edge.ship, producers, len(builder.subtasks[target]))
+        for consumer, subtask in enumerate(builder.subtasks[target]):
+            sources = [producer for producer, targets in enumerate(reached) if consumer in targets]
+            channels = getattr(subtask, "gates", ())[gate_number].channels  # as all have that read
+            for producer, channel in zip(sources, channels, strict=True):
+                queue = builder.subpartition_of(channel.channel_id)
+                if queue is not None:
+                    place = places[Pair(None if self._summed else producer, consumer)]
+                    yield _Channel(queue, channel if isinstance(channel, RemoteInputChannel) else None, place)
+
+    def look(self, *, barriers: bool) -> EdgeFrame:
+        """Return what the channels hold now; barriers are looked for if there may be some."""
+        shown = self._shown
+        sender, receiver, size = [0] * shown, [0] * shown, [self._segment_bytes] * shown
+        credit: list[int | None] = [None] * shown
+        blocked: list[int] = []
+        for queue, end, place in self._channels:
+            sender[place] += len(queue)
+            size[place] = min(size[place], queue.buffer_size)
+            if end is not None:
+                receiver[place] += end.queue_length
+                available = self._credit(end)
+                if available is not None:
+                    credit[place] = available + (credit[place] or 0)
+                if end.blocked:
+                    blocked.append(place)
+            elif queue.blocked:
+                blocked.append(place)
+        found = sorted(set(self._barriers())) if barriers else []
+        under_way = sum(link.under_way for link in self._links)
+        return EdgeFrame(sender, receiver, credit, size, under_way, found, sorted(set(blocked)))
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes that wait at producers and consumers."""
+        waiting = sum(queue.queued_bytes for queue, _, _ in self._channels)
+        return waiting + sum(end.queued_bytes for _, end, _ in self._channels if end is not None)
+
+    def _credit(self, end: RemoteInputChannel) -> int | None:
+        number = end.channel_id
+        if number not in self._senders:
+            for producer in self._producers:
+                sender = producer.queue.sender(number)
+                if sender is not None:
+                    self._senders[number] = sender
+        sender = self._senders.get(number)
+        return None if sender is None else sender.credit.available
+
+    def _barriers(self) -> Iterator[tuple[int, str, int]]:
+        at_sender, on_wire, at_receiver = BARRIER_PLACES
+        for queue, end, place in self._channels:
+            for checkpoint in _checkpoints(queue.queued_events):
+                yield place, at_sender, checkpoint
+            if end is not None:
+                for checkpoint in _checkpoints(end.queued_events):
+                    yield place, at_receiver, checkpoint
+        for link in self._links:
+            for message in link.to_consumer.messages_under_way:
+                if not isinstance(message, BufferResponse) or message.data_type not in EVENT_TYPES:
+                    continue
+                event = decode_event(memoryview(bytes(message.payload)))
+                if isinstance(event, CheckpointBarrier) and message.channel in self._places:
+                    yield self._places[message.channel], on_wire, event.checkpoint_id
+
+
+def _checkpoints(events: Iterable[EventBuffer]) -> Iterator[int]:
+    for buffer in events:
+        event = decode_event(buffer.payload)
+        if isinstance(event, CheckpointBarrier):
+            yield event.checkpoint_id

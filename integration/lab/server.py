@@ -1,0 +1,236 @@
+"""Serves a lab on this machine: the page, its files, and one websocket for each open page.
+
+The loopback interface alone is listened at. A page has to show the token that its address has, to name this
+machine as its host, and to come from this server; so no other user and no other site in the browser gets in.
+
+One trio task runs the emulation in turns, between which the others have theirs. Frames are made as often as
+pages can show them, but no oftener than every fifth part of the time goes into them; a page that is too slow
+misses some. While no page is open nothing runs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from time import perf_counter
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from netstack import ScenarioError
+
+from .lab import Lab
+from .live_job import LiveJob
+from .messages import Refused, encode, read_request
+
+MOST_PAGES = 32
+"""Pages that may be open at once; one more is refused."""
+
+MOST_MESSAGE_BYTES = 16 << 10
+"""Of what a page says at once."""
+
+FRAMES_PER_S = 20
+
+_TURN_S = 0.01
+"""How long the emulation runs before pages have their turn."""
+
+_SHARE_OF_FRAMES = 0.15
+"""Share of the time that making frames may take."""
+
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
+_POLICY = "default-src 'self'; connect-src 'self' ws:; img-src 'self' data:; frame-ancestors 'none'"
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_FORBIDDEN, _TOO_MANY = 4403, 4429
+"""Codes with which a websocket is closed."""
+
+
+class _Told:
+    """What a page has been told of one run so far."""
+
+    def __init__(self, job: LiveJob) -> None:
+        self.job = job
+        self.rows, self.checkpoints, self.incidents = len(job.rows), len(job.checkpoints), len(job.incidents)
+
+    def news(self) -> list[str]:
+        """What has come since, as messages."""
+        job = self.job
+        new = [*job.incidents[self.incidents :], *job.checkpoints[self.checkpoints :], *job.rows[self.rows :]]
+        self.rows, self.checkpoints, self.incidents = len(job.rows), len(job.checkpoints), len(job.incidents)
+        return [encode(each) for each in new]
+
+
+class LabServer:
+    """Serves `lab` to whoever has the `token`; `port` is known while it serves."""
+
+    def __init__(self, lab: Lab, token: str | None = None) -> None:
+        self.lab = lab
+        self.token = secrets.token_urlsafe(24) if token is None else token
+        self.pages = 0
+        self._frames: list[str] = []
+        self._frame_number = 0
+        self._new_frame = trio.Event()
+        self._wanted = trio.Event()  # something is to be done, or a page is there again
+        self._hosts: frozenset[str] = frozenset()
+        self.app = Starlette(
+            routes=[
+                Route("/", self._index),
+                Route("/static/{path:path}", self._file),
+                WebSocketRoute("/ws", self._page),
+            ]
+        )
+
+    async def serve(self, port: int, ready: Callable[[str], None]) -> None:
+        """Serve until cancelled; `ready` is told the address of the page.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        sock = listeners[0].socket
+        port = sock.getsockname()[1]
+        self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
+        config = Config()
+        config.bind = [f"fd://{sock.fileno()}"]
+        config.accesslog, config.errorlog = None, "-"
+        config.websocket_max_message_size = MOST_MESSAGE_BYTES
+        config.graceful_timeout = 0.2
+        config.include_server_header = False
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._serve, config)
+            ready(f"http://127.0.0.1:{port}/?token={self.token}")
+            await self._run()
+
+    async def _serve(self, config: Config, *, task_status: trio.TaskStatus[list[str]]) -> None:
+        await serve(self.app, config, task_status=task_status)  # type: ignore[arg-type]
+
+    async def _run(self) -> None:
+        """Let the emulation and the pages have their turns."""
+        next_frame = 0.0
+        while True:
+            if not self.pages:
+                await self._wait_for_pages()
+            busy = self.lab.turn(_TURN_S)
+            now = perf_counter()
+            if now >= next_frame:
+                self._make_frames()
+                took = perf_counter() - now
+                next_frame = now + max(1 / FRAMES_PER_S, took / _SHARE_OF_FRAMES)
+            await trio.sleep(0.0 if busy else max(0.0, next_frame - perf_counter()))
+
+    async def _wait_for_pages(self) -> None:
+        self._wanted = trio.Event()
+        await self._wanted.wait()
+
+    def _make_frames(self) -> None:
+        for side in self.lab.sides:
+            side.new_checkpoints()
+        self._frames = [encode(frame) for frame in self.lab.frames()]
+        self._frame_number += 1
+        waiting, self._new_frame = self._new_frame, trio.Event()
+        waiting.set()
+
+    def _problem(self, connection: HTTPConnection) -> str | None:
+        """Why a request is none of a page of this server; None: it is."""
+        if connection.headers.get("host") not in self._hosts:
+            return "this address is not the one that netstack lab has printed"
+        token = connection.query_params.get("token", "")
+        if not secrets.compare_digest(token.encode(), self.token.encode()):
+            return "the token is missing or wrong; open the address that netstack lab has printed"
+        return None
+
+    async def _index(self, request: Request) -> Response:
+        problem = self._problem(request)
+        if problem is not None:
+            return PlainTextResponse(problem, status_code=403, headers=_HEADERS)
+        return _page_file("index.html")
+
+    async def _file(self, request: Request) -> Response:
+        if request.headers.get("host") not in self._hosts:
+            return PlainTextResponse("no such host", status_code=403, headers=_HEADERS)
+        return _page_file(request.path_params["path"])
+
+    async def _page(self, socket: WebSocket) -> None:
+        origin = urlsplit(socket.headers.get("origin", "")).netloc
+        if self._problem(socket) is not None or origin not in self._hosts:
+            await socket.close(_FORBIDDEN)
+            return
+        if self.pages >= MOST_PAGES:
+            await socket.close(_TOO_MANY)
+            return
+        await socket.accept()
+        async with self._open_page(), trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell, socket, nursery.cancel_scope)
+            await self._hear(socket)
+            nursery.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def _open_page(self) -> AsyncIterator[None]:
+        self.pages += 1
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self.pages -= 1
+
+    async def _tell(self, socket: WebSocket, page: trio.CancelScope) -> None:
+        """Keep a page up to date until it goes away."""
+        version, told = -1, list[_Told]()
+        try:
+            while True:
+                lab, new_frame = self.lab, self._new_frame
+                if version != lab.version:
+                    version = lab.version
+                    told = [_Told(side) for side in lab.sides]
+                    await socket.send_text(encode(lab.hello()))
+                for each in told:
+                    for message in each.news():
+                        await socket.send_text(message)
+                for frame in self._frames:
+                    await socket.send_text(frame)
+                await new_frame.wait()
+        except (WebSocketDisconnect, RuntimeError, trio.BrokenResourceError):
+            page.cancel()
+
+    async def _hear(self, socket: WebSocket) -> None:
+        """Do what a page asks for, until it goes away or makes no sense."""
+        while True:
+            try:
+                text = await socket.receive_text()
+            except (WebSocketDisconnect, KeyError, RuntimeError):
+                return
+            try:
+                answer = self.lab.handle(read_request(text))
+            except msgspec.DecodeError as error:
+                answer = Refused(f"this is no request: {error}")
+            except ScenarioError as error:
+                answer = Refused("; ".join(error.problems))
+            if answer is not None:
+                await socket.send_text(encode(answer))
+
+
+def _page_file(name: str) -> Response:
+    """A file of the page; no other can be named."""
+    found = files(__package__) / "page"
+    for part in name.split("/"):
+        if part in ("", ".", ".."):
+            return PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
+        found = found / part
+    suffix = name[name.rfind(".") :]
+    if suffix not in _TYPES or not found.is_file():
+        return PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
+    return Response(found.read_bytes(), media_type=_TYPES[suffix], headers=_HEADERS)
