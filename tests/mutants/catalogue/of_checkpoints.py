@@ -42,9 +42,9 @@ CHECKPOINTS = (
     ),
     Mutant(
         "timeout-doubled",
-        _COORDINATOR,
-        "        return checkpoint.triggered_at + self._config.checkpoint_timeout_s\n",
-        "        return checkpoint.triggered_at + 2 * self._config.checkpoint_timeout_s\n",
+        "netstack/checkpoints/expiry.py",
+        "        return checkpoint.triggered_at + self._timeout_s\n",
+        "        return checkpoint.triggered_at + 2 * self._timeout_s\n",
         "a checkpoint expires after twice its time",
         _COORDINATOR_TESTS,
     ),
