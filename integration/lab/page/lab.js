@@ -1,0 +1,124 @@
+// The page of `netstack lab`: takes in what the lab says, and lets each part draw what is its own.
+//
+// For tests, these hooks stay as they are:
+//
+//   #name #time #speed #state (data-state: running, paused, behind, restarting, ended, failed) #state-text
+//   #pause #step #step-size (next or seconds) #pace (seconds a second, or "fastest")
+//   #back-form #back-slider #back-to #back
+//   #fork #forked #keep-a #keep-b #act-a #act-b #copy
+//   #copied (dialog) #copied-title #toml #copy-text #copy-done #download #close-copied
+//   #banner #refused #refused-text #dismiss #detail #spoken
+//   #sides [data-side] > .vertex[data-vertex] canvas, .edge[data-edge] canvas, .edge .sums
+//   #controls [data-group] [data-control="<key>"][data-vertex="<name or empty>"] (the input itself),
+//   [data-slider="<key>"][data-vertex=...]
+//   #take-checkpoint #subtask #kill-subtask #task-manager #kill-task-manager #cut-form #link #cut-seconds #cut
+//   #span (seconds or "all") #series [data-chart="<field of rows>"]
+//   #checkpoints [data-checkpoint="<id>"][data-side], .pending, .failed; #incidents li[data-side]
+//   body[data-connected] is "true" while messages can come
+
+import { Checkpoints } from "./checkpoints.js";
+import { Clock } from "./clock.js";
+import { Connection } from "./connection.js";
+import { Controls } from "./controls.js";
+import { Copying } from "./copying.js";
+import { refreshDetail } from "./detail.js";
+import { byId, setHidden, setText } from "./dom.js";
+import { Faults } from "./faults.js";
+import { Incidents } from "./incidents.js";
+import { listenToKeys } from "./keys.js";
+import { Model } from "./model.js";
+import { Series } from "./series.js";
+import { Sides } from "./sides.js";
+import { whenThemeChanges } from "./theme.js";
+
+const model = new Model();
+const connection = new Connection(hear, connectionChanged);
+
+function say(message) {
+  setHidden(byId("refused"), true);
+  if (!connection.say(message)) refuse("There is no connection to the lab.");
+}
+
+const clock = new Clock(model, say);
+const controls = new Controls(model, say);
+const faults = new Faults(model, say);
+const copying = new Copying(model, say);
+const sides = new Sides(model, say, {
+  redraw,
+  chosen: (vertex, subtask) => faults.choose(vertex, subtask),
+  actsOn: () => controls.update(),
+});
+const series = new Series(model, byId("series"), byId("span"));
+const checkpoints = new Checkpoints(model);
+const incidents = new Incidents(model);
+
+let asked = false;
+
+// Draw once before the next picture of the screen, whatever has come until then.
+function redraw() {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => {
+    asked = false;
+    if (model.hello === null) return;
+    clock.draw();
+    refreshDetail();
+    if (sides.draw()) redraw();
+  });
+}
+
+function hear(message) {
+  if (message.type === "refused") refuse(message.text);
+  else if (message.type === "copied") copying.show(message);
+  else showNews(model.take(message));
+}
+
+function showNews(what) {
+  switch (what) {
+    case "job":
+      setText(byId("name"), model.hello.name);
+      document.title = `${model.hello.name} · netstack lab`;
+      sides.build();
+      series.build();
+      greeted();
+      break;
+    case "sides": greeted(); break;
+    case "frame":
+      redraw();
+      checkpoints.draw();
+      break;
+    case "row": series.draw(); break;
+    case "checkpoint": checkpoints.draw(); break;
+    case "incident": incidents.draw(); break;
+  }
+}
+
+function greeted() {
+  connectionChanged(null);
+  sides.update();
+  controls.update();
+  faults.update();
+  clock.update();
+  series.draw();
+  checkpoints.draw();
+  incidents.draw();
+  redraw();
+}
+
+function refuse(text) {
+  setHidden(byId("refused"), false);
+  setText(byId("refused-text"), text);
+  controls.refused();
+}
+
+function connectionChanged(problem) {
+  document.body.dataset.connected = String(problem === null);
+  const banner = byId("banner");
+  setText(banner, problem ?? "");
+  setHidden(banner, problem === null);
+}
+
+byId("dismiss").addEventListener("click", () => setHidden(byId("refused"), true));
+listenToKeys({ pause: () => clock.togglePause(), step: () => clock.step() });
+whenThemeChanges(redraw);
+connection.open();

@@ -1,0 +1,190 @@
+// Draws an edge of many channels as a heat map: producers down, consumers across.
+
+import { bytes, grouped } from "./format.js";
+import { matrixLayout } from "./layout.js";
+import { between, readColour, roundEnd } from "./scales.js";
+import { colours } from "./theme.js";
+
+const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
+const LEFT = 34;
+const TOP = 20;
+const KEY_HEIGHT = 30;
+const LARGEST_CELL = 22;
+
+// What a heat map can show: the value of a channel, its name and its words.
+export const MEASURES = {
+  queued: { text: "Queued buffers, both ends", of: (frame, place) => frame.sender[place] + frame.receiver[place], words: grouped },
+  sender: { text: "Queued at the sender (backlog)", of: (frame, place) => frame.sender[place], words: grouped },
+  receiver: { text: "Queued at the receiver", of: (frame, place) => frame.receiver[place], words: grouped },
+  credit: { text: "Credit", of: (frame, place) => frame.credit[place] ?? 0, words: grouped },
+  size: { text: "Buffer size", of: (frame, place) => frame.size[place], words: bytes },
+};
+
+export class Matrix {
+  measure = "queued";
+  #ends = new Map();
+  #image = document.createElement("canvas");
+
+  constructor(edge, segmentBytes, producers, consumers) {
+    this.edge = edge;
+    this.segmentBytes = segmentBytes;
+    Object.assign(this, matrixLayout(edge, producers, consumers));
+    this.#image.width = this.columns;
+    this.#image.height = this.rows;
+    this.fit(600);
+  }
+
+  // Choose the size of cells for a canvas of a width.
+  fit(width) {
+    this.cell = Math.max(3, Math.min(LARGEST_CELL, Math.floor((width - LEFT - 2) / this.columns)));
+    this.height = TOP + this.rows * this.cell + KEY_HEIGHT;
+  }
+
+  at(x, y) {
+    const [column, row] = [Math.floor((x - LEFT) / this.cell), Math.floor((y - TOP) / this.cell)];
+    return this.#placeOf(column, row);
+  }
+
+  beside(place, across, down) {
+    return this.#placeOf((place % this.columns) + across, Math.floor(place / this.columns) + down);
+  }
+
+  #placeOf(column, row) {
+    if (column < 0 || column >= this.columns || row < 0) return null;
+    const place = row * this.columns + column;
+    return place < this.edge.channels.length ? place : null;
+  }
+
+  draw(context, width, frame, picked) {
+    this.fit(width);
+    context.clearRect(0, 0, width, this.height);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    this.#axes(context);
+    const [across, down] = [this.columns * this.cell, this.rows * this.cell];
+    if (frame === undefined) {
+      context.fillStyle = colours.panel;
+      context.fillRect(LEFT, TOP, across, down);
+      return false;
+    }
+    const end = this.#paint(frame);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.#image, LEFT, TOP, across, down);
+    this.#grid(context, across, down);
+    for (const place of frame.blocked) this.#cross(context, place);
+    for (const [place] of frame.barriers) this.#dot(context, place);
+    if (picked !== null) this.#frame(context, picked);
+    this.#key(context, end);
+    return false;
+  }
+
+  #axes(context) {
+    context.fillStyle = colours.quiet;
+    const axis = this.whole ? "consumer →" : this.edge.summed ? "sum for each consumer" : "channel";
+    context.textAlign = "left";
+    context.fillText(this.whole ? `producer ↓   ${axis}` : axis, 2, TOP / 2);
+    context.textAlign = "right";
+    const every = Math.max(1, Math.ceil(18 / this.cell));
+    const step = [1, 2, 4, 8, 16, 32].find((each) => each >= every) ?? 64;
+    for (let row = 0; row < this.rows; row += step) {
+      const label = this.whole ? row : row * this.columns;
+      context.fillText(String(label), LEFT - 4, TOP + (row + 0.5) * this.cell);
+    }
+  }
+
+  // One pixel a cell: the canvas below makes them large. Returns the end of the scale.
+  #paint(frame) {
+    const { of } = MEASURES[this.measure];
+    const count = this.edge.channels.length;
+    const values = new Float64Array(count);
+    let most = 0;
+    for (let place = 0; place < count; place++) {
+      values[place] = of(frame, place);
+      if (values[place] > most) most = values[place];
+    }
+    const known = this.#ends.get(this.measure) ?? 0;
+    const end = this.measure === "size" ? this.segmentBytes : Math.max(known, roundEnd(most));
+    this.#ends.set(this.measure, end);
+    const ramp = heatRamp();
+    const pen = this.#image.getContext("2d");
+    const image = pen.createImageData(this.columns, this.rows);
+    for (let place = 0; place < count; place++) {
+      const share = Math.sqrt(Math.min(1, values[place] / end));
+      const [red, green, blue] = ramp[Math.round(share * (ramp.length - 1))];
+      image.data.set([red, green, blue, 255], place * 4);
+    }
+    pen.putImageData(image, 0, 0);
+    return end;
+  }
+
+  #grid(context, across, down) {
+    if (this.cell < 6) return;
+    context.fillStyle = colours.page;
+    for (let column = 1; column < this.columns; column++) context.fillRect(LEFT + column * this.cell - 0.5, TOP, 1, down);
+    for (let row = 1; row < this.rows; row++) context.fillRect(LEFT, TOP + row * this.cell - 0.5, across, 1);
+  }
+
+  #corner(place) {
+    return [LEFT + (place % this.columns) * this.cell, TOP + Math.floor(place / this.columns) * this.cell];
+  }
+
+  #cross(context, place) {
+    const [x, y] = this.#corner(place);
+    const inner = Math.max(1, this.cell / 6);
+    context.strokeStyle = colours.alarm;
+    context.lineWidth = Math.max(1, this.cell / 10);
+    context.beginPath();
+    context.moveTo(x + inner, y + inner);
+    context.lineTo(x + this.cell - inner, y + this.cell - inner);
+    context.moveTo(x + this.cell - inner, y + inner);
+    context.lineTo(x + inner, y + this.cell - inner);
+    context.stroke();
+    context.lineWidth = 1;
+  }
+
+  #dot(context, place) {
+    const [x, y] = this.#corner(place);
+    context.fillStyle = colours.barrier;
+    context.strokeStyle = colours.page;
+    context.beginPath();
+    context.arc(x + this.cell / 2, y + this.cell / 2, Math.max(1.5, this.cell / 4), 0, 2 * Math.PI);
+    context.fill();
+    if (this.cell >= 8) context.stroke();
+  }
+
+  #frame(context, place) {
+    const [x, y] = this.#corner(place);
+    context.strokeStyle = colours.text;
+    context.lineWidth = 2;
+    context.strokeRect(x, y, this.cell, this.cell);
+    context.lineWidth = 1;
+  }
+
+  #key(context, end) {
+    const top = TOP + this.rows * this.cell + 10;
+    const { words } = MEASURES[this.measure];
+    context.fillStyle = colours.quiet;
+    context.textAlign = "left";
+    context.fillText("0", LEFT, top + 7);
+    const ramp = heatRamp();
+    const [left, width] = [LEFT + 14, 96];
+    for (let x = 0; x < width; x++) {
+      context.fillStyle = `rgb(${ramp[Math.round(Math.sqrt(x / width) * (ramp.length - 1))].join(" ")})`;
+      context.fillRect(left + x, top, 1, 14);
+    }
+    context.fillStyle = colours.quiet;
+    context.fillText(words(end), left + width + 6, top + 7);
+  }
+}
+
+const RAMP = 64;
+let ramps = { of: "", colours: [] };
+
+function heatRamp() {
+  const of = colours.cool + colours.hot;
+  if (ramps.of !== of) {
+    const [cool, hot] = [readColour(colours.cool), readColour(colours.hot)];
+    ramps = { of, colours: Array.from({ length: RAMP }, (_, n) => between(cool, hot, n / (RAMP - 1))) };
+  }
+  return ramps.colours;
+}

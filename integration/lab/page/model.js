@@ -1,0 +1,66 @@
+// What the page knows of the lab, from the messages that have come. Nothing here knows of the page.
+
+export class Model {
+  hello = null;
+  sides = new Map();
+  shape = ""; // of the job: as long as it is the same, what was drawn of it can stay
+  acting = "a"; // the side that controls act on
+
+  // Take in a message; returns what has changed: "job", "sides", "frame", "row", "checkpoint", "incident".
+  take(message) {
+    switch (message.type) {
+      case "hello": return this.#greeted(message);
+      case "frame": return this.#of(message, (side) => { side.frame = message; }, "frame");
+      case "row": return this.#of(message, (side) => { side.rows.push(message); }, "row");
+      case "checkpoint": return this.#of(message, (side) => { side.checkpoints.push(message); }, "checkpoint");
+      case "incident": return this.#of(message, (side) => { side.incidents.push(message); }, "incident");
+      default: return null;
+    }
+  }
+
+  #of(message, change, what) {
+    const side = this.sides.get(message.side);
+    if (side === undefined) return null; // of a side that was given up while the message was under way
+    change(side);
+    return what;
+  }
+
+  #greeted(hello) {
+    const { name, segment_bytes, vertices, edges } = hello;
+    const names = hello.sides.map((side) => side.side);
+    const forked = names.length > this.sides.size && this.sides.size > 0;
+    const shape = JSON.stringify([name, segment_bytes, vertices, edges, names]);
+    const isNew = shape !== this.shape;
+    this.shape = shape;
+    this.hello = hello;
+    const before = this.sides;
+    this.sides = new Map(hello.sides.map((side) => [side.side, { ...side, frame: before.get(side.side)?.frame ?? null }]));
+    if (forked && names.includes("b")) this.acting = "b";
+    if (!names.includes(this.acting)) this.acting = "a";
+    return isNew ? "job" : "sides";
+  }
+
+  get forked() {
+    return this.sides.size > 1;
+  }
+
+  // The moment that is shown.
+  get now() {
+    return Math.max(0, ...[...this.sides.values()].map((side) => side.frame?.t ?? side.t));
+  }
+
+  // Whether the lab stands still because the user wants it to.
+  get paused() {
+    const states = [...this.sides.values()].map((side) => side.frame?.state ?? null);
+    if (states.includes("paused")) return true;
+    if (states.includes("running")) return false;
+    return this.hello?.paused ?? false;
+  }
+
+  // What all sides are doing, in words.
+  get stateWords() {
+    const states = [...this.sides.values()].map((side) => [side.side, side.frame?.state ?? "running"]);
+    const different = new Set(states.map(([, state]) => state)).size > 1;
+    return different ? states.map(([name, state]) => `${name} ${state}`).join(", ") : (states[0]?.[1] ?? "");
+  }
+}

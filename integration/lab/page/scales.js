@@ -1,0 +1,37 @@
+// Scales of sliders, bars and heat maps. Nothing here knows of the page.
+
+export const SLIDER_STEPS = 200;
+
+// Where a slider of logarithmic steps stands for a value; a least of 0 is its leftmost step alone.
+export function sliderPlace(value, least, most) {
+  const low = least > 0 ? least : most / 1e5;
+  if (value <= (least > 0 ? least : low / 2)) return 0;
+  const share = Math.log(Math.max(value, low) / low) / Math.log(most / low);
+  const first = least > 0 ? 0 : 1;
+  return Math.round(first + Math.min(1, Math.max(0, share)) * (SLIDER_STEPS - first));
+}
+
+export function sliderValue(place, least, most) {
+  if (place <= 0) return least;
+  const low = least > 0 ? least : most / 1e5;
+  const first = least > 0 ? 0 : 1;
+  return low * (most / low) ** ((place - first) / (SLIDER_STEPS - first));
+}
+
+// The least of 4, 8, 10, 20, 40, 50, 80, 100, ... that is enough: an end for bars.
+export function roundEnd(most) {
+  if (most <= 4) return 4;
+  const ten = 10 ** Math.floor(Math.log10(most));
+  return [1, 2, 4, 5, 8, 10].map((each) => each * ten).find((end) => end >= most);
+}
+
+// A colour between two, each [red, green, blue].
+export function between(one, other, share) {
+  return one.map((part, place) => Math.round(part + (other[place] - part) * share));
+}
+
+export function readColour(text) {
+  const hex = text.trim().replace("#", "");
+  const full = hex.length === 3 ? [...hex].map((each) => each + each).join("") : hex;
+  return [0, 2, 4].map((at) => Number.parseInt(full.slice(at, at + 2), 16));
+}

@@ -1,0 +1,139 @@
+// Charts of what each vertex does over time; both sides in one chart, side b dashed.
+
+import uPlot from "./vendor/uPlot.esm.js";
+import { element, throttled } from "./dom.js";
+import { bytes, duration, percent, rate, threeDigits } from "./format.js";
+import { colours, vertexColour, whenThemeChanges } from "./theme.js";
+
+const HEIGHT = 190;
+const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
+const DASH = { a: [], b: [6, 4] };
+const LONGEST_STEP_S = 1.5; // between rows; where they are further apart the job did not run
+
+// `field` of rows, for each vertex or each edge; `words` are those of a value.
+const CHARTS = [
+  { title: "Records", unit: "records/s", field: "records_per_s", of: "vertices", words: rate },
+  { title: "Busy", unit: "share of time", field: "busy", of: "vertices", words: percent, end: 1 },
+  { title: "Back-pressured", unit: "share of time", field: "backpressured", of: "vertices", words: percent, end: 1 },
+  { title: "Data in flight", unit: "bytes", field: "in_flight_bytes", of: "edges", words: bytes, binary: true },
+  { title: "Buffer size", unit: "bytes", field: "buffer_bytes", of: "vertices", words: bytes, binary: true,
+    empty: "Debloating has announced no size." },
+  { title: "Time to consume", unit: "s", field: "time_to_consume_s", of: "vertices", words: duration,
+    empty: "Debloating has estimated none." },
+];
+
+// Rows of all sides as columns with one axis of times: [times, ...values of each side and place].
+export function columnsOfRows(sides, field, count, from) {
+  const places = new Map();
+  for (const rows of sides) {
+    let before = null;
+    for (const row of rows) {
+      if (row.t < from) continue;
+      if (before !== null && row.t - before > LONGEST_STEP_S) places.set(before + 1, 0);
+      places.set(row.t, 0);
+      before = row.t;
+    }
+  }
+  const times = [...places.keys()].sort((one, other) => one - other);
+  times.forEach((t, place) => places.set(t, place));
+  const columns = sides.flatMap((rows) => {
+    const mine = Array.from({ length: count }, () => new Array(times.length).fill(null));
+    for (const row of rows) {
+      const at = places.get(row.t);
+      if (at === undefined) continue;
+      for (let n = 0; n < count; n++) mine[n][at] = row[field][n];
+    }
+    return mine;
+  });
+  return [times, ...columns];
+}
+
+export class Series {
+  #charts = [];
+
+  constructor(model, place, span) {
+    this.model = model;
+    this.place = place;
+    this.span = span;
+    this.draw = throttled(() => this.#draw(), 250);
+    span.addEventListener("change", this.draw);
+    new ResizeObserver(() => this.#resize()).observe(place);
+    whenThemeChanges(() => this.build());
+  }
+
+  // Make the charts anew, for a job.
+  build() {
+    for (const { plot } of this.#charts) plot.destroy();
+    const { hello } = this.model;
+    if (hello === null) return;
+    this.#charts = CHARTS.map((chart) => {
+      const names = chart.of === "vertices" ? hello.vertices.map((each) => each.name)
+        : hello.edges.map((edge) => `${hello.vertices[edge.source].name} → ${hello.vertices[edge.target].name}`);
+      const heading = element("h3", {}, chart.title, element("small", { text: chart.unit }));
+      const note = element("p", { class: "empty", text: chart.empty ?? "No second is over yet." });
+      const box = element("figure", { class: "chart", "data-chart": chart.field }, heading, note);
+      return { chart, names, box, note, plot: null };
+    });
+    this.place.replaceChildren(...this.#charts.map(({ box }) => box));
+    for (const each of this.#charts) each.plot = this.#plot(each);
+    this.draw();
+  }
+
+  #plot({ chart, names, box }) {
+    const sides = [...this.model.sides.keys()];
+    const series = sides.flatMap((side) => names.map((name, place) => ({
+      label: sides.length > 1 ? `${side}: ${name}` : name,
+      stroke: vertexColour(place),
+      width: side === "b" ? 2 : 1.6,
+      dash: DASH[side],
+      points: { show: false },
+      value: (_, value) => chart.words(value),
+    })));
+    const axis = { stroke: colours.quiet, font: FONT, grid: { stroke: colours.line, width: 1 }, ticks: { stroke: colours.line, width: 1 } };
+    return new uPlot({
+      width: this.#widthOf(box),
+      height: HEIGHT,
+      cursor: { sync: { key: "lab" }, drag: { x: false, y: false } },
+      legend: { live: true, markers: { width: 2, dash: (plot, number) => (plot.series[number].dash?.length ? "dashed" : "solid") } },
+      scales: { x: { time: false }, y: { range: (_, least, most) => [0, chart.end ?? (most > 0 ? most * 1.06 : 1)] } },
+      axes: [
+        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => `${threeDigits(tick)} s`) },
+        { ...axis, size: 74, ...(chart.binary ? { splits: binarySplits } : {}),
+          values: (_, ticks) => ticks.map((tick) => chart.words(tick)) },
+      ],
+      series: [{ label: "at", value: (_, t) => (t === null ? "–" : `${threeDigits(t)} s`) }, ...series],
+    }, [[], ...series.map(() => [])], box);
+  }
+
+  #widthOf(box) {
+    return Math.max(200, Math.floor(box.clientWidth));
+  }
+
+  #resize() {
+    for (const { plot, box } of this.#charts) {
+      const width = this.#widthOf(box);
+      if (plot !== null && plot.width !== width) plot.setSize({ width, height: HEIGHT });
+    }
+  }
+
+  #draw() {
+    const sides = [...this.model.sides.values()].map((side) => side.rows);
+    const last = Math.max(0, ...sides.map((rows) => rows.at(-1)?.t ?? 0));
+    const from = this.span.value === "all" ? 0 : last - Number(this.span.value);
+    for (const { chart, names, plot, box, note } of this.#charts) {
+      const columns = columnsOfRows(sides, chart.field, names.length, from);
+      const known = columns.slice(1).some((values) => values.some((value) => value !== null && value !== undefined));
+      note.hidden = known;
+      box.classList.toggle("bare", !known);
+      plot.setData(columns);
+    }
+  }
+}
+
+// Whole powers of two, so that sizes read as KiB and MiB.
+function binarySplits(plot, axis, least, most) {
+  const step = 2 ** Math.max(0, Math.ceil(Math.log2((most - least) / 5)));
+  const splits = [];
+  for (let at = Math.ceil(least / step) * step; at <= most; at += step) splits.push(at);
+  return splits;
+}
