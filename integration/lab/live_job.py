@@ -211,3 +211,4 @@ class LiveJob:
         if not self._closed:
             self._closed = True
             self._job.release()
+            self._agenda.clear()  # of tasks that have not begun

@@ -105,7 +105,7 @@ class LabServer:
         port = sock.getsockname()[1]
         self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
         config = Config()
-        config.bind = [f"fd://{sock.fileno()}"]
+        config.bind = [f"fd://{sock.detach()}"]
         config.accesslog, config.errorlog = None, "-"
         config.websocket_max_message_size = MOST_MESSAGE_BYTES
         config.graceful_timeout = 0.2
