@@ -166,13 +166,16 @@ class LabServer:
 
     async def _page(self, socket: WebSocket) -> None:
         origin = urlsplit(socket.headers.get("origin", "")).netloc
-        if self._problem(socket) is not None or origin not in self._hosts:
+        if origin not in self._hosts:
+            await socket.close(_FORBIDDEN)
+            return
+        await socket.accept()  # a page is told the code of a close after it alone
+        if self._problem(socket) is not None:
             await socket.close(_FORBIDDEN)
             return
         if self.pages >= MOST_PAGES:
             await socket.close(_TOO_MANY)
             return
-        await socket.accept()
         async with self._open_page(), trio.open_nursery() as nursery:
             nursery.start_soon(self._tell, socket, nursery.cancel_scope)
             await self._hear(socket)

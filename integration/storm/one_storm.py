@@ -23,6 +23,7 @@ from netstack import Agenda, InitialCheckpoint, Job, Scenario, StateBackendType,
 from ..emulating import heard_by_trio
 from ..state.stores import RocksStores
 from .case import GoingOn, Reading, StormCase
+from .checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
 from .checks import CommitLog, check_end, check_memory, check_output
 from .coordinator_rules import check_coordinator
 from .counted_work import check_counters
@@ -30,7 +31,7 @@ from .draw import draw_case
 from .failure_rules import check_delays, check_heartbeats
 from .figures import check_checkpoint_times, check_figures
 from .going_on import ScenarioAt, goes_back, second_run, stopping
-from .record_order import check_order
+from .record_order import check_order, check_turns
 from .state_witness import StateWitness
 from .stored_files import check_storage
 from .storm_outcome import Outcome, has_ended, not_run, outcome_of
@@ -116,6 +117,7 @@ class _Stage:
         )
         self.scenario_at: ScenarioAt = partial(scenario_of, case, log.commit, witness, folder)
         self.watch = Watch(case, paranoid=paranoid)
+        self.notices = Notices()
 
     def job(self, scenario: Scenario, initial: InitialCheckpoint | None = None) -> Job:
         """The job that runs a scenario here.
@@ -135,6 +137,7 @@ class _Stage:
     async def run(self, job: Job) -> None:
         """Run a job, and look at it meanwhile."""
         self.watch.begin(job)
+        self.notices.listen(job)
         await job.run()
 
     def close(self) -> None:
@@ -201,6 +204,10 @@ class _Runs:
             yield from check_end(case, job, stopped or has_ended(job))
             yield from check_storage(job, stage.storage, stored_in(stage.storage))
             yield from check_coordinator(case, job)
+            yield from stage.notices.check(job)
+            yield from check_subsumed(job)
+            yield from check_tolerance(job)
+            yield from check_uploads(job)
             yield from check_heartbeats(case, job)
             yield from check_delays(case, job)
             yield from check_figures(case, job)
@@ -223,6 +230,7 @@ class _Runs:
         yield from check_output(self._case, self._log, ended, restarts, went_back=back)
         if ended and not restarts:
             yield from check_counters(self._case, jobs[0])
+            yield from check_turns(self._case, list(self._log.transactions.values()))
 
 
 def _went_back(job: Job) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from buffers import LocalBufferPool, NetworkBufferPool
 
 from .storm_operators import Broken
@@ -63,3 +65,15 @@ class PoolRules:
             now = pool.statistics()
             if not now.full_subpartitions or now.listeners:
                 raise Broken(f"a pool of {name} lets somebody wait for what is free: {now}")
+
+
+def check_shrunk(name: str, before: Mapping[LocalBufferPool, int]) -> None:
+    """Pools that had `before` segments, and were resized since, have given back no more than they had to.
+
+    Raises:
+        Broken: one has.
+    """
+    for pool, requested in before.items():
+        if pool.requested < min(requested, pool.size):
+            text = f"a pool of {name} had {requested} segments and keeps {pool.requested}"
+            raise Broken(f"{text}, where its size is {pool.size}")

@@ -7,6 +7,9 @@ exchange keeps these together::
     source[0] --forward--> map[0] --rebalance--> sink[0]      all that come to sink[0] are in order
     source[0] --hash-----> map[..] --hash------> sink[0]      those of each key are
     source[0] --rebalance> map[..] --hash------> sink[0]      none have to be
+
+A rebalance exchange deals records out in turns. So where it is the only choice on the way, each subtask
+behind it has every n-th record of a subtask of the source.
 """
 
 from __future__ import annotations
@@ -23,6 +26,10 @@ from .case import GATHERS, SUMS, StormCase, StormVertex, Work
 from .storm_records import KEY_SIZE, key_of
 
 _HEAD = re.compile(rb"(?s)\A.{%d}\d*(source\d+)\.(\d+)\.(\d+)" % KEY_SIZE)
+
+
+_SHOWN = 8
+"""Records that a line names at most."""
 
 
 class Order(IntEnum):
@@ -103,6 +110,38 @@ def check_order(case: StormCase, transactions: Sequence[Transaction], restarts: 
         by_subtask[each.subtask].append(each)
     for subtask, own in by_subtask.items():
         yield from _out_of_order(orders, subtask, [record for each in own for record in each.records])
+
+
+def check_turns(case: StormCase, transactions: Sequence[Transaction]) -> Iterator[str]:
+    """In a run without failures, records that were dealt out have come to the sink in turns."""
+    dealt = {each.name.encode(): turns for each in case.vertices if (turns := turns_of(case, each))}
+    for transaction in transactions:
+        numbers: dict[tuple[bytes, bytes], list[int]] = defaultdict(list)
+        for head in map(_HEAD.match, transaction.records):
+            if head is not None and head[1] in dealt:
+                numbers[head[1], head[2]].append(int(head[3]))
+        for (source, subtask), own in numbers.items():
+            places = {number % dealt[source] for number in own}
+            if len(places) > 1:
+                name = f"{source.decode()}[{subtask.decode()}]"
+                text = f"sink[{transaction.subtask}] has records {own[:_SHOWN]} of {name}"
+                yield f"{text}, which deals out to {dealt[source]} in turns"
+
+
+def turns_of(case: StormCase, source: StormVertex) -> int:
+    """Among how many subtasks the records of a source are dealt out on their way; 0: not in turns alone."""
+    turns, vertex = 1, source
+    while vertex.work is not Work.SINK:
+        ways = [(target, ship) for origin, target, ship in case.edges if origin == vertex.name]
+        if len(ways) != 1 or vertex.work not in (Work.SOURCE, Work.PASS):
+            return 0
+        ((target, ship),) = ways
+        vertex = case.vertex(target)
+        if ship == "rebalance" and turns == 1:
+            turns = vertex.parallelism
+        elif ship != "forward" and vertex.parallelism > 1:
+            return 0
+    return turns if vertex.parallelism > 1 and turns > 1 else 0
 
 
 def _out_of_order(orders: dict[bytes, Order], subtask: int, records: Sequence[bytes]) -> Iterator[str]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from netstack import Edge, Scenario, SourceObject, Vertex
+from netstack import Edge, NetworkConfig, Scenario, SourceObject, Vertex
 
 from .case import StormCase, StormVertex, Work
+from .debloating_rules import CHECKED_POLICY
 from .storm_operators import Commit, Witness, operator_of
 from .storm_records import key_hash
 from .storm_sources import source_of_records
@@ -33,12 +34,18 @@ def scenario_of(
         edges=tuple(_edges(case)),
         seed=case.seed,
         preset=case.preset,
-        config=case.config,
+        config=_config(case),
         costs=case.costs,
         link=case.link,
         faults=case.faults,
         manual_checkpoints_s=case.manual_checkpoints_s,
     )
+
+
+def _config(case: StormCase) -> NetworkConfig:
+    if case.config.debloat_enabled and case.config.debloat_policy == "flink":
+        return replace(case.config, debloat_policy=CHECKED_POLICY)
+    return case.config
 
 
 def _edges(case: StormCase) -> list[Edge]:

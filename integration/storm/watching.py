@@ -8,6 +8,7 @@ meanwhile, so that pools have to shrink and may grow again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from buffers import InsufficientBuffers, LocalBufferPool
 from flowcontrol import ChannelSender
@@ -15,8 +16,9 @@ from netstack import Job, RemoteInputChannel
 
 from .announced_sizes import SizesInForce
 from .case import Neighbour, StormCase
+from .debloating_rules import CheckedDebloating
 from .machine_rules import check_machines
-from .pool_rules import PoolRules
+from .pool_rules import PoolRules, check_shrunk
 from .storm_operators import Broken
 
 LOOKS_S = 0.03
@@ -78,6 +80,8 @@ class Watch:
             self._senders.clear()
             self._channels = list(channels_of(self._job))
             self._forget()
+            self._look_at_turns()
+            check_key_groups(attempt)
         for manager in attempt.builder.task_managers.values():
             self._pools.check(manager.name, manager.pool)
         check_credit(self._channels)
@@ -85,6 +89,15 @@ class Watch:
         self._sizes.check(attempt, self._job.agenda.now, self._sender_of)
         if self._paranoid:
             check_machines(attempt)
+
+    def _look_at_turns(self) -> None:
+        """Where no barrier overtakes, gates read their channels in turns."""
+        attempt = self._job.attempt
+        if attempt is None or self._case.config.takes_unaligned_checkpoints:
+            return
+        for gate in attempt.builder.gates:
+            if isinstance(gate.debloater, CheckedDebloating):
+                gate.debloater.gate = gate
 
     def _check_both_ends(self) -> None:
         """No sender has more credit than its receiver knows of, and just as much if nothing is under way."""
@@ -118,10 +131,12 @@ class Watch:
             return
         pool = attempt.builder.task_managers[neighbour.task_manager].pool
         wanted = neighbour.segments
+        before = {each: each.requested for each in pool.pools}
         try:
             own = pool.create_pool(wanted, wanted, wanted)
         except InsufficientBuffers:
             return
+        check_shrunk(neighbour.task_manager, before)
         self._neighbours.append((own, attempt))
         self._job.agenda.keep(self._job.agenda.now + neighbour.stays_s, self._go, own, attempt)
 
@@ -143,6 +158,21 @@ def channels_of(job: Job) -> Iterator[RemoteInputChannel]:
             yield from gate.remote_channels
 
 
+def check_key_groups(attempt: Any) -> None:
+    """Each key group is one subtask's.
+
+    Raises:
+        Broken: one is nobody's, or belongs to two.
+    """
+    for subtasks in attempt.builder.subtasks:
+        keyed = [each.state.keyed for each in subtasks if getattr(each, "state", None) is not None]
+        if len(keyed) == len(subtasks) and keyed:
+            groups = sorted(group for each in keyed for group in each.key_groups)
+            if groups != list(range(keyed[0].max_parallelism)):
+                ranges = [(each.key_groups.start, each.key_groups.stop - 1) for each in keyed]
+                raise Broken(f"the key groups of {subtasks[0].name} are dealt out as {ranges}")
+
+
 def check_credit(channels: Iterable[RemoteInputChannel]) -> None:
     """Between two entries of the agenda, free buffers and credit are the same at each receiving channel.
 
@@ -153,6 +183,10 @@ def check_credit(channels: Iterable[RemoteInputChannel]) -> None:
         credit, buffers = channel.receiver.credit, channel.buffers
         worth = credit.outstanding + credit.unannounced
         blocked = channel.receiver.state.name == "BLOCKED" and not buffers.exclusive_total
+        waits = channel.queue_length + buffers.announced_backlog
+        if channel.buffers_in_use != waits:
+            text = f"channel {number_of(channel)}: debloating counts {channel.buffers_in_use} buffers"
+            raise Broken(f"{text}, and {waits} wait at both ends")
         if buffers.available != (0 if blocked else worth) and not buffers.released:
             state = channel.receiver.state.name.lower()
             text = f"channel {number_of(channel)} ({state}) has {buffers.available} free buffers"

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from buffers import LocalBufferPool, PipelinedSubpartition, RecordBlock
+from flowcontrol import BufferDebloater
 from integration.storm.one_storm import run_storm
-from netstack import TransactionalSink
+from netstack import RemoteInputChannel, TransactionalSink
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
 from netstack.checkpoints.coordinator import CheckpointCoordinator
+from netstack.checkpoints.expiry import Expiry
+from netstack.checkpoints.failures import FailureCounter
 from netstack.checkpoints.scheduler import CheckpointScheduler
 from netstack.exchange.open_buffers import OpenBuffers
 from netstack.faults.injection import FaultInjector
@@ -65,6 +68,14 @@ def makes_no_pause(original: Method) -> Method:
         original(scheduler, agenda, replace(config, checkpoint_min_pause_s=0.0), *args, **more)
 
     return init
+
+
+def tolerates_all(original: Method) -> Method:
+    return lambda counter, checkpoint_id, reason: False
+
+
+def counts_its_own(original: Method) -> Any:
+    return property(lambda channel: channel.queue_length)
 
 
 def is_patient(original: Method) -> Method:
@@ -128,8 +139,28 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
         pytest.param(
             CheckpointScheduler, "__init__", makes_no_pause, "was triggered at", id="there is no pause"
         ),
+        pytest.param(Expiry, "_deadline", is_patient, "its time was over", id="the timeout is doubled"),
         pytest.param(
-            CheckpointCoordinator, "_deadline", is_patient, "its time was over", id="the timeout is doubled"
+            CheckpointCoordinator, "_tell_tasks", nothing, "no task was told", id="tasks are not told"
+        ),
+        pytest.param(
+            FailureCounter, "failed", tolerates_all, "and the job went on", id="failures are not counted"
+        ),
+        pytest.param(
+            BufferDebloater,
+            "recalculate",
+            nothing,
+            "debloating keeps",
+            id="sizes stay",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            RemoteInputChannel,
+            "buffers_in_use",
+            counts_its_own,
+            "wait at both ends",
+            id="debloating counts half",
+            marks=INTERPRETED,
         ),
         pytest.param(
             PipelinedSubpartition,

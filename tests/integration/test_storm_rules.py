@@ -11,14 +11,15 @@ import trio
 
 from buffers import NetworkBufferPool
 from integration.storm.case import Neighbour, StormCase, StormVertex, Work
+from integration.storm.checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
 from integration.storm.checks import CommitLog
 from integration.storm.coordinator_rules import check_coordinator
 from integration.storm.counted_work import check_counters
 from integration.storm.failure_rules import check_delays, check_heartbeats
 from integration.storm.machine_rules import check_machines
 from integration.storm.one_storm import run_case
-from integration.storm.pool_rules import PoolRules
-from integration.storm.record_order import Order, check_order, orders_at
+from integration.storm.pool_rules import PoolRules, check_shrunk
+from integration.storm.record_order import Order, check_order, check_turns, orders_at, turns_of
 from integration.storm.state_witness import StateWitness
 from integration.storm.stored_files import check_storage
 from integration.storm.storm_operators import Broken
@@ -146,6 +147,21 @@ def test_no_more_go_on_at_once_than_may(tmp_path: Any) -> None:
     )
 
 
+def test_what_follows_the_end_of_a_checkpoint_is_looked_at(tmp_path: Any) -> None:
+    right = run(CASE, tmp_path)
+    ends = [*check_subsumed(right.job), *check_tolerance(right.job), *check_uploads(right.job)]
+    assert ends == []
+    assert "no task was told that checkpoint 1 was completed" in list(Notices().check(right.job))
+    heads = right.job.recorder.checkpoints
+    heads_with(right, ended_at=[(0, heads[1].ended_at + 0.01)])  # type: ignore[operator]
+    assert "when checkpoint 2 was complete" in next(check_subsumed(right.job))
+    heads_with(right, failure=[(3, "CHECKPOINT_DECLINED")], status=[(3, "FAILED")])
+    assert "more in a row than 0, and the job went on" in next(check_tolerance(right.job))
+    fast = replace(right.job.scenario.costs, upload_rate_bytes_per_s=1.0)
+    right.job.scenario = replace(right.job.scenario, costs=fast)
+    assert "bytes in" in next(check_uploads(right.job))
+
+
 CUT = CutLink(when=AtTime(0.3), from_task_manager="source0", to_task_manager="sum", for_s=0.25)
 
 
@@ -233,6 +249,31 @@ def test_records_out_of_order_are_found_within_and_between_transactions() -> Non
     assert len(list(check_order(straight, turned, 0))) == 1
     elsewhere = [sealed[0], sealed[1]._replace(subtask=1)]
     assert list(check_order(straight, elsewhere, 0)) == []
+
+
+def test_records_that_are_dealt_out_come_in_turns() -> None:
+    straight = case_of(SOURCE, SINK, edges=(("source0", "sink", "rebalance"),))
+    own = records_of(straight, SOURCE, 0)[:5]
+    assert turns_of(straight, SOURCE) == 2
+    assert list(check_turns(straight, [Transaction("sink", 1, 1, tuple(own[1::2]))])) == []
+    assert list(check_turns(straight, [Transaction("sink", 1, 1, (own[1], own[2]))])) == [
+        "sink[1] has records [1, 2] of source0[0], which deals out to 2 in turns"
+    ]
+    assert turns_of(CASE, SOURCE) == 0
+
+
+def test_a_pool_that_gives_back_too_much_is_found() -> None:
+    memory = NetworkBufferPool(10, 64)
+    pool = memory.create_pool(8, 2, 8)
+    for _ in range(3):
+        segment = pool.request()
+        assert segment is not None
+        pool.recycle(segment)
+    before = {pool: pool.requested}
+    check_shrunk("tm", before)
+    pool.requested -= 1
+    with pytest.raises(Broken, match="keeps"):
+        check_shrunk("tm", before)
 
 
 def test_a_pool_that_keeps_more_than_its_size_is_found() -> None:

@@ -43,9 +43,10 @@ class EdgePanel {
     });
     this.sums = element("p", { class: "sums" });
     const what = edge.summed ? `sums of ${count} consumers` : count === 1 ? "1 channel" : `${count} channels`;
+    this.about = element("small");
     const id = `edge-${sideName}-${number}`;
     this.element = element("section", { class: "edge", id, "data-edge": number, "aria-label": `Channels ${name}` },
-      element("h3", {}, name, element("small", { text: `${edge.ship}, ${what}` })),
+      element("h3", {}, name, this.about),
       this.view instanceof Matrix ? this.#measures(redraw) : null,
       this.canvas, this.sums);
     this.picker = new Picker(this.canvas, {
@@ -56,6 +57,7 @@ class EdgePanel {
     });
     this.#watch(redraw);
     this.showSums = throttled(() => {
+      setText(this.about, `${edge.ship}, ${what}${this.view.scaleWords}`);
       setText(this.sums, this.#frame === undefined ? "The job does not run." : edgeWords(edgeSums(this.#frame)));
     }, 250);
   }

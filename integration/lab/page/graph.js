@@ -5,10 +5,11 @@ import { grouped, percent } from "./format.js";
 import { BOX_HEIGHT, graphLayout } from "./layout.js";
 import { Picker } from "./picker.js";
 import { colours, sized, striped } from "./theme.js";
-import { edgeSums, edgeWords, subtaskWords } from "./words.js";
+import { edgeSums, edgeWords, subtaskWords, withoutShares } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const BARS_HEIGHT = 34;
+const LEAST_WINDOW = 600; // a graph that is not higher can stay in sight
 
 export class Graph {
   // `chosen(vertex, subtask)` is called for a subtask that is clicked, `toEdge(number)` for an edge.
@@ -28,6 +29,7 @@ export class Graph {
     if (width === 0) return;
     const { height, boxes, routes } = graphLayout(this.hello.vertices, this.hello.edges, width);
     this.element.style.height = `${height}px`;
+    this.element.classList.toggle("short", height < LEAST_WINDOW);
     this.lines.setAttribute("width", width);
     this.lines.setAttribute("height", height);
     this.lines.replaceChildren(...routes.map(({ points }, number) => this.#line(points, number)));
@@ -50,7 +52,8 @@ export class Graph {
   }
 
   draw(frame) {
-    this.boxes.forEach((box, number) => box.draw(frame?.subtasks[number]));
+    const runs = frame !== undefined && (frame.edges.length > 0 || this.labels.length === 0);
+    this.boxes.forEach((box, number) => box.draw(frame?.subtasks[number], runs));
     this.labels.forEach((label, number) => label.draw(frame?.edges[number]));
   }
 
@@ -61,6 +64,7 @@ export class Graph {
 
 class VertexBox {
   #shares = undefined;
+  #runs = false;
   #width = 0;
 
   constructor(vertex, number, sideName, redraw, chosen) {
@@ -75,11 +79,11 @@ class VertexBox {
     this.picker = new Picker(this.canvas, {
       at: (x) => this.#at(x),
       beside: (place, across) => (place + across >= 0 && place + across < vertex.parallelism ? place + across : null),
-      words: (place) => subtaskWords(vertex, place, this.#shares?.[place]),
+      words: (place) => subtaskWords(vertex, place, this.#shares?.[place], this.#runs),
       drawn: redraw,
       chosen: (place) => chosen(vertex.name, place),
     });
-    this.showFigures = throttled(() => setText(this.figures, meanWords(this.#shares, this.#width < 190)), 250);
+    this.showFigures = throttled(() => setText(this.figures, meanWords(this.#shares, this.#runs, this.#width < 190)), 250);
   }
 
   place({ left, top, width }) {
@@ -92,8 +96,9 @@ class VertexBox {
     return place >= 0 && place < this.vertex.parallelism ? place : null;
   }
 
-  draw(shares) {
+  draw(shares, runs) {
     this.#shares = shares;
+    this.#runs = runs;
     if (this.#width <= 0) return;
     this.showFigures();
     const context = sized(this.canvas, this.#width, BARS_HEIGHT);
@@ -125,8 +130,8 @@ class VertexBox {
   }
 }
 
-function meanWords(shares, short) {
-  if (shares === undefined || shares.every((each) => each[0] + each[1] + each[2] === 0)) return "does not run";
+function meanWords(shares, runs, short) {
+  if (shares === undefined || shares.every((each) => each[0] + each[1] + each[2] === 0)) return withoutShares(runs);
   const mean = (part) => percent(shares.reduce((sum, each) => sum + each[part], 0) / shares.length);
   return short ? `busy ${mean(0)}` : `busy ${mean(0)}, back-pressured ${mean(2)}`;
 }

@@ -118,6 +118,12 @@ function connectionChanged(problem) {
   setHidden(banner, problem === null);
 }
 
+// What stays in sight below the header has to know how high it is.
+new ResizeObserver(([{ target }]) => {
+  const height = getComputedStyle(target).position === "sticky" ? target.offsetHeight : 0;
+  document.documentElement.style.setProperty("--header", `${height}px`);
+}).observe(document.querySelector("header"));
+
 byId("dismiss").addEventListener("click", () => setHidden(byId("refused"), true));
 listenToKeys({ pause: () => clock.togglePause(), step: () => clock.step() });
 whenThemeChanges(redraw);

@@ -42,6 +42,11 @@ export class Lines {
     this.segmentBytes = segmentBytes;
   }
 
+  // What the bars mean, in words.
+  get scaleWords() {
+    return `, full bar ${this.#end} buffers`;
+  }
+
   get height() {
     return HEAD_HEIGHT + this.edge.channels.length * ROW_HEIGHT + 2;
   }

@@ -34,6 +34,10 @@ export class Matrix {
     this.fit(600);
   }
 
+  get scaleWords() {
+    return "";
+  }
+
   // Choose the size of cells for a canvas of a width.
   fit(width) {
     this.cell = Math.max(3, Math.min(LARGEST_CELL, Math.floor((width - LEFT - 2) / this.columns)));
@@ -131,14 +135,17 @@ export class Matrix {
   #cross(context, place) {
     const [x, y] = this.#corner(place);
     const inner = Math.max(1, this.cell / 6);
-    context.strokeStyle = colours.alarm;
-    context.lineWidth = Math.max(1, this.cell / 10);
     context.beginPath();
     context.moveTo(x + inner, y + inner);
     context.lineTo(x + this.cell - inner, y + this.cell - inner);
     context.moveTo(x + this.cell - inner, y + inner);
     context.lineTo(x + inner, y + this.cell - inner);
-    context.stroke();
+    const line = Math.max(1, this.cell / 10);
+    for (const [colour, width] of [[colours.page, 3 * line], [colours.alarm, line]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width;
+      context.stroke();
+    }
     context.lineWidth = 1;
   }
 

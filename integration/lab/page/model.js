@@ -10,7 +10,7 @@ export class Model {
   take(message) {
     switch (message.type) {
       case "hello": return this.#greeted(message);
-      case "frame": return this.#of(message, (side) => { side.frame = message; }, "frame");
+      case "frame": return this.#of(message, (side) => { side.frame = withShares(message, side.frame); }, "frame");
       case "row": return this.#of(message, (side) => { side.rows.push(message); }, "row");
       case "checkpoint": return this.#of(message, (side) => { side.checkpoints.push(message); }, "checkpoint");
       case "incident": return this.#of(message, (side) => { side.incidents.push(message); }, "incident");
@@ -63,4 +63,10 @@ export class Model {
     const different = new Set(states.map(([, state]) => state)).size > 1;
     return different ? states.map(([name, state]) => `${name} ${state}`).join(", ") : (states[0]?.[1] ?? "");
   }
+}
+
+// While no time passes a frame has no shares: those of before hold on.
+function withShares(frame, before) {
+  const stands = before !== null && frame.t === before.t && frame.edges.length > 0 && before.edges.length > 0;
+  return stands ? { ...frame, subtasks: before.subtasks } : frame;
 }

@@ -18,7 +18,7 @@ const CHARTS = [
   { title: "Data in flight", unit: "bytes", field: "in_flight_bytes", of: "edges", words: bytes, binary: true },
   { title: "Buffer size", unit: "bytes", field: "buffer_bytes", of: "vertices", words: bytes, binary: true,
     empty: "Debloating has announced no size." },
-  { title: "Time to consume", unit: "s", field: "time_to_consume_s", of: "vertices", words: duration,
+  { title: "Time to consume", unit: "s", field: "time_to_consume_s", of: "vertices", words: duration, wide: true,
     empty: "Debloating has estimated none." },
 ];
 
@@ -86,7 +86,7 @@ export class Series {
       stroke: vertexColour(place),
       width: side === "b" ? 2 : 1.6,
       dash: DASH[side],
-      points: { show: false },
+      points: { show: (plot) => plot.data[0].length < 3 },
       value: (_, value) => chart.words(value),
     })));
     const axis = { stroke: colours.quiet, font: FONT, grid: { stroke: colours.line, width: 1 }, ticks: { stroke: colours.line, width: 1 } };
@@ -95,10 +95,10 @@ export class Series {
       height: HEIGHT,
       cursor: { sync: { key: "lab" }, drag: { x: false, y: false } },
       legend: { live: true, markers: { width: 2, dash: (plot, number) => (plot.series[number].dash?.length ? "dashed" : "solid") } },
-      scales: { x: { time: false }, y: { range: (_, least, most) => [0, chart.end ?? (most > 0 ? most * 1.06 : 1)] } },
+      scales: { x: { time: false }, y: scaleOf(chart) },
       axes: [
         { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => `${threeDigits(tick)} s`) },
-        { ...axis, size: 74, ...(chart.binary ? { splits: binarySplits } : {}),
+        { ...axis, size: 74, ...splitsOf(chart),
           values: (_, ticks) => ticks.map((tick) => chart.words(tick)) },
       ],
       series: [{ label: "at", value: (_, t) => (t === null ? "–" : `${threeDigits(t)} s`) }, ...series],
@@ -128,6 +128,23 @@ export class Series {
       plot.setData(columns);
     }
   }
+}
+
+// A wide scale is logarithmic above a tenth: what debloating estimates can be a million times too long.
+function scaleOf(chart) {
+  const range = (_, least, most) => [0, chart.end ?? (most > 0 ? most * 1.06 : 1)];
+  return chart.wide ? { range, distr: 4, asinh: 0.1 } : { range };
+}
+
+function splitsOf(chart) {
+  if (chart.binary) return { splits: binarySplits };
+  return chart.wide ? { splits: wideSplits, filter: (_, splits) => splits } : {};
+}
+
+function wideSplits(plot, axis, least, most) {
+  const tens = [0.1, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].filter((ten) => ten <= most);
+  const every = Math.ceil(tens.length / 5);
+  return [0, ...tens.filter((_, place) => place % every === 0)];
 }
 
 // Whole powers of two, so that sizes read as KiB and MiB.

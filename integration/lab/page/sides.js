@@ -5,7 +5,7 @@ import { byId, element, setText } from "./dom.js";
 import { moment } from "./format.js";
 import { Graph } from "./graph.js";
 
-const NAMES = { a: "Side a: as it was", b: "Side b: with the changes since the fork" };
+const NAMES = { a: "Side a: as it was", b: "Side b: with changes" };
 
 export class Sides {
   #views = [];

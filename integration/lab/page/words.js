@@ -27,9 +27,14 @@ export function channelWords(hello, edge, place, frame) {
   return `${name}: ${parts.join(", ")}`;
 }
 
-export function subtaskWords(vertex, place, shares) {
+// What is said where a frame has no shares; a job that runs has channels.
+export function withoutShares(runs) {
+  return runs ? "no time has passed yet" : "does not run";
+}
+
+export function subtaskWords(vertex, place, shares, runs) {
   const name = `${subtaskName(vertex, place)} in task manager ${vertex.task_managers[place]}`;
-  if (shares === undefined || shares.every((share) => share === 0)) return `${name}: does not run`;
+  if (shares === undefined || shares.every((share) => share === 0)) return `${name}: ${withoutShares(runs)}`;
   const [busy, idle, pressured] = shares.map(percent);
   return `${name}: busy ${busy}, back-pressured ${pressured}, idle ${idle}`;
 }
