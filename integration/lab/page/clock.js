@@ -63,6 +63,13 @@ export class Clock {
     this.draw();
   }
 
+  // While there is no connection nobody knows the state.
+  lose() {
+    byId("state").dataset.state = "lost";
+    setText(byId("state"), "no connection");
+    setText(byId("speed"), "");
+  }
+
   draw() {
     const { model } = this;
     setText(byId("time"), moment(model.now));

@@ -24,6 +24,7 @@ export class Copying {
     link.href = this.#address;
     link.download = `${this.model.hello.name.replace(/[^\w.-]+/g, "_")}.toml`;
     if (!this.dialog.open) this.dialog.showModal();
+    byId("toml").scrollTop = 0;
   }
 
   async #copy() {

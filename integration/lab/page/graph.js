@@ -83,7 +83,7 @@ class VertexBox {
       drawn: redraw,
       chosen: (place) => chosen(vertex.name, place),
     });
-    this.showFigures = throttled(() => setText(this.figures, meanWords(this.#shares, this.#runs, this.#width < 190)), 250);
+    this.showFigures = throttled(() => setText(this.figures, meanWords(this.#shares, this.#runs, this.#width < 225)), 250);
   }
 
   place({ left, top, width }) {
@@ -106,6 +106,11 @@ class VertexBox {
     const step = this.#width / this.vertex.parallelism;
     const gap = step >= 6 ? 2 : step >= 3 ? 1 : 0;
     for (let n = 0; n < this.vertex.parallelism; n++) this.#bar(context, n * step, step - gap, shares?.[n] ?? [0, 0, 0]);
+    if (step < 6) {
+      context.strokeStyle = colours.quiet;
+      context.lineWidth = 1;
+      context.strokeRect(0.5, 0.5, this.#width - 1, BARS_HEIGHT - 1);
+    }
     if (this.picker.place !== null) {
       context.strokeStyle = colours.text;
       context.lineWidth = 2;
@@ -123,7 +128,7 @@ class VertexBox {
     context.fillRect(left, BARS_HEIGHT - solid, width, solid);
     context.fillStyle = striped(context, colours.pressured, colours.page);
     context.fillRect(left, BARS_HEIGHT - solid - stripes, width, stripes);
-    if (width < 4) return;
+    if (width < 4) return; // one frame around all of them has to do
     context.strokeStyle = colours.quiet;
     context.lineWidth = 1;
     context.strokeRect(left + 0.5, 0.5, width - 1, BARS_HEIGHT - 1);
@@ -162,6 +167,7 @@ class EdgeLabel {
     if (frame === undefined) {
       setText(this.text, this.ship);
       this.barriers.hidden = true;
+      this.line?.classList.remove("blocked");
       return;
     }
     const sums = edgeSums(frame);

@@ -2,7 +2,7 @@
 //
 // For tests, these hooks stay as they are:
 //
-//   #name #time #speed #state (data-state: running, paused, behind, restarting, ended, failed) #state-text
+//   #name #time #speed #state (data-state: running, paused, behind, restarting, ended, failed, lost) #state-text
 //   #pause #step #step-size (next or seconds) #pace (seconds a second, or "fastest")
 //   #back-form #back-slider #back-to #back
 //   #fork #forked #keep-a #keep-b #act-a #act-b #copy
@@ -61,7 +61,7 @@ function redraw() {
   requestAnimationFrame(() => {
     asked = false;
     if (model.hello === null) return;
-    clock.draw();
+    if (document.body.dataset.connected === "true") clock.draw();
     refreshDetail();
     if (sides.draw()) redraw();
   });
@@ -116,6 +116,7 @@ function connectionChanged(problem) {
   const banner = byId("banner");
   setText(banner, problem ?? "");
   setHidden(banner, problem === null);
+  if (problem !== null) clock.lose();
 }
 
 // What stays in sight below the header has to know how high it is.

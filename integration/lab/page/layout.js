@@ -91,11 +91,12 @@ function freePlace(boxes, wanted, width) {
 }
 
 export const MOST_LINES = 32;
-const CELLS_IN_ROW = 64;
+const [FEW_CELLS, IN_ROW_OF_FEW, IN_ROW_OF_MANY] = [256, 32, 64];
 
 // How the cells of an edge of many channels stand: producers down and consumers across, or row by row.
 export function matrixLayout(edge, producers, consumers) {
   const whole = !edge.summed && edge.channels.length === producers * consumers;
-  const columns = whole ? consumers : Math.min(CELLS_IN_ROW, edge.channels.length);
-  return { whole, columns, rows: Math.ceil(edge.channels.length / columns) };
+  const count = edge.channels.length;
+  const columns = whole ? consumers : Math.min(count, count <= FEW_CELLS ? IN_ROW_OF_FEW : IN_ROW_OF_MANY);
+  return { whole, columns, rows: Math.ceil(count / columns) };
 }

@@ -75,8 +75,8 @@ export class Matrix {
     context.imageSmoothingEnabled = false;
     context.drawImage(this.#image, LEFT, TOP, across, down);
     this.#grid(context, across, down);
-    for (const place of frame.blocked) this.#cross(context, place);
-    for (const [place] of frame.barriers) this.#dot(context, place);
+    this.#crosses(context, frame.blocked);
+    this.#dots(context, frame.barriers);
     if (picked !== null) this.#frame(context, picked);
     this.#key(context, end);
     return false;
@@ -132,16 +132,21 @@ export class Matrix {
     return [LEFT + (place % this.columns) * this.cell, TOP + Math.floor(place / this.columns) * this.cell];
   }
 
-  #cross(context, place) {
-    const [x, y] = this.#corner(place);
+  // All crosses are one path and all dots another: thousands of strokes would take too long.
+  #crosses(context, places) {
     const inner = Math.max(1, this.cell / 6);
+    const far = this.cell - inner;
     context.beginPath();
-    context.moveTo(x + inner, y + inner);
-    context.lineTo(x + this.cell - inner, y + this.cell - inner);
-    context.moveTo(x + this.cell - inner, y + inner);
-    context.lineTo(x + inner, y + this.cell - inner);
+    for (const place of places) {
+      const [x, y] = this.#corner(place);
+      context.moveTo(x + inner, y + inner);
+      context.lineTo(x + far, y + far);
+      context.moveTo(x + far, y + inner);
+      context.lineTo(x + inner, y + far);
+    }
     const line = Math.max(1, this.cell / 10);
-    for (const [colour, width] of [[colours.page, 3 * line], [colours.alarm, line]]) {
+    const strokes = this.cell < 8 ? [[colours.alarm, line]] : [[colours.page, 3 * line], [colours.alarm, line]];
+    for (const [colour, width] of strokes) {
       context.strokeStyle = colour;
       context.lineWidth = width;
       context.stroke();
@@ -149,12 +154,16 @@ export class Matrix {
     context.lineWidth = 1;
   }
 
-  #dot(context, place) {
-    const [x, y] = this.#corner(place);
+  #dots(context, barriers) {
+    const radius = Math.max(1.5, this.cell / 4);
+    context.beginPath();
+    for (const [place] of barriers) {
+      const [x, y] = this.#corner(place);
+      context.moveTo(x + this.cell / 2 + radius, y + this.cell / 2);
+      context.arc(x + this.cell / 2, y + this.cell / 2, radius, 0, 2 * Math.PI);
+    }
     context.fillStyle = colours.barrier;
     context.strokeStyle = colours.page;
-    context.beginPath();
-    context.arc(x + this.cell / 2, y + this.cell / 2, Math.max(1.5, this.cell / 4), 0, 2 * Math.PI);
     context.fill();
     if (this.cell >= 8) context.stroke();
   }

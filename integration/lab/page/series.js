@@ -22,22 +22,26 @@ const CHARTS = [
     empty: "Debloating has estimated none." },
 ];
 
-// Rows of all sides as columns with one axis of times: [times, ...values of each side and place].
-export function columnsOfRows(sides, field, count, from) {
-  const places = new Map();
+// The places of all moments of some sides on one axis of times; one between rows that are far apart is empty.
+export function placesOfTimes(sides, from) {
+  const found = new Set();
   for (const rows of sides) {
     let before = null;
-    for (const row of rows) {
-      if (row.t < from) continue;
-      if (before !== null && row.t - before > LONGEST_STEP_S) places.set(before + 1, 0);
-      places.set(row.t, 0);
-      before = row.t;
+    for (const { t } of rows) {
+      if (t < from) continue;
+      if (before !== null && t - before > LONGEST_STEP_S) found.add(before + 1);
+      found.add(t);
+      before = t;
     }
   }
-  const times = [...places.keys()].sort((one, other) => one - other);
-  times.forEach((t, place) => places.set(t, place));
-  const columns = sides.flatMap((rows) => {
-    const mine = Array.from({ length: count }, () => new Array(times.length).fill(null));
+  const times = [...found].sort((one, other) => one - other);
+  return new Map(times.map((t, place) => [t, place]));
+}
+
+// Columns of a chart: the values of each side and of each of its `count` vertices or edges.
+export function columnsOfRows(sides, places, field, count) {
+  return sides.flatMap((rows) => {
+    const mine = Array.from({ length: count }, () => new Array(places.size).fill(null));
     for (const row of rows) {
       const at = places.get(row.t);
       if (at === undefined) continue;
@@ -45,7 +49,6 @@ export function columnsOfRows(sides, field, count, from) {
     }
     return mine;
   });
-  return [times, ...columns];
 }
 
 export class Series {
@@ -120,12 +123,14 @@ export class Series {
     const sides = [...this.model.sides.values()].map((side) => side.rows);
     const last = Math.max(0, ...sides.map((rows) => rows.at(-1)?.t ?? 0));
     const from = this.span.value === "all" ? 0 : last - Number(this.span.value);
+    const places = placesOfTimes(sides, from);
+    const times = [...places.keys()];
     for (const { chart, names, plot, box, note } of this.#charts) {
-      const columns = columnsOfRows(sides, chart.field, names.length, from);
-      const known = columns.slice(1).some((values) => values.some((value) => value !== null && value !== undefined));
+      const columns = columnsOfRows(sides, places, chart.field, names.length);
+      const known = columns.some((values) => values.some((value) => value !== null && value !== undefined));
       note.hidden = known;
       box.classList.toggle("bare", !known);
-      plot.setData(columns);
+      plot.setData([times, ...columns]);
     }
   }
 }
@@ -143,8 +148,9 @@ function splitsOf(chart) {
 
 function wideSplits(plot, axis, least, most) {
   const tens = [0.1, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].filter((ten) => ten <= most);
-  const every = Math.ceil(tens.length / 5);
-  return [0, ...tens.filter((_, place) => place % every === 0)];
+  const apart = tens.length > 3 ? tens.slice(1) : tens; // 0 and a tenth would be too near each other
+  const every = Math.ceil(apart.length / 4);
+  return [0, ...apart.filter((_, place) => place % every === 0)];
 }
 
 // Whole powers of two, so that sizes read as KiB and MiB.
