@@ -41,6 +41,7 @@ FLOORS = {
         "tuning",
         "report",
         "storm",
+        "lab",
         "demo",
         "cli",
         "__main__",

@@ -9,7 +9,7 @@ from buffers import EventBuffer, PipelinedSubpartition
 from flowcontrol import EVENT_TYPES, BufferResponse, ChannelSender, CheckpointBarrier, decode_event
 from netstack import Edge, Job, RemoteInputChannel, Scenario, consumers_of_producers
 
-from .messages import MOST_CHANNELS, EdgeFrame, EdgeShape
+from .page_messages import MOST_CHANNELS, EdgeFrame, EdgeShape
 
 BARRIER_PLACES = ("sender", "wire", "receiver")
 """Where a barrier of a channel may be."""

@@ -22,7 +22,7 @@ from netstack import (
     parse_duration,
 )
 
-from .messages import Change, Control
+from .page_messages import Change, Control
 
 POLICY, SERVICE, SKEW, RATE = "policy", "service", "service_skew", "rate"
 """Keys of controls that are no options of Flink's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netstack import Scenario
 
 from ..report.graph_layout import laid_out
-from .messages import VertexShape
+from .page_messages import VertexShape
 
 _WIDTH, _HEIGHT = 160.0, 60.0
 """Of a vertex, in the pixels of the layout; only the proportions count."""

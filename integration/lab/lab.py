@@ -32,7 +32,7 @@ from .channels import edge_shape
 from .controls import change_of, controls_of
 from .drawing import task_manager_links, vertex_shapes
 from .live_job import LiveJob
-from .messages import (
+from .page_messages import (
     Answer,
     Back,
     Change,

@@ -27,8 +27,8 @@ from netstack import (
 )
 
 from .channels import EdgeView
-from .figures import Figures, checkpoint_row
-from .messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Side
+from .live_figures import Figures, checkpoint_row
+from .page_messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Side
 
 STEP_S = 0.001
 """What a user does happens at a whole multiple of this, in emulated seconds."""

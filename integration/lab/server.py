@@ -31,7 +31,7 @@ from netstack import ScenarioError
 
 from .lab import Lab
 from .live_job import LiveJob
-from .messages import Refused, encode, read_request
+from .page_messages import Refused, encode, read_request
 
 MOST_PAGES = 32
 """Pages that may be open at once; one more is refused."""
@@ -106,7 +106,7 @@ class LabServer:
         self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
         config = Config()
         config.bind = [f"fd://{sock.detach()}"]
-        config.accesslog, config.errorlog = None, "-"
+        config.accesslog, config.errorlog, config.loglevel = None, "-", "WARNING"
         config.websocket_max_message_size = MOST_MESSAGE_BYTES
         config.graceful_timeout = 0.2
         config.include_server_header = False

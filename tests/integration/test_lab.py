@@ -10,7 +10,7 @@ import pytest
 
 from integration.lab.example import example
 from integration.lab.lab import Lab
-from integration.lab.messages import (
+from integration.lab.page_messages import (
     Back,
     Change,
     Copied,

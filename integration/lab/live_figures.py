@@ -10,7 +10,7 @@ import numpy as np
 
 from netstack import Job, SubtaskSample
 
-from .messages import CheckpointRow, Row, Shares, Side
+from .page_messages import CheckpointRow, Row, Shares, Side
 
 _NOTHING: Shares = (0.0, 0.0, 0.0)
 
