@@ -62,6 +62,7 @@ class LiveJob:
         self._views: list[EdgeView] = []
         self._closed = False
         self._seen_checkpoints = 0
+        self._seen_faults = 0
         self._done_at = 0.0  # the last moment that a user has chosen
         try:
             self._job.begin()
@@ -163,8 +164,17 @@ class LiveJob:
         self.checkpoints += new
         return new
 
+    def _note_faults(self) -> None:
+        """Put faults that have fired among the incidents; of what is killed the trace has told."""
+        fired = self._job.faults.fired
+        for fault in fired[self._seen_faults :]:
+            if fault.kind not in (KillSubtask.kind, KillTaskManager.kind):
+                self.incidents.append(Incident(self.side, fault.time, fault.what))
+        self._seen_faults = len(fired)
+
     def frame(self, state: str, speed: float | None) -> Frame:
         """Return all that moves, as it is now; `state` is what is to be said of a job that works."""
+        self._note_faults()
         text = ""
         if self.over:
             state, text = ("ended", "") if self.failure is None else ("failed", self.failure)
@@ -183,6 +193,7 @@ class LiveJob:
     def history(self, controls: list[Control]) -> History:
         """Return what is behind it."""
         self.new_checkpoints()
+        self._note_faults()
         return History(self.side, self.now, self.rows, self.checkpoints, self.incidents, controls)
 
     def _edge_views(self) -> Sequence[EdgeView]:

@@ -155,7 +155,7 @@ export class Matrix {
   }
 
   #dots(context, barriers) {
-    const radius = Math.max(1.5, this.cell / 4);
+    const radius = Math.max(1.5, this.cell / 5);
     context.beginPath();
     for (const [place] of barriers) {
       const [x, y] = this.#corner(place);

@@ -65,8 +65,9 @@ export class Model {
   }
 }
 
-// While no time passes a frame has no shares: those of before hold on.
+// A frame in which no time has passed for any subtask has no shares: those of before hold on.
 function withShares(frame, before) {
-  const stands = before !== null && frame.t === before.t && frame.edges.length > 0 && before.edges.length > 0;
+  const runs = before !== null && frame.edges.length > 0 && before.edges.length > 0;
+  const stands = runs && frame.subtasks.every((subtasks) => subtasks.every((shares) => shares.every((each) => each === 0)));
   return stands ? { ...frame, subtasks: before.subtasks } : frame;
 }
