@@ -24,6 +24,7 @@ export class Clock {
     byId("back-form").addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.#backTo !== null) say({ type: "back", t: this.#backTo });
+      if (document.activeElement === byId("back")) byId("back-slider").focus(); // the button is disabled now
       this.#wantBack(null, byId("back-to"));
     });
     this.drawBack = throttled(() => this.#drawBack(), 250);

@@ -37,18 +37,22 @@ export function debounced(action, milliseconds) {
   return later;
 }
 
-// Call `action` soon, but no oftener than every so many milliseconds.
+// Call `action` before one of the next pictures, but no oftener than every so many milliseconds. A page that
+// nobody sees gets no pictures: then it is asked for one only.
 export function throttled(action, milliseconds) {
-  let timer = 0;
+  let asked = false;
   let last = -Infinity;
+  const act = () => {
+    asked = false;
+    last = performance.now();
+    action();
+  };
   return () => {
-    if (timer !== 0) return;
-    const wait = Math.max(0, last + milliseconds - performance.now());
-    timer = setTimeout(() => {
-      timer = 0;
-      last = performance.now();
-      requestAnimationFrame(action);
-    }, wait);
+    if (asked) return;
+    asked = true;
+    const wait = last + milliseconds - performance.now();
+    if (wait <= 0) requestAnimationFrame(act);
+    else setTimeout(() => requestAnimationFrame(act), wait);
   };
 }
 

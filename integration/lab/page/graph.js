@@ -17,7 +17,7 @@ export class Graph {
     this.hello = hello;
     this.lines = document.createElementNS(SVG, "svg");
     this.lines.setAttribute("aria-hidden", "true");
-    this.boxes = hello.vertices.map((vertex, number) => new VertexBox(vertex, number, sideName, redraw, chosen));
+    this.boxes = hello.vertices.map((vertex) => new VertexBox(vertex, sideName, redraw, chosen));
     this.labels = hello.edges.map((edge, number) => new EdgeLabel(hello, edge, () => toEdge(number)));
     this.element = element("div", { class: "graph", role: "group", "aria-label": `Graph of the job, side ${sideName}` },
       this.lines, ...this.boxes.map((box) => box.element), ...this.labels.map((label) => label.element));
@@ -32,7 +32,7 @@ export class Graph {
     this.element.classList.toggle("short", height < LEAST_WINDOW);
     this.lines.setAttribute("width", width);
     this.lines.setAttribute("height", height);
-    this.lines.replaceChildren(...routes.map(({ points }, number) => this.#line(points, number)));
+    this.lines.replaceChildren(...routes.map(({ points }) => this.#line(points)));
     this.boxes.forEach((box, number) => box.place(boxes[number]));
     this.labels.forEach((label, number) => {
       label.line = this.lines.children[number];
@@ -67,7 +67,7 @@ class VertexBox {
   #runs = false;
   #width = 0;
 
-  constructor(vertex, number, sideName, redraw, chosen) {
+  constructor(vertex, sideName, redraw, chosen) {
     this.vertex = vertex;
     this.figures = element("p");
     this.canvas = element("canvas", {

@@ -1,6 +1,6 @@
 // Keys of the whole page, where nothing that has the focus wants them itself.
 
-const OWN_KEYS = "button, input, select, textarea, summary, a, dialog, [role=application]";
+const OWN_KEYS = "button, input, select, textarea, summary, a, dialog, .scroll, #incidents, [role=application]";
 
 export function listenToKeys({ pause, step }) {
   document.addEventListener("keydown", (event) => {

@@ -30,9 +30,11 @@ export class Sides {
 
   update() {
     const { forked, acting } = this.model;
+    const focused = document.activeElement;
     byId("fork").hidden = forked;
     byId("forked").hidden = !forked;
     byId(`act-${acting}`).checked = true;
+    if (focused?.closest("[hidden]")) byId(forked ? `act-${acting}` : "fork").focus();
   }
 
   // Returns whether something still moves.
