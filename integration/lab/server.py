@@ -44,6 +44,9 @@ FRAMES_PER_S = 20
 _TURN_S = 0.01
 """How long the emulation runs before pages have their turn."""
 
+_ROUNDS = 20
+"""How often all others are run in their turn: a message passes through several tasks on its way to a page."""
+
 _SHARE_OF_FRAMES = 0.15
 """Share of the time that making frames may take."""
 
@@ -130,7 +133,11 @@ class LabServer:
                 self._make_frames()
                 took = perf_counter() - now
                 next_frame = now + max(1 / FRAMES_PER_S, took / _SHARE_OF_FRAMES)
-            await trio.sleep(0.0 if busy else max(0.0, next_frame - perf_counter()))
+            if busy:
+                for _ in range(_ROUNDS):
+                    await trio.lowlevel.checkpoint()
+            else:
+                await trio.sleep(max(0.0, next_frame - perf_counter()))
 
     async def _wait_for_pages(self) -> None:
         self._wanted = trio.Event()

@@ -22,7 +22,7 @@ from integration.lab.example import example
 from integration.lab.lab import Lab
 from integration.lab.server import MOST_MESSAGE_BYTES, MOST_PAGES, LabServer
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 NONSENSE = (
