@@ -267,7 +267,7 @@ class SourceThread:
 
     def _run(self) -> None:
         try:
-            for batch in self._batches:
+            for batch in self._rows_of_spark():
                 self.rows += batch.num_rows
                 for pieces in self._cutter.add(batch):
                     self._send(pieces)
@@ -277,10 +277,16 @@ class SourceThread:
                 self._transport.finish_writing()
         except TransportError:
             pass  # whoever reads from the transport is told as well
-        except ConnectionError as error:  # Spark ends a task whose rows nobody wants, or when others failed
-            self._give_up(ShuffleTaskError(f"the connection ended over which Spark sends its rows: {error}"))
         except BaseException as error:
             self._give_up(error)
+
+    def _rows_of_spark(self) -> Iterator[pa.RecordBatch]:
+        """Spark may end in the middle of a batch: if nobody wants the rows, or when others failed."""
+        try:
+            yield from self._batches
+        except (OSError, EOFError) as error:
+            text = f"the connection ended over which Spark sends its rows: {error}"
+            raise ShuffleTaskError(text) from error
 
     def _give_up(self, error: BaseException) -> None:
         self.error = error
