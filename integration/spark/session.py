@@ -58,16 +58,6 @@ SETTINGS = {
 LOCAL_SETTINGS = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 """What a session whose executors are all on this machine is set to, beside that."""
 
-UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Options of Java's, so that Arrow does not check each value that Spark reads or writes of a batch.
-
-What goes is the check of a place against the memory it lies in, and of a value for null where it is read.
-Spark counts rows and asks for null itself, and reads texts past these checks anyway.
-"""
-
-_SUBMIT_OPTIONS, _EXECUTOR_OPTIONS = "SPARK_SUBMIT_OPTS", "spark.executor.defaultJavaOptions"
-"""Where such options come before what the user has given for the driver or executors, which so wins."""
-
 _DAEMON_MODULE, _WORKERS_PATH = "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"
 
 _NOISE = re.compile(r"WARNING|Using Spark's|\S+ \S+ WARN ")
@@ -171,7 +161,6 @@ def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str
         given = SparkConf(_jvm=SparkContext._jvm)  # of spark-defaults.conf and PYSPARK_SUBMIT_ARGS too
         if not any(given.contains(name) for name in workers):
             conf.setAll(list(workers.items()))
-        conf.set(_EXECUTOR_OPTIONS, _unchecked_before(given.get(_EXECUTOR_OPTIONS, None)))
         SparkContext(conf=conf)
         SparkSession.builder.getOrCreate()
 
@@ -184,10 +173,6 @@ def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str
     finally:
         if not java.started:  # what ran before goes on, so there is nothing that could be ended
             wait([outcome])
-
-
-def _unchecked_before(given: str | None) -> str:
-    return " ".join(filter(None, [UNCHECKED_ARROW, given]))
 
 
 def _fulfil(outcome: Future[None], work: Callable[[], None]) -> None:
@@ -264,7 +249,6 @@ class JavaProcess:
                 env={
                     **os.environ,
                     "SPARK_CONNECT_MODE": "0",
-                    _SUBMIT_OPTIONS: _unchecked_before(os.environ.get(_SUBMIT_OPTIONS)),
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(reached),
                 },
                 process_group=0,

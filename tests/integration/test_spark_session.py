@@ -196,38 +196,3 @@ def test_what_the_user_says_of_workers_is_kept(tmp_path: Path, given: str) -> No
     )
     expected = "my.own.daemon None" if given else f"integration.spark.worker_daemon {path}{os.pathsep}{ROOT}"
     assert done.stdout.split("\n")[-2] == expected
-
-
-JAVA_PROPERTIES = """
-from integration.spark import spark_session
-
-spark = spark_session("local[1]")
-property = spark._jvm.java.lang.System.getProperty
-null_checks, of_the_user = property("arrow.enable_null_check_for_get"), property("of.the.user")
-checks = spark._jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED
-options = spark.sparkContext.getConf().get("spark.executor.defaultJavaOptions")
-print(null_checks, checks, of_the_user, options, sep="|")
-"""
-OF_THE_USER = "-Dof.the.user=kept -Darrow.enable_null_check_for_get=true"
-UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("way", ["none", "environment", "defaults"])
-def test_arrow_checks_nothing_in_java_unless_the_user_says_so(tmp_path: Path, way: str) -> None:
-    """Options of Java's that the user gives, anywhere, come behind ours; so they are kept, and win."""
-    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
-    if way == "environment":
-        environment["SPARK_SUBMIT_OPTS"] = f"{environment.get('SPARK_SUBMIT_OPTS', '')} {OF_THE_USER}"
-    if way == "defaults":
-        (tmp_path / "spark-defaults.conf").write_text(
-            f"spark.driver.extraJavaOptions {OF_THE_USER}\nspark.executor.defaultJavaOptions {OF_THE_USER}\n"
-        )
-    done = subprocess.run(
-        [sys.executable, "-c", JAVA_PROPERTIES], env=environment, capture_output=True, text=True, check=True
-    )
-    null_checks, bounds_checks, user, options = done.stdout.split("\n")[-2].split("|")
-    assert bounds_checks == "False"
-    assert (null_checks, user) == (("false", "None") if way == "none" else ("true", "kept"))
-    assert UNCHECKED in options
-    assert options.endswith(OF_THE_USER) == (way == "defaults")
