@@ -62,18 +62,22 @@ _LONGEST_PAUSE_S = 0.25
 class Lab:
     """A job under the eyes of a user; `version` goes up whenever a page has to be told all anew.
 
+    It is run as fast as possible up to `begin_s` emulated seconds, where its user comes in.
+
     Raises:
         ScenarioError: the scenario makes no sense.
         InsufficientBuffers: the network memory is too small for the job.
     """
 
-    def __init__(self, scenario: Scenario, tables: TableStores | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, tables: TableStores | None = None, *, begin_s: float = 0.0
+    ) -> None:
         self.version = 0
         self.pace: float | None = 1.0
         self.paused = False
         self._base = scenario
         self._tables = tables
-        self._now = 0.0  # where the sides are, or are to come
+        self._now = begin_s  # where the sides are, or are to come
         self._stops_at = math.inf
         self._seen_at = perf_counter()
         self._speeds: list[tuple[float, float]] = []

@@ -20,13 +20,13 @@ from ..checkpoints.storage import CheckpointStorage, exclusively
 from ..engine.agenda import Agenda
 from ..faults.fired import FiredFault
 from ..results.result import Result, Work
-from ..results.statistics import Recorder
+from ..results.statistics import EndOfRun, Recorder
 from ..results.trace import Trace
 from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
 from ..scenarios.scenario_rules import check_scenario
 from ..scenarios.user_code import NamedObject, object_name
 from ..state.table_store import TableStores
-from .job import EndOfRun, Job, Progress
+from .job import Job, Progress
 from .restarts import Restart, Start
 from .summary import (
     checkpoint_results,
