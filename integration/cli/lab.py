@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from buffers import InsufficientBuffers
-from netstack import Scenario, ScenarioError
+from netstack import NetworkConfig, Scenario, ScenarioError, policy_problems
 
 from ..emulating import heard_by_trio
 from ..files.reading import one_line
@@ -22,7 +22,7 @@ from ..flink.rest import Answers, Imported, Recorder, Recording, import_scenario
 from ..report.output import OutputError, prepare_file, say
 from ..state.stores import table_stores
 from .access_options import ANYBODY, AccessOptions
-from .arguments import AllowCode, Flag, Whole
+from .arguments import AllowCode, Flag, Several, Whole
 from .flink_options import AS_READ, ReadingOptions, read_watch, write_recording
 from .preparation import load_runnable, opened
 
@@ -45,6 +45,7 @@ def lab(
     options: ReadingOptions = AS_READ,
     port: Whole = 0,
     seed: Whole | None = None,
+    policy: Several = (),
     allow_code: AllowCode = False,
     no_browser: Flag = False,
 ) -> int:
@@ -57,6 +58,7 @@ def lab(
         job: Id of the job there; needed where several run.
         port: Where the page is served; 0: wherever there is room.
         seed: In place of the scenario's.
+        policy: Debloating policy, as MODULE:CLASS, to choose on the page beside those that there are.
         no_browser: Print the address, and open no browser.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
@@ -65,20 +67,36 @@ def lab(
         raise ScenarioError([f"netstack lab: {text}"])
     if not 0 <= port < 1 << 16:
         raise ScenarioError([f"netstack lab: --port: {port} is no port; it must be from 0 to 65535"])
+    _check_policies(policy)
     browser = not no_browser
     if from_flink is not None:
         if file is not None or seed is not None or allow_code:
             only = "a file, --seed and --allow-code are for a scenario"
             raise ScenarioError([f"netstack lab: {only}, and --from-flink reads a job; leave them out"])
-        serve_beside(access.cluster(from_flink), job, options, port, browser=browser)
+        serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
         return 0
     if job is not None or options != AS_READ:
         only = "--job and what stands in for what is read are for --from-flink"
         raise ScenarioError([f"netstack lab: {only}; give that, or leave them out"])
     access.refuse_without_address("there is no --from-flink")
     with _ready(file, seed, allow_code) as scenario:
-        serve(scenario, port, browser=browser)
+        serve(scenario, port, policies=policy, browser=browser)
     return 0
+
+
+def _check_policies(policies: Sequence[str]) -> None:
+    """Make sure that all can be made; those of modules are imported."""
+    configs = {
+        name: dataclasses.replace(NetworkConfig(), debloat_enabled=True, debloat_policy=name)
+        for name in policies
+    }
+    problems = [
+        f"netstack lab: --policy: {text}"
+        for config in configs.values()
+        for _, text in policy_problems(config)
+    ]
+    if problems:
+        raise ScenarioError(problems)
 
 
 @contextmanager
@@ -96,7 +114,7 @@ def _longer(scenario: Scenario) -> Scenario:
     return dataclasses.replace(scenario, duration_s=max(scenario.duration_s, LEAST_DURATION_S))
 
 
-def serve(scenario: Scenario, port: int, *, browser: bool) -> None:
+def serve(scenario: Scenario, port: int, *, policies: Sequence[str] = (), browser: bool) -> None:
     """Serve the page of a job until Ctrl-C.
 
     Raises:
@@ -106,13 +124,19 @@ def serve(scenario: Scenario, port: int, *, browser: bool) -> None:
     from ..lab.server import LabServer
 
     with ExitStack() as stack:
-        lab = Lab(scenario, stack.enter_context(table_stores(scenario)))
+        lab = Lab(scenario, stack.enter_context(table_stores(scenario)), policies=policies)
         stack.callback(lab.close)
         _serve(LabServer(lab), port, browser=browser)
 
 
 def serve_beside(
-    cluster: Answers, job: str | None, options: ReadingOptions, port: int, *, browser: bool
+    cluster: Answers,
+    job: str | None,
+    options: ReadingOptions,
+    port: int,
+    *,
+    policies: Sequence[str] = (),
+    browser: bool,
 ) -> None:
     """Serve the page of a running Flink job until Ctrl-C.
 
@@ -136,7 +160,7 @@ def serve_beside(
             with ExitStack() as opening:
                 tables = opening.enter_context(table_stores(scenario))
                 try:
-                    lab = Lab(scenario, tables, begin_s=scenario.warmup_s)
+                    lab = Lab(scenario, tables, begin_s=scenario.warmup_s, policies=policies)
                 except InsufficientBuffers as error:
                     raise ScenarioError([one_line(error)]) from None
                 opening.callback(lab.close)

@@ -189,7 +189,8 @@ class LiveJob:
         self._note_faults()
         text = ""
         if self.over:
-            state, text = ("ended", "") if self.failure is None else ("failed", self.failure)
+            over = f"after {self.now:g} s; go back to a moment to go on from there"
+            state, text = ("ended", over) if self.failure is None else ("failed", self.failure)
         elif self.restarting:
             state, text = "restarting", self.incidents[-1].text if self.incidents else ""
         pending = [
