@@ -35,7 +35,7 @@ ROUNDS = 5
 BEGIN_S = 3.0
 """Emulated seconds after which processor time counts: queues are full then."""
 
-END_S = {8: 60.0, 64: 20.0, 300: 8.0}
+END_S = {8: 40.0, 64: 8.0, 300: 5.0}
 """Up to when, by parallelism."""
 
 ROOT = Path(__file__).resolve().parent.parent

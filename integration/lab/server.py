@@ -7,8 +7,8 @@ With a running Flink beside it, there is no lab before its job has been read: th
 that is.
 
 One trio task runs the emulation in turns, between which the others have theirs. Frames are made as often as
-pages can show them, but no oftener than every fifth part of the time goes into them; a page that is too slow
-misses some. While no page is open nothing runs.
+pages can show them, and less often where that would take the emulation's time (`frame_pace`); a page that is
+too slow misses some. While no page is open nothing runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from time import perf_counter
+from time import perf_counter, process_time
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,6 +33,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from netstack import ScenarioError
 
 from .flink_messages import ReadAgain
+from .frame_pace import FramePace
 from .lab import Lab
 from .live_job import LiveJob
 from .observed_flink import ObservedFlink
@@ -44,8 +45,6 @@ MOST_PAGES = 32
 MOST_MESSAGE_BYTES = 16 << 10
 """Of what a page says at once."""
 
-FRAMES_PER_S = 20
-
 _FLINK_EVERY_S = 1.0
 """Between two messages of what Flink shows beside what is predicted."""
 
@@ -56,9 +55,6 @@ _TURN_S = 0.01
 
 _ROUNDS = 20
 """How often all others are run in their turn: a message passes through several tasks on its way to a page."""
-
-_SHARE_OF_FRAMES = 0.15
-"""Share of the time that making frames may take."""
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
 _POLICY = "default-src 'self'; connect-src 'self' ws:; img-src 'self' data:; frame-ancestors 'none'"
@@ -138,7 +134,7 @@ class LabServer:
 
     async def _run(self) -> None:
         """Let the emulation and the pages have their turns."""
-        next_frame = 0.0
+        pace = FramePace()
         while True:
             if not self.pages:
                 await self._wait_for_pages()
@@ -148,16 +144,20 @@ class LabServer:
                 await trio.sleep(_READING_EVERY_S)
                 continue
             busy = lab.turn(_TURN_S)
-            now = perf_counter()
-            if now >= next_frame:
+            if pace.is_due(busy=busy):
+                began = process_time()
                 self._make_frames(lab)
-                took = perf_counter() - now
-                next_frame = now + max(1 / FRAMES_PER_S, took / _SHARE_OF_FRAMES)
+                await self._let_others()
+                pace.took(process_time() - began)
             if busy:
-                for _ in range(_ROUNDS):
-                    await trio.lowlevel.checkpoint()
+                await self._let_others()
             else:
-                await trio.sleep(max(0.0, next_frame - perf_counter()))
+                await trio.sleep(pace.waits_s)
+
+    async def _let_others(self) -> None:
+        """Let all others have their turn, until messages are where they are to go."""
+        for _ in range(_ROUNDS):
+            await trio.lowlevel.checkpoint()
 
     async def _wait_for_pages(self) -> None:
         self._wanted = trio.Event()

@@ -39,8 +39,13 @@ const model = new Model();
 const connection = new Connection(hear, connectionChanged);
 
 function say(message) {
-  setHidden(byId("refused"), true);
+  forgetRefusal();
   if (!connection.say(message)) refuse("There is no connection to the lab.");
+}
+
+function forgetRefusal() {
+  setHidden(byId("refused"), true);
+  controls.forgetRefusal();
 }
 
 const clock = new Clock(model, say);
@@ -137,7 +142,7 @@ new ResizeObserver(([{ target }]) => {
   document.documentElement.style.setProperty("--header", `${height}px`);
 }).observe(document.querySelector("header"));
 
-byId("dismiss").addEventListener("click", () => setHidden(byId("refused"), true));
+byId("dismiss").addEventListener("click", forgetRefusal);
 listenToKeys({ pause: () => clock.togglePause(), step: () => clock.step() });
 whenThemeChanges(redraw);
 connection.open();
