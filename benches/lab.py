@@ -13,7 +13,6 @@ import argparse
 import json
 import multiprocessing as mp
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -109,7 +108,7 @@ def with_page(parallelism: int) -> Cost:
             try:
                 return watched(lab.stdout.readline().strip(), lab.pid, END_S.get(parallelism, 10.0))
             finally:
-                lab.send_signal(signal.SIGINT)
+                lab.terminate()  # in the background of a shell Ctrl-C is ignored
 
 
 def watched(address: str, pid: int, end_s: float) -> Cost:
