@@ -20,7 +20,7 @@ from netstack import JobFailedError, ScenarioError, SourceError, core_is_compile
 
 from ..benchmarks.bench_errors import BenchmarkError
 from ..files.reading import one_line
-from ..report.output import OutputError, say
+from ..report.output import OutputError, say, to_stdout
 from ..runs.scenario_runs import WorkerDied
 from ..stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    status = app(set_arguments(arguments))
+    status = app(set_arguments(arguments), console=to_stdout())
     sys.stdout.flush()
     return status if isinstance(status, int) else 0
 

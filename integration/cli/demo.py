@@ -218,7 +218,7 @@ def _report(
 
 def _emulate(run: str, scenario: Scenario) -> Result:
     with progress(run, scenario.duration_s, "s", to_stderr()) as report:
-        result = emulate(scenario, progress=report)
+        result = emulate(scenario, progress=report, meanwhile=report)
     say(f"{run}: {result.emulated_seconds:g} s emulated in {result.wall_seconds:.1f} s")
     return result
 

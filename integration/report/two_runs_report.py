@@ -16,7 +16,7 @@ from ..analysis.result_differences import FigureDifference, ResultDifferences, d
 from ..analysis.wording import NOTHING, QUANTITIES, ratio
 from .charts import charts, to_png
 from .job_graph import NOTE, JobGraph, job_graph
-from .output import PAGE, prepare_folder, write_outputs
+from .output import PAGE, WIDTH, prepare_folder, write_outputs
 from .pages import drawing, pretty, render_page
 from .panels import Chart
 from .tables import how_obtained, job_facts
@@ -32,10 +32,10 @@ def print_differences(differences: ResultDifferences, console: Console) -> None:
     """Print what was set otherwise, and the numbers of both."""
     heads = ("first", "second", "difference", "ratio")
     console.print(Text(f"first: {differences.first}\nsecond: {differences.second}", style="bold"))
-    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, pad_edge=False)
     table.add_column("")
     for head in heads:
-        table.add_column(head, justify="right", min_width=12)
+        table.add_column(head, justify="right", min_width=12 if console.width >= WIDTH else 0)
     for figure in differences.figures:
         table.add_row(figure.quantity, *figure_cells(figure))
     console.print(table)

@@ -152,7 +152,8 @@ class Agenda:
     `real_time` makes the agenda keep pace with the clock on the wall; what is late then runs as soon as
     possible, and `now` is when it was due. With a `clock`, which says how many seconds the run has lasted,
     `now` is what that says when an entry runs, never less than before; `on_external` is called when something
-    was put on it from outside. `between`, if it is there, is called after each entry in virtual time.
+    was put on it from outside. `between`, if it is there, is called after each entry in virtual time,
+    `meanwhile` a few times a second of real time, with `now`.
     `stopped`: nothing more is to run. `behind_s`: of one that keeps pace with the clock on the wall, by how
     much the latest entries were late.
     """
@@ -164,6 +165,7 @@ class Agenda:
         self.behind_s = 0.0
         self.on_external: Callable[[], None] | None = None
         self.between: Callable[[], None] | None = None
+        self.meanwhile: Callable[[float], None] | None = None
         self.current: Routine | None = None
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
         self._serial = 0

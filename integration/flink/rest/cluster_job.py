@@ -107,7 +107,7 @@ def read_job(client: RestClient, job: str | None, *, ended: bool = False) -> Fli
         raise FlinkRestError(f"{client.url}: does not say which Flink it is; is this its REST API?")
     number = job if ended and job is not None else _choose(client, job)
     details = client.get(f"/jobs/{number}")
-    since = _since(details)
+    began_ms = since(details)
     if not ended:
         _check_all_run(client, number, details["vertices"])
     plan = (client.find(f"/jobs/{number}/plan") or details)["plan"]
@@ -120,8 +120,8 @@ def read_job(client: RestClient, job: str | None, *, ended: bool = False) -> Fli
         name=details["name"],
         version=version,
         batch=details.get("job-type") == "BATCH",
-        running_since_ms=since,
-        age_s=max(0.0, (details["end-time" if ended else "now"] - since) / 1e3),
+        running_since_ms=began_ms,
+        age_s=max(0.0, (details["end-time" if ended else "now"] - began_ms) / 1e3),
         vertices=_in_order(vertices, edges),
         edges=edges,
         configuration=_configuration(client, number, ended),
@@ -153,7 +153,7 @@ def check_still_runs(client: RestClient, job: FlinkJob) -> None:
             f"{client.url}: job {job.id} has become {state} while it was watched; "
             "only a job that keeps running shows its load"
         )
-    if _since(details) != job.running_since_ms:
+    if since(details) != job.running_since_ms:
         raise restarted(client, job)
 
 
@@ -164,9 +164,10 @@ def restarted(client: RestClient, job: FlinkJob) -> FlinkRestError:
     )
 
 
-def _since(details: Mapping[str, Any]) -> float:
-    since: float = details.get("timestamps", {}).get(RUNNING) or details["start-time"]
-    return since
+def since(details: Mapping[str, Any]) -> float:
+    """Return when the job of an answer to ``/jobs/ID`` began to run, in ms of the cluster's clock."""
+    began_ms: float = details.get("timestamps", {}).get(RUNNING) or details["start-time"]
+    return began_ms
 
 
 def _choose(client: RestClient, job: str | None) -> str:

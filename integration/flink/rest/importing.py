@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario, with_options
@@ -49,6 +49,10 @@ class Imported:
     notes: list[str]
     """What could not be read, or cannot be said in a scenario; a line each."""
     measured: Measured
+    job: FlinkJob = field(repr=False)
+    """What the cluster said of it, by which it is known again."""
+    samples: Samples = field(repr=False)
+    """What its subtasks answered while it was watched."""
 
 
 def import_scenario(
@@ -91,7 +95,23 @@ def import_scenario(
             raise FlinkRestError(*error.problems, *about_missing(client)) from None
         shown = measured(client.url, running, names, samples, checkpoints)
         notes += _notes_after(client, scenario.config, given, shown)
-    return Imported(scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown)
+    return Imported(
+        scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown, job=running, samples=samples
+    )
+
+
+def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:
+    """Make sure, by a few questions, that a job runs which can be read.
+
+    Raises:
+        FlinkRestError: nobody answers, or there is no such job.
+        ScenarioError: an override names a vertex that the job has not.
+    """
+    client = RestClient(cluster)
+    with client.reading():
+        running = read_job(client, job)
+        check_shape(client, running)
+        check_names(given, running, vertex_names(running.vertices))
 
 
 def _watched(

@@ -184,11 +184,17 @@ def _each(values: Iterable[float | None]) -> list[float | None]:
     return [None if value is None else round(value, _DECIMALS) for value in values]
 
 
-def read_checkpoints(client: RestClient, job: FlinkJob, names: Mapping[str, str]) -> list[CheckpointResult]:
+def read_checkpoints(
+    client: RestClient,
+    job: FlinkJob,
+    names: Mapping[str, str],
+    seen: dict[int, CheckpointResult | None] | None = None,
+) -> list[CheckpointResult]:
     """Return the last completed checkpoints in order of their ids, savepoints left out.
 
     `names` are the names of vertices by their ids; vertices stand in the job's order. Times count from when
-    the job began to run. A checkpoint whose details are gone is left out.
+    the job began to run. A checkpoint whose details are gone is left out. What was `seen` before,
+    by its id, is not asked again, and what is read now is added to it.
     """
     answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
     entries = [
@@ -197,8 +203,11 @@ def read_checkpoints(client: RestClient, job: FlinkJob, names: Mapping[str, str]
         if entry["status"] == COMPLETED and not entry.get("is_savepoint")
     ]
     last = sorted(entries, key=lambda entry: int(entry["id"]))[-CHECKPOINTS:]
-    read = (_checkpoint(client, job, entry, names) for entry in last)
-    return [checkpoint for checkpoint in read if checkpoint is not None]
+    read = {} if seen is None else seen
+    for entry in last:
+        if entry["id"] not in read:
+            read[entry["id"]] = _checkpoint(client, job, entry, names)
+    return [checkpoint for entry in last if (checkpoint := read[entry["id"]]) is not None]
 
 
 def _checkpoint(

@@ -155,6 +155,12 @@ class SubtaskSamples:
 Samples = Mapping[str, list[SubtaskSamples]]
 """By the vertex's id, of each subtask."""
 
+Round = Mapping[tuple[str, int], tuple[float, Sample]]
+"""By the vertex's id and the subtask, when it was asked and what it answered; who did not is absent."""
+
+MetricNames = Mapping[str, Mapping[str, str]]
+"""By the vertex's id the metrics that its subtasks have, and the field of each."""
+
 
 def watch_time_s(job: FlinkJob) -> float:
     """Return how long to look, in seconds, to see the metrics change a few times."""
@@ -181,18 +187,28 @@ def take_samples(
     ``/vertices/V`` says.
     """
     period = watch_s / (SAMPLES - 1)
-    names = {vertex.id: _names(client, job, vertex, lambda: pause(period)) for vertex in job.vertices}
-    rounds: list[dict[tuple[str, int], tuple[float, Sample]]] = []
+    names = metric_names(client, job, lambda: pause(period))
+    rounds: list[Round] = []
     for number in range(SAMPLES):
         if number:
             pause(period)
-        rounds.append(_round(client, job, names, clock))
+        rounds.append(ask_all(client, job, names, clock))
         also()
         done(number * period)
+    return gathered(rounds, job)
+
+
+def gathered(rounds: Sequence[Round], job: FlinkJob) -> Samples:
+    """Return what each subtask of a job has answered, round by round."""
     return {
         vertex.id: [_gathered(rounds, vertex, n) for n in range(vertex.parallelism)]
         for vertex in job.vertices
     }
+
+
+def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) -> MetricNames:
+    """Return which metrics to ask for; `wait` is called where a cluster lists none yet."""
+    return {vertex.id: _names(client, job, vertex, wait) for vertex in job.vertices}
 
 
 def check_no_restart(client: RestClient, job: FlinkJob, samples: Samples) -> None:
@@ -238,9 +254,8 @@ def _names(
     return fields
 
 
-def _round(
-    client: RestClient, job: FlinkJob, names: Mapping[str, Mapping[str, str]], clock: Callable[[], float]
-) -> dict[tuple[str, int], tuple[float, Sample]]:
+def ask_all(client: RestClient, job: FlinkJob, names: MetricNames, clock: Callable[[], float]) -> Round:
+    """Return what all subtasks answer now."""
     answers = {}
     for vertex in job.vertices:
         for subtask in range(vertex.parallelism if names[vertex.id] else 0):
@@ -266,9 +281,7 @@ def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> 
     }
 
 
-def _gathered(
-    rounds: Sequence[Mapping[tuple[str, int], tuple[float, Sample]]], vertex: FlinkVertex, subtask: int
-) -> SubtaskSamples:
+def _gathered(rounds: Sequence[Round], vertex: FlinkVertex, subtask: int) -> SubtaskSamples:
     answered = [answers[vertex.id, subtask] for answers in rounds if (vertex.id, subtask) in answers]
     if answered:
         return SubtaskSamples(tuple(sample for _, sample in answered), tuple(time for time, _ in answered))
