@@ -29,6 +29,7 @@ FLOORS = {
     ),
     "integration": (
         "stopping",
+        "extras",
         "state",
         "emulating",
         "files",

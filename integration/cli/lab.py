@@ -7,7 +7,6 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import trio
@@ -15,6 +14,7 @@ import trio
 from netstack import Scenario, ScenarioError
 
 from ..emulating import heard_by_trio
+from ..extras import require
 from ..report.output import say
 from ..state.stores import table_stores
 from .arguments import Flag, Whole
@@ -22,8 +22,6 @@ from .preparation import load_runnable, opened
 
 LEAST_DURATION_S = 3600.0
 """How long a job runs at least, in emulated seconds: the user says when it is enough."""
-
-_NEEDED = ("hypercorn", "starlette")
 
 
 def lab(
@@ -42,10 +40,7 @@ def lab(
         seed: In place of the scenario's.
         no_browser: Print the address, and open no browser.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        text = f"needs {' and '.join(missing)}, which are not installed; pip install 'netstack[lab]'"
-        raise ScenarioError([f"netstack lab: {text}"])
+    require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
         raise ScenarioError([f"netstack lab: --port: {port} is no port; it must be from 0 to 65535"])
     with _ready(file, seed) as scenario:

@@ -26,6 +26,7 @@ from netstack import (
 
 from ..analysis.wording import counted
 from ..emulating import emulate
+from ..extras import require
 from ..files.reading import one_line
 from ..report.output import PAGE, prepare_folder, progress, say, to_stderr, to_stdout, write_json
 from ..report.run_text import TracePrinter, print_result
@@ -80,6 +81,8 @@ def run(
     if place.master is not None and not place.on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
+    if out is not None:
+        require("report", "netstack run --out")
     prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
     result = _run(scenario, file, begin, place, printer)
