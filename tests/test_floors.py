@@ -41,6 +41,7 @@ FLOORS = {
         "flink",
         "tuning",
         "report",
+        "notebook",
         "storm",
         "lab",
         "demo",

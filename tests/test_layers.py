@@ -268,6 +268,22 @@ def test_each_package_says_what_it_exports(layer: str) -> None:
     assert len(exported) == len(set(exported))
 
 
+def test_help_of_netstack_lists_what_matters_and_says_where_the_rest_is() -> None:
+    package = importlib.import_module("netstack")
+    assert 25 <= len(package.__all__) <= 40
+    words = set(re.findall(r"[\w.]+", str(package.__doc__)))
+    unsaid = [
+        f"{node.module}: {alias.name}"
+        for node in ast.walk(ast.parse((ROOT / "netstack" / "__init__.py").read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name not in package.__all__
+        and not {f"netstack.{node.module}".rpartition(".")[0], str(node.module).rpartition(".")[2]} <= words
+        and not {"netstack.exchange", alias.name} <= words
+    ]
+    assert unsaid == []
+
+
 @pytest.mark.parametrize("package", ["integration", *sorted(PUBLIC)])
 def test_no_module_hides_a_name_that_is_imported_when_it_is_used(package: str) -> None:
     """Python sets each module that it imports as an attribute of the package around it."""
