@@ -8,8 +8,8 @@ and described where it is defined, ``help("netstack.scenarios.fault")``:
 netstack.scenarios     scenario: machines, keys, paths, limits; config: Flink's options, presets; fault,
                        fault_document: all that may go wrong, and when; changes, changed, savepoints:
                        what users do meanwhile; wiring, slots, edge_buffers: who sends to whom, where,
-                       with how many buffers; scenario_reader, scenario_document, scenario_rules,
-                       config_rules, quantities, sections, user_code: documents and their rules
+                       with how many buffers; scenario_reader, scenario_document, scenario_schema,
+                       scenario_rules, config_rules, quantities, sections, user_code: documents
 netstack.results       result: what a run found, field by field; statistics: what is sampled; trace:
                        each step of a checkpoint; viewed: how results show themselves in a notebook
 netstack.tasks         operators: what vertices do with records; source: sources of one's own;
@@ -148,6 +148,7 @@ from .scenarios.scenario_rules import edge_key as edge_key
 from .scenarios.scenario_rules import option_notices as option_notices
 from .scenarios.scenario_rules import scenario_problems as scenario_problems
 from .scenarios.scenario_rules import vertex_key as vertex_key
+from .scenarios.scenario_schema import scenario_schema as scenario_schema
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section as Section
 from .scenarios.slots import in_slots as in_slots

@@ -166,6 +166,11 @@ app.command(
     help="Check a Flink configuration file for the network layer: ignored, misspelt and useless options.",
 )
 app.command(
+    "integration.cli.schema:schema",
+    name="schema",
+    help="Print the JSON Schema of scenario files, by which editors complete and check them.",
+)
+app.command(
     "integration.cli.diagnose:diagnose",
     name="diagnose",
     help="Say what limits a job and where its checkpoints spend their time, from a result or a Flink job.",
@@ -189,4 +194,7 @@ app.command(
     "integration.cli.demo:demo",
     name="demo",
     help="Run the main job on real data with debloating off and on, or in all checkpoint modes, and compare.",
+)
+app.register_install_completion_command(
+    help="Let this shell complete commands and options; its start-up file gets a line for that."
 )
