@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from .config import OPTIONS
+from .changes import ScheduledChange
+from .config import OPTIONS, PRESETS, CostModel, LinkConditions, NetworkConfig
+from .edge_buffers import EdgeBuffers
 from .fault import FAULTS, ChannelItem
 from .fault_document import ACKNOWLEDGEMENT
+from .field_docs import field_docs
+from .scenario import Edge, GeneratorSpec, Keys, Machine, PathSpec, Scenario, Vertex
 from .scenario_reader import read_sections
 from .sections import Reader, Section
 from .shapes import DEFINITIONS, TABLE, Shape, any_of, reference, shape_of
@@ -42,6 +46,24 @@ PROBE: Mapping[str, Any] = {
     "changes": [{}],
 }
 """Leads the reader everywhere."""
+
+
+_CLASSES: Mapping[str, Sequence[type]] = {
+    "": (Scenario,),
+    "vertices": (Vertex,),
+    "source": (GeneratorSpec, PathSpec),
+    "keys": (Keys,),
+    "edges": (Edge,),
+    "buffers": (EdgeBuffers,),
+    "machines": (Machine,),
+    "changes": (ScheduledChange,),
+    "costs": (CostModel,),
+    "link": (LinkConditions,),
+}
+"""What a table of this key becomes; its fields say what the keys of the table are."""
+
+_ENDINGS = ("", "_s", "_bytes_per_s", "s")
+"""By which the name of a field may differ from the key that it is read from."""
 
 
 class Asked(Section):
@@ -80,24 +102,27 @@ def scenario_schema() -> dict[str, Any]:
         "$schema": DRAFT,
         "title": "A scenario of netstack",
         "description": "A job, the Flink options it runs under, and what each record costs.",
-        **_table([top]),
+        **_table([top], ""),
         "definitions": DEFINITIONS | {_OPTIONS_KEY: options_shape("")} | _tables_of_options(),
     }
 
 
-def _table(asked: Sequence[Asked]) -> Shape:
+def _table(asked: Sequence[Asked], name: str) -> Shape:
     """The shape of a table that was asked in several ways."""
     alternatives: dict[tuple[object, ...], list[Asked]] = {}
     for each in asked:
         constants = sorted((key, shape["const"]) for key, shape in each.shapes.items() if "const" in shape)
         alternatives.setdefault((frozenset(each.shapes), *constants), []).append(each)
-    return any_of(*(_alternative(alike) for alike in alternatives.values()))
+    return any_of(*(_alternative(alike, name) for alike in alternatives.values()))
 
 
-def _alternative(asked: Sequence[Asked]) -> Shape:
+def _alternative(asked: Sequence[Asked], name: str) -> Shape:
     """The shape of a table that was asked for the same keys each time."""
     required = set.intersection(*(each.required for each in asked))
-    properties = {key: any_of(*(_value(each, key, asked) for each in asked)) for key in asked[0].shapes}
+    properties = {
+        key: _described(any_of(*(_value(each, key, asked) for each in asked)), _description(name, key))
+        for key in asked[0].shapes
+    }
     shape = {"type": "object", "properties": properties, "additionalProperties": False}
     return shape | ({"required": sorted(required)} if required else {})
 
@@ -106,7 +131,29 @@ def _value(asked: Asked, key: str, alike: Sequence[Asked]) -> Shape:
     if key == _OPTIONS_KEY:
         return reference(_OPTIONS_KEY)
     parts = [part for each in alike for part in each.parts.get(key, [])]
-    return _with_table(asked.shapes[key], _table(parts)) if parts else asked.shapes[key]
+    return _with_table(asked.shapes[key], _table(parts, key)) if parts else asked.shapes[key]
+
+
+def _description(table: str, key: str) -> str | None:
+    """What a key of a table is, by the field that it is read into; None where that says nothing."""
+    fields = [f"{key}{ending}" for ending in _ENDINGS]
+    return next(
+        (text for each in _CLASSES.get(table, ()) for field in fields if (text := _said(each, field))), None
+    )
+
+
+def _said(cls: type, field: str) -> str | None:
+    """What a field says of itself that holds for files, too: a text that names code does not."""
+    text = field_docs(cls).get(field)
+    return None if text is None or "`" in text else text.replace("None:", "absent:")
+
+
+def _described(shape: Shape, text: str | None) -> Shape:
+    if text is None:
+        return shape
+    return {"description": text} | (
+        {"allOf": [shape]} if "$ref" in shape else shape
+    )  # beside it nothing counts
 
 
 def _with_table(shape: Any, within: Shape) -> Any:
@@ -123,18 +170,31 @@ def options_shape(prefix: str) -> Shape:
 
     Without quotes, TOML reads the dots of a name as tables.
     """
-    names = {
-        name.removeprefix(prefix): option
-        for option in OPTIONS.values()
+    shapes: dict[str, list[Shape]] = {
+        name.removeprefix(prefix): [_described(option.kind.shape, _of_option(field))]
+        for field, option in OPTIONS.items()
         for name in (option.name, *option.former)
         if name.startswith(prefix)
     }
-    tables = dict.fromkeys(table for name in names for table in _tables_in(name))
-    shapes: dict[str, list[Shape]] = {name: [option.kind.shape] for name, option in names.items()}
+    tables = dict.fromkeys(table for name in shapes for table in _tables_in(name))
     for table in tables:
         shapes.setdefault(table, []).append(reference(f"{prefix}{table}"))
     properties = {name: any_of(*each) for name, each in shapes.items()}
     return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _of_option(field: str) -> str:
+    """What is set where an option is not given, and what the option is where its name does not say it."""
+    defaults = {preset: getattr(config, field) for preset, config in PRESETS.items()}
+    render = OPTIONS[field].kind.render
+    texts = {preset: "none" if value is None else str(render(value)) for preset, value in defaults.items()}
+    alike = len(set(texts.values())) == 1
+    said = (
+        next(iter(texts.values()))
+        if alike
+        else ", ".join(f"{text} in {name}" for name, text in texts.items())
+    )
+    return " ".join(filter(None, (_said(NetworkConfig, field), f"Default: {said}.")))
 
 
 def _tables_of_options() -> dict[str, Shape]:

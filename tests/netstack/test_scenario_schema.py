@@ -238,5 +238,21 @@ def test_values_of_options_that_are_read_are_accepted(option: Any) -> None:
     assert [value for value in refused if not accepts(option.kind.shape, value)]
 
 
+def test_an_editor_is_told_what_keys_mean() -> None:
+    schema = scenario_schema()
+    vertex = schema["properties"]["vertices"]["items"]["properties"]
+    assert vertex["selectivity"]["description"] == "Records that it emits for each that it reads."
+    assert vertex["record_bytes"]["description"].endswith(
+        "without their length; absent: of those that it reads."
+    )
+    costs = schema["properties"]["costs"]["properties"]
+    assert costs["source_record"]["description"] == "Work on each generated record."
+    options = schema["definitions"]["flink"]["properties"]
+    assert options["taskmanager.network.memory.buffer-debloat.target"]["description"] == "Default: 1 s."
+    assert options["execution.checkpointing.interval"]["description"] == (
+        "From one trigger to the next; absent: no checkpoints. Default: none."
+    )
+
+
 def test_the_schema_is_plain_json() -> None:
     assert json.loads(json.dumps(scenario_schema())) == scenario_schema()
