@@ -14,6 +14,7 @@ from ..analysis.comparison import Comparison
 from ..analysis.comparison import compare as compare_results
 from ..analysis.reference import runs_of
 from ..analysis.result_differences import differences
+from ..extras import require
 from ..files.reading import load_json, load_result
 from ..report.comparison_text import comparison_markdown, print_comparisons
 from ..report.output import (
@@ -176,6 +177,8 @@ def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mar
     """Show two results beside each other, whatever their jobs are; the exit status is 0."""
     if markdown is not None:
         raise ScenarioError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
+    if out is not None:
+        require("report", "netstack compare --out")
     prepare_folder(out, PAGE, JSON_NAME)
     results = dict(zip(_names(first, second), (_measured(first), _measured(second)), strict=True))
     left, right = results.items()

@@ -7,7 +7,6 @@ import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from buffers import InsufficientBuffers
 from netstack import NetworkConfig, Scenario, ScenarioError, policy_problems
 
 from ..emulating import heard_by_trio
+from ..extras import require
 from ..files.reading import one_line
 from ..flink.rest import Answers, Imported, Recorder, Recording, import_scenario
 from ..report.output import OutputError, prepare_file, say
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 LEAST_DURATION_S = 3600.0
 """How long a job runs at least, in emulated seconds: the user says when it is enough."""
-
-_NEEDED = ("hypercorn", "starlette")
 
 
 def lab(
@@ -61,10 +59,7 @@ def lab(
         policy: Debloating policy, as MODULE:CLASS, to choose on the page beside those that there are.
         no_browser: Print the address, and open no browser.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        text = f"needs {' and '.join(missing)}, which are not installed; pip install 'netstack[lab]'"
-        raise ScenarioError([f"netstack lab: {text}"])
+    require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
         raise ScenarioError([f"netstack lab: --port: {port} is no port; it must be from 0 to 65535"])
     _check_policies(policy)

@@ -30,6 +30,7 @@ from netstack import (
 
 from ..analysis.wording import counted
 from ..emulating import emulate
+from ..extras import require
 from ..files.reading import one_line
 from ..report.output import (
     PAGE,
@@ -92,11 +93,14 @@ def run(
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: In place of the scenario's.
         trace: Print on stderr what happens to each checkpoint, step by step.
-        policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
+        policy: How debloating sizes buffers, in place of the scenario's way: flink, frozen-while-blocked,
+            longest-channel, per-channel, burst or MODULE:CLASS; share/doc/netstack/POLICIES.md compares them.
     """
     if place.master is not None and not place.on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
+    if out is not None:
+        require("report", "netstack run --out")
     prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
     result = _run(scenario, file, begin, place, printer)

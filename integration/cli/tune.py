@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from netstack import OPTIONS, Scenario, ScenarioError, parse_flink_duration, scenario_document
 
+from ..extras import require
 from ..report.output import (
     PAGE,
     duration_text,
@@ -186,6 +187,9 @@ def tune(
         out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
         json: Print all of it as one JSON document.
     """
+    require("statistics", "netstack tune")
+    if out is not None:
+        require("report", "netstack tune --out")
     scenario, notes = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), varied.axes()
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not varied.sets_interval:

@@ -53,6 +53,31 @@ def sweep(
     or a new local one.
     In the folder `out` each finished point is kept as Parquet, and what is there is not run again.
 
+    Axes come from texts, as on the command line, or from functions that change the scenario::
+
+        from dataclasses import replace
+
+        from integration.spark import Axis, AxisValue, Grid, read_axes, sweep
+        from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
+
+        job = Scenario(
+            name="slow consumers",
+            duration_s=20.0,
+            warmup_s=5.0,
+            config=NetworkConfig(checkpoint_interval_s=1.0),
+            vertices=(
+                Vertex(name="source", source=GeneratorSpec(record_bytes=1000)),
+                Vertex(name="consumer", service=((0.0, 0.002),)),
+            ),
+            edges=(Edge(source="source", target="consumer"),),
+        )
+        seconds = Axis("duration", tuple(
+            AxisValue(f"{number} s", lambda scenario, number=number: replace(scenario, duration_s=number))
+            for number in (20.0, 30.0)
+        ))
+        points = sweep(job, Grid((*read_axes(target="300ms,1s"), seconds), seeds=1))
+        points.select("labels", "status", "end_to_end_ms").show(truncate=False)
+
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
         SourceError: Spark does not start or stops, or a file cannot be read.

@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario, with_options
+from flowcontrol import readable
+from netstack import (
+    CheckpointResult,
+    LinkConditions,
+    NetworkConfig,
+    Scenario,
+    Viewed,
+    check_scenario,
+    with_options,
+)
 
 from .answers import Answers
 from .barrier_waits import queue_growth
@@ -41,9 +50,13 @@ _BACK_TO_BACK = 0.7
 """Share of the interval from which on a checkpoint leaves the debloater little time to recover."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """A job read from Flink."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Imported(Viewed):
+    """A job read from Flink; `plot` has the picture "task-time".
+
+    `to_pandas` and `to_arrow` have the tables "vertices", "subtasks", "checkpoints", "checkpoint_subtasks"
+    and "notes".
+    """
 
     scenario: Scenario
     notes: list[str]
@@ -53,6 +66,12 @@ class Imported:
     """What the cluster said of it, by which it is known again."""
     samples: Samples = field(repr=False)
     """What its subtasks answered while it was watched."""
+
+    def __repr__(self) -> str:
+        """Which job it is, in one line."""
+        name, flink = readable(self.scenario.name), readable(self.measured.flink)
+        vertices = f"{len(self.scenario.vertices)} vertices, {len(self.notes)} notes"
+        return f"<Imported {name} from Flink {flink}: {vertices}>"
 
 
 def import_scenario(
