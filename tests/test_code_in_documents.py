@@ -13,7 +13,7 @@ from integration.cli.app import app
 from tests.code_in_documents import DOCUMENTS, ROOT, blocks, commands, name_of, programs, run, write_scenarios
 
 ELSEWHERE = {"README.md", "docs/OWN_POLICY.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
-"""Those whose Python needs Spark (tests/integration/test_code_of_spark.py), or a job for the policy that it makes."""
+"""Those whose Python needs Spark (tests/integration/test_code_of_spark.py), or a job for its policy."""
 
 LANGUAGES = {
     "",
