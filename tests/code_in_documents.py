@@ -85,6 +85,14 @@ def commands(document: Path) -> Iterator[list[str]]:
         yield [*_words(inline), "..."] if "..." not in inline else []
 
 
+def shell_commands(block: Block) -> Iterator[tuple[list[str], str | None]]:
+    """The words of each command of ours in a block, and the file that its output goes to, if it does."""
+    for line in block.text.splitlines():
+        if words := _words(line):
+            _, arrow, file = line.partition(" > ")
+            yield words, file.strip() if arrow else None
+
+
 def _words(line: str) -> list[str]:
     """The words of a command, up to where it is redirected; none where the line is something else."""
     line = line.strip().removeprefix("$ ").removeprefix(".venv/bin/")

@@ -25,6 +25,8 @@ LANGUAGES = {
     "yaml",
     "{eval-rst}",
     "{flink-options}",
+    "{settings} CostModel",
+    "{settings} LinkConditions",
     "{scenario-keys}",
 }
 WITH_PYTHON = [
