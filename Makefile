@@ -1,7 +1,7 @@
 # The commands of this project; `make help` lists them. Each one sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo fast pure test tests test-compiled share lint bench clean
+.PHONY: help env demo docs fast pure test tests test-compiled share lint bench clean
 
 BIN := .venv/bin
 export PYTHON
@@ -14,6 +14,10 @@ env: ## make the environment in .venv from constraints.txt (PYTHON=... chooses t
 
 demo: env ## run the main job on real data through Spark; writes netstack-demo/report.html
 	@$(BIN)/netstack demo
+
+docs: env ## make the documentation's site; writes build/site/index.html, which needs no network
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --jobs 2 docs build/site
+	@echo "netstack: open build/site/index.html"
 
 fast: env ## compile the core in place (two minutes, needs a C compiler): about twice the speed
 	@echo "netstack: compiling the core; this takes about two minutes"

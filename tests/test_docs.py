@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from integration import load_scenario
 from netstack import CostModel
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLDERS = {".ci", "benches", "buffers", "docs", "flowcontrol", "integration", "netstack", "tests"}
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.-]+(/[\w.-]+)+/?")
@@ -59,36 +58,6 @@ def test_the_design_lists_every_cost() -> None:
     listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
     fields = {re.sub(r"_(s|bytes_per_s)$", "", name) for name in CostModel.__dataclass_fields__}
     assert listed == fields
-
-
-def code_in(document: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)
-
-
-def test_the_scenario_of_the_readme_runs_as_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "slow-consumers.toml").write_text(code_in("README.md", "toml")[0], "utf-8")
-    monkeypatch.chdir(tmp_path)
-    exec(code_in("README.md", "python")[0], {})
-    assert "ms from the trigger to the first barrier" in capsys.readouterr().out
-
-
-def test_the_word_count_of_the_readme_counts() -> None:
-    names: dict[str, list[bytes]] = {}
-    exec(code_in("README.md", "python")[1], names)
-    assert sorted(names["counts"])[0] == b"be 2"
-
-
-def test_the_numbered_words_of_the_readme_come_once(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(code_in("README.md", "python")[2], {})
-    assert capsys.readouterr().out == "1 restart, 600 records, 600 different\n"
-
-
-def test_the_scenario_of_the_design_loads(tmp_path: Path) -> None:
-    path = tmp_path / "scenario.toml"
-    path.write_text(code_in("docs/DESIGN.md", "toml")[0], "utf-8")
-    assert load_scenario(path).name == "2x2_200KBs_on1s"
 
 
 def test_make_help_lists_every_target() -> None:

@@ -19,7 +19,7 @@ from netstack import Edge, GeneratorSpec, NetworkConfig, Result, Scenario, Verte
 
 Rows = list[dict[str, Any]]
 
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#e69f00", "#009e73", "#808080"
+BLUE, ORANGE, GREY = "#0072b2", "#e69f00", "#808080"
 END_MS = 80.0
 """How much of the channel is shown."""
 
@@ -86,11 +86,11 @@ def back_pressure() -> alt.Chart:
                 rates.append({"t": t, "who": who, "rate": (counts[at] - counts[at - 1]) / seconds})
     areas = _chart(queued, 170).mark_area(interpolate="step-after", opacity=0.85)
     lines = _chart(rates, 130).mark_line(strokeWidth=2)
-    colour = _colour("who", (ORANGE, BLUE), ("consumer", "source"))
+    colour = _colour("who", (BLUE, ORANGE), ("consumer", "source"))  # as reports have receivers and senders
     title = "A slow consumer: its buffers fill, then those of the source, and then the source waits"
     return alt.vconcat(
         areas.encode(_time(), _y("buffers", "buffers that wait"), colour, alt.Order("place:Q")),
-        lines.encode(_time(), _y("rate", "records/s"), colour),
+        lines.encode(_time(), _y("rate", "rate (records/s)"), colour),
     ).properties(title=_title(title, result))
 
 
@@ -147,7 +147,8 @@ MODES = {
     "aligned, debloating to 300 ms": NetworkConfig(debloat_enabled=True, debloat_target_s=0.3),
     "unaligned": NetworkConfig(unaligned_enabled=True),
 }
-PHASES = ("start delay", "alignment", "snapshot and acknowledgement")
+PHASES = {"start delay": "#56b4e9", "alignment": "#d55e00", "snapshot and acknowledgement": "#009e73"}
+"""Parts of a checkpoint, in the colours that reports have for them."""
 
 
 def alignment() -> alt.Chart:
@@ -168,10 +169,10 @@ def alignment() -> alt.Chart:
         alt.Chart()
         .mark_bar(height=14)
         .encode(
-            alt.X("t:Q", title="ms since the checkpoint was triggered"),
+            alt.X("t:Q", title="time since the trigger (ms)"),
             alt.X2("until:Q"),
             alt.Y("who:N", title=None, sort=["fast", "slow", "sum[0]", "sum[1]"]),
-            _colour("phase", (GREY, ORANGE, GREEN), PHASES),
+            _colour("phase", tuple(PHASES.values()), tuple(PHASES)),
         )
         .properties(width=640, height=90)
     )

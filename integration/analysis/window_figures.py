@@ -18,6 +18,9 @@ from .known_values import lowest, middle, quotient, total
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
 """The fields of `Series` with the bytes that wait at the two ends of exchanges."""
 
+SENT_BUFFERS, RECEIVED_BUFFERS = "outputQueueLength", "inputQueueLength"
+"""Those with the buffers, and events, that these bytes are in."""
+
 SLOPE_SAMPLES = 2
 """Samples before and after a moment that its throughput is taken from."""
 
@@ -58,6 +61,9 @@ class WindowFigures:
     """What sync and async took after the alignment, at that subtask."""
     acknowledgement_ms: float | None = None
     """From the end of that subtask's snapshot to completion."""
+    sender_buffers: float | None = None
+    """Buffers and events queued in all senders together."""
+    receiver_buffers: float | None = None
 
     @property
     def after_barriers_ms(self) -> float | None:
@@ -97,8 +103,10 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
         acknowledgement_ms=times.acknowledgement_ms if times else None,
         end_to_end_ms=times.end_to_end_ms if times else None,
         in_flight_bytes=middle(bytes_in_flight(result, steady)),
-        sender_bytes=middle(_within(result, steady, queued_bytes(result, SENT))),
-        receiver_bytes=middle(_within(result, steady, queued_bytes(result, RECEIVED))),
+        sender_bytes=middle(_within(result, steady, queued(result, SENT))),
+        receiver_bytes=middle(_within(result, steady, queued(result, RECEIVED))),
+        sender_buffers=middle(_within(result, steady, queued(result, SENT_BUFFERS))),
+        receiver_buffers=middle(_within(result, steady, queued(result, RECEIVED_BUFFERS))),
         buffer_bytes=_buffer_bytes(result, consumers(result, steady)),
         records_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
         bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
@@ -140,13 +148,14 @@ def is_debloated(series: Series) -> bool:
     return sizes is not UNSET and any(size is not None for subtask in sizes for size in subtask)
 
 
-def queued_bytes(result: Result, field: str) -> list[int]:
-    """Return the bytes queued at one end of all exchanges, for each sample; empty where a part is unknown.
+def queued(result: Result, field: str) -> list[int]:
+    """Return what is queued at one end of all exchanges, for each sample; empty where a part is unknown.
 
-    `field` is `RECEIVED` for what the receivers hold, `SENT` for what the senders do.
+    `field` is `RECEIVED` for the bytes that receivers hold, `SENT` for those of the senders, and
+    `RECEIVED_BUFFERS` or `SENT_BUFFERS` for how many buffers and events they are in.
     """
     readers, writers = edge_ends(result)
-    ends = readers if field == RECEIVED else writers
+    ends = readers if field in (RECEIVED, RECEIVED_BUFFERS) else writers
     queues = [getattr(series, field) for series in result.series if series.vertex in ends]
     if not all(queues):
         return []
@@ -155,7 +164,7 @@ def queued_bytes(result: Result, field: str) -> list[int]:
 
 def bytes_in_flight(result: Result, steady: Steady) -> list[int]:
     """Return the bytes queued at both ends together, for each sample of a window; empty where unknown."""
-    both = zip(queued_bytes(result, SENT), queued_bytes(result, RECEIVED), strict=False)
+    both = zip(queued(result, SENT), queued(result, RECEIVED), strict=False)
     return _within(result, steady, [sent + received for sent, received in both])
 
 

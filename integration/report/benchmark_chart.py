@@ -30,7 +30,7 @@ def charts_of(run: BenchmarkRun) -> Iterator[Chart]:
 def case_chart(case: str, results: list[PointResult]) -> Chart:
     """Return the picture of a case: a line for each parameter, and in it a point and a bar for each way."""
     rows = list(map(_row, results))
-    unit, mode = results[0].unit, results[0].mode
+    unit, mode = _with_micro_sign(results[0].unit), results[0].mode
     better = "more is better" if mode == "thrpt" else "less is better"
     places = list(dict.fromkeys(map(_place, results)))
     y = alt.Y("place:N", title=None, sort=places)
@@ -48,6 +48,11 @@ def case_chart(case: str, results: list[PointResult]) -> Chart:
     spec = layers.properties(width=_WIDTH, height=height).to_dict()
     note = "Points are means over all repetitions, bars their intervals at 99.9 %."
     return Chart(case, f"{case}: {unit}, {better}", note, spec)
+
+
+def _with_micro_sign(unit: str) -> str:
+    """A unit as people write it; files have it in ASCII, as JMH's do."""
+    return unit.replace("us/", "µs/")
 
 
 def _row(result: PointResult) -> dict[str, object]:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from netstack import RestartResult, Result, Series
 
-from ..analysis.window_figures import bytes_per_s, edge_ends, is_debloated, queued_bytes
+from ..analysis.window_figures import bytes_per_s, edge_ends, is_debloated, queued
 from .incidents import down_times
 
 Row = dict[str, Any]
@@ -48,12 +48,12 @@ def subtask_name(index: int) -> str:
 
 
 def buffer_sizes(results: Results) -> list[Row]:
-    """Rows ``run, vertex, t, subtask, kib``: the size of new buffers into each subtask, in KiB."""
+    """Rows ``run, vertex, t, subtask, kib``: the size of new buffers into each subtask, the last first."""
     return [
         {"run": run, "vertex": series.vertex, "t": t, "subtask": subtask, "kib": round(size / _KIB, 2)}
         for run, result in results.items()
         for series in _consumers(result)
-        for subtask, sizes in _sizes(result, series)
+        for subtask, sizes in reversed(list(_sizes(result, series)))
         for t, size in _thinned(series.t, sizes)
         if size is not None
     ]
@@ -62,23 +62,23 @@ def buffer_sizes(results: Results) -> list[Row]:
 def in_flight(results: Results) -> list[Row]:
     """Rows ``run, t, place, s, mib``: what waits at each end, as bytes and as time to consume."""
     return [
-        {"run": run, "t": t, "place": place, "s": round(queued / rate, 3), "mib": round(queued / _KIB**2, 3)}
+        {"run": run, "t": t, "place": place, "s": round(size / rate, 3), "mib": round(size / _KIB**2, 3)}
         for run, result in results.items()
         for place, field in ((SENDERS, "outputQueueSize"), (RECEIVERS, "inputQueueSize"))
-        for t, (queued, rate) in _thinned(
-            _times(result), list(zip(queued_bytes(result, field), bytes_per_s(result), strict=False))
+        for t, (size, rate) in _thinned(
+            _times(result), list(zip(queued(result, field), bytes_per_s(result), strict=False))
         )
         if rate is not None
     ]
 
 
 def queue_lengths(results: Results) -> list[Row]:
-    """Rows ``run, place, t, subtask, buffers``: buffers and events queued in each subtask."""
+    """Rows ``run, place, t, subtask, buffers``: what is queued in each subtask, the last first."""
     return [
         {"run": run, "place": place, "t": t, "subtask": subtask_name(subtask), "buffers": length}
         for run, result in results.items()
         for place, series, lengths in _queues(result)
-        for subtask, queue in enumerate(lengths[:MAX_SUBTASKS])
+        for subtask, queue in reversed(list(enumerate(lengths[:MAX_SUBTASKS])))
         for t, length in _thinned(series.t, queue)
     ]
 

@@ -13,7 +13,7 @@ import altair as alt
 import vl_convert
 
 from ..analysis.window_figures import WindowFigures
-from ..analysis.wording import NOTHING, milliseconds, percent, size
+from ..analysis.wording import NOTHING, milliseconds, size
 from . import chart_data
 from .chart_data import Results
 from .checkpoint_charts import checkpoint_bytes, checkpoint_history, checkpoint_phases, checkpoint_time
@@ -21,6 +21,7 @@ from .output import shown
 from .panels import (
     MOST_COLUMNS,
     Chart,
+    coincidence_note,
     colours,
     each,
     panels,
@@ -29,6 +30,7 @@ from .panels import (
     seconds,
     subtask_colours,
     subtask_names,
+    subtask_widths,
     tip,
 )
 
@@ -36,6 +38,9 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """The version of Vega-Lite that the specifications are written for."""
 
 PNG_SCALE = 2
+
+_LEAST_TOP = 4
+"""What an axis of counts goes up to at least, so that it has whole numbers only."""
 
 _PLACES = ("#0072b2", "#e69f00")
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
@@ -63,18 +68,20 @@ def buffer_size(results: Results) -> Chart | None:
     whole = max(result.scenario.config.segment_bytes for result in results.values()) / 1024
     lines = (
         alt.Chart()
-        .mark_line(interpolate="step-after", strokeWidth=1.8)
+        .mark_line(interpolate="step-after")
         .encode(
             x=seconds(),
             y=alt.Y("kib:Q", title="buffer size (KiB)", scale=_from_0_to(whole), axis=_eighths(whole)),
             color=subtask_colours(subtasks),
+            strokeWidth=subtask_widths(subtasks),
             tooltip=["vertex:N", "subtask:N", tip("t", "time (s)"), tip("kib", "KiB")],
         )
     )
     return Chart(
         "buffer-size",
         f"Size of new buffers: {each(results, lambda findings: size(findings.buffer_bytes))}",
-        f"Median of the smallest subtask. Receivers announce it for new buffers.{ruler_note(results)}",
+        f"Median of the smallest subtask. Receivers announce it for new buffers."
+        f"{coincidence_note(subtasks)}{ruler_note(results)}",
         panels([lines], rows, results, row="vertex", height=200),
     )
 
@@ -109,20 +116,24 @@ def queue_length(results: Results) -> Chart | None:
     rows = chart_data.queue_lengths(results)
     if not rows:
         return None
+    subtasks = present(rows, "subtask", subtask_names())
+    most = max(_LEAST_TOP, *(row["buffers"] for row in rows))
     lines = (
         alt.Chart()
-        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .mark_line(interpolate="step-after")
         .encode(
             x=seconds(),
-            y=alt.Y("buffers:Q", title="buffers"),
-            color=subtask_colours(present(rows, "subtask", subtask_names())),
+            y=alt.Y("buffers:Q", title="buffers", scale=alt.Scale(domain=[0, most])),
+            color=subtask_colours(subtasks),
+            strokeWidth=subtask_widths(subtasks),
             tooltip=["place:N", "subtask:N", tip("t", "time (s)"), tip("buffers", "buffers")],
         )
     )
     return Chart(
         "queue-length",
-        f"Queued bytes that wait at the senders: {each(results, _sender_share)}",
-        f"The lines are buffers and events, whatever their size.{ruler_note(results)}",
+        f"Buffers that wait at senders and receivers: {each(results, _buffers_that_wait)}",
+        f"Medians of all subtasks together; a line is a subtask. Events, such as barriers, are counted, too."
+        f"{coincidence_note(subtasks)}{ruler_note(results)}",
         panels([lines], rows, results, row="place", height=130),
     )
 
@@ -173,5 +184,8 @@ def _in_flight(findings: WindowFigures) -> str:
     return milliseconds(None if findings.in_flight_s is None else 1000 * findings.in_flight_s)
 
 
-def _sender_share(findings: WindowFigures) -> str:
-    return NOTHING if findings.sender_share is None else percent(findings.sender_share)
+def _buffers_that_wait(findings: WindowFigures) -> str:
+    sent, received = findings.sender_buffers, findings.receiver_buffers
+    if sent is None or received is None:
+        return NOTHING
+    return f"{sent:,g} + {received:,g}"

@@ -105,7 +105,7 @@ def checkpoint_time(results: Results) -> Chart | None:
     if not rows:
         return None
     bars = _of_each_checkpoint(
-        y=alt.Y("from_s:Q", title="s"),
+        y=alt.Y("from_s:Q", title="time (s)"),
         y2="to_s:Q",
         color=colours("part", [START_DELAY, ALIGNMENT], _PARTS),
         tooltip=["subtask:N", tip("id", "checkpoint"), "part:N", tip("s", "seconds")],

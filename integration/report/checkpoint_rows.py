@@ -50,7 +50,7 @@ def history(results: Results) -> list[Row]:
     """
     rows: list[Row] = []
     for run, result in results.items():
-        for checkpoint, until in _with_ends(result.checkpoints[-MAX_CHECKPOINTS:]):
+        for checkpoint, until in _with_ends(result, result.checkpoints[-MAX_CHECKPOINTS:]):
             head = {
                 "run": run,
                 "id": checkpoint.id,
@@ -87,7 +87,7 @@ def stored(results: Results) -> list[Row]:
         }
         for run, result in results.items()
         if any(checkpoint.state_bytes >= LEAST_BYTES for checkpoint in of_status(result, COMPLETED))
-        for checkpoint, until in _with_ends(of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
+        for checkpoint, until in _with_ends(result, of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
         for part, count, below in (
             (IN_FLIGHT, checkpoint.persisted_bytes, 0),
             (OTHER_STATE, _other(checkpoint), checkpoint.persisted_bytes),
@@ -107,7 +107,7 @@ def checkpoint_parts(results: Results) -> list[Row]:
         | bar
         for run, result in results.items()
         for vertex in (slowest_vertex(result),)
-        for checkpoint, until in _with_ends(of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
+        for checkpoint, until in _with_ends(result, of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
         for part in subtask_parts(checkpoint)
         if part.vertex == vertex and part.subtask < MAX_SUBTASKS
         for bar in _waits(part)
@@ -144,12 +144,15 @@ def _other(checkpoint: CheckpointResult) -> int:
     return max(0, checkpoint.state_bytes - checkpoint.persisted_bytes)
 
 
-def _with_ends(checkpoints: Sequence[CheckpointResult]) -> Iterator[tuple[CheckpointResult, float]]:
-    """Each checkpoint with the right edge of its bar, before the next one's left edge."""
+def _with_ends(
+    result: Result, checkpoints: Sequence[CheckpointResult]
+) -> Iterator[tuple[CheckpointResult, float]]:
+    """Each checkpoint with the right edge of its bar, before the next one's left edge and the run's end."""
     gaps = [after.t - before.t for before, after in pairwise(checkpoints)] or [1.0]
     usual = median(gaps)
     for checkpoint, gap in zip(checkpoints, [*gaps, usual], strict=False):
-        yield checkpoint, round(checkpoint.t + _BAR_SHARE * min(gap, usual), 3)
+        until = checkpoint.t + _BAR_SHARE * min(gap, usual)
+        yield checkpoint, round(min(until, max(result.emulated_seconds, checkpoint.t)), 3)
 
 
 def _waits(part: SubtaskPart) -> Iterator[Row]:

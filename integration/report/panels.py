@@ -36,6 +36,9 @@ PANEL_WIDTH = 400
 
 PANEL_GAP = 14
 
+_NARROWEST, _WIDER, _WIDEST = 1.5, 1.6, 5.5
+"""Pixels of the first subtask's line, how much wider each next one is, and at most the last one."""
+
 TIME = "time (s)"
 """What the axis of time is called."""
 
@@ -75,6 +78,7 @@ def panels(
     events = chart_data.events({run: results[run] for run in runs}, row, values)
     layers = [*_shades(events, time), *(_no_event(mark) if events else mark for mark in marks)]
     layers += [*_faults(events, time), *(_ruler(t) for t in chart_data.window_edges(results))]
+    layers.append(_whole_run(results))
     width = PANEL_WIDTH if side_by_side and len(runs) > 1 else 2 * PANEL_WIDTH
     facets = _side_by_side(runs, row, values) if side_by_side else {"row": _row("run", runs)}
     layered = alt.layer(*layers).properties(width=width, height=height)
@@ -127,6 +131,13 @@ def _ruler(t: float) -> Any:
     return alt.Chart().mark_rule(strokeDash=[3, 3], color=NEUTRAL).encode(x=alt.datum(t))
 
 
+def _whole_run(results: Results) -> Any:
+    """Nothing to see, but the axis of time goes from the beginning to the end of the longest run for it."""
+    end = max(result.emulated_seconds for result in results.values())
+    scale = alt.Scale(domain=[0, end], nice=False)
+    return alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale))
+
+
 def ruler_note(results: Results) -> str:
     """Return what the lines and shades of `panels` mean, as sentences after a space; or nothing."""
     notes = ""
@@ -164,6 +175,19 @@ def subtask_colours(names: Sequence[str]) -> alt.Color:
     """Return the colours of subtasks by name; what is no subtask's name is neutral."""
     known = dict(zip(subtask_names(), PALETTE, strict=True))
     return colours("subtask", names, [known.get(name, NEUTRAL) for name in names], "stroke")
+
+
+def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
+    """Return the widths of subtasks' lines: all that coincide can be seen, if the widest is drawn first."""
+    step = min(_WIDER, _WIDEST / max(1, len(names) - 1))
+    widths = [_NARROWEST + step * place for place in range(len(names))]
+    scale = alt.Scale(type="ordinal", domain=list(names), range=widths)
+    return alt.StrokeWidth("subtask:N", scale=scale, legend=None)
+
+
+def coincidence_note(names: Sequence[str]) -> str:
+    """Return how lines of several subtasks are told apart, as a sentence after a space; or nothing."""
+    return " Subtasks that coincide lie on one another." if len(names) > 1 else ""
 
 
 def subtask_names() -> list[str]:

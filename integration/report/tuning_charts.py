@@ -254,7 +254,7 @@ def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
 def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
     scale = alt.Scale(type="log", nice=False, padding=12)
     axis = alt.Axis(labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
-    return alt.Y(f"{field}:Q", title=None, scale=scale, axis=axis)
+    return alt.Y(f"{field}:Q", title="time", scale=scale, axis=axis)
 
 
 def _share_axis(rows: Sequence[Row]) -> alt.Y:

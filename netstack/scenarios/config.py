@@ -338,6 +338,7 @@ class CostModel:
     wire_rate_bytes_per_s: float = 2e9
     """Bandwidth of the loopback."""
     jitter_sigma: float = 1.0
+    """Sigma of the log-normal distribution of the times that are medians."""
     deploy_s: float = 0.065
     """From the end of a restart delay to the first task that reads its state: scheduling and deployment."""
     deploy_per_task_s: float = 0.0115

@@ -41,7 +41,7 @@ def test_titles_state_the_quantity_of_both_runs():
         "Size of new buffers: 32.0 KiB (debloating off), 4.88 KiB (debloating on)",
         "Records in flight last for: 5.10 s (debloating off), 1.02 s (debloating on)",
         "Start delay and alignment: 400 ms + 600 ms (debloating off), 80 ms + 120 ms (debloating on)",
-        "Queued bytes that wait at the senders: 61 % (debloating off), 61 % (debloating on)",
+        "Buffers that wait at senders and receivers: 175 + 150 (debloating off), 35 + 30 (debloating on)",
     ]
 
 
@@ -194,3 +194,64 @@ def test_pngs_have_the_size_of_their_panels(results):
 
 def test_colours_differ_and_suffice():
     assert len(set(PALETTE)) == len(PALETTE) == MAX_SUBTASKS
+
+
+UNITS = ("(s)", "(ms)", "(KiB)", "(MiB)", "(% of now)")
+COUNTS = ("buffers",)
+
+
+def axes_of(spec):
+    """The titles of all axes with numbers, except those that are none of their own."""
+    if isinstance(spec, dict):
+        for name in ("x", "y"):
+            axis = spec.get("encoding", {}).get(name, {})
+            if axis.get("type") == "quantitative" and axis.get("title", "") is not None:
+                yield axis.get("title")
+        for part in spec.values():
+            yield from axes_of(part)
+    elif isinstance(spec, list):
+        for part in spec:
+            yield from axes_of(part)
+
+
+def test_every_axis_with_numbers_has_a_unit_or_says_what_is_counted():
+    pictures = [*charts(sample_results()), *charts(three_runs()), *charts({"one": unaligned_result()})]
+    titles = [title for chart in pictures for title in axes_of(chart.spec)]
+    assert len(titles) > 2 * len(pictures)
+    assert [title for title in titles if not (title in COUNTS or title.endswith(UNITS))] == []
+
+
+def over_time(results):
+    return [chart for chart in charts(results) if chart.name != "checkpoint-phases"]
+
+
+@pytest.mark.parametrize("results", [sample_results(), three_runs()], ids=len)
+def test_the_axis_of_time_ends_where_the_run_ends(results):
+    end = max(result.emulated_seconds for result in results.values())
+    for chart in over_time(results):
+        domains = [
+            layer["encoding"]["x"].get("scale", {}).get("domain") for layer in chart.spec["spec"]["layer"]
+        ]
+        assert [domain for domain in domains if domain] == [[0, end]], chart.name
+        assert max(row.get("until", row["t"]) for row in rows_of(chart) if "t" in row) <= end, chart.name
+
+
+def test_lines_of_subtasks_that_coincide_are_told_apart_by_their_widths():
+    chart = queue_length({"on": sample_result(debloated=True)})
+    (scale,) = (layer["encoding"]["strokeWidth"]["scale"] for layer in chart.spec["spec"]["layer"]
+                if "strokeWidth" in layer["encoding"])  # fmt: skip
+    assert scale["domain"] == [f"subtask {index}" for index in range(SUBTASKS)]
+    assert scale["type"] == "ordinal"  # else only the first two widths count
+    assert scale["range"] == sorted(set(scale["range"]))
+    drawn = list(dict.fromkeys(row["subtask"] for row in rows_of(chart)))
+    assert drawn == scale["domain"][::-1]  # the widest first, below the others
+    assert "Subtasks that coincide" in chart.note
+
+
+def test_the_title_of_queues_counts_what_their_axis_counts():
+    chart = queue_length({"on": sample_result(debloated=True)})
+    rows = [row for row in rows_of(chart) if row["t"] == 10]
+    sent, received = (
+        sum(row["buffers"] for row in rows if row["place"].endswith(end)) for end in ("sending", "receiving")
+    )
+    assert chart.title == f"Buffers that wait at senders and receivers: {sent} + {received}"

@@ -1,6 +1,6 @@
 """What Spark refuses to do with what a barrier stage gives, what it does, and what to write instead.
 
-The README has these as a table.
+docs/SHUFFLE.md has these as a table.
 """
 
 from __future__ import annotations

@@ -1,52 +1,81 @@
-"""The job of docs/TUTORIAL.md does what the page shows."""
+"""docs/TUTORIAL.md, followed to the letter: each command prints what the page shows below it."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from integration.cli.app import main
+from tests.code_in_documents import ROOT, Block, blocks, shell_commands, write_scenarios
 
-TEXT = (Path(__file__).parents[2] / "docs" / "TUTORIAL.md").read_text("utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+PAGE = ROOT / "docs" / "TUTORIAL.md"
+SLOW = ("demo", "tune")
+"""They start Spark; tests of their own run them, on smaller jobs."""
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Path:
-    file = tmp_path / "my-job.toml"
-    file.write_text(blocks("toml")[0], "utf-8")
-    return file
-
-
-def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-
-
-def test_the_run_and_its_diagnosis(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(job)]) == 0
-    shown = blocks("text")[0].splitlines()
-    assert printed(capsys)[3 : len(shown)] == shown[3:]  # after how long it took
-    assert main(["run", str(job), "--json"]) == 0
-    result = tmp_path / "my-job.json"
-    document = json.loads(capsys.readouterr().out)
-    result.write_text(json.dumps(document | {"wall_seconds": 0.4}), "utf-8")  # so that advice is tried out
-    assert main(["diagnose", str(result)]) == 0
-    shown = timeless(blocks("text")[1])
-    assert timeless(capsys.readouterr().out)[: len(shown)] == shown
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the checkout, as far as the page needs it."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    write_scenarios(PAGE, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
 
 
 def timeless(text: str) -> list[str]:
     """The words of a text, without how long its emulations took."""
-    return re.sub(r"emulated in [\d.]+ s", "emulated", " ".join(text.split())).split()
+    text = re.sub(r"\bin [\d.]+ s\b", "in some time", " ".join(text.split()))
+    return re.sub(r"\([\d,]+/s\)", "(a rate)", text).split()
 
 
-def test_the_sizes(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["size", str(job), "--round-trip", "1 ms"]) == 0
-    shown = blocks("text")[2].splitlines()
-    assert printed(capsys)[: len(shown)] == shown
+def sections() -> Iterator[tuple[Block, Block | None]]:
+    """Each block of commands, with the block below that shows what its last one prints, if there is one."""
+    page = [block for block in blocks(PAGE) if block.language in ("sh", "text")]
+    for place, block in enumerate(page):
+        if block.language == "sh":
+            after = page[place + 1] if place + 1 < len(page) else None
+            yield block, after if after is not None and after.language == "text" else None
+
+
+def type_in(words: list[str], file: str | None, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command, with its output in a file if there is one; return what it prints."""
+    status = main(words[1:])
+    printed = capsys.readouterr().out
+    assert status == (1 if words[1] == "lint" else 0), words  # the example has mistakes
+    if file is not None:
+        Path(file).write_text(printed, "utf-8")
+    return printed
+
+
+def appears(shown: list[str], printed: list[str]) -> bool:
+    """Whether some words stand in others, in one piece."""
+    places = range(len(printed) - len(shown) + 1)
+    return any(printed[place : place + len(shown)] == shown for place in places)
+
+
+def test_every_command_prints_what_is_shown_below_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared = 0
+    for block, below in sections():
+        printed = ""
+        for words, file in shell_commands(block):
+            if words[0] != "netstack" or words[1] in SLOW:
+                break
+            if words[1] == "diagnose" and (result := folder / "my-job.json").exists():
+                quick = json.loads(result.read_text("utf-8")) | {
+                    "wall_seconds": 0.4
+                }  # so that advice is tried out
+                result.write_text(json.dumps(quick), "utf-8")
+            printed = type_in(words, file, capsys)
+        else:
+            if below is not None:
+                assert appears(timeless(below.text), timeless(printed)), below.text
+                compared += 1
+    assert compared == 6
+    assert 'name = "wordcount"' in (folder / "wordcount.toml").read_text("utf-8")

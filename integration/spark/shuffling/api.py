@@ -114,7 +114,8 @@ def shuffle(
         ShuffleWarning: The input has another number of partitions, or cannot be read by a barrier stage, and
             so goes through Spark's ``repartition`` first; or an option changes nothing.
 
-    Spark refuses some actions on what a barrier stage gives, ``show`` and ``take`` for two: see the README.
+    Spark refuses some actions on what a barrier stage gives, ``show`` and ``take`` for two; docs/SHUFFLE.md
+    has them.
     """
     require("pandas", "a shuffle inside Spark")
     _check_frame(df)

@@ -1,0 +1,28 @@
+"""How Sphinx makes the site of the pages in this folder (`make docs`); index.md sorts them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "site"))
+
+project = "netstack"
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "cyclopts.ext.sphinx",
+    "navigation",
+    "settings_tables",
+]
+exclude_patterns = ["site/**"]
+highlight_language = "text"
+default_role = "code"  # docstrings name things in single backticks
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+
+html_theme = "furo"
+html_title = "netstack"
+html_static_path = ["site/static"]
+html_css_files = ["netstack.css"]
+html_show_copyright = False
+html_copy_source = False

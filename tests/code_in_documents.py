@@ -1,0 +1,105 @@
+"""The blocks of code in the documents: what they are written in, what they say, what comes after them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+NO_FILES: Mapping[str, Path] = MappingProxyType({})
+
+_FENCE = re.compile(r"^(?:<!-- (.*) -->\n)?```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+_INLINE = re.compile(r"`((?:netstack|make) [^`\n]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of code; `note` is the comment before it, which readers do not see."""
+
+    language: str
+    text: str
+    note: str
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(document: Path) -> list[Block]:
+    found = _FENCE.finditer(document.read_text("utf-8"))
+    return [Block(language=match[2], text=match[3], note=match[1] or "") for match in found]
+
+
+def programs(document: Path) -> list[tuple[str, str | None]]:
+    """The Python of a document, block by block, each with the output that stands behind it, if one does."""
+    following = [*blocks(document), Block("", "", "")]
+    return [
+        (block.text, after.text if after.language == "text" else None)
+        for block, after in pairwise(following)
+        if block.language == "python"
+    ]
+
+
+def write_scenarios(document: Path, folder: Path) -> list[Path]:
+    """Write the scenarios of a document to files by their names, as its reader does."""
+    files = []
+    for block in blocks(document):
+        if block.language == "toml":
+            files.append(folder / f"{tomllib.loads(block.text)['name']}.toml")
+            files[-1].write_text(block.text, "utf-8")
+    return files
+
+
+def run(document: Path, names: dict[str, Any], files: Mapping[str, Path] = NO_FILES) -> list[tuple[str, str]]:
+    """Run the Python of a document in order; return what blocks printed, and what the page says they do.
+
+    `files` says where files are that others than this process read or write.
+    """
+    printed = []
+    for text, output in programs(document):
+        for name, path in files.items():
+            text = text.replace(f'"{name}"', repr(str(path)))
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            exec(compile(text, document.name, "exec"), names)
+        printed.append((shown.getvalue(), output or shown.getvalue()))
+    return printed
+
+
+def commands(document: Path) -> Iterator[list[str]]:
+    """The words of each command of ours that a document has, in blocks for a shell and in the text."""
+    for block in blocks(document):
+        if block.language not in ("text", "python", "toml", "json", "yaml"):
+            yield from map(_words, block.text.splitlines())
+    for inline in () if document.name == "CHANGELOG.md" else _INLINE.findall(document.read_text("utf-8")):
+        yield [*_words(inline), "..."] if "..." not in inline else []
+
+
+def shell_commands(block: Block) -> Iterator[tuple[list[str], str | None]]:
+    """The words of each command of ours in a block, and the file that its output goes to, if it does."""
+    for line in block.text.splitlines():
+        if words := _words(line):
+            _, arrow, file = line.partition(" > ")
+            yield words, file.strip() if arrow else None
+
+
+def _words(line: str) -> list[str]:
+    """The words of a command, up to where it is redirected; none where the line is something else."""
+    line = line.strip().removeprefix("$ ").removeprefix(".venv/bin/")
+    if not re.match(r"(netstack|make|python|python -m) [\w-]", line):
+        return []
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=">|")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    ends = [place for place, word in enumerate(words) if set(word) <= set(">|")]
+    return words[: min(ends, default=len(words))]

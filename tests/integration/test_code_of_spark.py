@@ -1,0 +1,47 @@
+"""The code in the documents that needs Spark runs as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.code_in_documents import ROOT, run, write_scenarios
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a reader works."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def flights(spark: SparkSession, folder: Path) -> int:
+    """The number of rows in flights.parquet, of five carriers."""
+    rows = spark.range(1000).selectExpr("id", "concat('carrier ', id % 5) as carrier")
+    rows.write.parquet(str(folder / "flights.parquet"))
+    return 1000
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/SHUFFLE.md"])
+def test_the_shuffle_of_a_page_writes_and_counts_all_rows(
+    page: str, spark: SparkSession, flights: int, folder: Path
+) -> None:
+    write_scenarios(ROOT / page, folder)
+    files = {name: folder / name for name in ("flights.parquet", "by-carrier")}  # Java has another folder
+    *_, (shown, _) = run(ROOT / page, {"spark": spark}, files)
+    assert spark.read.parquet(str(folder / "by-carrier")).count() == flights
+    assert "credit_stalls" in shown
+
+
+def test_the_state_of_the_tutorials_checkpoint_is_read_as_the_page_says(spark: SparkSession) -> None:
+    run(ROOT / "docs/PYTHON_JOBS.md", {})
+    ((shown, _),) = run(ROOT / "docs/RECOVERY.md", {})
+    assert all(word in shown for word in ("to", "be", "or", "not"))

@@ -1,0 +1,125 @@
+"""The code in the documents is what a reader may type: it runs, and prints what the page says it prints."""
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+from integration import load_scenario
+from integration.cli.app import app
+from tests.code_in_documents import DOCUMENTS, ROOT, blocks, commands, name_of, programs, run, write_scenarios
+
+ELSEWHERE = {"README.md", "docs/OWN_POLICY.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
+"""Those whose Python needs Spark (tests/integration/test_code_of_spark.py), or a job for its policy."""
+
+LANGUAGES = {
+    "",
+    "json",
+    "python",
+    "sh",
+    "text",
+    "toml",
+    "yaml",
+    "{eval-rst}",
+    "{flink-options}",
+    "{settings} CostModel",
+    "{settings} LinkConditions",
+    "{scenario-keys}",
+}
+WITH_PYTHON = [
+    document for document in DOCUMENTS if programs(document) and name_of(document) not in ELSEWHERE
+]
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a reader works: it has the examples, and what comes of the page."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("document", WITH_PYTHON, ids=name_of)
+def test_the_python_of_a_document_prints_what_it_says(document: Path, folder: Path) -> None:
+    write_scenarios(document, folder)
+    for printed, said in run(document, {}):
+        assert printed == said
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_the_scenarios_of_a_document_load(document: Path, folder: Path) -> None:
+    for file in write_scenarios(document, folder):
+        assert load_scenario(file).name == file.stem
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_the_commands_of_a_document_exist_with_their_options(document: Path) -> None:
+    wrong = [" ".join(words) for words in commands(document) if words and not _exists(words)]
+    assert wrong == []
+
+
+def _exists(words: list[str]) -> bool:
+    match words:
+        case ["make", target, *_]:
+            return target in TARGETS
+        case ["python", "-m", module, *_]:
+            return find_spec(module) is not None
+        case ["python", file, *_]:
+            return (ROOT / file).is_file()
+        case ["netstack", *arguments]:
+            return _is_understood(arguments)
+    return False
+
+
+def _is_understood(arguments: list[str]) -> bool:
+    """Whether the command line has a command with these options, and takes them if they are all there are."""
+    if arguments[0] in ("--version", "--install-completion", "COMMAND"):
+        return True
+    if arguments[-1] == "...":
+        options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+        return arguments[0] in app and options <= _options(app[arguments[0]])
+    app.parse_args(arguments, print_error=False, exit_on_error=False)
+    return True
+
+
+def _options(command: App) -> set[str]:
+    names = (name for argument in command.assemble_argument_collection() for name in argument.names)
+    return {"--help", *names}
+
+
+def test_a_block_of_code_says_what_it_is_written_in() -> None:
+    languages = {block.language for document in DOCUMENTS for block in blocks(document)}
+    assert languages <= LANGUAGES
+
+
+def test_few_blocks_are_marked_as_not_run() -> None:
+    notes = [block.note for document in DOCUMENTS for block in blocks(document) if block.note]
+    assert all(note.startswith("not run by the tests: ") for note in notes)
+    assert len(notes) <= 8
+
+
+PAGE = """
+<!-- why -->
+```python
+print(1)
+```
+
+```text
+2
+```
+
+`netstack run --sed 3` and `make demo`
+"""
+
+
+def test_these_tests_see_what_they_look_for(folder: Path) -> None:
+    page = folder / "page.md"
+    page.write_text(PAGE, "utf-8")
+    assert run(page, {}) == [("1\n", "2\n")]
+    assert [block.note for block in blocks(page)] == ["why", ""]
+    wrong = [words for words in commands(page) if not _exists(words)]
+    assert wrong == [["netstack", "run", "--sed", "3", "..."]]
