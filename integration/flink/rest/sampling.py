@@ -153,11 +153,16 @@ Samples = Mapping[str, list[SubtaskSamples]]
 
 def watch_time_s(job: FlinkJob) -> float:
     """Return how long to look, in seconds, to see the metrics change a few times."""
+    return max(_LEAST_WATCH_S, _UPDATES * _interval_s(job))
+
+
+def _interval_s(job: FlinkJob) -> float:
+    """How often the cluster collects metrics, at most."""
     try:
-        interval = parse_flink_duration(job.configuration.get(UPDATE_INTERVAL, _DEFAULT_INTERVAL_S * 1e3))
+        told = parse_flink_duration(job.configuration.get(UPDATE_INTERVAL, _DEFAULT_INTERVAL_S * 1e3))
     except QuantityError:
-        interval = _DEFAULT_INTERVAL_S
-    return max(_LEAST_WATCH_S, _UPDATES * interval)
+        return _DEFAULT_INTERVAL_S
+    return told
 
 
 def take_samples(
@@ -194,12 +199,12 @@ def take_samples(
         also()
         done(look * period)
 
-    def look_again(silent: Sequence[Task]) -> Round:
+    def look_again() -> Round:
         pause(period)
-        return _round(client, job, names, silent, clock)
+        return _round(client, job, names, tasks, clock)
 
     check_counts(client, job, state, rounds)
-    check_all_go_on(client, job, rounds, look_again)
+    check_all_go_on(client, job, rounds, look_again, at_each_look=_interval_s(job) < 2 * period)
     return {
         vertex.id: [_gathered(rounds, vertex, n) for n in range(vertex.parallelism)]
         for vertex in job.vertices

@@ -50,6 +50,8 @@ _STEP_BACK_MS = 1000.0
 _YOUNGER_MS = 10_000.0
 """A task may account for so much more than its attempt has run: the two are told of different moments."""
 
+_LOOKS_IN_DOUBT = 3
+
 _MOST_BEHIND = 1
 """Looks by which a task may be behind others, because values were collected while tasks were asked."""
 
@@ -77,31 +79,49 @@ def check_all_go_on(
     client: RestClient,
     job: FlinkJob,
     rounds: Sequence[Round],
-    look_again: Callable[[Sequence[Task]], Round],
+    look_again: Callable[[], Round],
+    *,
+    at_each_look: bool,
 ) -> None:
     """Make sure that no task has fallen silent while others went on.
 
-    `look_again` waits, and asks some of them once more.
+    `look_again` waits, and asks all of them once more, where that is in doubt. With `at_each_look`
+    values are collected as often as one looks, so that all have to have gone on after some looks more.
 
     Raises:
-        FlinkRestError: one has.
+        FlinkRestError: one has fallen silent.
     """
-    silent = _behind(rounds, job)
-    if not silent:
-        return
-    again = look_again(silent)
-    names = {vertex.id: vertex for vertex in job.vertices}
-    for vertex_id, subtask in silent:
-        last, more = _answers(rounds, (vertex_id, subtask)), again.get((vertex_id, subtask))
-        if last and more is not None and (more[0] == last[-1][0] or _goes_on(last[-1][1], more[1])):
-            continue  # a recording that is over, or a task that was asked just before its values came
-        vertex = names[vertex_id]
-        manager = vertex.managers[subtask] if subtask < len(vertex.managers) else None
-        raise FlinkRestError(
-            f"{client.url}: job {job.id}: subtask {subtask} of {vertex.name!r} fell silent while others "
-            f"went on; its task manager{'' if manager is None else f' {manager}'} may be lost or slow; "
-            "try again once the job runs steadily"
-        )
+    steps = _last_steps(rounds, job)
+    at_each_look &= max(steps.values(), default=0) >= len(rounds) - 1 - _MOST_BEHIND
+    looks = list(rounds)
+    while len(looks) < len(rounds) + _LOOKS_IN_DOUBT and (
+        _behind(steps) or (at_each_look and min(steps.values()) < len(rounds))
+    ):
+        looks.append(look_again())
+        if _is_over(rounds, looks[-1]):
+            return
+        steps = _last_steps(looks, job)
+    silent = _behind(steps)
+    if not silent and at_each_look:
+        silent = [task for task, step in steps.items() if step < len(rounds)]
+    if silent:
+        raise FlinkRestError(f"{client.url}: {_silent(job, *min(silent, key=lambda task: steps[task]))}")
+
+
+def _silent(job: FlinkJob, vertex_id: str, subtask: int) -> str:
+    vertex = next(vertex for vertex in job.vertices if vertex.id == vertex_id)
+    manager = vertex.managers[subtask] if subtask < len(vertex.managers) else None
+    return (
+        f"job {job.id}: subtask {subtask} of {vertex.name!r} fell silent while others went on; "
+        f"its task manager{'' if manager is None else f' {manager}'} may be lost or slow; "
+        "try again once the job runs steadily"
+    )
+
+
+def _is_over(rounds: Sequence[Round], again: Round) -> bool:
+    """Whether a recording has no more looks, and gives its last answers once more."""
+    times = {task: answer[0] for answers in rounds for task, answer in answers.items()}
+    return all(times.get(task) == at for task, (at, _) in again.items())
 
 
 def _answers(rounds: Iterable[Round], task: Task) -> list[tuple[float, Sample]]:
@@ -112,12 +132,6 @@ def _account_ms(sample: Sample) -> float | None:
     """What a task has accounted for since it started; None: it does not keep account of all."""
     parts = complete(sample.get(field) for field in _TIMES)
     return None if parts is None else sum(parts)
-
-
-def _goes_on(earlier: Sample, later: Sample) -> bool:
-    """Whether time has passed for a task between two answers, as far as it tells."""
-    before, after = _account_ms(earlier), _account_ms(later)
-    return before is None or after is None or after > before
 
 
 def _has_fallen(earlier: Sample, later: Sample) -> bool:
@@ -135,18 +149,22 @@ def _is_older(state: JobState, vertex: str, subtask: int, asked_s: float, sample
     return account_ms > runs_ms + 1e3 * (asked_s - state.asked_s) + _YOUNGER_MS
 
 
-def _behind(rounds: Sequence[Round], job: FlinkJob) -> list[Task]:
-    """The tasks that stood still, or did not answer, while others went on."""
+def _last_steps(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:
+    """The last step of each task of which one can say it; none of vertices that were not asked."""
     asked = {vertex for answers in rounds for vertex, _ in answers}
-    tasks = [
-        (vertex.id, subtask)
+    steps = {
+        (vertex.id, subtask): _last_step(rounds, (vertex.id, subtask))
         for vertex in job.vertices
         if vertex.id in asked
         for subtask in range(vertex.parallelism)
-    ]
-    steps = {task: _last_step(rounds, task) for task in tasks}
-    latest = max((look for look in steps.values() if look is not None), default=0)
-    return [task for task, look in steps.items() if look is not None and latest - look > _MOST_BEHIND]
+    }
+    return {task: step for task, step in steps.items() if step is not None}
+
+
+def _behind(steps: Mapping[Task, int]) -> list[Task]:
+    """The tasks that stood still, or did not answer, while others went on."""
+    latest = max(steps.values(), default=0)
+    return [task for task, step in steps.items() if latest - step > _MOST_BEHIND]
 
 
 def _last_step(rounds: Sequence[Round], task: Task) -> int | None:
