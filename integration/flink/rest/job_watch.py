@@ -15,19 +15,13 @@ from netstack import CheckpointResult
 
 from .answers import Answers
 from .client import FlinkRestError, RestClient
-from .cluster_job import ENDED, RUNNING, FlinkJob, since
+from .cluster_job import FlinkJob
 from .importing import Imported
+from .job_choice import ENDED, RUNNING
+from .job_state import since
 from .measured import Measured, measured, read_checkpoints
-from .sampling import (
-    MetricNames,
-    Round,
-    Samples,
-    ask_all,
-    check_no_restart,
-    gathered,
-    metric_names,
-    stands_still,
-)
+from .sampling import MetricNames, Samples, ask_all, gathered, metric_names, stands_still
+from .steady_tasks import Round, check_counts
 from .topology import vertex_names
 
 WINDOW_S = 60.0
@@ -47,7 +41,7 @@ class JobWatch:
 
     def __init__(self, cluster: Answers, imported: Imported) -> None:
         self._cluster = cluster
-        self._job = imported.job
+        self._job, self._state = imported.job, imported.state
         self._vertices = vertex_names(imported.job.vertices)
         self._samples: Samples = imported.samples
         self._checkpoints: dict[int, CheckpointResult | None] = {
@@ -70,7 +64,7 @@ class JobWatch:
             job = self._still_the_job(client)
             self._ask(client, job)
             try:
-                check_no_restart(client, job, self._samples)
+                check_counts(client, job, self._state, [answers for _, answers in self._rounds])
             except FlinkRestError as error:
                 raise JobWentError(*error.problems) from None
             checkpoints = read_checkpoints(client, job, self._vertices, self._checkpoints)

@@ -135,7 +135,8 @@ def _per_s(subtask: SubtaskSamples, field: str, passed: float | None) -> float |
 
 def _share(subtask: SubtaskSamples, field: str) -> float | None:
     """A time per second, where the subtask tells of all its time; a clock of ours would not be exact."""
-    return None if subtask.accounted_s is None else subtask.per_s(field)
+    share = None if subtask.accounted_s is None else subtask.per_s(field)
+    return None if share is None else max(0.0, share)  # a busy time may step back a little
 
 
 def _buffers_per_s(subtask: SubtaskSamples, passed: float | None) -> float | None:
@@ -192,6 +193,7 @@ def read_checkpoints(
 ) -> list[CheckpointResult]:
     """Return the last completed checkpoints in order of their ids, savepoints left out.
 
+    Those from before the job last began to run are left out too: then it may have had another load, or shape.
     `names` are the names of vertices by their ids; vertices stand in the job's order. Times count from when
     the job began to run. A checkpoint whose details are gone is left out. What was `seen` before,
     by its id, is not asked again, and what is read now is added to it.
@@ -200,7 +202,9 @@ def read_checkpoints(
     entries = [
         entry
         for entry in answer.get("history", ())
-        if entry["status"] == COMPLETED and not entry.get("is_savepoint")
+        if entry["status"] == COMPLETED
+        and not entry.get("is_savepoint")
+        and entry["trigger_timestamp"] >= job.running_since_ms
     ]
     last = sorted(entries, key=lambda entry: int(entry["id"]))[-CHECKPOINTS:]
     read = {} if seen is None else seen
@@ -261,6 +265,7 @@ def _vertex_checkpoint(
 
 
 def _within(entry: Any, path: tuple[str, ...]) -> Any:
+    """A value within an answer; None: it is not told, for which Flink may write -1."""
     for key in path:
         entry = entry.get(key) if isinstance(entry, Mapping) else None
-    return entry
+    return None if isinstance(entry, int | float) and entry < 0 else entry
