@@ -1,19 +1,21 @@
-"""Spark's Java classes in an archive, with which a Java process has started in half the time.
+"""Spark's Java classes in an archive, with which a Java process starts in half the time.
 
 A Java process of Spark's finds, reads and checks some twenty thousand classes before its first task is done.
 Java can map them from a file instead (class data sharing) if they come from the same class path, string by
-string. So all Java processes of the tests have one home of Spark's, in pytest's cache, beside the archive::
+string. So all Java processes that use an archive have one home of Spark's, in a folder that lasts::
 
-    spark/home/{bin,jars,python}    links into the PySpark package; no folder `conf`, which no archive bears
-    spark/1f0c....jsa               named after what it depends on, and kept for the next run
-    spark/failure.txt               why it could not be made
+    home/{bin,jars,python}    links into the PySpark package; no folder `conf`, which no archive bears
+    1f0c....jsa               named after what it depends on
+    failure.txt               why it could not be made
 
-A process of its own, this module run as a program, makes the archive while the first tests run. Until it is
-there, and where it does not fit, Java starts as it always does, and says nothing.
+Sessions on this machine have theirs in the user's folder for caches, one for each environment. A process of
+its own (`main`) makes the archive when the first one that would have used it has ended. Until it is there,
+and where it does not fit, Java starts as it always does, and says nothing.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
@@ -25,22 +27,31 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
+from ..files.caches import cache_folder
+
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java process that lives for seconds gains nothing from the second compiler."""
 
 SILENT = "-Xshare:auto -Xlog:disable"
 """Without an archive that fits, Java starts as ever and does not say so."""
 
-ROOT = Path(__file__).parents[2]
+CHOICES = ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_CONF_DIR")
+"""Variables of Spark's; where a user has set one, Java starts as it says."""
+
+_PARENT = Path(__file__).parents[2]
 
 
 class ClassArchive:
-    """The archive below a folder that lasts from run to run, made or not."""
+    """The archive below a folder that lasts, made or not.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
 
     def __init__(self, folder: Path) -> None:
-        import pyspark
-
-        package = Path(pyspark.__file__).parent
+        package = _pyspark()
         self.folder = folder
         self.home = folder / "home"
         self.home.mkdir(parents=True, exist_ok=True)
@@ -55,23 +66,31 @@ class ClassArchive:
 
         Java's own variables do so too, but Java says on stderr that it has found them.
         """
-        options = f'{SMALL_JAVA} {SILENT} "-XX:SharedArchiveFile={self.file}"'
+        return self.variables_of(small=True)
+
+    def variables_of(self, *, small: bool) -> dict[str, str]:
+        """Return such variables for a driver that is small, or for one that is to do much itself."""
+        options = f'{SMALL_JAVA if small else ""} {SILENT} "-XX:SharedArchiveFile={self.file}"'
         return {
             "SPARK_HOME": str(self.home),
-            "SPARK_SUBMIT_OPTS": options,
+            "SPARK_SUBMIT_OPTS": options.strip(),
             "SPARK_LAUNCHER_OPTS": SMALL_JAVA,
         }
 
     def make(self) -> None:
-        """Start Spark, use it a little, and have Java leave the archive when it ends."""
-        for other in (self.failure, *self.folder.glob("*.jsa*")):
-            other.unlink(missing_ok=True)
-        part = self.file.with_suffix(f".jsa.{os.getpid()}")
-        os.environ |= self.variables
-        os.environ["SPARK_SUBMIT_OPTS"] = f'{SMALL_JAVA} {SILENT} "-XX:ArchiveClassesAtExit={part}"'
-        _use_spark()
-        with suppress(FileNotFoundError):  # this Java makes none
-            part.replace(self.file)
+        """Start Spark, use it a little, and have Java leave the archive when it ends.
+
+        Where another process is about to make it, nothing is done.
+        """
+        with suppress(Timeout), FileLock(self.folder / "lock", blocking=False):
+            for other in (self.failure, *self.folder.glob("*.jsa*")):
+                other.unlink(missing_ok=True)
+            part = self.file.with_suffix(f".jsa.{os.getpid()}")
+            os.environ |= self.variables
+            os.environ["SPARK_SUBMIT_OPTS"] = f'{SMALL_JAVA} {SILENT} "-XX:ArchiveClassesAtExit={part}"'
+            _use_spark()
+            with suppress(FileNotFoundError):  # this Java makes none
+                part.replace(self.file)
 
 
 class Maker:
@@ -80,19 +99,53 @@ class Maker:
     def __init__(self, archive: ClassArchive) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         if not archive.file.exists():
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.class_archive", str(archive.folder)],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            self.process = _begin_to_make(archive, subprocess.PIPE)
 
     def stop(self) -> None:
         """End the process, and Java with it."""
         if self.process is not None:
             self.process.communicate()
+
+
+def of_this_user() -> ClassArchive | None:
+    """Return the archive of sessions on this machine; None where it cannot be, or a user has said how."""
+    if any(name in os.environ for name in CHOICES) or (_pyspark() / "conf").exists():
+        return None
+    folder = cache_folder("spark", environment_name())
+    with suppress(OSError):
+        return None if folder is None else ClassArchive(folder)
+    return None
+
+
+def environment_name() -> str:
+    """Return a name for where PySpark is installed."""
+    return hashlib.sha256(str(_pyspark()).encode()).hexdigest()[:16]
+
+
+def make_at_exit(archive: ClassArchive) -> None:
+    """Have an archive made when this process has ended, unless it is there, or was tried in vain."""
+    if not archive.file.exists() and not archive.failure.exists():
+        _ = atexit.register(_begin_to_make, archive, None)
+
+
+def _begin_to_make(archive: ClassArchive, keeps: int | None) -> subprocess.Popen[bytes]:
+    """Start the process; with `keeps` it ends when its standard input does."""
+    path = [str(_PARENT), os.environ.get("PYTHONPATH")]
+    words = [str(archive.folder), *(["with-stdin"] if keeps is not None else [])]
+    return subprocess.Popen(
+        [sys.executable, "-c", f"import sys; from {__name__} import main; main(*sys.argv[1:])", *words],
+        stdin=subprocess.DEVNULL if keeps is None else keeps,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+        start_new_session=True,
+    )
+
+
+def _pyspark() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
 
 
 def _link(link: Path, target: Path) -> None:
@@ -126,8 +179,8 @@ USED_BY_CLUSTERS = (
 
 
 def _use_spark() -> None:
-    """Have Spark load the classes that most tests need."""
-    from integration.spark import spark_session
+    """Have Spark load the classes that most sessions need."""
+    from .session import spark_session
 
     session = spark_session("local[2]")
     numbers = session.range(0, 100, 1, 2)
@@ -148,9 +201,13 @@ def _end_with_stdin() -> None:
     os.killpg(0, signal.SIGKILL)  # with Java, which would make the archive before it ended
 
 
-if __name__ == "__main__":
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
-    archive = ClassArchive(Path(sys.argv[1]))
+def main(folder: str, *words: str) -> None:
+    """Make the archive of a folder; where nobody waits for it, when the processor has nothing else to do."""
+    if words:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    else:
+        os.nice(19)
+    archive = ClassArchive(Path(folder))
     try:
         archive.make()
     except Exception:

@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING
 
 from netstack import SourceError
 
+from .class_archive import make_at_exit, of_this_user
 from .interrupts import held_interrupts
 from .masters import LOOPBACK, is_on_this_machine, local_slots, require_master
 from .own_files import own_folder_problem
@@ -70,13 +71,16 @@ _POLL_S = 0.05
 _INTS = struct.Struct(">i")
 
 
-def spark_session(master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
+def spark_session(
+    master: str | None = None, options: Mapping[str, str] | None = None, *, small: bool = False
+) -> SparkSession:
     """Return the active Spark session, or start one that writes nothing to the terminal.
 
     Args:
         master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
             session is returned as it is.
         options: Spark's own options for such a session, such as ``{"spark.executor.memory": "2g"}``.
+        small: Start Java as for a session of seconds, whose work is done by its Python workers.
 
     Raises:
         SourceError: There is no Java, nothing answers at the master, or Spark does not start.
@@ -93,7 +97,7 @@ def spark_session(master: str | None = None, options: Mapping[str, str] | None =
     if active is not None:
         return active
     if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
-        _start(master or "local[*]", options or {})
+        _start(master or "local[*]", options or {}, small=small)
     with held_interrupts():
         return SparkSession.builder.getOrCreate()
 
@@ -105,7 +109,7 @@ def is_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
-def _start(master: str, options: Mapping[str, str]) -> None:
+def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
@@ -115,18 +119,18 @@ def _start(master: str, options: Mapping[str, str]) -> None:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings, workers = dict(SETTINGS), dict[str, str]()
+    settings, workers, archive = dict(SETTINGS), dict[str, str](), None
     if is_on_this_machine(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         settings |= LOCAL_SETTINGS
         if local_slots(master) is not None:
-            workers = _worker_settings()
+            workers, archive = _worker_settings(), of_this_user()
     else:  # its machines may have another path to Python
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
-        java = JavaProcess(conf, log)
+        java = JavaProcess(conf, log, {} if archive is None else archive.variables_of(small=small))
         try:
             _start_session(conf, java, workers)
         except BaseException as error:
@@ -134,6 +138,8 @@ def _start(master: str, options: Mapping[str, str]) -> None:
             if isinstance(error, Exception):
                 raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
             raise
+    if archive is not None:
+        make_at_exit(archive)
 
 
 def _worker_settings() -> dict[str, str]:
@@ -219,11 +225,13 @@ class JavaProcess:
     Args:
         conf: What Spark is set to.
         log: A file for its standard error.
+        variables: What it has in its environment beside what this process has.
     """
 
-    def __init__(self, conf: SparkConf, log: IO[bytes]) -> None:
+    def __init__(self, conf: SparkConf, log: IO[bytes], variables: Mapping[str, str]) -> None:
         self._conf = conf
         self._log = log
+        self._variables = variables
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -248,6 +256,7 @@ class JavaProcess:
                 stderr=self._log,
                 env={
                     **os.environ,
+                    **self._variables,
                     "SPARK_CONNECT_MODE": "0",
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(reached),
                 },

@@ -89,7 +89,7 @@ def run_points(
     here = [point for point in missing if reads_files(point)]
     away = [point for point in missing if not reads_files(point)]
     if away:
-        _run_on_spark(away, spark or spark_session(master), ledger)
+        _run_on_spark(away, spark or spark_session(master, small=True), ledger)
     for row in run_reading(here):
         ledger.add(row)
     return ledger.rows()
