@@ -9,8 +9,8 @@ string. So all Java processes that use an archive have one home of Spark's, in a
     failure.txt               why it could not be made
 
 Sessions on this machine have theirs in the user's folder for caches, one for each environment. A process of
-its own (`main`) makes the archive when the first one that would have used it has ended. Until it is there,
-and where it does not fit, Java starts as it always does, and says nothing.
+its own (`archive_maker`) makes it when the first session that would have used it has ended. Until it is
+there, and where it does not fit, Java starts as it always does, and says nothing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,10 @@ import atexit
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import traceback
 from contextlib import suppress
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from ..files.caches import cache_folder
 
@@ -41,6 +36,7 @@ CHOICES = ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_CONF
 """Variables of Spark's; where a user has set one, Java starts as it says."""
 
 _PARENT = Path(__file__).parents[2]
+_MAKER = f"{__package__}.archive_maker"
 
 
 class ClassArchive:
@@ -76,21 +72,6 @@ class ClassArchive:
             "SPARK_SUBMIT_OPTS": options.strip(),
             "SPARK_LAUNCHER_OPTS": SMALL_JAVA,
         }
-
-    def make(self) -> None:
-        """Start Spark, use it a little, and have Java leave the archive when it ends.
-
-        Where another process is about to make it, nothing is done.
-        """
-        with suppress(Timeout), FileLock(self.folder / "lock", blocking=False):
-            for other in (self.failure, *self.folder.glob("*.jsa*")):
-                other.unlink(missing_ok=True)
-            part = self.file.with_suffix(f".jsa.{os.getpid()}")
-            os.environ |= self.variables
-            os.environ["SPARK_SUBMIT_OPTS"] = f'{SMALL_JAVA} {SILENT} "-XX:ArchiveClassesAtExit={part}"'
-            _use_spark()
-            with suppress(FileNotFoundError):  # this Java makes none
-                part.replace(self.file)
 
 
 class Maker:
@@ -133,7 +114,7 @@ def _begin_to_make(archive: ClassArchive, keeps: int | None) -> subprocess.Popen
     path = [str(_PARENT), os.environ.get("PYTHONPATH")]
     words = [str(archive.folder), *(["with-stdin"] if keeps is not None else [])]
     return subprocess.Popen(
-        [sys.executable, "-c", f"import sys; from {__name__} import main; main(*sys.argv[1:])", *words],
+        [sys.executable, "-c", f"import sys; from {_MAKER} import main; main(*sys.argv[1:])", *words],
         stdin=subprocess.DEVNULL if keeps is None else keeps,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -166,50 +147,3 @@ def _fingerprint(jars: Path) -> str:
 
 def _changed(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
-
-
-USED_BY_CLUSTERS = (
-    "org.apache.spark.deploy.master.Master",
-    "org.apache.spark.deploy.worker.Worker",
-    "org.apache.spark.deploy.worker.ExecutorRunner",
-    "org.apache.spark.executor.CoarseGrainedExecutorBackend",
-    "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
-)
-"""Classes that are loaded beside those that a local session loads."""
-
-
-def _use_spark() -> None:
-    """Have Spark load the classes that most sessions need."""
-    from .session import spark_session
-
-    session = spark_session("local[2]")
-    numbers = session.range(0, 100, 1, 2)
-    numbers.mapInArrow(lambda batches: batches, "id long", barrier=True).collect()
-    gateway = session.sparkContext._gateway
-    assert gateway is not None
-    for name in USED_BY_CLUSTERS:
-        with suppress(Exception):  # of another version of Spark
-            gateway.jvm.java.lang.Class.forName(name)
-    session.stop()
-    java = gateway.proc
-    java.stdin.close()
-    java.wait()
-
-
-def _end_with_stdin() -> None:
-    sys.stdin.read()
-    os.killpg(0, signal.SIGKILL)  # with Java, which would make the archive before it ended
-
-
-def main(folder: str, *words: str) -> None:
-    """Make the archive of a folder; where nobody waits for it, when the processor has nothing else to do."""
-    if words:
-        threading.Thread(target=_end_with_stdin, daemon=True).start()
-    else:
-        os.nice(19)
-    archive = ClassArchive(Path(folder))
-    try:
-        archive.make()
-    except Exception:
-        archive.failure.write_text(traceback.format_exc())
-        os.killpg(0, signal.SIGKILL)  # or it would wait for Java's end, and Java for its

@@ -9,6 +9,7 @@ PySpark as ``spark-submit`` hands over its own::
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -24,6 +25,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -70,6 +72,9 @@ _JAVA_HINT = "Spark needs Java 17 or newer (apt install openjdk-17-jre-headless,
 _POLL_S = 0.05
 _INTS = struct.Struct(">i")
 
+_begun: Future[None] | None = None
+"""Of a session that was begun and that nobody has taken yet."""
+
 
 def spark_session(
     master: str | None = None, options: Mapping[str, str] | None = None, *, small: bool = False
@@ -96,10 +101,39 @@ def spark_session(
         active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    _take_begun()
     if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
         _start(master or "local[*]", options or {}, small=small)
     with held_interrupts():
         return SparkSession.builder.getOrCreate()
+
+
+def begin_session() -> None:
+    """Begin to start a small session on this machine, in a thread; `spark_session` then waits for it.
+
+    Why it cannot start is raised there. Where there is a session already nothing is done.
+    """
+    global _begun
+    if _begun is None and not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        begun = _begun = Future()
+
+        def end_with_process(java: JavaProcess) -> None:
+            # It may end while the session still starts.
+            atexit.register(lambda: None if begun.done() else java.end())
+
+        work = partial(_start, "local[*]", {}, small=True, told_of=end_with_process)
+        threading.Thread(target=_fulfil, args=(begun, work), name="netstack-begin", daemon=True).start()
+
+
+def _take_begun() -> None:
+    """Wait for a session that was begun, if there is one; an interrupt leaves it as it is."""
+    global _begun
+    if (begun := _begun) is not None:
+        try:
+            begun.result()
+        finally:
+            if begun.done():
+                _begun = None
 
 
 def is_running() -> bool:
@@ -109,7 +143,13 @@ def is_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
-def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
+def _start(
+    master: str,
+    options: Mapping[str, str],
+    *,
+    small: bool,
+    told_of: Callable[[JavaProcess], None] = lambda java: None,
+) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
@@ -131,6 +171,7 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
         java = JavaProcess(conf, log, {} if archive is None else archive.variables_of(small=small))
+        told_of(java)
         try:
             _start_session(conf, java, workers)
         except BaseException as error:
@@ -297,7 +338,8 @@ class JavaProcess:
         _silence_py4j()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        threading.Thread(target=process.wait, name="netstack-java-end", daemon=True).start()
+        with suppress(RuntimeError):  # at the very end there are no new threads, and none is needed
+            threading.Thread(target=process.wait, name="netstack-java-end", daemon=True).start()
         if getattr(SparkContext._gateway, "proc", None) is process:
             SparkContext._gateway = SparkContext._jvm = None
 

@@ -109,8 +109,9 @@ def advise(
         *_further(axes, scenario, _first_seeds(expensive, seeds), rows, wanted),
         *_further(axes, scenario, _as_many(1), rows, wanted - expensive, _other_probes),
     ]
-    planned(scenario, points, rows)
-    rows = [*rows, *run(longest_first(points, rows), (), "tuning")]
+    if points:
+        planned(scenario, points, rows)
+        rows += run(longest_first(points, rows), (), "tuning")
     if more := _further(axes, scenario, _as_many(seeds), rows, _disagreeing(rows) - costly - expensive):
         why = f"seeds {min(FIRST_SEEDS, seeds) + 1} on, where the first differ"
         rows += run(longest_first(more, rows), (), why)

@@ -24,10 +24,9 @@ def is_expensive(row: PointRow) -> bool:
     """Tell whether further runs of a setting are to be thought about, by the row of its first."""
     if row.result is None or row.emulated_seconds is None:
         return False
+    windows = from_json(row.result).steady[-1:]  # a job that failed early has none
     rates = [
-        rate
-        for vertex in from_json(row.result).steady[-1].vertices
-        for rate in known(vertex.buffers_in_per_s)
+        rate for window in windows for vertex in window.vertices for rate in known(vertex.buffers_in_per_s)
     ]
     return sum(rates) * row.emulated_seconds >= EXPENSIVE_BUFFERS
 

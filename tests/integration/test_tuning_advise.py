@@ -376,6 +376,8 @@ def test_what_makes_a_run_expensive_is_what_it_moves() -> None:
     )
     assert not is_expensive(small)
     assert not is_expensive(Cluster(usual)([point], (), "")[0]), "nothing is known of it"
+    early = to_json(msgspec.structs.replace(SHORT, steady=[])).decode()
+    assert not is_expensive(msgspec.structs.replace(small, result=early)), "it has come to no window"
 
 
 def test_the_longest_runs_are_begun_first() -> None:
