@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,9 +271,18 @@ def _milliseconds(option: str, text: str | None) -> float | None:
 def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
     def run(points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
         with progress(f"{name}: {why}", len(points), "points", to_stderr()) as report:
-            return run_points(points, None, out, report, master=master, known=known)
+            return run_points(
+                points, None, out, report, master=master, known=known, meanwhile=partial(_import_late, out)
+            )
 
     return run
+
+
+def _import_late(out: Path | None) -> None:
+    """Import what is needed at the end, and takes a second."""
+    importlib.import_module("scipy.special")
+    if out is not None:
+        importlib.import_module("..report.tuning_report", __package__)
 
 
 def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[PointRow]) -> None:
