@@ -254,8 +254,3 @@ def _listed(seeds: Sequence[int]) -> str:
 
 def _percent(share: Estimate | None) -> str:
     return NOTHING if share is None else f"{100 * share.mean:.1f}"
-
-
-def conditions_of(recommendation: Recommendation) -> str:
-    """Return the values of the axes other than the target, as "service 2 ms, skew 1:4"; or nothing."""
-    return ", ".join(f"{name} {value}" for name, value in recommendation.conditions.items())
