@@ -18,6 +18,7 @@ from integration.report.output import to_stdout
 from netstack import Scenario, ScenarioError
 
 from . import ordinary_jobs, policy_runs
+from .arguments import whole
 from .cluster import FOLDER, PORT
 from .comparing import SEEDS, compared
 from .errors import TestbedError
@@ -81,7 +82,7 @@ def _measured(scenario: Scenario, asked: argparse.Namespace) -> Measured:
         policy, seconds = scenario.config.debloat_policy, scenario.duration_s
         say(f"{scenario.name}, {policy}, run {number} of {asked.repetitions}: {seconds:.0f} s and a start")
         ran, document = measure(scenario, software, asked.port)
-        say(f"  {outcome(document)}")
+        say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
         documents.append(document)
     whole = repeated(documents)
     return Measured(ran, whole, write_reference(asked.out, ran, whole))
@@ -115,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
 
     def measuring(name: str, action: Command) -> argparse.ArgumentParser:
         made = command(name, action)
-        made.add_argument("--port", type=int, default=PORT, help="of Flink's REST API (%(default)s)")
+        made.add_argument("--port", type=_port, default=PORT, help="of Flink's REST API (%(default)s)")
         made.add_argument("--out", type=Path, default=_RESULTS, help="folder for results (%(default)s)")
         return made
 
@@ -126,14 +127,23 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("scenarios", nargs="+", metavar="NAME|FILE.toml")
     comparing = measuring("compare", compare)
     comparing.add_argument("scenario", metavar="NAME|FILE.toml")
-    comparing.add_argument("--seeds", type=int, default=SEEDS, help="of the emulator (%(default)s)")
+    comparing.add_argument("--seeds", type=whole, default=SEEDS, help="of the emulator (%(default)s)")
     comparing.add_argument("--markdown", type=Path, help="a file for the table")
     for made in (running, comparing):
         made.add_argument("--policy", help="in place of the scenario's: see docs/POLICIES.md")
-        made.add_argument("--repetitions", type=int, default=1, help="each in a fresh cluster (%(default)s)")
+        made.add_argument(
+            "--repetitions", type=whole, default=1, help="each in a cluster of its own (%(default)s)"
+        )
     policy_runs.add_options(measuring("policies", policy_runs.run))
     ordinary_jobs.add_options(measuring("jobs", ordinary_jobs.run))
     return top
+
+
+def _port(text: str) -> int:
+    number = whole(text)
+    if number >= 1 << 16:
+        raise argparse.ArgumentTypeError(f"{number} is no port; the last one is 65535")
+    return number
 
 
 def main() -> int:

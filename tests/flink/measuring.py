@@ -78,11 +78,10 @@ def repeated(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def outcome(document: Mapping[str, Any]) -> str:
-    """Return what a run came to, in a line."""
+    """Return what a run came to, in a few words."""
     blocks = [block for block in document["steady"] if block["checkpoints"]]
     times = ", ".join(f"{block['end_to_end_ms']:g} ms" for block in blocks)
-    others = document["other_cores_used"]
-    return f"end to end {times or 'not known, as no checkpoint was completed'}; others took {others} cores"
+    return f"end to end {times}" if times else "no checkpoint was completed in time"
 
 
 def _submitted(

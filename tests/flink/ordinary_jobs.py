@@ -13,9 +13,10 @@ from integration import write_whole
 from integration.cli.flink_options import read_flink
 from integration.flink.rest import LiveCluster, Overrides
 
+from .arguments import whole
 from .cluster import Cluster, Layout, cluster
 from .errors import TestbedError
-from .measuring import machine, say
+from .measuring import machine, outcome, say
 from .sampling import Samples, all_vertices, checkpoints_of
 from .software import VERSION, prepare
 from .steady_windows import steady
@@ -87,13 +88,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     known = f"JOB is one of {', '.join(JOBS)}; SETTING one of {', '.join(SETTINGS)}, or {BURN} before one"
     parser.add_argument("jobs", nargs="+", metavar="JOB:SETTING", help=known)
-    parser.add_argument("--seconds", type=int, default=75, help="how long to measure (%(default)s)")
-    parser.add_argument("--warmup", type=int, default=25, help="seconds that do not count (%(default)s)")
+    parser.add_argument("--seconds", type=whole, default=75, help="how long to measure (%(default)s)")
+    parser.add_argument("--warmup", type=whole, default=25, help="seconds that do not count (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure ordinary jobs on an unchanged Flink, and record its REST API."""
     wanted = [asked_for(text) for text in options.jobs]
+    if options.warmup >= options.seconds:
+        raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
     for asked in wanted:
         say(f"{asked.name}: {options.seconds} s, then a recording")
         _measure(asked, options)
@@ -131,8 +134,7 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
         imported = read_flink(LiveCluster(running.rest.url), job, Overrides(), None, recording)
         running.cancel(job)
     _write(options.out / f"{asked.name}.json", document)
-    end_to_end_ms = document["steady"][0]["end_to_end_ms"]
-    say(f"  end to end {end_to_end_ms} ms; {recording} has {len(imported.scenario.vertices)} vertices")
+    say(f"  {outcome(document)}; {recording} has {len(imported.scenario.vertices)} vertices")
 
 
 def _sampled(running: Cluster, job: str, asked: Asked, options: argparse.Namespace) -> dict[str, Any]:

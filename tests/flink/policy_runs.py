@@ -20,6 +20,7 @@ from integration import write_whole
 from integration.runs.scenario_runs import run_seeds
 from netstack import Result, Scenario, ScenarioError
 
+from .errors import TestbedError
 from .job_description import described
 from .measuring import measure, outcome, say
 from .references import ROOT, scenario_named
@@ -60,6 +61,9 @@ REPETITIONS = 3
 SEEDS = 3
 WITHIN = 0.10
 
+MOST_FAILURES = 3
+"""In a row: then it is the machine, and not a run that had bad luck."""
+
 
 class Figures(msgspec.Struct, frozen=True):
     """One window under one policy: medians over runs, and the least and the greatest of them."""
@@ -87,7 +91,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--predict", action="store_true", help=f"emulate, and write {PREDICTIONS.name} anew")
     parser.add_argument("--only", nargs="+", default=[*KNOWN, *NEW], metavar="NAME", help="scenarios")
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=POLICIES, metavar="POLICY")
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of each (%(default)s)")
+    parser.add_argument(
+        "--repetitions", type=int, default=REPETITIONS, help="of each (%(default)s); 0: only show"
+    )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/POLICIES.md")
 
 
@@ -164,14 +170,23 @@ def _measure(options: argparse.Namespace) -> None:
     if not left:
         return
     software = prepare()
+    in_a_row = 0
     for done, (number, scenario) in enumerate(left):
         policy = scenario.config.debloat_policy
         say(f"{done + 1} of {len(left)}: {scenario.name}, {policy}, repetition {number}")
-        _, document = measure(scenario, software, options.port)
+        try:
+            _, document = measure(scenario, software, options.port)
+        except TestbedError as error:
+            in_a_row += 1
+            if in_a_row == MOST_FAILURES:
+                raise
+            say(f"  is left out, to be tried again by the same command: {error}")
+            continue
+        in_a_row = 0
         file = _file(options.out, number, scenario)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole({file: json.dumps(document, separators=(",", ":")).encode()})
-        say(f"  {outcome(document)}")
+        say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
 
 
 def _file(folder: Path, number: int, scenario: Scenario) -> Path:

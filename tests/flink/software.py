@@ -26,7 +26,7 @@ CACHE = "NETSTACK_FLINK_CACHE"
 JAVA = Path(__file__).parent / "java"
 _LEAST_JAVA = 17
 _TOOLS = ("java", "javac", "jar")
-_JARS = ("flink-dist", "flink-table", "log4j")
+_JARS = ("flink-dist", "flink-table", "flink-cep", "log4j")
 _ASM = "--add-exports=java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED"
 _AGENT_CLASS = "testbed.PolicyAgent"
 

@@ -126,6 +126,7 @@ def test_the_options_of_a_scenario_do_not_move_the_testbed(tmp_path: Path) -> No
         (["compare", "proof", "--policy", "mine"], 2, "policy"),
         (["jobs", "nothing:off"], 1, "there is no job 'nothing'"),
         (["jobs", "etl:burn_on9s"], 1, "there is no setting 'burn_on9s'"),
+        (["jobs", "etl:off", "--seconds", "5"], 1, "--warmup 25: leaves nothing of --seconds 5"),
         (["policies", "--only", "proof"], 2, "no such scenario: proof"),
     ],
 )
@@ -150,3 +151,19 @@ def test_a_job_without_a_setting_is_switched_off() -> None:
         asked_for("wordcount:burn_on1s").options["taskmanager.network.memory.buffer-debloat.enabled"]
         == "true"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--repetitions", "0", "'0' is not a whole number from 1 on"),
+        ("--seeds", "many", "'many' is not a whole number from 1 on"),
+        ("--port", "70000", "70000 is no port; the last one is 65535"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    option: str, value: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        commands.parser().parse_args(["compare", "proof", option, value])
+    assert why in capsys.readouterr().err
