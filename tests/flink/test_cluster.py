@@ -1,5 +1,6 @@
 """What stands in the way of a cluster is said in a line, and nothing of it stays behind."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from tests.flink.ordinary_jobs import asked_for
 from tests.flink.processes import Processes, end_left_behind, left_behind
 from tests.flink.software import CACHE, Software, cache, prepare
 
-WAITS = "import sys, time; print('up', flush=True); time.sleep(600)"
+WAITS = "import sys, time; sys.argv[1:] and open(sys.argv[1], 'w').close(); time.sleep(600)"
+"""A process that opens a file, so that one knows that it runs, and then waits to be ended."""
+
 NOTHING = Software((), Path("jobs.jar"), Path("agent.jar"))
 
 
@@ -73,7 +76,9 @@ def test_processes_of_an_earlier_run_are_seen_and_ended(tmp_path: Path) -> None:
     folder = tmp_path / FOLDER
     folder.mkdir()
     earlier = Processes(folder)
-    earlier.start("jm", [sys.executable, "-c", WAITS, str(folder)])
+    os.mkfifo(folder / "up")
+    earlier.start("jm", [sys.executable, "-c", WAITS, str(folder / "up")])
+    (folder / "up").read_bytes()  # a fresh process has no command line for a moment
     (process,) = earlier.ids.values()
     assert left_behind(folder) == [process]
     with (
