@@ -1,5 +1,6 @@
 """The code in the documents is what a reader may type: it runs, and prints what the page says it prints."""
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -89,6 +90,11 @@ def _is_understood(arguments: list[str]) -> bool:
 def _options(command: App) -> set[str]:
     names = (name for argument in command.assemble_argument_collection() for name in argument.names)
     return {"--help", *names}
+
+
+def test_the_json_of_the_documents_is_json() -> None:
+    texts = [block.text for document in DOCUMENTS for block in blocks(document) if block.language == "json"]
+    assert [type(json.loads(text)) for text in texts] == [dict] * len(texts) != []
 
 
 def test_a_block_of_code_says_what_it_is_written_in() -> None:
