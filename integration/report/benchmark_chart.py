@@ -7,6 +7,7 @@ from itertools import groupby
 
 import altair as alt
 
+from ..analysis.wording import with_micro_sign
 from ..benchmarks.bench_results import BenchmarkRun, PointResult
 from .charts import to_png
 from .panels import Chart
@@ -30,7 +31,7 @@ def charts_of(run: BenchmarkRun) -> Iterator[Chart]:
 def case_chart(case: str, results: list[PointResult]) -> Chart:
     """Return the picture of a case: a line for each parameter, and in it a point and a bar for each way."""
     rows = list(map(_row, results))
-    unit, mode = _with_micro_sign(results[0].unit), results[0].mode
+    unit, mode = with_micro_sign(results[0].unit), results[0].mode
     quantity, better = ("throughput", "more") if mode == "thrpt" else ("time", "less")
     ways = [way for way in _WAYS if any(result.way == way for result in results)]
     places = list(dict.fromkeys(map(_place, results)))
@@ -50,11 +51,6 @@ def case_chart(case: str, results: list[PointResult]) -> Chart:
     spec = layers.properties(width=_WIDTH, height=height).to_dict()
     note = "Points are means over all repetitions, bars their intervals at 99.9 %."
     return Chart(case, f"{case}: {unit}, {better} is better", note, spec)
-
-
-def _with_micro_sign(unit: str) -> str:
-    """A unit as people write it; files have it in ASCII, as JMH's do."""
-    return unit.replace("us/", "µs/")
 
 
 def _row(result: PointResult) -> dict[str, object]:
