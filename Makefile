@@ -1,7 +1,7 @@
 # The commands of this project; `make help` lists them. Each one sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo docs fast pure test tests test-compiled lint bench clean
+.PHONY: help env demo docs fast pure test tests test-compiled share lint bench clean
 
 BIN := .venv/bin
 export PYTHON
@@ -40,6 +40,10 @@ tests: env ## all tests with warnings as errors, on up to four cores
 
 test-compiled: env ## the tests of the core once more, compiled, in a copy of this checkout
 	@sh .ci/test-compiled.sh
+
+share: env ## write anew what is installed beside the code: the man page, the schema of scenarios
+	@$(BIN)/python .ci/man_page.py >build.share && mv build.share share/man/man1/netstack.1
+	@$(BIN)/netstack schema >build.share && mv build.share share/netstack/scenario.schema.json
 
 lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/ruff check .

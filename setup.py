@@ -22,9 +22,9 @@ from setuptools import setup
 COMPILED = {
     "flowcontrol": "alignment alternating barrier_handler channel_state credit frame_size receiver "
     "sender throughput tracker watermark_valve",
-    "buffers": "blank_bytes buffer channel_buffers channel_queue local_pool network_pool overtaking "
+    "buffers": "blank_bytes buffer channel_buffers channel_queue deal local_pool network_pool overtaking "
     "record_decoder records redistribution segment subpartition watermarks",
-    "netstack/engine": "agenda event_clock randomness",
+    "netstack/engine": "agenda callbacks event_clock randomness",
     "netstack/exchange": "channel connection consumer_end emulated_link gate java_hash key_groups link "
     "local_channel notifier open_buffers partition producer_end remote_channel stalls",
     "netstack/faults": "tapped_gate",

@@ -4,14 +4,20 @@ Run it with ``python -m benches.jobs``, or through ``make bench``. Each line is 
 this process, on one core; beside it stands the time of a fixed piece of pure Python measured in the same
 run, so that figures of different machines can be set in proportion. Expected magnitude on a server core
 of 2024: 10,000 buffers a second at 4x4, half of that at 64x64.
+
+``python -m benches.jobs million`` runs 1000x1000, a million channels, instead: for ten emulated seconds with
+checkpoints, at two loads, each in a process of its own. It is meant for a compiled core (``make fast``), with
+which it takes about a minute.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import resource
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
 
 import trio
 
@@ -139,6 +145,57 @@ def start_up(parallelism: int) -> tuple[float, float]:
     return perf_counter() - start, (peak - before) / parallelism**2
 
 
+@dataclass(frozen=True)
+class Large:
+    """A job of a million channels, run once."""
+
+    name: str
+    service_s: float
+
+
+LARGE_PARALLELISM, LARGE_DURATION_S = 1000, 10.0
+
+LARGE = (
+    Large("1 MB/s a consumer", 0.001),
+    Large("10 MB/s a consumer", 0.0001),
+)
+
+
+def run_large(case: Large) -> str:
+    """The line of the table for a job; to be called in a process that has done nothing else."""
+    begun, used = perf_counter(), process_time()
+    started: list[float] = []
+
+    def look(_: float) -> None:
+        if not started:  # the first sample is taken when all channels are there
+            started.append(perf_counter() - begun)
+
+    scenario = job(LARGE_PARALLELISM, LARGE_DURATION_S, service_s=case.service_s)
+    result = trio.run(lambda: run_job(scenario, progress=look, real_time=False))
+    wall, used = perf_counter() - begun, process_time() - used
+    buffers = result.work.buffers
+    completed = sum(checkpoint.status == "COMPLETED" for checkpoint in result.checkpoints)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 2**30
+    return (
+        f"| {case.name} | {started[0]:.1f} | {peak:.2f} | {completed} | {buffers:,} "
+        f"| {wall:.1f} | {used:.1f} | {buffers / wall:,.0f} | {buffers / used:,.0f} |"
+    )
+
+
+def million() -> None:
+    """Print the table of the largest jobs."""
+    print(f"Pure-Python yardstick: {yardstick() * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
+    print(f"{LARGE_PARALLELISM}x{LARGE_PARALLELISM}, {LARGE_DURATION_S:g} emulated seconds:\n")
+    print(
+        "| load | start s | GiB at most | checkpoints | buffers "
+        "| wall s | processor s | buffers/s by the wall | by the processor |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for case in LARGE:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(pool.apply(run_large, (case,)), flush=True)
+
+
 def main() -> None:
     """Print the tables."""
     seconds, channel = start_up(256)  # first, while no memory of other jobs lies about
@@ -157,4 +214,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    million() if sys.argv[1:] == ["million"] else main()

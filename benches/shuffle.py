@@ -8,6 +8,9 @@ The source is ``spark.range`` with as many partitions as the master has cores. `
 JVM; with an identity `mapInArrow` behind it the rows have been in Python as well, as a Python user's rows
 have; that function alone, without any shuffle, is the least that a shuffle in Python can cost. An RDD of
 Python pairs is slow enough to take a tenth of the rows, and its time is multiplied.
+
+Each table of ways is made twice: as Spark is set, when it measures after each row how many bytes a batch for
+Python has, and without that limit, which goes where rows are known to be small.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from statistics import median
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
@@ -93,6 +97,11 @@ DATA: dict[str, Callable[..., DataFrame]] = {
 MANY, SLOTS = 200, 4
 """Partitions, and slots for them."""
 MASTERS = (2, 4)
+LIMITS: dict[str, dict[str, str]] = {
+    "as set": {},
+    "none": {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)},
+}
+"""Of the bytes of a batch, and the options of Spark's by which it is so."""
 TASKS = (2, 4, 8, 16)
 
 
@@ -130,9 +139,9 @@ def partition_by(frame: DataFrame, partitions: int) -> float:
     return perf_counter() - start
 
 
-def measure(data: str, cores: int, *, alone: bool = False) -> Figures:
+def measure(data: str, cores: int, limit: str, *, alone: bool = False) -> Figures:
     """Let all ways take turns in this process; `alone`: only the shuffle and `repartition`."""
-    spark = spark_session(f"local[{cores}]")
+    spark = spark_session(f"local[{cores}]", LIMITS[limit])
     frame, small = DATA[data](spark, cores), DATA[data](spark, cores, RDD_SHARE)
     repartitioned = frame.repartition(cores, "key")
     shuffled = shuffle(frame, "key", num_partitions=cores)
@@ -166,9 +175,9 @@ def measure_many() -> Figures:
     return Figures(times, [row[0] for row in rows])
 
 
-def in_a_process(data: str, cores: int, *, alone: bool = False) -> Figures:
+def in_a_process(data: str, cores: int, limit: str = "as set", *, alone: bool = False) -> Figures:
     """`measure` in a process of its own, whose master has that many cores."""
-    return run_apart([data, str(cores), "alone" if alone else "all"])
+    return run_apart([data, str(cores), limit, "alone" if alone else "all"])
 
 
 def run_apart(arguments: list[str]) -> Figures:
@@ -181,13 +190,13 @@ def run_apart(arguments: list[str]) -> Figures:
 
 def comparison() -> None:
     """Print how the shuffle compares with the other ways."""
-    print("| rows | master | way | s | the shuffle takes |")
-    print("|---|---|---|---:|---:|")
-    for data in DATA:
-        for cores in MASTERS:
-            times = in_a_process(data, cores).times
-            for way, time in times.items():
-                print(f"| {data} | local[{cores}] | {way} | {time:.2f} | {times[SHUFFLE] / time:.2f} |")
+    print("| rows | master | limit of bytes | way | s | the shuffle takes |")
+    print("|---|---|---|---|---:|---:|")
+    for data, cores, limit in product(DATA, MASTERS, LIMITS):
+        times = in_a_process(data, cores, limit).times
+        for way, time in times.items():
+            ratio = times[SHUFFLE] / time
+            print(f"| {data} | local[{cores}] | {limit} | {way} | {time:.2f} | {ratio:.2f} |")
 
 
 def scaling() -> None:
@@ -220,8 +229,8 @@ def main() -> None:
         print(msgspec.json.encode(measure_many()).decode())
         return
     if len(sys.argv) > 1:
-        data, cores, which = sys.argv[1:]
-        print(msgspec.json.encode(measure(data, int(cores), alone=which == "alone")).decode())
+        data, cores, limit, which = sys.argv[1:]
+        print(msgspec.json.encode(measure(data, int(cores), limit, alone=which == "alone")).decode())
         return
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}; medians of {ROUNDS}\n")
     wire.table()

@@ -45,7 +45,7 @@ def alone(scenario: Scenario, wanted: Grid) -> float:
 def swept(scenario: Scenario, wanted: Grid) -> tuple[float, float, Sequence[PointRow]]:
     """Seconds to start Spark and to run the points, with their rows."""
     begun = perf_counter()
-    session = spark_session("local[*]")
+    session = spark_session("local[*]", small=True)
     session.range(1).count()
     started = perf_counter()
     with tempfile.TemporaryDirectory() as out:

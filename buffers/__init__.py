@@ -19,6 +19,7 @@ from .buffer import (
 )
 from .channel_buffers import ChannelBuffers
 from .channel_queue import ChannelQueue, RecoveredBuffer, recovered_buffers
+from .deal import Deal, room_in_turns
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
@@ -47,6 +48,7 @@ __all__ = [
     "ChannelQueue",
     "Content",
     "CorruptRecord",
+    "Deal",
     "EventBuffer",
     "EventConsumer",
     "GateBuffersSpec",
@@ -76,6 +78,7 @@ __all__ = [
     "partition_segments",
     "plan_sizes",
     "recovered_buffers",
+    "room_in_turns",
     "watermark_at",
     "watermark_places",
 ]

@@ -14,7 +14,7 @@ BufferBuilder and BufferConsumer.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -23,6 +23,11 @@ from flowcontrol import EVENT_TYPES, DataType
 from .blank_bytes import BlankBytes, Content
 from .records import RecordBlock
 from .segment import MemorySegment
+
+_DATA: Final = DataType.DATA_BUFFER  # looked up once: each buffer has this as an attribute of its own
+
+_NONE_NOTED: Final[list[int]] = []
+"""Stands for the indices of every buffer that has had none so far; nothing may be added to it."""
 
 Payload = memoryview | BlankBytes
 """What a buffer holds: bytes, or what says which they would be."""
@@ -41,13 +46,24 @@ class Recycler(Protocol):
         ...
 
 
+class Dealing:
+    """Something that writes to open buffers and tells them later (`deal`)."""
+
+    __slots__ = ()
+
+    def settle(self, builder: BufferBuilder) -> None:
+        """Bring the position of `builder` up to date."""
+        raise NotImplementedError
+
+
 class BufferBuilder:
     """The writing half of a buffer; owner of its segment.
 
     Whole records are noted by their index in a block and copied together when somebody looks at the
     bytes. Of blank records only how many bytes there are is noted, as long as nothing else is in the buffer;
-    `blank_stride` is their length then, and 0 otherwise. Invariant: ``0 <= position <= capacity <=
-    segment.size``; `position` counts the noted records too and only grows.
+    `blank_stride` is their length then, and 0 otherwise. While a `deal` goes on `position` may be behind: the
+    buffer's `share` of it is brought up to date when the reading half looks. Invariant: ``0 <= position <=
+    capacity <= segment.size``; `position` counts the noted records too and only grows.
     """
 
     __slots__ = (
@@ -55,14 +71,16 @@ class BufferBuilder:
         "_phase",
         "_recycler",
         "_references",
-        "_subpartition",
         "blank_stride",
         "block",
         "capacity",
+        "deal",
         "finished",
         "indices",
         "position",
         "segment",
+        "share",
+        "subpartition",
     )
 
     def __init__(self, segment: MemorySegment, recycler: Recycler, subpartition: int = -1) -> None:
@@ -71,12 +89,14 @@ class BufferBuilder:
         self.position = 0
         self.finished = False
         self.block: RecordBlock | None = None
-        self.indices: list[int] = []
+        self.indices = _NONE_NOTED
         self.blank_stride = 0
+        self.deal: Dealing | None = None
+        self.share = 0
+        self.subpartition = subpartition
         self._phase = 0
         self._copied = 0
         self._recycler = recycler
-        self._subpartition = subpartition
         self._references = 1
 
     @property
@@ -123,7 +143,7 @@ class BufferBuilder:
             self._write_out()
         if block is not self.block:
             self.settle()
-            self.block = block
+            self.block, self.indices = block, []
         self.indices.append(index)
         self.position += size
 
@@ -172,7 +192,7 @@ class BufferBuilder:
         """Let go once; the last one to do so recycles the segment."""
         self._references -= 1
         if self._references == 0:
-            self._recycler.recycle(self.segment, self._subpartition)
+            self._recycler.recycle(self.segment, self.subpartition)
 
 
 _FEW = 10
@@ -210,7 +230,7 @@ class BufferSlice:
 
     __slots__ = ("_builder", "size", "start")
 
-    data_type = DataType.DATA_BUFFER
+    data_type = _DATA
     is_event = False
 
     def __init__(self, builder: BufferBuilder, start: int, size: int) -> None:
@@ -237,7 +257,7 @@ class BufferConsumer:
 
     __slots__ = ("_builder", "_read", "finished")
 
-    data_type = DataType.DATA_BUFFER
+    data_type = _DATA
     is_event = False
 
     def __init__(self, builder: BufferBuilder) -> None:
@@ -248,11 +268,16 @@ class BufferConsumer:
     @property
     def unread(self) -> int:
         """Bytes appended since the last `build`."""
-        return self._builder.position - self._read
+        builder = self._builder
+        if builder.deal is not None:
+            builder.deal.settle(builder)
+        return builder.position - self._read
 
     def build(self) -> BufferSlice:
         """Cut a slice of all unread bytes, which may be none."""
         builder = self._builder
+        if builder.deal is not None:
+            builder.deal.settle(builder)
         piece = builder.slice(self._read)
         self._read = builder.position
         self.finished = builder.finished
@@ -261,6 +286,8 @@ class BufferConsumer:
     def copy_unread(self) -> Content:
         """What the next `build` would yield; it stays unread."""
         builder = self._builder
+        if builder.deal is not None:
+            builder.deal.settle(builder)
         builder.settle()
         return content_of(builder.payload(self._read, builder.position))
 
@@ -316,7 +343,7 @@ class ReceivedBuffer:
 
     __slots__ = ("_blank", "_recycler", "segment", "size")
 
-    data_type = DataType.DATA_BUFFER
+    data_type = _DATA
     is_event = False
 
     def __init__(

@@ -16,10 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Final
 
 from flowcontrol import DataType
 
 from .buffer import EventBuffer, ReceivedBuffer
+
+_DATA: Final = DataType.DATA_BUFFER
 
 
 class RecoveredBuffer:
@@ -27,7 +30,7 @@ class RecoveredBuffer:
 
     __slots__ = ("payload", "size")
 
-    data_type = DataType.DATA_BUFFER
+    data_type = _DATA
     is_event = False
 
     def __init__(self, payload: memoryview) -> None:

@@ -14,7 +14,7 @@ rules are those of Flink's PipelinedSubpartition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from flowcontrol import BLOCKING_TYPES
 
@@ -32,18 +32,29 @@ ADD_REFUSED = -1
 """What `add` returns when the subpartition is finished or released."""
 
 
-class PolledBuffer(NamedTuple):
+class PolledBuffer:
     """One item taken from a subpartition.
 
     `backlog`: data buffers left. `more_available`: whether another item can follow at once, and
     `next_is_event` of which kind it is. `sequence_number`: counts the items, events included.
     """
 
-    buffer: BufferSlice | EventBuffer
-    backlog: int
-    more_available: bool
-    next_is_event: bool
-    sequence_number: int
+    # No NamedTuple, which Python would make by an interpreted call of its own, once a buffer.
+    __slots__ = ("backlog", "buffer", "more_available", "next_is_event", "sequence_number")
+
+    def __init__(
+        self,
+        buffer: BufferSlice | EventBuffer,
+        backlog: int,
+        more_available: bool,
+        next_is_event: bool,
+        sequence_number: int,
+    ) -> None:
+        self.buffer = buffer
+        self.backlog = backlog
+        self.more_available = more_available
+        self.next_is_event = next_is_event
+        self.sequence_number = sequence_number
 
 
 class PipelinedSubpartition:
@@ -245,7 +256,10 @@ class PipelinedSubpartition:
     @property
     def queued_bytes(self) -> int:
         """Bytes in the queue that the reader has not taken, the open buffer included."""
-        return sum([item.unread for item in self._queue]) if self._queue else 0
+        size = 0
+        for item in self._queue:
+            size += item.unread
+        return size
 
     @property
     def queued_events(self) -> list[EventBuffer]:
@@ -288,8 +302,9 @@ class PipelinedSubpartition:
         while self._queue:
             self._queue.pop(0).close()
         self.data_buffers = 0
-        self._front, front = NOTHING_IN_FRONT, self._front
-        front.settle([])
+        if self._front is not NOTHING_IN_FRONT:
+            self._front, front = NOTHING_IN_FRONT, self._front
+            front.settle([])
 
     def _finished_buffers(self) -> int:
         queue = self._queue

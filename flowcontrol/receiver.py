@@ -138,7 +138,7 @@ class ChannelReceiver:
 
     def release(self) -> None:
         """Close the channel: no credit is announced any more, and what arrives is the caller's to drop."""
-        self._move(Input.RELEASE)
+        self.state = ReceiverState.RELEASED  # as the table says, whatever it was
         self.credit.unannounced = 0
 
     def _move(self, what: Input) -> None:

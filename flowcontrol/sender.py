@@ -264,9 +264,10 @@ class SendQueue:
         if self._senders.pop(sender.channel, None) is None:
             raise LocalProtocolError(f"channel {sender.channel} is not open")
         sender.queued = False  # `next_message` passes it over; to take it out of the line would take long
-        stale = [pending for pending in self._announcements if pending.channel == sender.channel]
-        for announcement in stale:
-            self._announcements.remove(announcement)
+        if self._announcements:
+            stale = [pending for pending in self._announcements if pending.channel == sender.channel]
+            for announcement in stale:
+                self._announcements.remove(announcement)
         sender.view.release()
 
     def close(self) -> None:

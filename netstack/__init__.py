@@ -1,400 +1,258 @@
-"""The network: jobs of subtasks that exchange records in buffers under credit-based flow control."""
+"""The network: jobs of subtasks that exchange records in buffers under credit-based flow control.
 
-from .checkpoints.file_layout import FileLayout, MemoryStorage, SavepointFolder
-from .checkpoints.initial import ClaimMode, InitialCheckpoint
-from .checkpoints.paths import (
-    CLAIM_NAME,
-    METADATA_NAME,
-    checkpoint_id_of,
-    claim_path,
-    file_name,
-    folder_of,
-    metadata_path,
-)
-from .checkpoints.savepoint_request import SavepointEnd, SavepointRequest, SavepointRequests
-from .checkpoints.state_entries import StateEntry, keyed_entries, operator_lists
-from .checkpoints.storage import (
-    CheckpointStorage,
-    DamagedFileError,
-    HandleReader,
-    MissingFileError,
-    StorageError,
-)
-from .cluster.attempt_report import Report, decode_report, encode_report
-from .cluster.distributed_run import LaunchError, run_distributed
-from .cluster.task_manager import run_task_manager
-from .cluster.terms import Assignment, distribution_notices, distribution_problems, task_managers
-from .engine.agenda import Agenda
-from .engine.compiled import core_is_compiled, stale_modules
-from .exchange import java_hash
-from .exchange.connection import ConsumerEnd, ProducerEnd
-from .exchange.gate import InputGate
-from .exchange.key_groups import assign_to_operators, default_max_parallelism
-from .exchange.partition import ResultPartition
-from .exchange.remote_channel import RemoteInputChannel
-from .exchange.selectors import RoundRobin
-from .exchange.tcp_link import TcpLink
+``emulate(scenario)`` runs a job; `integration.load_scenario` reads one from a file. What most programs need
+is listed below. All else that others may use is imported from here as well, ``from netstack import CutLink``,
+and described where it is defined, ``help("netstack.scenarios.fault")``:
+
+=====================  ==================================================================================
+netstack.scenarios     scenario: machines, keys, paths, limits; config: Flink's options, presets; fault,
+                       fault_document: all that may go wrong, and when; changes, changed, savepoints:
+                       what users do meanwhile; wiring, slots, edge_buffers: who sends to whom, where,
+                       with how many buffers; scenario_reader, scenario_document, scenario_schema,
+                       scenario_rules, config_rules, quantities, sections, user_code: documents
+netstack.results       result: what a run found, field by field; statistics: what is sampled; trace:
+                       each step of a checkpoint; viewed: how results show themselves in a notebook
+netstack.tasks         operators: what vertices do with records; source: sources of one's own;
+                       transactions: output that appears exactly once
+netstack.state         keyed_state, state_kinds, map_state, operator_state, time_to_live: the state of
+                       operators; snapshots, values, table_store, subtask_state: how it is kept
+netstack.checkpoints   storage, file_layout, paths: where checkpoints lie; initial: going on from one;
+                       savepoint_request: asking for one; state_entries: what lies in one
+netstack.exchange      partition, gate, connection, remote_channel, selectors, key_groups, java_hash,
+                       tcp_link: what carries records from one task to others
+netstack.jobs          job, job_sources, summary: a job that can be looked into while it runs
+netstack.engine        agenda: what happens next; compiled: whether the core is compiled
+netstack.transport     transport_config, transport_statistics, endpoint: records between processes
+netstack.tcp           mesh, handshaking, letterbox, limits, transport_errors: what these stand on
+netstack.cluster       terms, distributed_run, task_manager, attempt_report: a job over processes
+=====================  ==================================================================================
+"""
+
+from .checkpoints.file_layout import FileLayout as FileLayout
+from .checkpoints.file_layout import MemoryStorage as MemoryStorage
+from .checkpoints.file_layout import SavepointFolder as SavepointFolder
+from .checkpoints.initial import ClaimMode as ClaimMode
+from .checkpoints.initial import InitialCheckpoint as InitialCheckpoint
+from .checkpoints.paths import CLAIM_NAME as CLAIM_NAME
+from .checkpoints.paths import METADATA_NAME as METADATA_NAME
+from .checkpoints.paths import checkpoint_id_of as checkpoint_id_of
+from .checkpoints.paths import claim_path as claim_path
+from .checkpoints.paths import file_name as file_name
+from .checkpoints.paths import folder_of as folder_of
+from .checkpoints.paths import metadata_path as metadata_path
+from .checkpoints.savepoint_request import SavepointEnd as SavepointEnd
+from .checkpoints.savepoint_request import SavepointRequest as SavepointRequest
+from .checkpoints.savepoint_request import SavepointRequests as SavepointRequests
+from .checkpoints.state_entries import StateEntry as StateEntry
+from .checkpoints.state_entries import keyed_entries as keyed_entries
+from .checkpoints.state_entries import operator_lists as operator_lists
+from .checkpoints.storage import CheckpointStorage as CheckpointStorage
+from .checkpoints.storage import DamagedFileError as DamagedFileError
+from .checkpoints.storage import HandleReader as HandleReader
+from .checkpoints.storage import MissingFileError as MissingFileError
+from .checkpoints.storage import StorageError as StorageError
+from .cluster.attempt_report import Report as Report
+from .cluster.attempt_report import decode_report as decode_report
+from .cluster.attempt_report import encode_report as encode_report
+from .cluster.distributed_run import LaunchError as LaunchError
+from .cluster.distributed_run import run_distributed as run_distributed
+from .cluster.task_manager import run_task_manager as run_task_manager
+from .cluster.terms import Assignment as Assignment
+from .cluster.terms import distribution_notices as distribution_notices
+from .cluster.terms import distribution_problems as distribution_problems
+from .cluster.terms import task_managers as task_managers
+from .engine.agenda import Agenda as Agenda
+from .engine.compiled import core_is_compiled as core_is_compiled
+from .engine.compiled import stale_modules as stale_modules
+from .exchange import java_hash as java_hash
+from .exchange.connection import ConsumerEnd as ConsumerEnd
+from .exchange.connection import ProducerEnd as ProducerEnd
+from .exchange.gate import InputGate as InputGate
+from .exchange.key_groups import assign_to_operators as assign_to_operators
+from .exchange.key_groups import default_max_parallelism as default_max_parallelism
+from .exchange.partition import ResultPartition as ResultPartition
+from .exchange.remote_channel import RemoteInputChannel as RemoteInputChannel
+from .exchange.selectors import RoundRobin as RoundRobin
+from .exchange.tcp_link import TcpLink as TcpLink
 from .jobs.emulation import JobFailedError, emulate, run_job
-from .jobs.job import Job
-from .jobs.job_sources import source_of
-from .jobs.summary import barrier_figures
-from .results.result import (
-    SCHEMA,
-    CheckpointResult,
-    FaultResult,
-    RestartResult,
-    Result,
-    Series,
-    StartResult,
-    Steady,
-    VertexCheckpoint,
-    VertexSteady,
-    Work,
-)
+from .jobs.job import Job as Job
+from .jobs.job_sources import source_of as source_of
+from .jobs.summary import barrier_figures as barrier_figures
+from .results.result import SCHEMA as SCHEMA
+from .results.result import CheckpointResult, Result, Series, Steady, VertexSteady
+from .results.result import FaultResult as FaultResult
+from .results.result import RestartResult as RestartResult
+from .results.result import StartResult as StartResult
+from .results.result import VertexCheckpoint as VertexCheckpoint
+from .results.result import Work as Work
 from .results.result_json import from_json, to_json
-from .results.statistics import Recorder, SubtaskSample
-from .results.trace import Trace, TraceEvent, TraceLog
-from .scenarios.changed import changed
-from .scenarios.changes import ScheduledChange
-from .scenarios.config import (
-    DEFAULT_PRESET,
-    OPTIONS,
-    PRESETS,
-    ChangelogStorage,
-    CheckpointMode,
-    CheckpointStorageType,
-    CostModel,
-    FailoverStrategy,
-    LinkConditions,
-    NetworkConfig,
-    RestartStrategy,
-    StateBackendType,
-    with_options,
-)
-from .scenarios.config_rules import did_you_mean, option_problems, policy_problems
-from .scenarios.edge_buffers import EdgeBuffers
-from .scenarios.fault import (
-    MESSAGES,
-    AtTime,
-    ChannelItem,
-    CutLink,
-    DelayMessages,
-    DropMessages,
-    FailUpload,
-    Fault,
-    FillStorage,
-    KillSubtask,
-    KillTaskManager,
-    Moment,
-    OnAcknowledgement,
-    OnChannel,
-    SubtaskName,
-)
-from .scenarios.fault_document import ACKNOWLEDGEMENT
-from .scenarios.quantities import (
-    QuantityError,
-    format_duration,
-    format_size,
-    parse_duration,
-    parse_flink_duration,
-    parse_flink_size,
-    parse_rate,
-)
-from .scenarios.savepoints import ScheduledSavepoint
-from .scenarios.scenario import (
-    FILE_FORMATS,
-    FROM_SOURCE,
-    SERVICE_MODES,
-    SHIPS,
-    Edge,
-    GeneratorSpec,
-    Keys,
-    Machine,
-    PathSpec,
-    Scenario,
-    ScenarioError,
-    SourceObject,
-    SourceSpec,
-    Vertex,
-)
-from .scenarios.scenario_document import scenario_document
-from .scenarios.scenario_reader import read_options, read_scenario, split_assignment
-from .scenarios.scenario_rules import check_scenario, edge_key, option_notices, scenario_problems, vertex_key
+from .results.statistics import Recorder as Recorder
+from .results.statistics import SubtaskSample as SubtaskSample
+from .results.trace import Trace as Trace
+from .results.trace import TraceEvent as TraceEvent
+from .results.trace import TraceLog as TraceLog
+from .results.viewed import Viewed as Viewed
+from .scenarios.changed import changed as changed
+from .scenarios.changes import ScheduledChange as ScheduledChange
+from .scenarios.config import DEFAULT_PRESET as DEFAULT_PRESET
+from .scenarios.config import OPTIONS as OPTIONS
+from .scenarios.config import PRESETS as PRESETS
+from .scenarios.config import ChangelogStorage as ChangelogStorage
+from .scenarios.config import CheckpointMode as CheckpointMode
+from .scenarios.config import CheckpointStorageType as CheckpointStorageType
+from .scenarios.config import CostModel, LinkConditions, NetworkConfig
+from .scenarios.config import FailoverStrategy as FailoverStrategy
+from .scenarios.config import RestartStrategy as RestartStrategy
+from .scenarios.config import StateBackendType as StateBackendType
+from .scenarios.config import with_options as with_options
+from .scenarios.config_rules import did_you_mean as did_you_mean
+from .scenarios.config_rules import option_problems as option_problems
+from .scenarios.config_rules import policy_problems as policy_problems
+from .scenarios.edge_buffers import EdgeBuffers as EdgeBuffers
+from .scenarios.fault import MESSAGES as MESSAGES
+from .scenarios.fault import AtTime, KillSubtask, SubtaskName
+from .scenarios.fault import ChannelItem as ChannelItem
+from .scenarios.fault import CutLink as CutLink
+from .scenarios.fault import DelayMessages as DelayMessages
+from .scenarios.fault import DropMessages as DropMessages
+from .scenarios.fault import FailUpload as FailUpload
+from .scenarios.fault import Fault as Fault
+from .scenarios.fault import FillStorage as FillStorage
+from .scenarios.fault import KillTaskManager as KillTaskManager
+from .scenarios.fault import Moment as Moment
+from .scenarios.fault import OnAcknowledgement as OnAcknowledgement
+from .scenarios.fault import OnChannel as OnChannel
+from .scenarios.fault_document import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
+from .scenarios.quantities import QuantityError as QuantityError
+from .scenarios.quantities import format_duration as format_duration
+from .scenarios.quantities import format_size as format_size
+from .scenarios.quantities import parse_duration as parse_duration
+from .scenarios.quantities import parse_flink_duration as parse_flink_duration
+from .scenarios.quantities import parse_flink_size as parse_flink_size
+from .scenarios.quantities import parse_rate as parse_rate
+from .scenarios.savepoints import ScheduledSavepoint as ScheduledSavepoint
+from .scenarios.scenario import FILE_FORMATS as FILE_FORMATS
+from .scenarios.scenario import FROM_SOURCE as FROM_SOURCE
+from .scenarios.scenario import SERVICE_MODES as SERVICE_MODES
+from .scenarios.scenario import SHIPS as SHIPS
+from .scenarios.scenario import Edge, GeneratorSpec, PathSpec, Scenario, ScenarioError, SourceObject, Vertex
+from .scenarios.scenario import Keys as Keys
+from .scenarios.scenario import Machine as Machine
+from .scenarios.scenario import SourceSpec as SourceSpec
+from .scenarios.scenario_document import scenario_document as scenario_document
+from .scenarios.scenario_reader import read_options as read_options
+from .scenarios.scenario_reader import read_scenario
+from .scenarios.scenario_reader import split_assignment as split_assignment
+from .scenarios.scenario_rules import check_scenario as check_scenario
+from .scenarios.scenario_rules import edge_key as edge_key
+from .scenarios.scenario_rules import option_notices as option_notices
+from .scenarios.scenario_rules import scenario_problems as scenario_problems
+from .scenarios.scenario_rules import vertex_key as vertex_key
+from .scenarios.scenario_schema import scenario_schema as scenario_schema
 from .scenarios.scenario_toml import scenario_toml
-from .scenarios.sections import Section
-from .scenarios.slots import in_slots
-from .scenarios.user_code import Source, SourceReader, object_name
-from .scenarios.wiring import channel_counts, consumers_of_producers, producers_of_consumers
-from .state.keyed_state import KeyedStateBackend
-from .state.map_state import MapState
-from .state.operator_state import BroadcastState, OperatorStateBackend
-from .state.snapshots import (
-    CHANNEL_STATE,
-    CheckpointMetadata,
-    Redistribution,
-    StateFormat,
-    StateHandle,
-    StateKind,
-    StoredFile,
-    SubtaskSnapshot,
-)
-from .state.state_kinds import AggregatingState, ListState, ReducingState, ValueState
-from .state.subtask_state import SubtaskState
-from .state.table_store import TableOptions, TableStore, TableStores
-from .state.time_to_live import StateTtlConfig
-from .state.values import StateError, decode_value, encode_value
-from .tasks.operators import (
-    FlatMap,
-    KeyedBroadcastOperator,
-    KeyedOperator,
-    Map,
-    Operator,
-    OperatorContext,
-    OperatorFactory,
-    Sink,
-    flat_map,
-    key_sum,
-    map_blocks,
-    map_records,
-    sink,
-)
-from .tasks.source import (
-    CollectionReader,
-    CollectionSource,
-    GeneratedSource,
-    SourceError,
-    leading_bytes,
-    payload_hash,
-    skip,
-    text_hash,
-)
-from .tasks.transactions import Transaction, TransactionalSink, TransactionLog, transactional_sink
-from .tcp.handshaking import TlsContexts, fresh_secret
-from .tcp.letterbox import Letterbox, ask_letterbox
-from .tcp.limits import ConnectionLimits
-from .tcp.mesh import Mesh
-from .tcp.transport_errors import (
-    ConnectionLostError,
-    HandshakeError,
-    LinkClosedError,
-    PeerFailedError,
-    PeerSilentError,
-    TransportError,
-)
-from .transport.endpoint import ALL_TARGETS
+from .scenarios.sections import Section as Section
+from .scenarios.slots import in_slots as in_slots
+from .scenarios.user_code import Source
+from .scenarios.user_code import SourceReader as SourceReader
+from .scenarios.user_code import object_name as object_name
+from .scenarios.wiring import channel_counts as channel_counts
+from .scenarios.wiring import consumers_of_producers as consumers_of_producers
+from .scenarios.wiring import producers_of_consumers as producers_of_consumers
+from .state.keyed_state import KeyedStateBackend as KeyedStateBackend
+from .state.map_state import MapState as MapState
+from .state.operator_state import BroadcastState as BroadcastState
+from .state.operator_state import OperatorStateBackend as OperatorStateBackend
+from .state.snapshots import CHANNEL_STATE as CHANNEL_STATE
+from .state.snapshots import CheckpointMetadata as CheckpointMetadata
+from .state.snapshots import Redistribution as Redistribution
+from .state.snapshots import StateFormat as StateFormat
+from .state.snapshots import StateHandle as StateHandle
+from .state.snapshots import StateKind as StateKind
+from .state.snapshots import StoredFile as StoredFile
+from .state.snapshots import SubtaskSnapshot as SubtaskSnapshot
+from .state.state_kinds import AggregatingState as AggregatingState
+from .state.state_kinds import ListState as ListState
+from .state.state_kinds import ReducingState as ReducingState
+from .state.state_kinds import ValueState as ValueState
+from .state.subtask_state import SubtaskState as SubtaskState
+from .state.table_store import TableOptions as TableOptions
+from .state.table_store import TableStore as TableStore
+from .state.table_store import TableStores as TableStores
+from .state.time_to_live import StateTtlConfig as StateTtlConfig
+from .state.values import StateError as StateError
+from .state.values import decode_value as decode_value
+from .state.values import encode_value as encode_value
+from .tasks.operators import FlatMap as FlatMap
+from .tasks.operators import KeyedBroadcastOperator as KeyedBroadcastOperator
+from .tasks.operators import KeyedOperator, Operator, flat_map, key_sum, map_records, sink
+from .tasks.operators import Map as Map
+from .tasks.operators import OperatorContext as OperatorContext
+from .tasks.operators import OperatorFactory as OperatorFactory
+from .tasks.operators import Sink as Sink
+from .tasks.operators import map_blocks as map_blocks
+from .tasks.source import CollectionReader as CollectionReader
+from .tasks.source import CollectionSource
+from .tasks.source import GeneratedSource as GeneratedSource
+from .tasks.source import SourceError as SourceError
+from .tasks.source import leading_bytes as leading_bytes
+from .tasks.source import payload_hash as payload_hash
+from .tasks.source import skip as skip
+from .tasks.source import text_hash as text_hash
+from .tasks.transactions import Transaction as Transaction
+from .tasks.transactions import TransactionalSink as TransactionalSink
+from .tasks.transactions import TransactionLog, transactional_sink
+from .tcp.handshaking import TlsContexts as TlsContexts
+from .tcp.handshaking import fresh_secret as fresh_secret
+from .tcp.letterbox import Letterbox as Letterbox
+from .tcp.letterbox import ask_letterbox as ask_letterbox
+from .tcp.limits import ConnectionLimits as ConnectionLimits
+from .tcp.mesh import Mesh as Mesh
+from .tcp.transport_errors import ConnectionLostError as ConnectionLostError
+from .tcp.transport_errors import HandshakeError as HandshakeError
+from .tcp.transport_errors import LinkClosedError as LinkClosedError
+from .tcp.transport_errors import PeerFailedError as PeerFailedError
+from .tcp.transport_errors import PeerSilentError as PeerSilentError
+from .tcp.transport_errors import TransportError as TransportError
+from .transport.endpoint import ALL_TARGETS as ALL_TARGETS
 from .transport.transport import Transport
-from .transport.transport_config import TransportConfig
-from .transport.transport_statistics import TransportStatistics
+from .transport.transport_config import TransportConfig as TransportConfig
+from .transport.transport_statistics import TransportStatistics as TransportStatistics
 
 __all__ = [
-    "ACKNOWLEDGEMENT",
-    "ALL_TARGETS",
-    "CHANNEL_STATE",
-    "CLAIM_NAME",
-    "DEFAULT_PRESET",
-    "FILE_FORMATS",
-    "FROM_SOURCE",
-    "MESSAGES",
-    "METADATA_NAME",
-    "OPTIONS",
-    "PRESETS",
-    "SCHEMA",
-    "SERVICE_MODES",
-    "SHIPS",
-    "Agenda",
-    "AggregatingState",
-    "Assignment",
     "AtTime",
-    "BroadcastState",
-    "ChangelogStorage",
-    "ChannelItem",
-    "CheckpointMetadata",
-    "CheckpointMode",
     "CheckpointResult",
-    "CheckpointStorage",
-    "CheckpointStorageType",
-    "ClaimMode",
-    "CollectionReader",
     "CollectionSource",
-    "ConnectionLimits",
-    "ConnectionLostError",
-    "ConsumerEnd",
     "CostModel",
-    "CutLink",
-    "DamagedFileError",
-    "DelayMessages",
-    "DropMessages",
     "Edge",
-    "EdgeBuffers",
-    "FailUpload",
-    "FailoverStrategy",
-    "Fault",
-    "FaultResult",
-    "FileLayout",
-    "FillStorage",
-    "FlatMap",
-    "GeneratedSource",
     "GeneratorSpec",
-    "HandleReader",
-    "HandshakeError",
-    "InitialCheckpoint",
-    "InputGate",
-    "Job",
     "JobFailedError",
-    "KeyedBroadcastOperator",
     "KeyedOperator",
-    "KeyedStateBackend",
-    "Keys",
     "KillSubtask",
-    "KillTaskManager",
-    "LaunchError",
-    "Letterbox",
-    "LinkClosedError",
     "LinkConditions",
-    "ListState",
-    "Machine",
-    "Map",
-    "MapState",
-    "MemoryStorage",
-    "Mesh",
-    "MissingFileError",
-    "Moment",
     "NetworkConfig",
-    "OnAcknowledgement",
-    "OnChannel",
     "Operator",
-    "OperatorContext",
-    "OperatorFactory",
-    "OperatorStateBackend",
     "PathSpec",
-    "PeerFailedError",
-    "PeerSilentError",
-    "ProducerEnd",
-    "QuantityError",
-    "Recorder",
-    "Redistribution",
-    "ReducingState",
-    "RemoteInputChannel",
-    "Report",
-    "RestartResult",
-    "RestartStrategy",
     "Result",
-    "ResultPartition",
-    "RoundRobin",
-    "SavepointEnd",
-    "SavepointFolder",
-    "SavepointRequest",
-    "SavepointRequests",
     "Scenario",
     "ScenarioError",
-    "ScheduledChange",
-    "ScheduledSavepoint",
-    "Section",
     "Series",
-    "Sink",
     "Source",
-    "SourceError",
     "SourceObject",
-    "SourceReader",
-    "SourceSpec",
-    "StartResult",
-    "StateBackendType",
-    "StateEntry",
-    "StateError",
-    "StateFormat",
-    "StateHandle",
-    "StateKind",
-    "StateTtlConfig",
     "Steady",
-    "StorageError",
-    "StoredFile",
     "SubtaskName",
-    "SubtaskSample",
-    "SubtaskSnapshot",
-    "SubtaskState",
-    "TableOptions",
-    "TableStore",
-    "TableStores",
-    "TcpLink",
-    "TlsContexts",
-    "Trace",
-    "TraceEvent",
-    "TraceLog",
-    "Transaction",
     "TransactionLog",
-    "TransactionalSink",
     "Transport",
-    "TransportConfig",
-    "TransportError",
-    "TransportStatistics",
-    "ValueState",
     "Vertex",
-    "VertexCheckpoint",
     "VertexSteady",
-    "Work",
-    "ask_letterbox",
-    "assign_to_operators",
-    "barrier_figures",
-    "changed",
-    "channel_counts",
-    "check_scenario",
-    "checkpoint_id_of",
-    "claim_path",
-    "consumers_of_producers",
-    "core_is_compiled",
-    "decode_report",
-    "decode_value",
-    "default_max_parallelism",
-    "did_you_mean",
-    "distribution_notices",
-    "distribution_problems",
-    "edge_key",
     "emulate",
-    "encode_report",
-    "encode_value",
-    "file_name",
     "flat_map",
-    "folder_of",
-    "format_duration",
-    "format_size",
-    "fresh_secret",
     "from_json",
-    "in_slots",
-    "java_hash",
     "key_sum",
-    "keyed_entries",
-    "leading_bytes",
-    "map_blocks",
     "map_records",
-    "metadata_path",
-    "object_name",
-    "operator_lists",
-    "option_notices",
-    "option_problems",
-    "parse_duration",
-    "parse_flink_duration",
-    "parse_flink_size",
-    "parse_rate",
-    "payload_hash",
-    "policy_problems",
-    "producers_of_consumers",
-    "read_options",
     "read_scenario",
-    "run_distributed",
     "run_job",
-    "run_task_manager",
-    "scenario_document",
-    "scenario_problems",
     "scenario_toml",
     "sink",
-    "skip",
-    "source_of",
-    "split_assignment",
-    "stale_modules",
-    "task_managers",
-    "text_hash",
     "to_json",
     "transactional_sink",
-    "vertex_key",
-    "with_options",
 ]

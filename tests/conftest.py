@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long, so that the processes that share them end together.
 
     First those marked `long` that start no Spark, whose archive of classes is made meanwhile (see
-    tests/integration/class_archive.py); then those with Spark, long ones before the others; then the rest.
+    integration/spark/class_archive.py); then those with Spark, long ones before the others; then the rest.
     """
     marks: dict[Path, set[str]] = {}
     for item in items:

@@ -29,6 +29,7 @@ FLOORS = {
     ),
     "integration": (
         "stopping",
+        "extras",
         "state",
         "emulating",
         "files",
@@ -40,6 +41,7 @@ FLOORS = {
         "flink",
         "tuning",
         "report",
+        "notebook",
         "storm",
         "lab",
         "demo",

@@ -1,7 +1,7 @@
 """What checkpoints of one job cost over an hour, by how its state is stored: for docs/CHECKPOINTS.md.
 
 ``python docs/examples/state_backends.py docs/images`` writes the picture there and prints the table. It takes
-a few minutes, and RocksDB: ``pip install netstack[rocksdb]``.
+a few minutes, and RocksDB: ``pip install 'netstack[rocksdb]'``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from netstack import Result, ScenarioError
+from flowcontrol import readable
+from netstack import Result, ScenarioError, Viewed
 
 from .checkpoint_times import COMPLETED
 from .known_values import known, lowest, middle, total
@@ -158,8 +159,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Which rule holds: "tolerance", "our range", "Flink's range" or "outside"."""
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario compared."""
+class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
+    """One scenario compared.
+
+    `to_pandas` and `to_arrow` have the table "numbers", `plot` the picture "ratios".
+    """
 
     scenario: str
     seeds: list[int]
@@ -169,6 +173,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """Whether every quantity is inside its tolerance."""
         return all(row.ok for row in self.rows)
+
+    def __repr__(self) -> str:
+        """How many numbers are inside, in one line."""
+        inside = f"{sum(row.ok for row in self.rows)} of {len(self.rows)} numbers are inside the tolerance"
+        return f"<Comparison of {readable(self.scenario)} with Flink, {len(self.seeds)} seeds: {inside}>"
 
 
 def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:

@@ -8,27 +8,20 @@ tolerance, or a job failed for good; 2 for a mistake, with one line for it on st
 from __future__ import annotations
 
 import os
-import statistics  # noqa: F401 - compiled in part, where a Ctrl-C is swallowed: before commands begin
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App, CycloptsError
 
-from buffers import InsufficientBuffers
-from netstack import JobFailedError, ScenarioError, SourceError, core_is_compiled, stale_modules
-
-from ..benchmarks.bench_errors import BenchmarkError
-from ..files.reading import one_line
-from ..report.output import OutputError, say
-from ..runs.scenario_runs import WorkerDied
+from ..extras import MissingExtraError
 from ..stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
-from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
+from .exit_status import MISTAKE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; `arguments` are those of the process unless given."""
+    _import_compiled(set_arguments(arguments))
     try:
         STOP.work_begins()
         status = _run(arguments)
@@ -38,14 +31,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _report(error, arguments) if stopped is None else stopped
     if stopped is None:
         return status
-    say(LINE)
+    _say(LINE)
     return stopped
+
+
+_ONLY_HELP = {"--help", "-h", "--version"}
+
+
+def _import_compiled(arguments: Sequence[str]) -> None:
+    """Import what is compiled in part, where a Ctrl-C is swallowed, before a command begins."""
+    if arguments and _ONLY_HELP.isdisjoint(arguments):
+        import statistics  # noqa: F401
+
+        from . import run_errors  # noqa: F401
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    status = app(set_arguments(arguments))
+    from ..report.output import to_stdout  # here, since its library takes a while to import
+
+    status = app(set_arguments(arguments), console=to_stdout())
     sys.stdout.flush()
     return status if isinstance(status, int) else 0
 
@@ -53,33 +59,26 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
     """Say what went wrong and return the exit status; what is a defect of ours is raised again."""
     match error:
-        case BrokenPipeError():
-            _drop_stdout()  # whoever read has gone
-            return BROKEN_PIPE
-        case JobFailedError():
-            say(failure_text(error.result))
-            return FAILED
-        case ScenarioError():
-            for problem in error.problems:
-                say(problem)
         case CycloptsError():
-            say(usage_problem(error, set_arguments(arguments)))
-        case BenchmarkError() | InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
-            say(f"netstack: {one_line(error)}")
-        case OSError():
-            _drop_stdout()  # which may be what could not be written
-            say(f"netstack: {error}")
+            _say(usage_problem(error, set_arguments(arguments)))
+        case MissingExtraError():
+            _say(str(error))
         case _:
-            raise error
+            from .run_errors import report  # here, since what may raise it takes long to import
+
+            return report(error)
     return MISTAKE
 
 
-def _drop_stdout() -> None:
-    """Keep the interpreter from flushing stdout once more, and failing again, when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _say(line: str) -> None:
+    from ..report.output import say  # here, since its library takes a while to import
+
+    say(line)
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # here: it is slow to import
+
     try:
         number = version("netstack")
     except PackageNotFoundError:
@@ -88,6 +87,8 @@ def _version() -> str:
 
 
 def _core() -> str:
+    from netstack import core_is_compiled, stale_modules
+
     if not core_is_compiled():
         return "plain Python"
     stale = stale_modules()
@@ -167,6 +168,11 @@ app.command(
     help="Check a Flink configuration file for the network layer: ignored, misspelt and useless options.",
 )
 app.command(
+    "integration.cli.schema:schema",
+    name="schema",
+    help="Print the JSON Schema of scenario files, by which editors complete and check them.",
+)
+app.command(
     "integration.cli.diagnose:diagnose",
     name="diagnose",
     help="Say what limits a job and where its checkpoints spend their time, from a result or a Flink job.",
@@ -190,4 +196,7 @@ app.command(
     "integration.cli.demo:demo",
     name="demo",
     help="Run the main job on real data with debloating off and on, or in all checkpoint modes, and compare.",
+)
+app.register_install_completion_command(
+    help="Let this shell complete commands and options; its start-up file gets a line for that."
 )

@@ -11,10 +11,6 @@ from typing import Annotated, TypeVar
 
 from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTokensError
 
-from netstack import QuantityError, ScenarioError
-
-from ..files.reading import one_line
-
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
     """Read a whole number; left to itself, the library rounds "1.5"."""
@@ -89,6 +85,8 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
         return f"netstack {' '.join(arguments[:1])}: {extra}: one argument too many; leave it out"
+    from ..files.reading import one_line  # here, as is what is below: help is to come without it
+
     said = one_line(error)
     for option, value in pairwise(arguments):
         if said.endswith(f"parameter {option} requires an argument.") and _NEGATIVE.match(value):
@@ -103,6 +101,8 @@ def require_some(command: str, option: str, number: int) -> None:
         ScenarioError: it is; the line names command and option.
     """
     if number < 1:
+        from netstack import ScenarioError
+
         raise ScenarioError([f"netstack {command}: {option} is {number}; at least 1 is needed"])
 
 
@@ -112,6 +112,8 @@ def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]
     Raises:
         ScenarioError: it is no such quantity; the line names command and option.
     """
+    from netstack import QuantityError, ScenarioError
+
     try:
         return read(text)
     except QuantityError as error:

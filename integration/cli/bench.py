@@ -23,6 +23,7 @@ from ..benchmarks.catalogue_of_cases import CASES, case_named, chosen_points
 from ..benchmarks.forks import run_point, transport_name
 from ..benchmarks.intervals import THRESHOLD_PERCENT, Verdict
 from ..benchmarks.saved_runs import FOLDER, changes, load_run, path_of, require_comparable
+from ..extras import require
 from ..files.reading import one_line
 from ..report.benchmark_text import markdown, print_cases, print_changes, print_run
 from ..report.output import (
@@ -112,7 +113,10 @@ class OutputOptions:
         Raises:
             ScenarioError: a name or a threshold makes no sense.
             OutputError: a file cannot be written.
+            MissingExtraError: what draws is not installed.
         """
+        if self.plot is not None:
+            require("report", "netstack bench --plot")
         if not (isfinite(self.threshold) and self.threshold >= 0):
             raise ScenarioError([f"netstack bench: --threshold is {self.threshold:g}; it must be 0 or more"])
         kept = None if self.save is None else path_of(self.save, self.store, "--save")
@@ -161,6 +165,7 @@ def bench(
     if list_cases:
         print_cases([case_named(name) for name in cases] or CASES.values(), to_stdout())
         return 0
+    require("statistics", "netstack bench")
     effort.check()
     measured = None if transport is None else _load_transport(transport)
     points = [point for point in chosen_points(cases, parameter, way) if _is_measured(point, measured)]

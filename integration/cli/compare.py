@@ -14,6 +14,7 @@ from ..analysis.comparison import Comparison
 from ..analysis.comparison import compare as compare_results
 from ..analysis.reference import runs_of
 from ..analysis.result_differences import differences
+from ..extras import require
 from ..files.reading import load_json, load_result
 from ..report.comparison_text import comparison_markdown, print_comparisons
 from ..report.output import (
@@ -44,7 +45,13 @@ class Subject(NamedTuple):
 
     file: Path
     ours: Scenario | Result
+    reference_file: Path
     reference: dict[str, Any]
+
+    @property
+    def sides(self) -> str:
+        """Which file is which side."""
+        return f"Flink: {self.reference_file}, ours: {self.file}"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +98,7 @@ def compare(
     if json:
         write_json(msgspec.json.encode(report))
     else:
-        print_comparisons(comparisons, to_stdout())
+        print_comparisons(comparisons, to_stdout(), [subject.sides for subject in subjects])
     return 0 if report.ok else FAILED
 
 
@@ -118,12 +125,16 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
         runs_of(document)
     except ScenarioError as error:
         raise ScenarioError([f"{path}: {problem}" for problem in error.problems]) from None
-    return Subject(file, ours, document)
+    return Subject(file, ours, path, document)
 
 
 def _ours(file: Path, allow_code: bool) -> Scenario | Result:
     if _is_result(file):
         return load_result(file)
+    if _is_measurement(file):
+        raise ScenarioError(
+            [f"{file}: is what a Flink measured; name it last, behind a scenario or a result of ours"]
+        )
     return load_runnable(file, allow_code=allow_code)
 
 
@@ -154,10 +165,20 @@ def _is_result(file: Path) -> bool:
     return file.suffix == ".json" and file.is_file() and "schema" in load_json(file)
 
 
+def _is_measurement(file: Path) -> bool:
+    """Whether a file is what a real Flink measured, which has neither a schema nor vertices to run."""
+    if file.suffix != ".json" or not file.is_file():
+        return False
+    document = load_json(file)
+    return "steady" in document and not {"schema", "vertices"} & document.keys()
+
+
 def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, markdown: Path | None) -> int:
     """Show two results beside each other, whatever their jobs are; the exit status is 0."""
     if markdown is not None:
         raise ScenarioError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
+    if out is not None:
+        require("report", "netstack compare --out")
     prepare_folder(out, PAGE, JSON_NAME)
     results = dict(zip(_names(first, second), (_measured(first), _measured(second)), strict=True))
     left, right = results.items()

@@ -37,6 +37,7 @@ from ..demo.main_job import (
     spark_source,
 )
 from ..emulating import emulate
+from ..extras import require
 from ..report.output import PAGE, prepare_folder, progress, say, to_stderr, to_stdout, write_json
 from ..report.tables import Fact, summary_table
 from ..spark.files import require_columns, require_path
@@ -88,6 +89,10 @@ def demo(
         duration: Emulated time of each run; the first third is not measured.
         seed: Of all runs.
     """
+    if input is None:
+        require("demo", "netstack demo")
+    require("report", "netstack demo")
+    require("pandas", "netstack demo")
     settings = _settings(input, key, target, duration, seed)
     prepare_folder(out, PAGE)
     data, results = _run(settings, mode_scenarios if modes else demo_scenarios)
@@ -218,7 +223,7 @@ def _report(
 
 def _emulate(run: str, scenario: Scenario) -> Result:
     with progress(run, scenario.duration_s, "s", to_stderr()) as report:
-        result = emulate(scenario, progress=report)
+        result = emulate(scenario, progress=report, meanwhile=report)
     say(f"{run}: {result.emulated_seconds:g} s emulated in {result.wall_seconds:.1f} s")
     return result
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from netstack import Result
+from typing import TYPE_CHECKING
 
-from ..files.reading import one_line
+if TYPE_CHECKING:
+    from netstack import Result
 
 FAILED = 1
 """What was looked at is not as it should be: outside of a tolerance, failed for good, wrong, corrupt."""
@@ -17,5 +18,7 @@ BROKEN_PIPE = 1
 
 def failure_text(result: Result) -> str:
     """Return why a job failed for good, in one line."""
+    from ..files.reading import one_line  # here, since who asks for help needs nothing that runs
+
     name, cause = result.scenario.name, one_line(result.failure)
     return f"netstack: {name}: the job failed for good after {result.emulated_seconds:.1f} s: {cause}"

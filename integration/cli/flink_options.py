@@ -120,20 +120,39 @@ def read_flink(
         ScenarioError: `watch` is no time, or an override is wrong.
         OutputError: the recording cannot be written.
     """
-    problems: list[str] = []
-    watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
-    if problems:
-        raise ScenarioError(problems)
+    watch_s = read_watch(watch)
     prepare_file(recording)
     recorder = Recorder(cluster)
     with watching(cluster, f"reading {cluster.name}") as report:
         imported = import_scenario(recorder, job, overrides=given, watch_s=watch_s, watching=report)
     for note in imported.notes:
         say(f"{cluster.name}: {note}")
+    write_recording(recorder, imported, recording)
+    return imported
+
+
+def read_watch(watch: str | None) -> float | None:
+    """Return the seconds of ``--watch``; None: it was not given.
+
+    Raises:
+        ScenarioError: it is no time.
+    """
+    problems: list[str] = []
+    watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
+    if problems:
+        raise ScenarioError(problems)
+    return watch_s
+
+
+def write_recording(recorder: Recorder, imported: Imported, recording: Path | None) -> None:
+    """Write all that was answered while a job was imported, if there is a file for it.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
     if recording is not None:
         write_outputs({recording: packed(recorder.document(imported), recording)})
         say(f"wrote {recording}")
-    return imported
 
 
 @contextmanager

@@ -4,68 +4,112 @@ from __future__ import annotations
 
 import dataclasses
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
-from netstack import Scenario, ScenarioError
+from buffers import InsufficientBuffers
+from netstack import NetworkConfig, Scenario, ScenarioError, policy_problems
 
 from ..emulating import heard_by_trio
-from ..report.output import say
+from ..extras import require
+from ..files.reading import one_line
+from ..flink.rest import Answers, Imported, Recorder, Recording, import_scenario
+from ..report.output import OutputError, prepare_file, say
 from ..state.stores import table_stores
-from .arguments import Flag, Whole
+from .access_options import ANYBODY, AccessOptions
+from .arguments import AllowCode, Flag, Several, Whole
+from .flink_options import AS_READ, ReadingOptions, read_watch, write_recording
 from .preparation import load_runnable, opened
+
+if TYPE_CHECKING:
+    from ..lab.server import LabServer
 
 LEAST_DURATION_S = 3600.0
 """How long a job runs at least, in emulated seconds: the user says when it is enough."""
-
-_NEEDED = ("hypercorn", "starlette")
 
 
 def lab(
     file: Path | None = None,
     /,
     *,
+    from_flink: str | None = None,
+    job: str | None = None,
+    access: AccessOptions = ANYBODY,
+    options: ReadingOptions = AS_READ,
     port: Whole = 0,
     seed: Whole | None = None,
+    policy: Several = (),
+    allow_code: AllowCode = False,
     no_browser: Flag = False,
 ) -> int:
     """Open a page on this machine, on which a job runs: watch its channels, change it, and see what comes.
 
     Args:
         file: Scenario, a TOML file or its JSON form; by default a small job that is back-pressured.
+        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording:
+            its job is read, runs in the lab, and what Flink shows stands beside what is predicted.
+        job: Id of the job there; needed where several run.
         port: Where the page is served; 0: wherever there is room.
         seed: In place of the scenario's.
+        policy: Debloating policy, as MODULE:CLASS, to choose on the page beside those that there are.
         no_browser: Print the address, and open no browser.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        text = f"needs {' and '.join(missing)}, which are not installed; pip install 'netstack[lab]'"
-        raise ScenarioError([f"netstack lab: {text}"])
+    require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
         raise ScenarioError([f"netstack lab: --port: {port} is no port; it must be from 0 to 65535"])
-    with _ready(file, seed) as scenario:
-        serve(scenario, port, browser=not no_browser)
+    _check_policies(policy)
+    browser = not no_browser
+    if from_flink is not None:
+        if file is not None or seed is not None or allow_code:
+            only = "a file, --seed and --allow-code are for a scenario"
+            raise ScenarioError([f"netstack lab: {only}, and --from-flink reads a job; leave them out"])
+        serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
+        return 0
+    if job is not None or options != AS_READ:
+        only = "--job and what stands in for what is read are for --from-flink"
+        raise ScenarioError([f"netstack lab: {only}; give that, or leave them out"])
+    access.refuse_without_address("there is no --from-flink")
+    with _ready(file, seed, allow_code) as scenario:
+        serve(scenario, port, policies=policy, browser=browser)
     return 0
 
 
+def _check_policies(policies: Sequence[str]) -> None:
+    """Make sure that all can be made; those of modules are imported."""
+    configs = {
+        name: dataclasses.replace(NetworkConfig(), debloat_enabled=True, debloat_policy=name)
+        for name in policies
+    }
+    problems = [
+        f"netstack lab: --policy: {text}"
+        for config in configs.values()
+        for _, text in policy_problems(config)
+    ]
+    if problems:
+        raise ScenarioError(problems)
+
+
 @contextmanager
-def _ready(file: Path | None, seed: int | None) -> Iterator[Scenario]:
+def _ready(file: Path | None, seed: int | None, allow_code: bool) -> Iterator[Scenario]:
     from ..lab.example import example
 
-    scenario = example() if file is None else load_runnable(file, seed)
+    scenario = example() if file is None else load_runnable(file, seed, allow_code=allow_code)
     if file is None and seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
-    longer = dataclasses.replace(scenario, duration_s=max(scenario.duration_s, LEAST_DURATION_S))
-    with opened(longer, Path("netstack lab") if file is None else file) as ready:
+    with opened(_longer(scenario), Path("netstack lab") if file is None else file) as ready:
         yield ready
 
 
-def serve(scenario: Scenario, port: int, *, browser: bool) -> None:
+def _longer(scenario: Scenario) -> Scenario:
+    return dataclasses.replace(scenario, duration_s=max(scenario.duration_s, LEAST_DURATION_S))
+
+
+def serve(scenario: Scenario, port: int, *, policies: Sequence[str] = (), browser: bool) -> None:
     """Serve the page of a job until Ctrl-C.
 
     Raises:
@@ -75,15 +119,85 @@ def serve(scenario: Scenario, port: int, *, browser: bool) -> None:
     from ..lab.server import LabServer
 
     with ExitStack() as stack:
-        tables = stack.enter_context(table_stores(scenario))
-        lab = Lab(scenario, tables)
+        lab = Lab(scenario, stack.enter_context(table_stores(scenario)), policies=policies)
         stack.callback(lab.close)
-        server = LabServer(lab)
-        ready = partial(_ready_at, browser=browser)
+        _serve(LabServer(lab), port, browser=browser)
+
+
+def serve_beside(
+    cluster: Answers,
+    job: str | None,
+    options: ReadingOptions,
+    port: int,
+    *,
+    policies: Sequence[str] = (),
+    browser: bool,
+) -> None:
+    """Serve the page of a running Flink job until Ctrl-C.
+
+    Raises:
+        FlinkRestError: there is no such job, or nobody answers.
+        ScenarioError: an option makes no sense, or nothing can be served at that port.
+    """
+    from ..flink.rest.importing import check_readable
+    from ..flink.rest.job_watch import JobWatch
+    from ..lab.lab import Lab
+    from ..lab.observed_flink import ObservedFlink
+    from ..lab.server import LabServer
+
+    check_readable(cluster, job, options.overrides())
+    read = _reader(cluster, job, options)
+
+    with ExitStack() as stack:
+
+        def show(imported: Imported) -> None:
+            scenario = _longer(imported.scenario)
+            with ExitStack() as opening:
+                tables = opening.enter_context(table_stores(scenario))
+                try:
+                    lab = Lab(scenario, tables, begin_s=scenario.warmup_s, policies=policies)
+                except InsufficientBuffers as error:
+                    raise ScenarioError([one_line(error)]) from None
+                opening.callback(lab.close)
+                stack.close()  # what there is of a job that was read before
+                stack.push(opening.pop_all())
+            server.lab = lab
+
+        def look(imported: Imported) -> JobWatch | None:
+            return None if isinstance(cluster, Recording) else JobWatch(cluster, imported)
+
+        flink = ObservedFlink(cluster.name, read, look, show, lambda: server.pages > 0)
+        server = LabServer(None, flink=flink)
+        _serve(server, port, browser=browser)
+
+
+def _reader(
+    cluster: Answers, job: str | None, options: ReadingOptions
+) -> Callable[[bool, Callable[[float, float], None]], Imported]:
+    """What reads the job that was named, or the one that runs once that has gone."""
+    given, watch_s = options.overrides(), read_watch(options.watch)
+    prepare_file(options.recording)
+
+    def read(other: bool, watching: Callable[[float, float], None]) -> Imported:
+        recorder = Recorder(cluster)
+        imported = import_scenario(
+            recorder, None if other else job, overrides=given, watch_s=watch_s, watching=watching
+        )
         try:
-            heard_by_trio(trio.run)(partial(server.serve, port, ready))
-        except OSError as error:
-            raise ScenarioError([f"netstack lab: --port: {port}: {error.strerror}"]) from None
+            write_recording(recorder, imported, options.recording)
+        except OutputError as error:
+            raise ScenarioError([str(error)]) from None
+        return imported
+
+    return read
+
+
+def _serve(server: LabServer, port: int, *, browser: bool) -> None:
+    ready = partial(_ready_at, browser=browser)
+    try:
+        heard_by_trio(trio.run)(partial(server.serve, port, ready))
+    except OSError as error:
+        raise ScenarioError([f"netstack lab: --port: {port}: {error.strerror}"]) from None
 
 
 def _ready_at(address: str, *, browser: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from netstack import (
+    Edge,
     FileLayout,
     InitialCheckpoint,
     JobFailedError,
@@ -18,6 +21,7 @@ from netstack import (
     ScenarioError,
     SourceError,
     StorageError,
+    channel_counts,
     distribution_notices,
     distribution_problems,
     task_managers,
@@ -26,8 +30,18 @@ from netstack import (
 
 from ..analysis.wording import counted
 from ..emulating import emulate
+from ..extras import require
 from ..files.reading import one_line
-from ..report.output import PAGE, prepare_folder, progress, say, to_stderr, to_stdout, write_json
+from ..report.output import (
+    PAGE,
+    Report,
+    prepare_folder,
+    progress,
+    say,
+    to_stderr,
+    to_stdout,
+    write_json,
+)
 from ..report.run_text import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
@@ -35,6 +49,10 @@ from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, ope
 
 if TYPE_CHECKING:
     pass
+
+
+_MANY_CHANNELS = 10_000
+"""So many take seconds to build."""
 
 
 @Parameter(name="*")
@@ -75,11 +93,14 @@ def run(
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: In place of the scenario's.
         trace: Print on stderr what happens to each checkpoint, step by step.
-        policy: How debloating sizes buffers, in place of the scenario's way; docs/POLICIES.md has the names.
+        policy: How debloating sizes buffers, in place of the scenario's way: flink, frozen-while-blocked,
+            longest-channel, per-channel, burst or MODULE:CLASS; share/doc/netstack/POLICIES.md compares them.
     """
     if place.master is not None and not place.on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
+    if out is not None:
+        require("report", "netstack run --out")
     prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
     result = _run(scenario, file, begin, place, printer)
@@ -109,13 +130,14 @@ def _run(
             with (
                 opened(scenario, file) as ready,
                 requests_to(storage if place.real_time else None) as requests,
-                progress(ready.name, ready.duration_s, "s", to_stderr()) as report,
+                _progress(ready) as report,
             ):
                 return emulate(
                     ready,
                     storage=storage,
                     from_checkpoint=initial,
                     progress=report,
+                    meanwhile=report,
                     trace=trace,
                     real_time=place.real_time,
                     savepoint_requests=requests,
@@ -124,6 +146,23 @@ def _run(
             return error.result
         except StorageError as error:
             raise ScenarioError([f"{file}: {one_line(error)}"]) from None
+
+
+def _progress(scenario: Scenario) -> AbstractContextManager[Report]:
+    """How far a run is, from its first second on: where nobody looks on, a line says what takes a while."""
+    console = to_stderr()
+    channels = sum(map(partial(_channels, scenario), scenario.edges))
+    building = f"building {channels:,} channels" if channels > _MANY_CHANNELS else "building"
+    if channels > _MANY_CHANNELS and not console.is_terminal:
+        say(f"{scenario.name}: {building}")
+    return progress(
+        scenario.name, scenario.duration_s, "s", console, before=building, behind="taking it down"
+    )
+
+
+def _channels(scenario: Scenario, edge: Edge) -> int:
+    producers, consumers = (scenario.vertex(name).parallelism for name in (edge.source, edge.target))
+    return sum(each * count for each, count in channel_counts(edge.ship, producers, consumers).items())
 
 
 def _on_spark(

@@ -25,7 +25,7 @@ from rich.text import Text
 from netstack import ScenarioError, SourceError, split_assignment
 
 from ..analysis.wording import digits, milliseconds, size
-from ..report.output import OutputError, require_place, say, to_stderr, to_stdout, write_json
+from ..report.output import OutputError, fits, require_place, say, to_stderr, to_stdout, write_json
 from ..spark.files import has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
@@ -333,8 +333,7 @@ def print_shuffle(document: ShuffleDocument, console: Console) -> None:
     console.print(_line(document), highlight=False)
     console.print()
     table = _table(document.tasks)
-    unlimited = console.options.update(max_width=2 * console.width)
-    if console.measure(table, options=unlimited).maximum > console.width:
+    if not fits(table, console):
         table.padding = (0, 0)
     console.print(table)
     console.print(LEGEND, style="dim", highlight=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from cyclopts import Parameter
 
 from netstack import OPTIONS, Scenario, ScenarioError, parse_flink_duration, scenario_document
 
+from ..extras import require
 from ..report.output import (
     PAGE,
     duration_text,
@@ -186,6 +189,9 @@ def tune(
         out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
         json: Print all of it as one JSON document.
     """
+    require("statistics", "netstack tune")
+    if out is not None:
+        require("report", "netstack tune --out")
     scenario, notes = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), varied.axes()
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not varied.sets_interval:
@@ -265,9 +271,18 @@ def _milliseconds(option: str, text: str | None) -> float | None:
 def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
     def run(points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
         with progress(f"{name}: {why}", len(points), "points", to_stderr()) as report:
-            return run_points(points, None, out, report, master=master, known=known)
+            return run_points(
+                points, None, out, report, master=master, known=known, meanwhile=partial(_import_late, out)
+            )
 
     return run
+
+
+def _import_late(out: Path | None) -> None:
+    """Import what is needed at the end, and takes a second."""
+    importlib.import_module("scipy.special")
+    if out is not None:
+        importlib.import_module("..report.tuning_report", __package__)
 
 
 def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[PointRow]) -> None:

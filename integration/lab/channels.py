@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from buffers import EventBuffer, PipelinedSubpartition
@@ -10,6 +11,9 @@ from flowcontrol import EVENT_TYPES, BufferResponse, ChannelSender, CheckpointBa
 from netstack import Edge, Job, RemoteInputChannel, Scenario, consumers_of_producers
 
 from .page_messages import MOST_CHANNELS, EdgeFrame, EdgeShape
+
+_QUEUE_LENGTH, _BUFFER_SIZE = attrgetter("queue_length"), attrgetter("buffer_size")
+_CREDIT = attrgetter("credit.available")
 
 BARRIER_PLACES = ("sender", "wire", "receiver")
 """Where a barrier of a channel may be."""
@@ -63,9 +67,16 @@ class EdgeView:
         self._shown = len(pairs)
         self._segment_bytes = job.scenario.config.segment_bytes
         self._producers = job.attempt.builder.connections.producers
-        self._senders: dict[int, ChannelSender] = {}
         self._channels = list(self._find(job, edge, target, gate_number, pairs))
-        self._places = {c.end.channel_id: c.place for c in self._channels if c.end is not None}
+        self._remote = [(c.place, c.end) for c in self._channels if c.end is not None]
+        self._queues = [channel.queue for channel in self._channels]
+        self._ends = [end for _, end in self._remote]
+        self._queue_places = [channel.place for channel in self._channels]
+        self._end_places = [place for place, _ in self._remote]
+        self._places = {end.channel_id: place for place, end in self._remote}
+        self._unasked = list(self._remote)  # whose producers have not been asked for them yet
+        self._senders: list[ChannelSender] = []
+        self._sender_places: list[int] = []
         ends = set(job.scenario.channel_ends(edge))
         self._links = [link for pair, link in job.attempt.links.items() if pair in ends]
 
@@ -87,25 +98,20 @@ class EdgeView:
 
     def look(self, *, barriers: bool) -> EdgeFrame:
         """Return what the channels hold now; barriers are looked for if there may be some."""
+        # Thousands of channels, twenty times a second: so loops that are map's and zip's.
         shown = self._shown
-        sender, receiver, size = [0] * shown, [0] * shown, [self._segment_bytes] * shown
-        credit: list[int | None] = [None] * shown
-        blocked: list[int] = []
-        for queue, end, place in self._channels:
-            sender[place] += len(queue)
-            size[place] = min(size[place], queue.buffer_size)
-            if end is not None:
-                receiver[place] += end.queue_length
-                available = self._credit(end)
-                if available is not None:
-                    credit[place] = available + (credit[place] or 0)
-                if end.blocked:
-                    blocked.append(place)
-            elif queue.blocked:
-                blocked.append(place)
+        sender = _added(shown, self._queue_places, map(len, self._queues))
+        receiver = _added(shown, self._end_places, map(_QUEUE_LENGTH, self._ends))
+        size = [self._segment_bytes] * shown
+        for place, bytes_of in zip(self._queue_places, map(_BUFFER_SIZE, self._queues), strict=True):
+            if bytes_of < size[place]:
+                size[place] = bytes_of
+        blocked = [place for place, end in self._remote if end.blocked]
+        if len(self._remote) < len(self._channels):
+            blocked += [c.place for c in self._channels if c.end is None and c.queue.blocked]
         found = sorted(set(self._barriers())) if barriers else []
         under_way = sum(link.under_way for link in self._links)
-        return EdgeFrame(sender, receiver, credit, size, under_way, found, sorted(set(blocked)))
+        return EdgeFrame(sender, receiver, self._credit(), size, under_way, found, sorted(set(blocked)))
 
     @property
     def in_flight_bytes(self) -> int:
@@ -113,15 +119,24 @@ class EdgeView:
         waiting = sum(queue.queued_bytes for queue, _, _ in self._channels)
         return waiting + sum(end.queued_bytes for _, end, _ in self._channels if end is not None)
 
-    def _credit(self, end: RemoteInputChannel) -> int | None:
-        number = end.channel_id
-        if number not in self._senders:
-            for producer in self._producers:
-                sender = producer.queue.sender(number)
-                if sender is not None:
-                    self._senders[number] = sender
-        sender = self._senders.get(number)
-        return None if sender is None else sender.credit.available
+    def _credit(self) -> list[int | None]:
+        """What senders may send, by place; None where nobody asks for credit, or has not asked yet."""
+        unasked, self._unasked = self._unasked, []
+        for place, end in unasked:
+            sender = self._sender(end.channel_id)
+            if sender is None:
+                self._unasked.append((place, end))
+            else:
+                self._senders.append(sender)
+                self._sender_places.append(place)
+        credit: list[int | None] = [None] * self._shown
+        for place, available in zip(self._sender_places, map(_CREDIT, self._senders), strict=True):
+            credit[place] = available + (credit[place] or 0)
+        return credit
+
+    def _sender(self, channel: int) -> ChannelSender | None:
+        senders = (producer.queue.sender(channel) for producer in self._producers)
+        return next((sender for sender in senders if sender is not None), None)
 
     def _barriers(self) -> Iterator[tuple[int, str, int]]:
         at_sender, on_wire, at_receiver = BARRIER_PLACES
@@ -138,6 +153,14 @@ class EdgeView:
                 event = decode_event(memoryview(bytes(message.payload)))
                 if isinstance(event, CheckpointBarrier) and message.channel in self._places:
                     yield self._places[message.channel], on_wire, event.checkpoint_id
+
+
+def _added(shown: int, places: Sequence[int], values: Iterable[int]) -> list[int]:
+    """Add up values by their places."""
+    sums = [0] * shown
+    for place, value in zip(places, values, strict=True):
+        sums[place] += value
+    return sums
 
 
 def _checkpoints(events: Iterable[EventBuffer]) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 
 from flowcontrol import POLICIES
@@ -45,23 +45,34 @@ def scenario_now(scenario: Scenario) -> Scenario:
     return reduce(changed, scenario.changes, scenario)
 
 
-def controls_of(scenario: Scenario) -> list[Control]:
+def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
+    """Return the debloating policies to choose from: all there are, those offered, and the job's own.
+
+    A page alone names no code: what is not among these is refused.
+    """
+    settings = [setting for change in scenario.changes for setting in change.settings]
+    named = [str(value) for field, value in settings if field == "debloat_policy"]
+    beside = {scenario.config.debloat_policy, *named, *offered} - POLICIES.keys()
+    return [*sorted(POLICIES), *sorted(beside)]
+
+
+def controls_of(scenario: Scenario, policies: Sequence[str]) -> list[Control]:
     """Return what may be changed of a job, with the values that hold behind all its changes."""
     now = scenario_now(scenario)
-    controls = list(_of_job(now.config))
+    controls = list(_of_job(now.config, policies))
     for vertex in now.vertices:
         controls += _of_vertex(vertex)
     return controls
 
 
-def _of_job(config: NetworkConfig) -> Iterator[Control]:
+def _of_job(config: NetworkConfig, policies: Sequence[str]) -> Iterator[Control]:
     takes_checkpoints = config.checkpoint_interval_s is not None
     exactly_once = config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
     for field, label in _SWITCHES.items():
         if field == "debloat_enabled" or (takes_checkpoints and exactly_once):
             value = "true" if getattr(config, field) else "false"
             yield Control(OPTIONS[field].name, label, "switch", value)
-    yield Control(POLICY, "Debloating policy", "choice", config.debloat_policy, choices=sorted(POLICIES))
+    yield Control(POLICY, "Debloating policy", "choice", config.debloat_policy, choices=list(policies))
     for field, (label, least, most) in _DURATIONS.items():
         if field == "debloat_target_s" or takes_checkpoints:
             value = format_duration(getattr(config, field))
@@ -91,13 +102,15 @@ def _numbers(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-def change_of(wanted: Change) -> ScheduledChange:
-    """Return what a page wants to be changed, without its time.
+def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
+    """Return what a page wants to be changed, without its time; a policy is one of `policies`.
 
     Raises:
         ScenarioError: there is no such control, or the value is none for it.
     """
     try:
+        if wanted.key == POLICY:
+            return _policy(wanted, policies)
         return _OF_KEY.get(wanted.key, _option)(wanted)
     except QuantityError as error:
         raise ScenarioError([f"{wanted.key}: {error.wrong}; it must be {error.right}"]) from None
@@ -111,9 +124,9 @@ def _option(wanted: Change) -> ScheduledChange:
     return ScheduledChange(at_s=0.0, settings=((field, OPTIONS[field].kind.parse(wanted.value)),))
 
 
-def _policy(wanted: Change) -> ScheduledChange:
-    if wanted.value not in POLICIES:
-        raise QuantityError(f"{wanted.value!r} is no policy", " or ".join(sorted(POLICIES)))
+def _policy(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
+    if wanted.value not in policies:
+        raise QuantityError(f"{wanted.value!r} is not offered here", " or ".join(policies))
     return ScheduledChange(at_s=0.0, settings=(("debloat_policy", wanted.value),))
 
 
@@ -130,7 +143,6 @@ def _rate(wanted: Change) -> ScheduledChange:
 
 
 _OF_KEY: dict[str, Callable[[Change], ScheduledChange]] = {
-    POLICY: _policy,
     SERVICE: _service,
     SKEW: _skew,
     RATE: _rate,

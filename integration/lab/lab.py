@@ -29,7 +29,7 @@ from netstack import (
 )
 
 from .channels import edge_shape
-from .controls import change_of, controls_of
+from .controls import change_of, controls_of, policies_of
 from .drawing import task_manager_links, vertex_shapes
 from .live_job import LiveJob
 from .page_messages import (
@@ -62,18 +62,29 @@ _LONGEST_PAUSE_S = 0.25
 class Lab:
     """A job under the eyes of a user; `version` goes up whenever a page has to be told all anew.
 
+    It is run as fast as possible up to `begin_s` emulated seconds, where its user comes in. `policies` are
+    offered to debloat by, beside those that there are.
+
     Raises:
         ScenarioError: the scenario makes no sense.
         InsufficientBuffers: the network memory is too small for the job.
     """
 
-    def __init__(self, scenario: Scenario, tables: TableStores | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        tables: TableStores | None = None,
+        *,
+        begin_s: float = 0.0,
+        policies: Sequence[str] = (),
+    ) -> None:
         self.version = 0
         self.pace: float | None = 1.0
         self.paused = False
         self._base = scenario
+        self._policies = policies_of(scenario, policies)
         self._tables = tables
-        self._now = 0.0  # where the sides are, or are to come
+        self._now = begin_s  # where the sides are, or are to come
         self._stops_at = math.inf
         self._seen_at = perf_counter()
         self._speeds: list[tuple[float, float]] = []
@@ -164,7 +175,7 @@ class Lab:
             edges=[edge_shape(scenario, edge) for edge in scenario.edges],
             task_managers=list(scenario.task_managers),
             links=task_manager_links(scenario),
-            sides=[side.history(controls_of(side.scenario)) for side in self._sides],
+            sides=[side.history(controls_of(side.scenario, self._policies)) for side in self._sides],
             pace=self.pace,
             paused=self.paused,
         )
@@ -207,7 +218,7 @@ class Lab:
         at = AtTime(side.now)
         match request:
             case Change():
-                side.change(change_of(request))
+                side.change(change_of(request, self._policies))
             case Kill(task_manager=str(name)):
                 side.add_fault(KillTaskManager(when=at, task_manager=name))
             case Kill(vertex=str(vertex), subtask=int(subtask)):

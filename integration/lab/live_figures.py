@@ -12,6 +12,9 @@ from netstack import Job, SubtaskSample
 
 from .page_messages import CheckpointRow, Row, Shares, Side
 
+Times = tuple[float, float, float]
+"""How long a subtask was busy, idle and back-pressured so far, in seconds."""
+
 _NOTHING: Shares = (0.0, 0.0, 0.0)
 
 
@@ -23,7 +26,7 @@ class Figures:
         self._parallelisms = [vertex.parallelism for vertex in job.scenario.vertices]
         self._ends = list(accumulate(self._parallelisms))
         self._sources = [vertex.source is not None for vertex in job.scenario.vertices]
-        self._before: Sequence[SubtaskSample] = ()
+        self._before: Sequence[Times] = ()
         self._attempt: object = None
         self._row_before: Sequence[SubtaskSample] = ()
         self._row_attempt: object = None
@@ -32,13 +35,12 @@ class Figures:
     def shares(self) -> list[list[Shares]]:
         """Return the shares of each subtask's time since this was asked last: busy, idle, back-pressured."""
         attempt = self._job.attempt
-        samples = [] if attempt is None else attempt.samples()
+        times = [] if attempt is None else attempt.times()
         before = self._before if attempt is self._attempt else []
-        self._before, self._attempt = samples, attempt
-        if not samples:
+        self._before, self._attempt = times, attempt
+        if not times:
             return [[_NOTHING] * count for count in self._parallelisms]
-        empty = SubtaskSample()
-        pairs = zip(samples, before or [empty] * len(samples), strict=True)
+        pairs = zip(times, before or [(0.0, 0.0, 0.0)] * len(times), strict=True)
         return self._by_vertex([_shares(now, then) for now, then in pairs])
 
     def row(self, side: Side, now: float, in_flight_bytes: Sequence[float]) -> Row | None:
@@ -50,7 +52,8 @@ class Figures:
         self._row_before, self._row_attempt = samples, attempt
         if not samples or not before or since <= 0:
             return None
-        shares = self._by_vertex([_shares(*pair) for pair in zip(samples, before, strict=True)])
+        pairs = zip(map(_times, samples), map(_times, before), strict=True)
+        shares = self._by_vertex([_shares(*pair) for pair in pairs])
         rates, sizes, times = [], [], []
         for source, end, count in zip(self._sources, self._ends, self._parallelisms, strict=True):
             mine = range(end - count, end)
@@ -68,10 +71,12 @@ class Figures:
         return [list(values[end - count : end]) for end, count in ends]
 
 
-def _shares(now: SubtaskSample, then: SubtaskSample) -> Shares:
-    busy = max(0.0, now.busy_s - then.busy_s)
-    idle = max(0.0, now.idle_s - then.idle_s)
-    backpressured = max(0.0, now.backpressured_s - then.backpressured_s)
+def _times(sample: SubtaskSample) -> Times:
+    return sample.busy_s, sample.idle_s, sample.backpressured_s
+
+
+def _shares(now: Times, then: Times) -> Shares:
+    busy, idle, backpressured = (max(0.0, later - earlier) for later, earlier in zip(now, then, strict=True))
     total = busy + idle + backpressured
     if total <= 0:
         return _NOTHING

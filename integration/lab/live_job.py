@@ -23,6 +23,7 @@ from netstack import (
     Scenario,
     ScenarioError,
     ScheduledChange,
+    Steady,
     TableStores,
 )
 
@@ -79,6 +80,17 @@ class LiveJob:
     def failure(self) -> str | None:
         """Why the job has failed for good; None: it has not."""
         return self._job.failure
+
+    @property
+    def changed_at(self) -> float:
+        """When a user has changed something last, or let it go wrong; 0: never."""
+        scenario = self.scenario
+        faults = [fault.when.time_s for fault in scenario.faults if isinstance(fault.when, AtTime)]
+        return max([0.0, *(change.at_s for change in scenario.changes), *faults])
+
+    def steady(self, from_s: float) -> Steady:
+        """Return what the run comes to from a moment on, as results have it of their windows."""
+        return self._job.steady(from_s, self.now)
 
     @property
     def restarting(self) -> bool:
@@ -177,7 +189,8 @@ class LiveJob:
         self._note_faults()
         text = ""
         if self.over:
-            state, text = ("ended", "") if self.failure is None else ("failed", self.failure)
+            over = f"after {self.now:g} s; go back to a moment to go on from there"
+            state, text = ("ended", over) if self.failure is None else ("failed", self.failure)
         elif self.restarting:
             state, text = "restarting", self.incidents[-1].text if self.incidents else ""
         pending = [

@@ -3,7 +3,8 @@
 The page gets a `Hello` first, then a `Frame` of each side up to twenty times a second, a `Row` of the time
 series each emulated second, and a `CheckpointRow` whenever a checkpoint has ended. There is one side, "a",
 until the user forks the run; then "a" goes on as it was, and "b" has the changes that are made from then on.
-After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side.
+After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side. What
+there is of a running Flink stands in `flink_messages`.
 
 All times are in seconds of emulated time, all sizes in bytes. Numbers that nobody knows are null. Lists of a
 `Frame` follow the order of the vertices, edges and channels in `Hello`: channels of an edge are listed
@@ -15,6 +16,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+
+from .flink_messages import FlinkFrame, FlinkJobShape, ReadAgain, Reading
 
 MOST_CHANNELS = 4096
 """Channels of an edge beyond which a frame has sums for each consumer."""
@@ -184,6 +187,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     sides: list[History]
     pace: float | None
     paused: bool
+    flink: FlinkJobShape | None = None
+    """The running job beside which this one runs."""
 
 
 class Copied(msgspec.Struct, frozen=True, tag="copied"):
@@ -275,12 +280,14 @@ class Copy(msgspec.Struct, frozen=True, tag="copy"):
 
 
 Request = Pace | Pause | Step | Back | Change | Kill | Cut | TakeCheckpoint | Fork | Join | Copy
-Answer = Hello | Frame | Row | CheckpointRow | Incident | Copied | Refused
+"""What is asked of a lab."""
 
-_DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+Answer = Hello | Frame | Row | CheckpointRow | Incident | Copied | Refused | Reading | FlinkFrame
+
+_DECODER: msgspec.json.Decoder[Request | ReadAgain] = msgspec.json.Decoder(Request | ReadAgain)
 
 
-def read_request(text: str | bytes) -> Request:
+def read_request(text: str | bytes) -> Request | ReadAgain:
     """Return what a page asks for.
 
     Raises:

@@ -3,18 +3,21 @@
 The loopback interface alone is listened at. A page has to show the token that its address has, to name this
 machine as its host, and to come from this server; so no other user and no other site in the browser gets in.
 
+With a running Flink beside it, there is no lab before its job has been read: then pages are told how far
+that is.
+
 One trio task runs the emulation in turns, between which the others have theirs. Frames are made as often as
-pages can show them, but no oftener than every fifth part of the time goes into them; a page that is too slow
-misses some. While no page is open nothing runs.
+pages can show them, and less often where that would take the emulation's time (`frame_pace`); a page that is
+too slow misses some. While no page is open nothing runs.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from time import perf_counter
+from time import perf_counter, process_time
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,9 +32,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from netstack import ScenarioError
 
+from .flink_messages import ReadAgain
+from .frame_pace import FramePace
 from .lab import Lab
 from .live_job import LiveJob
-from .page_messages import Refused, encode, read_request
+from .observed_flink import ObservedFlink
+from .page_messages import Answer, Hello, Refused, encode, read_request
 
 MOST_PAGES = 32
 """Pages that may be open at once; one more is refused."""
@@ -39,16 +45,16 @@ MOST_PAGES = 32
 MOST_MESSAGE_BYTES = 16 << 10
 """Of what a page says at once."""
 
-FRAMES_PER_S = 20
+_FLINK_EVERY_S = 1.0
+"""Between two messages of what Flink shows beside what is predicted."""
+
+_READING_EVERY_S = 0.1
 
 _TURN_S = 0.01
 """How long the emulation runs before pages have their turn."""
 
 _ROUNDS = 20
 """How often all others are run in their turn: a message passes through several tasks on its way to a page."""
-
-_SHARE_OF_FRAMES = 0.15
-"""Share of the time that making frames may take."""
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
 _POLICY = "default-src 'self'; connect-src 'self' ws:; img-src 'self' data:; frame-ancestors 'none'"
@@ -78,14 +84,17 @@ class _Told:
 
 
 class LabServer:
-    """Serves `lab` to whoever has the `token`; `port` is known while it serves."""
+    """Serves `lab` to whoever has the `token`; `flink` is what its job was read from, if it was."""
 
-    def __init__(self, lab: Lab, token: str | None = None) -> None:
+    def __init__(
+        self, lab: Lab | None, token: str | None = None, *, flink: ObservedFlink | None = None
+    ) -> None:
         self.lab = lab
+        self.flink = flink
         self.token = secrets.token_urlsafe(24) if token is None else token
         self.pages = 0
         self._frames: list[str] = []
-        self._frame_number = 0
+        self._flink_due = 0.0
         self._new_frame = trio.Event()
         self._wanted = trio.Event()  # something is to be done, or a page is there again
         self._hosts: frozenset[str] = frozenset()
@@ -115,6 +124,8 @@ class LabServer:
         config.include_server_header = False
         async with trio.open_nursery() as nursery:
             await nursery.start(self._serve, config)
+            if self.flink is not None:
+                nursery.start_soon(self.flink.run)
             ready(f"http://127.0.0.1:{port}/?token={self.token}")
             await self._run()
 
@@ -123,31 +134,53 @@ class LabServer:
 
     async def _run(self) -> None:
         """Let the emulation and the pages have their turns."""
-        next_frame = 0.0
+        pace = FramePace()
         while True:
             if not self.pages:
                 await self._wait_for_pages()
-            busy = self.lab.turn(_TURN_S)
-            now = perf_counter()
-            if now >= next_frame:
-                self._make_frames()
-                took = perf_counter() - now
-                next_frame = now + max(1 / FRAMES_PER_S, took / _SHARE_OF_FRAMES)
+            lab = self.lab
+            if lab is None or self._reads:
+                self._tell_all([])
+                await trio.sleep(_READING_EVERY_S)
+                continue
+            busy = lab.turn(_TURN_S)
+            if pace.is_due(busy=busy):
+                began = process_time()
+                self._make_frames(lab)
+                await self._let_others()
+                pace.took(process_time() - began)
             if busy:
-                for _ in range(_ROUNDS):
-                    await trio.lowlevel.checkpoint()
+                await self._let_others()
             else:
-                await trio.sleep(max(0.0, next_frame - perf_counter()))
+                await trio.sleep(pace.waits_s)
+
+    async def _let_others(self) -> None:
+        """Let all others have their turn, until messages are where they are to go."""
+        for _ in range(_ROUNDS):
+            await trio.lowlevel.checkpoint()
 
     async def _wait_for_pages(self) -> None:
         self._wanted = trio.Event()
         await self._wanted.wait()
 
-    def _make_frames(self) -> None:
-        for side in self.lab.sides:
+    @property
+    def _reads(self) -> bool:
+        """Whether the job is being read from Flink, or could not be."""
+        return self.flink is not None and self.flink.reading is not None
+
+    def _make_frames(self, lab: Lab) -> None:
+        for side in lab.sides:
             side.new_checkpoints()
-        self._frames = [encode(frame) for frame in self.lab.frames()]
-        self._frame_number += 1
+        frames: list[Answer] = list(lab.frames())
+        if self.flink is not None and perf_counter() >= self._flink_due:
+            beside = self.flink.frame(list(lab.sides))
+            frames += [] if beside is None else [beside]
+            self._flink_due = perf_counter() + _FLINK_EVERY_S
+        self._tell_all(frames)
+
+    def _tell_all(self, frames: Sequence[Answer]) -> None:
+        """Let all pages be told what moves."""
+        self._frames = [encode(frame) for frame in frames]
         waiting, self._new_frame = self._new_frame, trio.Event()
         waiting.set()
 
@@ -199,22 +232,40 @@ class LabServer:
 
     async def _tell(self, socket: WebSocket, page: trio.CancelScope) -> None:
         """Keep a page up to date until it goes away."""
-        version, told = -1, list[_Told]()
+        known: tuple[Lab, int] | None = None
+        told: list[_Told] = []
         try:
             while True:
                 lab, new_frame = self.lab, self._new_frame
-                if version != lab.version:
-                    version = lab.version
-                    told = [_Told(side) for side in lab.sides]
-                    await socket.send_text(encode(lab.hello()))
-                for each in told:
-                    for message in each.news():
+                if self.flink is not None and self.flink.reading is not None:
+                    await socket.send_text(encode(self.flink.reading))
+                    known = None
+                elif lab is not None:
+                    if known is None or known != (lab, lab.version):
+                        known = lab, lab.version
+                        told = [_Told(side) for side in lab.sides]
+                        await socket.send_text(encode(self._hello(lab)))
+                    for message in [text for each in told for text in each.news()] + self._frames:
                         await socket.send_text(message)
-                for frame in self._frames:
-                    await socket.send_text(frame)
                 await new_frame.wait()
         except (WebSocketDisconnect, RuntimeError, trio.BrokenResourceError):
             page.cancel()
+
+    def _hello(self, lab: Lab) -> Hello:
+        hello = lab.hello()
+        return hello if self.flink is None else msgspec.structs.replace(hello, flink=self.flink.shape)
+
+    def _answer_to(self, text: str) -> Answer | None:
+        """Do what a page asks for; returns what that page is to be told."""
+        request = read_request(text)
+        if isinstance(request, ReadAgain):
+            if self.flink is None:
+                raise ScenarioError(["the job was not read from Flink"])
+            self.flink.read_again()
+            return None
+        if self.lab is None or self._reads:
+            raise ScenarioError(["there is no job yet; it is being read from Flink"])
+        return self.lab.handle(request)
 
     async def _hear(self, socket: WebSocket) -> None:
         """Do what a page asks for, until it goes away or makes no sense."""
@@ -224,7 +275,7 @@ class LabServer:
             except (WebSocketDisconnect, KeyError, RuntimeError):
                 return
             try:
-                answer = self.lab.handle(read_request(text))
+                answer = self._answer_to(text)
             except msgspec.DecodeError as error:
                 answer = Refused(f"this is no request: {error}")
             except ScenarioError as error:

@@ -7,6 +7,7 @@ kept apart from the specification, since a page breaks long lines and a picture 
 from __future__ import annotations
 
 from textwrap import wrap
+from typing import Any
 
 import altair as alt
 import vl_convert
@@ -16,6 +17,7 @@ from ..analysis.wording import NOTHING, milliseconds, size
 from . import chart_data
 from .chart_data import Results
 from .checkpoint_charts import checkpoint_bytes, checkpoint_history, checkpoint_phases, checkpoint_time
+from .output import shown
 from .panels import (
     MOST_COLUMNS,
     Chart,
@@ -143,9 +145,17 @@ def to_png(chart: Chart, *, scale: float = PNG_SCALE) -> bytes:
         "subtitle": wrap(chart.note, _NOTE_CHARACTERS),
         "anchor": "start",
     }
-    return vl_convert.vegalite_to_png(
-        chart.spec | {"title": title}, vl_version=VEGA_LITE, scale=scale, config=_PNG_CONFIG
-    )
+    spec = drawable(chart.spec | {"title": title})
+    return vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, config=_PNG_CONFIG)
+
+
+def drawable(value: Any) -> Any:
+    """Return a specification in which control characters are shown: an SVG can have none."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, list):
+        return [drawable(each) for each in value]
+    return {key: drawable(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 _PNG_CONFIG = {

@@ -40,10 +40,15 @@ def comparison_table(comparison: Comparison) -> Group:
     return Group(title, table)
 
 
-def print_comparisons(comparisons: Iterable[Comparison], console: Console) -> None:
-    """Print all tables, what their last column means, and how many numbers are outside."""
+def print_comparisons(comparisons: Sequence[Comparison], console: Console, sides: Sequence[str] = ()) -> None:
+    """Print all tables, what their last column means, and how many numbers are outside.
+
+    `sides` say of each comparison what its two sides are, if they are given.
+    """
     shown = list(comparisons)
-    for comparison in shown:
+    for place, comparison in enumerate(shown):
+        if sides:
+            console.print(Text(sides[place], style="dim", overflow="fold"))
         console.print(comparison_table(comparison))
         console.print()
     console.print(Text(UNITS + LEGEND, style="dim"))

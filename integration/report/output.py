@@ -15,11 +15,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..files.writing import is_device, require_writable, write_whole
@@ -28,7 +37,7 @@ PAGE = "report.html"
 """The name of a page in the folder of a report."""
 
 WIDTH = 80
-"""Columns of what is printed for people."""
+"""Columns of what is printed for people, where there is no terminal."""
 
 # Of Unicode: C0, delete and C1; line separators and what turns the direction of writing; halves of pairs,
 # as Python has them for bytes of file names that are no UTF-8.
@@ -36,6 +45,8 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 
 _WITHIN_LAYOUT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but tabulator and line feed, which layouts are made of."""
+
+_TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 
 _JSON_UNSHOWN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """What of these stands raw in the texts of a JSON document in UTF-8."""
@@ -51,8 +62,15 @@ def to_stderr() -> Console:
 
 
 def to_stdout() -> Console:
-    """Return a console for tables, of a width that does not depend on the terminal."""
-    return Terminal(width=WIDTH, markup=False, emoji=False)
+    """Return a console for tables: as wide as the terminal; of one width wherever else it goes."""
+    width = None if sys.stdout.isatty() else WIDTH
+    return Terminal(width=width, markup=False, emoji=False)
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether a table can be printed without cutting or wrapping what is in it."""
+    unlimited = console.options.update(max_width=10 * console.width)
+    return console.measure(table, options=unlimited).maximum <= console.width
 
 
 def say(line: str) -> None:
@@ -138,7 +156,17 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 class Terminal(Console):
-    """A console that shows control characters."""
+    """A console that shows control characters; no line that goes elsewhere ends in spaces."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print as `Console` does."""
+        if self.is_terminal:
+            super().print(*objects, **how)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **how)
+        self.file.write(_TRAILING_SPACES.sub("", captured.get()))
+        self.file.flush()
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield what `Console` does, with the texts shown."""
@@ -173,27 +201,38 @@ Report = Callable[[float], None]
 
 
 @contextmanager
-def progress(label: str, total: float, unit: str, console: Console) -> Iterator[Report]:
-    """Show how much of `total` is done while the block runs; the bar is gone afterwards."""
+def progress(
+    label: str, total: float, unit: str, console: Console, *, before: str = "", behind: str = ""
+) -> Iterator[Report]:
+    """Show how much of `total` is done while the block runs; the bar is gone afterwards.
+
+    The label has what is done `before` anything is reported, and `behind` the total, where that takes time.
+    """
     if not console.is_terminal:
         yield _lines(label, total, unit, console)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[shown]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total, shown="")
+    with Progress(*_columns(console), console=console, transient=True) as bar:
+        task = bar.add_task(_labelled(label, before), total=total, shown=_shown(0, total, unit))
 
         def report(done: float) -> None:
-            bar.update(task, completed=done, shown=_shown(done, total, unit))
+            name = _labelled(label, behind) if done >= total else label
+            bar.update(task, description=name, completed=done, shown=_shown(done, total, unit))
 
-        report(0)
         yield report
+
+
+def _columns(console: Console) -> list[ProgressColumn]:
+    """What a bar has, narrower in a narrow terminal, so that what is left is always in sight."""
+    label = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
+    shown = TextColumn("{task.fields[shown]}", table_column=Column(no_wrap=True))
+    elapsed, left = (Column(no_wrap=True, min_width=7) for _ in range(2))
+    times = [TimeElapsedColumn(elapsed), TextColumn("left"), TimeRemainingColumn(table_column=left)]
+    bar_width = max(6, min(40, console.width // 4))
+    return [label, BarColumn(bar_width=bar_width), shown, *times]
+
+
+def _labelled(label: str, doing: str) -> str:
+    return f"{label}: {doing}" if doing else label
 
 
 def _lines(label: str, total: float, unit: str, console: Console) -> Report:

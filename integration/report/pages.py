@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from ..files.caches import cached_text
 from .charts import VEGA_LITE
 from .panels import Chart
 
@@ -81,7 +83,16 @@ def _page_file(name: str) -> str:
     return (resources.files(__package__) / "page" / name).read_text(encoding="utf-8")
 
 
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, of the version that the pictures are written for."""
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+    """Vega, Vega-Lite and Vega-Embed as one script, of the version that the pictures are written for.
+
+    To put it together takes a second, so it is kept.
+    """
+    return cached_text(
+        f"vl-convert {version('vl-convert-python')}, Vega-Lite {VEGA_LITE}: {_SNIPPET}",
+        lambda: vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE),
+    )

@@ -25,11 +25,15 @@ from ..analysis.wording import counted
 from .comparison_text import figure
 from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
 from .keeping_up import fell_behind
+from .output import fits
 
 MOST_INCIDENTS = 20
 """Faults and failures that are printed; the first ones of more."""
 
 _HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
+_OF_CHECKPOINTS = 4
+"""Columns of a vertex and its checkpoints; behind them are those of its load."""
+
 LEGEND = (
     "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
     "vertex. rec/s: records of all subtasks. buffer: smallest debloated size, bytes. in, out: queued buffers "
@@ -45,7 +49,8 @@ def print_result(result: Result, console: Console) -> None:
         console.print()
         completed = completed_within(result.checkpoints, steady)
         console.print(_window_line(steady, completed, result.emulated_seconds), highlight=False)
-        console.print(_table(steady, completed))
+        for columns in _columns_at_once(steady, completed, console):
+            console.print(_table(steady, completed, columns))
         behind = _watermarks_text(steady)
         if behind is not None:
             console.print(behind, highlight=False)
@@ -132,12 +137,24 @@ def _phases_text(times: CheckpointTimes) -> str:
     return " + ".join(texts)
 
 
-def _table(steady: Steady, completed: Sequence[CheckpointResult]) -> Table:
+def _columns_at_once(
+    steady: Steady, completed: Sequence[CheckpointResult], console: Console
+) -> Sequence[Sequence[int]]:
+    """The columns of one table, or of two where a terminal is too narrow for one."""
+    every = range(len(_HEAD))
+    if fits(_table(steady, completed, every), console):
+        return [every]
+    return [every[:_OF_CHECKPOINTS], [0, *every[_OF_CHECKPOINTS:]]]
+
+
+def _table(steady: Steady, completed: Sequence[CheckpointResult], columns: Sequence[int]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for head in _HEAD:
-        table.add_column(head, justify="right" if head else "left")
+    for column in columns:
+        head = _HEAD[column]
+        table.add_column(head, justify="right" if head else "left", no_wrap=bool(head))
     for vertex in steady.vertices:
-        table.add_row(*_cells(vertex, mean_times(completed, vertex.name)))
+        cells = _cells(vertex, mean_times(completed, vertex.name))
+        table.add_row(*(cells[column] for column in columns))
     return table
 
 

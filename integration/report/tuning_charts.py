@@ -20,6 +20,7 @@ from ..tuning.summaries import OFF, TargetSummary
 from .chart_data import Row
 from .panels import ALARM, NEUTRAL, PALETTE, Chart, colours, tip
 from .trade_off_labels import FONT_SIZE, HEIGHT, PADDING, SIDES, WIDTH, placed, share_domain
+from .tuning_text import conditions_of
 
 CHECKPOINT, FIRST_BARRIER, RECORD = "end to end", "start delay", "record delay"
 TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "record_delay_ms"}
@@ -305,8 +306,3 @@ def _reached(recommendation: Recommendation) -> str:
 
 def _end_to_end(summary: TargetSummary) -> str:
     return milliseconds(None if summary.end_to_end_ms is None else summary.end_to_end_ms.mean)
-
-
-def conditions_of(recommendation: Recommendation) -> str:
-    """Return the values of the axes other than the target, as "service 2 ms, skew 1:4"; or nothing."""
-    return ", ".join(f"{name} {value}" for name, value in recommendation.conditions.items())

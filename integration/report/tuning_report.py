@@ -21,8 +21,9 @@ from .output import PAGE, prepare_folder, write_outputs
 from .pages import drawing, pretty, render_page
 from .panels import Chart
 from .tables import Fact, how_obtained, versions_text
-from .tuning_charts import conditions_of, tuning_charts
+from .tuning_charts import tuning_charts
 from .tuning_text import (
+    conditions_of,
     failures_of,
     mark_in_words,
     recommended,

@@ -18,7 +18,6 @@ from ..tuning.recommend import Recommendation
 from ..tuning.remedies import Remedy
 from ..tuning.summaries import OFF, TargetSummary
 from .comparison_text import figure
-from .tuning_charts import conditions_of
 
 LEGEND = (
     "Means over seeds; times in ms, bytes in KiB. thr. %: throughput, of what it is now. "
@@ -70,6 +69,11 @@ _COLUMNS: Sequence[tuple[str, Cell]] = (
     ("\np95", _mean("record_delay_p95_ms")),
     ("adapt", _adapts),
 )
+
+
+def conditions_of(recommendation: Recommendation) -> str:
+    """Return the values of the axes other than the target, as "service 2 ms, skew 1:4"; or nothing."""
+    return ", ".join(f"{name} {value}" for name, value in recommendation.conditions.items())
 
 
 def print_recommendations(

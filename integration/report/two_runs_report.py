@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -14,12 +15,12 @@ from netstack import Result, ScenarioError, read_scenario
 
 from ..analysis.result_differences import FigureDifference, ResultDifferences, document_of
 from ..analysis.wording import NOTHING, QUANTITIES, ratio
-from .charts import charts, to_png
-from .job_graph import NOTE, JobGraph, job_graph
-from .output import PAGE, prepare_folder, write_outputs
-from .pages import drawing, pretty, render_page
-from .panels import Chart
+from .output import PAGE, WIDTH, prepare_folder, write_outputs
 from .tables import how_obtained, job_facts
+
+if TYPE_CHECKING:
+    from .job_graph import JobGraph
+    from .panels import Chart
 
 LEGEND = "Of the last window of each; difference: the second less the first; ratio: the second by the first."
 
@@ -32,10 +33,10 @@ def print_differences(differences: ResultDifferences, console: Console) -> None:
     """Print what was set otherwise, and the numbers of both."""
     heads = ("first", "second", "difference", "ratio")
     console.print(Text(f"first: {differences.first}\nsecond: {differences.second}", style="bold"))
-    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False, pad_edge=False)
     table.add_column("")
     for head in heads:
-        table.add_column(head, justify="right", min_width=12)
+        table.add_column(head, justify="right", min_width=12 if console.width >= WIDTH else 0)
     for figure in differences.figures:
         table.add_row(figure.quantity, *figure_cells(figure))
     console.print(table)
@@ -67,6 +68,8 @@ def write_differences(
     Raises:
         OutputError: a file cannot be written.
     """
+    from .charts import charts, to_png  # here, since the table needs nothing that draws
+
     pictures = charts(results)
     page = render_differences(differences, results, pictures, command)
     files = {PAGE: page.encode()} | {f"{chart.name}.png": to_png(chart) for chart in pictures}
@@ -78,6 +81,9 @@ def render_differences(
     differences: ResultDifferences, results: Mapping[str, Result], pictures: list[Chart], command: str
 ) -> str:
     """Return the page as HTML; `results` are both by their names."""
+    from .job_graph import NOTE
+    from .pages import drawing, pretty, render_page
+
     return render_page(
         "two_runs.html.jinja",
         title=" beside ".join(results),
@@ -98,6 +104,8 @@ def render_differences(
 
 def _graph(name: str, result: Result) -> JobGraph | None:
     """The graph of a result; None where its scenario was not one of a file, and so cannot be read again."""
+    from .job_graph import job_graph
+
     try:
         return job_graph(read_scenario(document_of(result)), {name: result.steady[-1:]})
     except ScenarioError:

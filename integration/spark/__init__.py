@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..tuning.advise import Advice, advise
-    from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
+    from ..tuning.axes import DEFAULT_TARGETS, Axis, AxisValue, read_axes
     from ..tuning.constraints import Constraints
     from ..tuning.point_rows import PointRow
     from ..tuning.points import Grid, Point, Probe, probes_of
@@ -26,6 +26,7 @@ __all__ = [
     "DEFAULT_TARGETS",
     "Advice",
     "Axis",
+    "AxisValue",
     "Constraints",
     "Grid",
     "Point",
@@ -52,6 +53,7 @@ _HOMES = {
     "DEFAULT_TARGETS": "tuning.axes",
     "Advice": "tuning.advise",
     "Axis": "tuning.axes",
+    "AxisValue": "tuning.axes",
     "Constraints": "tuning.constraints",
     "Grid": "tuning.points",
     "Point": "tuning.points",

@@ -9,6 +9,7 @@ PySpark as ``spark-submit`` hands over its own::
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -24,11 +25,13 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from netstack import SourceError
 
+from .class_archive import make_at_exit, of_this_user
 from .interrupts import held_interrupts
 from .masters import LOOPBACK, is_on_this_machine, local_slots, require_master
 from .own_files import own_folder_problem
@@ -69,14 +72,20 @@ _JAVA_HINT = "Spark needs Java 17 or newer (apt install openjdk-17-jre-headless,
 _POLL_S = 0.05
 _INTS = struct.Struct(">i")
 
+_begun: Future[None] | None = None
+"""Of a session that was begun and that nobody has taken yet."""
 
-def spark_session(master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
+
+def spark_session(
+    master: str | None = None, options: Mapping[str, str] | None = None, *, small: bool = False
+) -> SparkSession:
     """Return the active Spark session, or start one that writes nothing to the terminal.
 
     Args:
         master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
             session is returned as it is.
         options: Spark's own options for such a session, such as ``{"spark.executor.memory": "2g"}``.
+        small: Start Java as for a session of seconds, whose work is done by its Python workers.
 
     Raises:
         SourceError: There is no Java, nothing answers at the master, or Spark does not start.
@@ -92,10 +101,39 @@ def spark_session(master: str | None = None, options: Mapping[str, str] | None =
         active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    _take_begun()
     if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
-        _start(master or "local[*]", options or {})
+        _start(master or "local[*]", options or {}, small=small)
     with held_interrupts():
         return SparkSession.builder.getOrCreate()
+
+
+def begin_session() -> None:
+    """Begin to start a small session on this machine, in a thread; `spark_session` then waits for it.
+
+    Why it cannot start is raised there. Where there is a session already nothing is done.
+    """
+    global _begun
+    if _begun is None and not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        begun = _begun = Future()
+
+        def end_with_process(java: JavaProcess) -> None:
+            # It may end while the session still starts.
+            atexit.register(lambda: None if begun.done() else java.end())
+
+        work = partial(_start, "local[*]", {}, small=True, told_of=end_with_process)
+        threading.Thread(target=_fulfil, args=(begun, work), name="netstack-begin", daemon=True).start()
+
+
+def _take_begun() -> None:
+    """Wait for a session that was begun, if there is one; an interrupt leaves it as it is."""
+    global _begun
+    if (begun := _begun) is not None:
+        try:
+            begun.result()
+        finally:
+            if begun.done():
+                _begun = None
 
 
 def is_running() -> bool:
@@ -105,7 +143,13 @@ def is_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
-def _start(master: str, options: Mapping[str, str]) -> None:
+def _start(
+    master: str,
+    options: Mapping[str, str],
+    *,
+    small: bool,
+    told_of: Callable[[JavaProcess], None] = lambda java: None,
+) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
@@ -115,18 +159,19 @@ def _start(master: str, options: Mapping[str, str]) -> None:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings, workers = dict(SETTINGS), dict[str, str]()
+    settings, workers, archive = dict(SETTINGS), dict[str, str](), None
     if is_on_this_machine(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         settings |= LOCAL_SETTINGS
         if local_slots(master) is not None:
-            workers = _worker_settings()
+            workers, archive = _worker_settings(), of_this_user()
     else:  # its machines may have another path to Python
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
-        java = JavaProcess(conf, log)
+        java = JavaProcess(conf, log, {} if archive is None else archive.variables_of(small=small))
+        told_of(java)
         try:
             _start_session(conf, java, workers)
         except BaseException as error:
@@ -134,6 +179,8 @@ def _start(master: str, options: Mapping[str, str]) -> None:
             if isinstance(error, Exception):
                 raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
             raise
+    if archive is not None:
+        make_at_exit(archive)
 
 
 def _worker_settings() -> dict[str, str]:
@@ -219,11 +266,13 @@ class JavaProcess:
     Args:
         conf: What Spark is set to.
         log: A file for its standard error.
+        variables: What it has in its environment beside what this process has.
     """
 
-    def __init__(self, conf: SparkConf, log: IO[bytes]) -> None:
+    def __init__(self, conf: SparkConf, log: IO[bytes], variables: Mapping[str, str]) -> None:
         self._conf = conf
         self._log = log
+        self._variables = variables
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -248,6 +297,7 @@ class JavaProcess:
                 stderr=self._log,
                 env={
                     **os.environ,
+                    **self._variables,
                     "SPARK_CONNECT_MODE": "0",
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(reached),
                 },
@@ -288,7 +338,8 @@ class JavaProcess:
         _silence_py4j()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        threading.Thread(target=process.wait, name="netstack-java-end", daemon=True).start()
+        with suppress(RuntimeError):  # at the very end there are no new threads, and none is needed
+            threading.Thread(target=process.wait, name="netstack-java-end", daemon=True).start()
         if getattr(SparkContext._gateway, "proc", None) is process:
             SparkContext._gateway = SparkContext._jvm = None
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from buffers import RecordBlock
 from netstack import FILE_FORMATS, SourceError
 
+from ..extras import require
 from .arrow_types import arrow_schema
 from .files import read_files, require_columns, require_path
 from .interrupts import run_cancellable
@@ -100,6 +101,7 @@ class SparkSource:
                 cannot be carried, no Java. One line that says so.
         """
         if self._spooled is None:
+            require("pandas", "reading files through Spark")
             self._spooled = self._make_spool()
         return self._spooled[0]
 

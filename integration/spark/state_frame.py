@@ -10,6 +10,7 @@ import pyarrow as pa
 from netstack import HandleReader, InitialCheckpoint, keyed_entries
 
 from ..checkpoints.inventory import find_checkpoint
+from ..extras import require
 from ..state.entry_batches import batches_of
 from ..state.state_contents import require_state, scratch_stores
 from .masters import is_local
@@ -38,6 +39,7 @@ def read_state(spark: SparkSession, path: str, vertex: str, state: str) -> DataF
         StateError: Its state cannot be read here.
         ScenarioError: It has no such vertex or state, which names those that are there.
     """
+    require("pandas", "read_state")
     checkpoint = find_checkpoint(path)
     require_state(checkpoint, vertex, state)
     subtasks = checkpoint.metadata.parallelism[vertex]

@@ -13,11 +13,15 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from contextlib import suppress
+
 import numpy as np
-import pandas  # type: ignore[import-untyped]  # noqa: F401 - PySpark's workers import it
 import pyarrow  # noqa: F401
 
 import netstack  # noqa: F401
+
+with suppress(ImportError):  # an extra
+    import pandas  # type: ignore[import-untyped]  # noqa: F401 - PySpark's workers import it where it is
 
 
 def main() -> None:

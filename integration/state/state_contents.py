@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from netstack import (
     operator_lists,
 )
 
+from ..extras import is_installed
 from .stores import RocksStores
 
 SCHEMA = "netstack.state/1"
@@ -106,8 +106,8 @@ class StateContents(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def scratch_stores() -> Iterator[RocksStores | None]:
-    """Stores in a folder that is gone afterwards; None if rocksdict is not installed."""
-    if find_spec("rocksdict") is None:
+    """Stores in a folder that is gone afterwards; None if RocksDB is not installed."""
+    if not is_installed("rocksdb"):
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="netstack-tables-") as folder:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from netstack import OPTIONS, Scenario, ScenarioError, StateBackendType, TableOptions
 
+from ..extras import is_installed, missing_line
 from .rocksdb_store import RocksStore
 
 _TYPE = f"flink.{OPTIONS['state_backend'].name}"
@@ -46,9 +46,8 @@ def table_stores(scenario: Scenario) -> Iterator[RocksStores | None]:
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
         yield None
         return
-    if find_spec("rocksdict") is None:
-        needs = "rocksdb needs the package rocksdict; install netstack[rocksdb]"
-        raise ScenarioError([f"{_TYPE}: {needs}"])
+    if not is_installed("rocksdb"):
+        raise ScenarioError([f"{_TYPE}: {missing_line('rocksdb', 'rocksdb')}"])
     parent = config.rocksdb_localdir
     try:
         if parent is not None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 
@@ -21,6 +20,7 @@ import trio
 from netstack import Agenda, InitialCheckpoint, Job, Scenario, StateBackendType, check_scenario
 
 from ..emulating import heard_by_trio
+from ..extras import is_installed
 from ..state.stores import RocksStores
 from .case import GoingOn, Reading, StormCase
 from .checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
@@ -86,7 +86,7 @@ def in_fair_weather(case: StormCase) -> StormCase:
 def run_case(case: StormCase, *, paranoid: bool = False) -> Outcome:
     """Run a case and check all there is to check of it."""
     started = perf_counter()
-    if case.config.state_backend is StateBackendType.ROCKSDB and find_spec("rocksdict") is None:
+    if case.config.state_backend is StateBackendType.ROCKSDB and not is_installed("rocksdb"):
         case = replace(case, config=replace(case.config, state_backend=StateBackendType.HASHMAP))
     log = CommitLog()
     with _folder_for(case) as folder:

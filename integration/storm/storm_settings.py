@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from importlib.util import find_spec
 
 from buffers import gate_buffers, partition_buffers
 from netstack import (
@@ -16,6 +15,7 @@ from netstack import (
     StateBackendType,
 )
 
+from ..extras import is_installed
 from .case import KEYED, StormCase
 from .storm_jobs import weighted
 
@@ -117,7 +117,7 @@ def _with_checkpoints(chance: random.Random, config: NetworkConfig) -> tuple[Net
 
 def with_state_stored(chance: random.Random, case: StormCase) -> StormCase:
     """The case with a way to keep and store keyed state: in memory or tables, whole or as its changes."""
-    tables = chance.random() < TABLES and find_spec("rocksdict") is not None
+    tables = chance.random() < TABLES and is_installed("rocksdb")
     keyed = sum(vertex.parallelism for vertex in case.vertices if vertex.work in KEYED)
     config = replace(
         case.config,

@@ -2,7 +2,8 @@
 
 1. Each setting is tried with one seed, the longest targets first, a few at a time. A target that clearly
    costs more throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less
-   (`too_costly`). What was tried tells how long the rest will take.
+   (`too_costly`). What was tried tells how long the rest will take, and which settings are expensive
+   (`durations.EXPENSIVE_BUFFERS`).
 2. Settings that are still in question are run with `FIRST_SEEDS`, and those whose figures do not agree within
    `AGREEING_SHARE` with as many as were asked for; then the choice is made (`recommend`).
 3. What is chosen and the present setting get more seeds, since the first may have been luck: as many as were
@@ -11,6 +12,10 @@
    at most `MOST_GROWTH` times as many as were asked for. What is open then is said.
 5. What is run beside each setting, and nothing is chosen by, has one seed; of the chosen and the present
    setting it has `PROBE_SEEDS`.
+
+Of an expensive setting a run says more, since the chance of many channels evens out: it has `FEWEST_SEEDS` at
+first, and more only where the intervals do not decide; `FIRST_SEEDS` where it is chosen, or set now. What
+nothing is chosen by is run of the chosen and the present setting alone, once.
 """
 
 from __future__ import annotations
@@ -19,11 +24,14 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from netstack import Scenario
 
 from ..analysis.known_values import known, quotient
 from .axes import Axis, with_present_target
 from .constraints import Constraints, too_costly
+from .durations import is_expensive, longest_first
 from .measures import Measures
 from .point_rows import PointRow
 from .points import Grid, Point, Probe, Probes, probes_of
@@ -32,6 +40,8 @@ from .summaries import OFF, setting_of, target_s
 
 FIRST_SEEDS = 3
 """Seeds of each setting to begin with."""
+FEWEST_SEEDS = 2
+"""Seeds of each expensive setting to begin with; as few as have an interval."""
 AGREEING_SHARE = 0.02
 """By how much figures of different seeds may differ, as a share of their mean, to agree."""
 SEEDS = 5
@@ -45,6 +55,9 @@ AT_ONCE = 2
 """Targets that are tried before a shorter one is, unless told otherwise."""
 
 _MAIN: tuple[Probe, ...] = ("main", "baseline")
+
+SeedsOf = Callable[[Place], int]
+"""How many seeds a setting is to have."""
 
 
 class RunPoints(Protocol):
@@ -88,53 +101,87 @@ def advise(
         ScenarioError: the scenario makes no sense with some value of an axis.
     """
     axes = with_present_target(axes, scenario)
-    rows = _tried(axes, scenario, constraints, run, at_once)
-    costly = _too_costly(rows, scenario, constraints)
+    rows = _tried(axes, scenario, constraints, run, seeds, at_once)
+    costly, expensive = _too_costly(rows, scenario, constraints), _expensive(rows)
     left_out = _left_out(axes, scenario, rows)
     wanted = {place_of(row) for row in rows} - costly
-    first = min(FIRST_SEEDS, seeds)
     points = [
-        *_further(axes, scenario, first, rows, wanted),
-        *_further(axes, scenario, 1, rows, wanted, _other_probes),
+        *_further(axes, scenario, _first_seeds(expensive, seeds), rows, wanted),
+        *_further(axes, scenario, _as_many(1), rows, wanted - expensive, _other_probes),
     ]
-    planned(scenario, points, rows)
-    rows = [*rows, *run(points, (), "tuning")]
-    if more := _further(axes, scenario, seeds, rows, _disagreeing(rows) - costly):
-        rows += run(more, (), f"seeds {first + 1} on, where the first differ")
+    if points:
+        planned(scenario, points, rows)
+        rows += run(longest_first(points, rows), (), "tuning")
+    if more := _further(axes, scenario, _as_many(seeds), rows, _disagreeing(rows) - costly - expensive):
+        why = f"seeds {min(FIRST_SEEDS, seeds) + 1} on, where the first differ"
+        rows += run(longest_first(more, rows), (), why)
     recommended = recommendations(rows, scenario, constraints)
     for total in _totals(seeds, most_seeds):
-        if more := _further(axes, scenario, total, rows, _open(recommended, rows, seeds, total)):
-            rows += run(more, (), f"up to {total} seeds, to decide")
+        wanted = _open(recommended, rows, seeds, total, expensive)
+        if more := _further(axes, scenario, _as_many(total), rows, wanted):
+            rows += run(longest_first(more, rows), (), f"up to {total} seeds, to decide")
             recommended = recommendations(rows, scenario, constraints)
-    if more := _further(axes, scenario, min(seeds, PROBE_SEEDS), rows, _compared(recommended), _other_probes):
-        rows += run(more, (), "what else there is to say of the advice")
+    probes = _probe_seeds(expensive, seeds)
+    if more := _further(axes, scenario, probes, rows, _compared(recommended), _other_probes):
+        rows += run(longest_first(more, rows), (), "what else there is to say of the advice")
         recommended = recommendations(rows, scenario, constraints)
     told = [without(each, left_out.get(_conditions(each), ())) for each in recommended]
     return Advice(_as_long_as_it_ran(scenario, rows), rows, told)
 
 
 def _tried(
-    axes: Sequence[Axis], scenario: Scenario, constraints: Constraints, run: RunPoints, at_once: int
+    axes: Sequence[Axis],
+    scenario: Scenario,
+    constraints: Constraints,
+    run: RunPoints,
+    seeds: int,
+    at_once: int,
 ) -> list[PointRow]:
-    """One run of each setting, but of those that are left out.
+    """One run of each setting, with its series, but of those that are left out.
 
-    First what is set now and no debloating, with the `at_once` longest targets; then so many at a time.
+    First what is set now and no debloating, with the `at_once` longest targets; then so many at a time. Where
+    these turn out to be expensive it is one at a time, and further seeds of them keep the other cores busy.
     """
-    points = Grid(tuple(axes), 1).points(scenario, _main_probes)
+    points = [
+        msgspec.structs.replace(point, with_series=True)
+        for point in Grid(tuple(axes), 1).points(scenario, _main_probes)
+    ]
     known_first = {current_target(scenario), OFF}
     targets = sorted({*map(setting_of, points)} - known_first, key=target_s, reverse=True)
+    settings, targets = {*targets[:at_once], *known_first}, targets[at_once:]
     rows: list[PointRow] = []
-    for begin in range(0, max(1, len(targets)), at_once):
-        settings = {*targets[begin : begin + at_once], *(known_first if begin == 0 else ())}
-        costly = _too_costly(rows, scenario, constraints)
+    while settings:
+        costly, expensive = _too_costly(rows, scenario, constraints), _expensive(rows)
         wave = [
             point
             for point in points
             if setting_of(point) in settings and not _is_beyond(place_of(point), costly)
         ]
-        if wave:
-            rows += run(wave, (), "trying")
+        if not wave:
+            break
+        wave += _further(axes, scenario, _first_seeds(expensive, seeds), rows, expensive - costly)
+        rows += run(longest_first(wave, rows), (), "trying")
+        count = 1 if _expensive(rows) else at_once
+        settings, targets = {*targets[:count]}, targets[count:]
     return rows
+
+
+def _expensive(rows: Sequence[PointRow]) -> set[Place]:
+    """The settings whose first run was an expensive one."""
+    first = {place_of(row): row for row in reversed(rows) if row.probe in _MAIN}
+    return {place for place, row in first.items() if is_expensive(row)}
+
+
+def _as_many(seeds: int) -> SeedsOf:
+    return lambda place: seeds
+
+
+def _first_seeds(expensive: set[Place], seeds: int) -> SeedsOf:
+    return lambda place: min(FEWEST_SEEDS if place in expensive else FIRST_SEEDS, seeds)
+
+
+def _probe_seeds(expensive: set[Place], seeds: int) -> SeedsOf:
+    return lambda place: 1 if place in expensive else min(PROBE_SEEDS, seeds)
 
 
 def _too_costly(rows: Sequence[PointRow], scenario: Scenario, constraints: Constraints) -> set[Place]:
@@ -172,7 +219,8 @@ def _left_out(
 def _totals(seeds: int, most: int | None) -> list[int]:
     """How many seeds settings get at most, round by round."""
     most = most or MOST_GROWTH * seeds
-    return sorted({min(seeds * growth, most) for growth in range(1, MOST_GROWTH + 1)} | {most})
+    grown = {seeds * growth for growth in range(1, MOST_GROWTH + 1)}
+    return sorted({min(total, most) for total in (min(FIRST_SEEDS, seeds), *grown, most)})
 
 
 def _disagreeing(rows: Sequence[PointRow]) -> set[Place]:
@@ -193,7 +241,11 @@ def _agree(runs: Sequence[Measures]) -> bool:
 
 
 def _open(
-    recommended: Sequence[Recommendation], rows: Sequence[PointRow], seeds: int, total: int
+    recommended: Sequence[Recommendation],
+    rows: Sequence[PointRow],
+    seeds: int,
+    total: int,
+    expensive: set[Place],
 ) -> set[Place]:
     """The settings that are not decided, and what they are compared with; `total` is what each may have.
 
@@ -204,7 +256,9 @@ def _open(
     for each in recommended:
         conditions = _conditions(each)
         chosen = each.advised
-        enough = 2 * seeds if (chosen.target, conditions) in disagreeing else seeds
+        place = chosen.target, conditions
+        enough = 2 * seeds if place in disagreeing else seeds
+        enough = min(FIRST_SEEDS, seeds) if place in expensive else enough
         unconfirmed = bool(each.configuration) and len(chosen.seeds) < min(enough, total)
         if each.undecided or unconfirmed:
             places |= {(target, conditions) for target in (*each.undecided, each.current, chosen.target)}
@@ -221,20 +275,23 @@ def _compared(recommended: Sequence[Recommendation]) -> set[Place]:
 def _further(
     axes: Sequence[Axis],
     scenario: Scenario,
-    seeds: int,
+    seeds_of: SeedsOf,
     rows: Sequence[PointRow],
     wanted: set[Place],
     probes: Probes | None = None,
 ) -> list[Point]:
-    """The points of some settings, with so many seeds, that have not run; of the settings themselves."""
+    """The points of some settings, each with its seeds, that have not run; of the settings themselves."""
     if not wanted:
         return []
+    seeds = {place: seeds_of(place) for place in wanted}
     have_run = {(row.probe, place_of(row), row.seed) for row in rows}
-    points = Grid(tuple(axes), seeds).points(scenario, probes or _main_probes)
+    points = Grid(tuple(axes), max(seeds.values())).points(scenario, probes or _main_probes)
     return [
         point
         for point in points
-        if place_of(point) in wanted and (point.probe, place_of(point), point.seed) not in have_run
+        if (place := place_of(point)) in wanted
+        and point.seed < scenario.seed + seeds[place]
+        and (point.probe, place, point.seed) not in have_run
     ]
 
 

@@ -17,11 +17,9 @@ from ..analysis.known_values import known
 from ..analysis.rules.diagnosis import PITFALLS
 from ..analysis.rules.finding import Finding
 from ..analysis.rules.observation import Observation, observation_of
+from ..files.shipped import example
 from .axes import TARGET
 from .point_rows import PointRow
-
-EXAMPLES = "docs/examples/pitfalls"
-"""Where in the repository the scenarios are that show pitfalls."""
 
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +38,7 @@ class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     remedy: str
     shown_by: str
-    """A scenario of this repository that shows it."""
+    """Where a scenario lies that shows it."""
 
 
 class ObservedPoint(NamedTuple):
@@ -112,5 +110,5 @@ def _pitfall(shown: Sequence[tuple[Finding, ObservedPoint]]) -> Pitfall:
         point=point.label,
         seed=point.seed,
         remedy=" ".join(worst.next),
-        shown_by=f"{EXAMPLES}/{worst.rule.replace('-', '_')}.toml",
+        shown_by=example(f"pitfalls/{worst.rule.replace('-', '_')}.toml"),
     )

@@ -52,7 +52,7 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     measures: Measures | None = None
     """None where it failed."""
     result: str | None = None
-    """The result as JSON, without its series; of a job that failed for good too."""
+    """The result as JSON, of a job that failed for good too; without its series unless asked for."""
 
     def labelled(self, point: Point) -> PointRow:
         """Return the row for a point that shares this one's key."""

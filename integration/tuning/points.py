@@ -164,6 +164,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """What it is run for."""
     document: dict[str, Any]
     """The scenario as a document, with that seed."""
+    with_series: bool = False
+    """Whether its result is to have its series, as one that may be shown over time."""
 
     @property
     def name(self) -> str:

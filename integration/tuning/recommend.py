@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from netstack import OPTIONS, Scenario, ScenarioError, format_duration, from_json
+from flowcontrol import readable
+from netstack import OPTIONS, Scenario, ScenarioError, Viewed, format_duration, from_json
 
 from .axes import POLICY, TARGET
 from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
@@ -30,8 +31,12 @@ SCHEMA = "netstack.tuning/2"
 """Names the layout of the document."""
 
 
-class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
-    """What to set for a job, and what that is based on."""
+class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
+    """What to set for a job, and what that is based on.
+
+    `to_pandas` and `to_arrow` have the table "settings", `plot` has the pictures "trade-off" and
+    "times-by-target".
+    """
 
     schema: str = SCHEMA
     scenario: str
@@ -86,6 +91,11 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     def settings(self) -> list[TargetSummary]:
         """No debloating, if it was run, and then all targets."""
         return [*([self.baseline] if self.baseline is not None else []), *self.targets]
+
+    def __repr__(self) -> str:
+        """The verdict, in one line."""
+        now = f"now {self.current}, {len(self.settings)} settings tried"
+        return f"<Recommendation for {readable(self.scenario)}, {now}: {self.words[0]}>"
 
 
 def recommendations(

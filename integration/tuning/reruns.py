@@ -1,4 +1,4 @@
-"""What is emulated after a recommendation: reckoned remedies, and two settings for their series.
+"""What is emulated after a recommendation: reckoned remedies, and two settings for series that are not there.
 
 What is kept of a promise is to be seen before it is given as advice. A remedy says what to set, so it can be
 run where that takes seconds; one that names nothing to set (more parallelism, another state backend) stays
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from netstack import OPTIONS, JobFailedError, Result, Scenario, parse_flink_duration
+from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration
 
 from ..analysis.known_values import quotient
 from ..analysis.trial import may_be_tried, try_out
@@ -91,11 +91,14 @@ def runs_to_show(
     """Return the runs of two settings by their names, with the first seed and with series.
 
     They are the present setting and the recommended one. Where nothing fits, the setting that misses the
-    constraints by least takes its place; and where the two are one, no debloating is beside it.
+    constraints by least takes its place; and where the two are one, no debloating is beside it. A run of the
+    sweep that has its series is not made again.
     """
-    wanted = list(dict.fromkeys(settings_to_show(recommendation)))
-    shown = {name: _scenario_at(target, recommendation, scenario, rows) for name, target in wanted}
-    return {name: _run(point) for name, point in shown.items() if point is not None}
+    shown = {
+        name: _run_at(target, recommendation, scenario, rows)
+        for name, target in dict.fromkeys(settings_to_show(recommendation))
+    }
+    return {name: result for name, result in shown.items() if result is not None}
 
 
 def settings_to_show(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
@@ -116,20 +119,22 @@ def _name(target: str) -> str:
     return "debloating off" if target == OFF else f"target {target}"
 
 
-def _scenario_at(
+def _run_at(
     target: str, recommendation: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
-) -> Scenario | None:
-    """The scenario of the point of a target; the one that was given stands for the present setting."""
+) -> Result | None:
+    """The run of the point of a target; that of the given scenario stands for the present setting."""
     for row in rows:
         if (
             row.result is not None
             and row.probe in ("main", "baseline")
             and (setting_of(row), conditions_of(row)) == (target, recommendation.conditions)
         ):
-            return scenario_run(row.result, row.labels, scenario)
+            kept = from_json(row.result)
+            return kept if kept.series else _run(scenario_run(row.result, row.labels, scenario))
     if target != recommendation.current:
         return None
-    return dataclasses.replace(scenario, seed=recommendation.seeds[0]) if recommendation.seeds else scenario
+    seeds = recommendation.seeds
+    return _run(dataclasses.replace(scenario, seed=seeds[0]) if seeds else scenario)
 
 
 def _run(scenario: Scenario) -> Result:

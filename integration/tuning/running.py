@@ -49,7 +49,8 @@ def run_points(points: Iterable[bytes], arrived: Arrived) -> Iterator[bytes]:
 def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> PointRow:
     """Run a point and return its row, which says why if there is no result; only Ctrl-C is passed on.
 
-    The run is as long as its figures need (`settling`), but for a step's, which is as long as it is asked to.
+    The run is as long as its figures need (`settling`), but for a step's, which is as long as it is asked to,
+    and one with unaligned checkpoints, by which nothing is chosen: it ends with enough of them.
     `prepare` is given the scenario before it is run, to put in sources that are open.
     """
     started = perf_counter()
@@ -57,7 +58,8 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
         scenario = read_scenario(point.document)
         if point.probe == "step":
             return _finished(point, emulate(prepare(scenario)), step_at_s(scenario))
-        result = emulate(prepare(scenario), end_of_run=EndOnceSettled(scenario))
+        ending = EndOnceSettled(scenario, or_enough=point.probe == "unaligned")
+        result = emulate(prepare(scenario), end_of_run=ending)
         return _finished(point, result, None)
     except JobFailedError as error:
         return _failed_for_good(point, error.result)
@@ -69,24 +71,24 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
 def _failed_for_good(point: Point, result: Result) -> PointRow:
     cause = " ".join(str(result.failure).split())
     row = failed_row(point, f"the job failed for good after {result.emulated_seconds:.1f} s: {cause}")
-    return _with_result(row, result)
+    return _with_result(row, point, result)
 
 
 def _finished(point: Point, result: Result, step: float | None) -> PointRow:
-    row = _with_result(failed_row(point, ""), result)
+    row = _with_result(failed_row(point, ""), point, result)
     return msgspec.structs.replace(
         row, status="finished", error=None, measures=measure(result, step_at_s=step)
     )
 
 
-def _with_result(row: PointRow, result: Result) -> PointRow:
-    without_series = to_json(msgspec.structs.replace(result, series=[])).decode()
+def _with_result(row: PointRow, point: Point, result: Result) -> PointRow:
+    kept = result if point.with_series else msgspec.structs.replace(result, series=[])
     return msgspec.structs.replace(
         row,
         wall_seconds=result.wall_seconds,
         emulated_seconds=result.emulated_seconds,
         versions=result.versions,
-        result=without_series,
+        result=to_json(kept).decode(),
     )
 
 

@@ -2,13 +2,16 @@
 
 A run is as long as its scenario asks, with two exceptions.
 
-- **It ends sooner** where its figures have settled: twenty checkpoints have completed in its window, the
-  mean of their times and that of the throughput lie within 2 % with a confidence of 95 %, and neither differs
-  by more than 2 % between the two halves of the window. Only where nothing of the job changes with time: no
-  faults or requests, no step of a service time in the window, no files.
+- **It ends sooner** where its figures have settled: at least five checkpoints have completed in its window,
+  the mean of their times and that of the throughput lie within 2 % with a confidence of 95 %, and neither
+  differs by more than 2 % between the two halves of the window. Only where nothing of the job changes with
+  time: no faults or requests, no step of a service time in the window, no files.
 - **It goes on** where its window holds fewer than ten completed checkpoints, as when each takes six seconds
-  at an interval of two, until there are ten. It gives up where none has completed for twice the window that
-  was asked for, and after 20 minutes.
+  at an interval of two, until there are ten, or their times have settled as above. It gives up where none has
+  completed for twice the window that was asked for, and after 20 minutes.
+
+The more checkpoints differ, the more of them that takes: five settle only if they spread by no more than
+1.6 %, twenty by 4 %. Where a checkpoint takes ten seconds, as in a job of 100x100, that halves the run.
 
 So each setting gets the window that it needs, not that of the slowest. Most of what is compared are rates and
 means, which no window changes but by chance; a 95th percentile of few values is a little low, which in times
@@ -17,6 +20,7 @@ that have settled is less than they may be off.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
@@ -25,9 +29,9 @@ from numpy.typing import NDArray
 from netstack import GeneratorSpec, Recorder, Scenario
 
 LEAST_CHECKPOINTS = 10
-"""Completed ones that a window is to hold."""
-SETTLED_CHECKPOINTS = 20
-"""Completed ones before a run may end sooner than it was asked to."""
+"""Completed ones that a window is to hold, unless fewer have settled."""
+SETTLED_CHECKPOINTS = 5
+"""Completed ones before their times may have settled."""
 SETTLED_SHARE = 0.02
 """How far a mean may be off, as a share of it, to have settled."""
 MOST_WINDOW_S = 1200.0
@@ -41,15 +45,19 @@ _LEAST_WINDOW_S = 20.0
 """Below that a window has too few samples for a rate or a delay."""
 _LEAST_PERIODS = 5
 """Periods of what comes again and again, as the firings of a window, that a window holds."""
-_QUANTILES = {_BATCHES: 2.262, SETTLED_CHECKPOINTS: 2.093}
-"""Of Student's t, for a confidence of 95 %, by the number of values, or of the least number of them."""
+_QUANTILES = {SETTLED_CHECKPOINTS: 2.776, 6: 2.571, 8: 2.365, _BATCHES: 2.262, 15: 2.145, 20: 2.093}
+"""Of Student's t, for a confidence of 95 %, by the least number of values."""
 
 
 class EndOnceSettled:
-    """When a run of a scenario is to end, given what was recorded so far; the `end_of_run` of `emulate`."""
+    """When a run of a scenario is to end, given what was recorded so far; the `end_of_run` of `emulate`.
 
-    def __init__(self, scenario: Scenario) -> None:
+    With `or_enough` it also ends sooner when its window holds `LEAST_CHECKPOINTS`, whether they agree or not.
+    """
+
+    def __init__(self, scenario: Scenario, *, or_enough: bool = False) -> None:
         self._scenario = scenario
+        self._or_enough = or_enough
         self._begin = scenario.windows[-1][0]
         self._may_end_sooner = _is_steady(scenario)
         self._least_window_s = max([_LEAST_WINDOW_S, *(_LEAST_PERIODS * each for each in _periods(scenario))])
@@ -74,7 +82,7 @@ class EndOnceSettled:
         if not may_grow or now - self._begin >= MOST_WINDOW_S:
             return True
         completed = self._completed(recorder)
-        if len(completed) >= LEAST_CHECKPOINTS:
+        if len(completed) >= LEAST_CHECKPOINTS or (self._may_end_sooner and _have_settled(completed)):
             return True
         latest = max((at + duration for at, duration in completed), default=self._begin)
         return now - latest >= 2 * (scenario.duration_s - self._begin)
@@ -83,10 +91,12 @@ class EndOnceSettled:
         if now - self._begin < self._least_window_s:
             return False
         if self._scenario.config.checkpoint_interval_s is not None:
-            durations = np.array([duration for _, duration in self._completed(recorder)])
-            if len(durations) < SETTLED_CHECKPOINTS or not settled(durations, SETTLED_CHECKPOINTS):
+            completed = self._completed(recorder)
+            if self._or_enough and len(completed) >= LEAST_CHECKPOINTS:
+                return True
+            if not _have_settled(completed):
                 return False
-        return settled(self._rates(recorder), _BATCHES)
+        return settled(self._rates(recorder))
 
     def _completed(self, recorder: Recorder) -> list[tuple[float, float]]:
         """When each checkpoint of the window that has completed was triggered, and how long it took."""
@@ -108,16 +118,23 @@ class EndOnceSettled:
         return rates
 
 
-def settled(values: NDArray[np.float64], least: int) -> bool:
+def _have_settled(completed: Sequence[tuple[float, float]]) -> bool:
+    return settled(np.array([duration for _, duration in completed]))
+
+
+def settled(values: NDArray[np.float64]) -> bool:
     """Tell whether the mean of values, in the order of time, is known to `SETTLED_SHARE` and does not drift.
 
-    `least` is a key of the quantiles: `values` are that many, or more.
+    Of fewer than `SETTLED_CHECKPOINTS` values it is not.
     """
+    if len(values) < SETTLED_CHECKPOINTS:
+        return False
     mean = float(values.mean())
     if not mean > 0.0:
         return False
     allowed = SETTLED_SHARE * mean
-    reach = _QUANTILES[least] * float(values.std(ddof=1)) / sqrt(len(values))
+    quantile = min(each for least, each in _QUANTILES.items() if least <= len(values))
+    reach = quantile * float(values.std(ddof=1)) / sqrt(len(values))
     half = len(values) // 2
     drift = abs(float(values[:half].mean() - values[-half:].mean()))
     return reach <= allowed and drift <= allowed

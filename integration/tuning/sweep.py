@@ -23,7 +23,7 @@ from netstack import Scenario, SourceError
 
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import is_local
-from ..spark.session import spark_session
+from ..spark.session import begin_session, spark_session
 from ..spark.spark_errors import first_cause, is_from_spark, one_line
 from ..spark.workers import driver_accumulator, send_packages
 from .point_rows import PointRow, PointStore, failed_row, spark_schema, to_table
@@ -53,6 +53,31 @@ def sweep(
     or a new local one.
     In the folder `out` each finished point is kept as Parquet, and what is there is not run again.
 
+    Axes come from texts, as on the command line, or from functions that change the scenario::
+
+        from dataclasses import replace
+
+        from integration.spark import Axis, AxisValue, Grid, read_axes, sweep
+        from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
+
+        job = Scenario(
+            name="slow consumers",
+            duration_s=20.0,
+            warmup_s=5.0,
+            config=NetworkConfig(checkpoint_interval_s=1.0),
+            vertices=(
+                Vertex(name="source", source=GeneratorSpec(record_bytes=1000)),
+                Vertex(name="consumer", service=((0.0, 0.002),)),
+            ),
+            edges=(Edge(source="source", target="consumer"),),
+        )
+        seconds = Axis("duration", tuple(
+            AxisValue(f"{number} s", lambda scenario, number=number: replace(scenario, duration_s=number))
+            for number in (20.0, 30.0)
+        ))
+        points = sweep(job, Grid((*read_axes(target="300ms,1s"), seconds), seeds=1))
+        points.select("labels", "status", "end_to_end_ms").show(truncate=False)
+
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
         SourceError: Spark does not start or stops, or a file cannot be read.
@@ -71,13 +96,14 @@ def run_points(
     *,
     master: str | None = None,
     known: Sequence[PointRow] = (),
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[PointRow]:
     """Run points over Spark, and return their rows in the same order.
 
     A point that fails is a row with the status "failed". Those with a finished row in ``out/points`` are not
     run, and without any to run no Spark is started: `spark` is None for the session that is active, or a new
-    one of `master`. `progress` is called from several threads, one at a time. What is finished when Ctrl-C
-    interrupts this stays in ``out/points``.
+    one of `master`; while one on this machine starts, `meanwhile` is called. `progress` is called from
+    several threads, one at a time. What is finished when Ctrl-C interrupts this stays in ``out/points``.
 
     Raises:
         SourceError: Spark does not start, stops, or its workers lack our packages; a file cannot be read.
@@ -89,7 +115,10 @@ def run_points(
     here = [point for point in missing if reads_files(point)]
     away = [point for point in missing if not reads_files(point)]
     if away:
-        _run_on_spark(away, spark or spark_session(master), ledger)
+        if spark is None and master is None:
+            begin_session()
+            meanwhile()
+        _run_on_spark(away, spark or spark_session(master, small=True), ledger)
     for row in run_reading(here):
         ledger.add(row)
     return ledger.rows()

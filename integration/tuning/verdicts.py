@@ -9,7 +9,7 @@ from .choice import END_TO_END, LEAST_GAIN, OBJECTIVES, RECORD_DELAY, Choice, br
 from .constraints import Shortfall
 from .estimates import Estimate
 from .pitfalls import Pitfall
-from .settling import LEAST_CHECKPOINTS
+from .settling import SETTLED_CHECKPOINTS
 from .summaries import OFF, TargetSummary
 
 MOST_RUNS_NAMED = 400
@@ -200,7 +200,7 @@ def _thin(*settings: TargetSummary) -> list[str]:
     few = {
         setting.target: setting.fewest_checkpoints
         for setting in settings
-        if setting.fewest_checkpoints is not None and 0 < setting.fewest_checkpoints < LEAST_CHECKPOINTS
+        if setting.fewest_checkpoints is not None and 0 < setting.fewest_checkpoints < SETTLED_CHECKPOINTS
     }
     return [
         f"{_with(target)} a window holds as few as {count} completed checkpoints, so its times are rough."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..engine.agenda import Agenda, Timer
+from ..engine.agenda import Agenda
+from ..engine.callbacks import Timer
 from .pending_checkpoint import Checkpoint
 
 

@@ -14,7 +14,9 @@ trio task that runs the agenda; on the real clock it sleeps until the next entry
 clock time jumps there.
 
 A million messages may be under way over one wire. They come in order, so they stand in a `Line`, of which
-only the first entry is on the heap: that stays as small as there are wires and tasks.
+only the first entry is on the heap: that stays as small as there are wires and tasks. Entries of a line that
+are due one after the other, with nothing of the heap in between, run without a detour over the heap. So does
+each `beat`, by which what works in even steps looks whether there is anything to do for its routine at all.
 
 What may be taken back is put there with `cancellable_at` or `cancellable_after`, which return a `Timer`. A
 cancelled one keeps its place and does nothing when it is due, so the order of all else stays.
@@ -31,6 +33,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Generator
 from math import inf
 from typing import Any
+
+from .callbacks import Kept, Timer
 
 Routine = Coroutine[Any, None, None]
 """What the agenda steps."""
@@ -62,45 +66,11 @@ class Waiter:
     async def wait(self) -> None:
         """Wait until woken."""
         self._routine = self._agenda.current
-        await _suspend()
+        await suspend()
 
 
-class Timer:
-    """A callback that waits on the agenda and can be cancelled."""
-
-    __slots__ = ("_args", "_callback")
-
-    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._callback: Callable[..., Any] | None = callback
-        self._args = args
-
-    @property
-    def pending(self) -> bool:
-        """Whether the callback is still to be called."""
-        return self._callback is not None
-
-    def cancel(self) -> None:
-        """Do not call it, and let go of what it was to be called with; nothing if it has been called."""
-        self._callback, self._args = None, ()
-
-    def __call__(self) -> None:
-        """It is due."""
-        callback, args = self._callback, self._args
-        if callback is not None:
-            self.cancel()
-            callback(*args)
-
-
-class _Kept:
-    """A callback that outlives `Agenda.clear`."""
-
-    __slots__ = ("_callback",)
-
-    def __init__(self, callback: Callable[..., Any]) -> None:
-        self._callback = callback
-
-    def __call__(self, *args: Any) -> None:
-        self._callback(*args)
+_IN_A_ROW = 200
+"""How many entries of a line may run before whoever runs the agenda has its turn."""
 
 
 class Line:
@@ -133,6 +103,11 @@ class Line:
             heapq.heappush(agenda._heap, (time, serial, self, ()))
         entries.append((time, serial, callback, args))
 
+    @property
+    def last_s(self) -> float:
+        """When the last one is due, in seconds; 0 if there is none."""
+        return self._entries[-1][0] if self._entries else 0.0
+
     def arguments(self) -> list[tuple[Any, ...]]:
         """What those that stand in it will be called with, in their order."""
         return [arguments for _, _, _, arguments in self._entries]
@@ -142,13 +117,32 @@ class Line:
         self._entries.clear()
 
     def __call__(self) -> None:
-        """The first entry is due."""
-        entries = self._entries
-        _, _, callback, args = entries.popleft()
-        if entries:
+        """The first entry is due, and those behind it that come before all else, a number of them at most."""
+        agenda, entries = self._agenda, self._entries
+        left = _IN_A_ROW if agenda._in_a_row else 1
+        while True:
+            _, _, callback, args = entries.popleft()
+            left -= 1
+            if not left or not entries:  # whatever comes into an empty line goes to the heap as well
+                self._back_to_heap()
+                callback(*args)
+                return
+            agenda._off_heap = self
+            callback(*args)
+            if not agenda._is_off_heap(self):  # all that was due was forgotten
+                return
+            agenda._off_heap = None
             time, serial, _, _ = entries[0]
+            if agenda.stopped or agenda._comes_before(time, serial):
+                self._back_to_heap()
+                return
+            if time > agenda.now:
+                agenda.now = time
+
+    def _back_to_heap(self) -> None:
+        if self._entries:
+            time, serial, _, _ = self._entries[0]
             heapq.heappush(self._agenda._heap, (time, serial, self, ()))
-        callback(*args)
 
 
 class Agenda:
@@ -158,7 +152,8 @@ class Agenda:
     `real_time` makes the agenda keep pace with the clock on the wall; what is late then runs as soon as
     possible, and `now` is when it was due. With a `clock`, which says how many seconds the run has lasted,
     `now` is what that says when an entry runs, never less than before; `on_external` is called when something
-    was put on it from outside. `between`, if it is there, is called after each entry in virtual time.
+    was put on it from outside. `between`, if it is there, is called after each entry in virtual time,
+    `meanwhile` a few times a second of real time, with `now`.
     `stopped`: nothing more is to run. `behind_s`: of one that keeps pace with the clock on the wall, by how
     much the latest entries were late.
     """
@@ -170,11 +165,15 @@ class Agenda:
         self.behind_s = 0.0
         self.on_external: Callable[[], None] | None = None
         self.between: Callable[[], None] | None = None
+        self.meanwhile: Callable[[float], None] | None = None
         self.current: Routine | None = None
         self._heap: list[tuple[float, int, Callable[..., Any] | None, Any]] = []
         self._serial = 0
         self._foremost = 0
         self.stopped = False
+        self._beats = Line(self)
+        self._in_a_row = False  # whether a line may run several of its entries
+        self._off_heap: Line | None = None  # the one that does so now
         self._routines: dict[Routine, tuple[str, Callable[[], None] | None]] = {}
 
     def __len__(self) -> int:
@@ -202,6 +201,26 @@ class Agenda:
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
 
+    def beat(self, time: float, callback: Callable[[], None]) -> None:
+        """As `at`, for what mostly comes behind all that was put there by `beat` before."""
+        line = self._beats
+        if time < line.last_s:
+            self.at(time, callback)
+        else:
+            line.at(time, callback)
+
+    def _is_off_heap(self, line: Line) -> bool:
+        # A call, since a type checker, and so a compiled module, takes what was set before for granted.
+        return self._off_heap is line
+
+    def _comes_before(self, time: float, serial: int) -> bool:
+        """Whether an entry of the heap comes before that one."""
+        heap = self._heap
+        if not heap:
+            return False
+        first = heap[0]
+        return first[0] < time or (first[0] == time and first[1] < serial)
+
     def cancellable_at(self, time: float, callback: Callable[..., Any], *args: Any) -> Timer:
         """Plan a callback as `at` does, and return the handle by which it can be cancelled."""
         timer = Timer(callback, args)
@@ -214,12 +233,12 @@ class Agenda:
 
     def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
         """As `at`, for what is to happen even if everything else is forgotten before."""
-        self.at(time, _Kept(callback), *args)
+        self.at(time, Kept(callback), *args)
 
     def keep_foremost(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
         """As `keep`, before whatever else is due at that moment, however long ago that was put there."""
         self._foremost = serial = self._foremost - 1
-        heapq.heappush(self._heap, (time, serial, _Kept(callback), args))
+        heapq.heappush(self._heap, (time, serial, Kept(callback), args))
 
     def clear(self) -> None:
         """Close all routines and forget all that is due, except what was to be kept.
@@ -232,8 +251,11 @@ class Agenda:
         for _, _, callback, _ in self._heap:
             if isinstance(callback, Line):
                 callback.clear()
+        if self._off_heap is not None:
+            self._off_heap.clear()
+            self._off_heap = None
         # In place, as `run` holds on to the list.
-        self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], _Kept)]
+        self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], Kept)]
         heapq.heapify(self._heap)
 
     def forget(self, owner: Callable[..., Any], routines: Collection[Routine]) -> None:
@@ -273,13 +295,13 @@ class Agenda:
     async def sleep(self, duration: float) -> None:
         """Let the calling routine go on in `duration` seconds."""
         self.resume(self.current, duration)
-        await _suspend()
+        await suspend()
 
     async def sleep_until(self, time: float) -> None:
         """Let the calling routine go on at `time`."""
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (time, serial, None, self.current))
-        await _suspend()
+        await suspend()
 
     def external(self, callback: Callable[..., Any], *args: Any) -> None:
         """Do ``callback(*args)`` at once, on behalf of a trio task beside this agenda's, which has a clock.
@@ -300,7 +322,7 @@ class Agenda:
                 break
             _, _, callback, argument = heapq.heappop(heap)
             if callback is None:
-                self._step(argument)
+                self.step(argument)
             else:
                 callback(*argument)
 
@@ -317,16 +339,18 @@ class Agenda:
             return
         heap = self._heap
         pop = heapq.heappop
+        self._in_a_row = count > 1
         for _ in range(count):
             time, _, callback, argument = pop(heap)
             if time > self.now:
                 self.now = time
             if callback is None:
-                self._step(argument)
+                self.step(argument)
             else:
                 callback(*argument)
             if self.stopped or not heap:
                 break
+        self._in_a_row = False
 
     def _run_watched(self, count: int) -> None:
         for _ in range(count):
@@ -344,7 +368,8 @@ class Agenda:
                 break
             self.run_entries(1)
 
-    def _step(self, routine: Routine) -> None:
+    def step(self, routine: Routine) -> None:
+        """Let a routine that is due go on until it waits again; not to be called by a routine."""
         self.current = routine
         try:
             foreign = routine.send(None)
@@ -364,6 +389,6 @@ class Agenda:
 
 
 @types.coroutine
-def _suspend() -> Generator[None, None, None]:
-    """Wait until the agenda steps the calling routine again."""
+def suspend() -> Generator[None, None, None]:
+    """Wait until the agenda steps the calling routine again, for which the caller has seen to it."""
     yield

@@ -16,6 +16,9 @@ from .agenda import Agenda
 _ENTRIES_PER_CHECKPOINT = 1000
 """How many entries run before trio gets to look for a cancellation or Ctrl-C."""
 
+_MEANWHILE_EVERY_S = 0.2
+"""How often somebody is told how far the agenda is, in seconds of real time."""
+
 _ENTRIES_PER_TURN = 50
 """How many entries run in real time before other trio tasks have their turn, and the clock is looked at."""
 
@@ -39,7 +42,11 @@ async def run_agenda(agenda: Agenda) -> None:
             await _follow(agenda, agenda.clock)
             return
         started_at = trio.current_time() - agenda.now
+        meanwhile_due = trio.current_time()
         while agenda.next_s < inf and not agenda.stopped:
+            if agenda.meanwhile is not None and trio.current_time() >= meanwhile_due:
+                agenda.meanwhile(agenda.now)
+                meanwhile_due = trio.current_time() + _MEANWHILE_EVERY_S
             if agenda.real_time:
                 await trio.sleep_until(started_at + agenda.next_s)
                 now = max(trio.current_time() - started_at, agenda.next_s)

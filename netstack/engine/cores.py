@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import heapq
 
-from .agenda import Agenda, Timer, Waiter
+from .agenda import Agenda, Waiter
+from .callbacks import Timer
 
 _ROUNDING = 1e-12
 

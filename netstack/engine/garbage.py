@@ -26,6 +26,9 @@ LARGE_BLOCKS = 40_000
 RARELY = (100_000, 50, 100)
 """Thresholds of the collector beside a large job; Python's own would take a third of its time."""
 
+PART_OF_JOB = 8
+"""Beside a very large job the first threshold is a part of what that is made of, its blocks by this."""
+
 
 class _Left:
     """What this module has left out of the search, in the whole process."""
@@ -53,11 +56,12 @@ def building() -> Iterator[None]:
     gc.disable()
     try:
         yield
-        if not frozen_by_others and sys.getallocatedblocks() - before >= LARGE_BLOCKS:
+        made = sys.getallocatedblocks() - before
+        if not frozen_by_others and made >= LARGE_BLOCKS:
             gc.freeze()
             _Left.frozen = True
             _Left.thresholds = gc.get_threshold()
-            gc.set_threshold(*RARELY)
+            gc.set_threshold(max(RARELY[0], made // PART_OF_JOB), *RARELY[1:])
             _Left.rarely = gc.get_threshold()
     finally:
         if enabled:

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .agenda import Agenda, Timer
+from .agenda import Agenda
+from .callbacks import Timer
 
 
 class Timers:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from buffers import LocalBufferPool
 from flowcontrol import DebloatPolicy, ThroughputCalculator, announcements
@@ -20,7 +21,20 @@ from flowcontrol import DebloatPolicy, ThroughputCalculator, announcements
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 
-__all__ = ["InputGate", "Item"]
+__all__ = ["GateFigures", "InputGate", "Item"]
+
+
+class GateFigures(NamedTuple):
+    """Of all channels: buffers and events queued, and their bytes; used and total buffers of remote ones.
+
+    These are Flink's ExclusiveBuffersUsageGauge and FloatingBuffersUsageGauge; free floating buffers that
+    channels hold are not used.
+    """
+
+    queue_length: int
+    queued_bytes: int
+    exclusive: tuple[int, int]
+    floating: tuple[int, int]
 
 
 class InputGate:
@@ -206,29 +220,19 @@ class InputGate:
         return (channel for channel in self.channels if isinstance(channel, RemoteInputChannel))
 
     @property
-    def queue_length(self) -> int:
-        """Buffers and events queued over all channels."""
-        return sum(channel.queue_length for channel in self.channels)
-
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes queued over all channels."""
-        return sum(channel.queued_bytes for channel in self.channels)
-
-    @property
-    def exclusive_usage(self) -> tuple[int, int]:
-        """Used and total exclusive buffers of remote channels (Flink's ExclusiveBuffersUsageGauge)."""
-        total = free = 0
-        for channel in self.remote_channels:
-            total += channel.buffers.exclusive_total
-            free += channel.buffers.exclusive_available
-        return total - free, total
-
-    @property
-    def floating_usage(self) -> tuple[int, int]:
-        """Used and total floating buffers; free ones in channels are not used (FloatingBuffersUsageGauge)."""
-        free = sum(channel.buffers.floating_available for channel in self.remote_channels)
-        return max(0, self.floating.used - free), self.floating.size
+    def figures(self) -> GateFigures:
+        """What waits in all channels together, and the buffers in use, at one look at each channel."""
+        length = size = total = free = borrowed = 0
+        for channel in self.channels:
+            length += channel.queue_length
+            size += channel.queued_bytes
+            if isinstance(channel, RemoteInputChannel):
+                buffers = channel.buffers
+                total += buffers.exclusive_total
+                free += buffers.exclusive_available
+                borrowed += buffers.floating_available
+        floating = max(0, self.floating.used - borrowed), self.floating.size
+        return GateFigures(length, size, (total - free, total), floating)
 
     def abandon(self) -> None:
         """Let no channel gain anything any more: what is given back from now on is offered to nobody."""

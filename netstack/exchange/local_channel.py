@@ -55,10 +55,10 @@ class LocalInputChannel(InputChannel):
         polled = self._subpartition.poll()
         if polled is None:
             return None, False
-        buffer, _, more, _, _ = polled
+        buffer = polled.buffer
         if buffer.is_event or self._persisting is not None:
             self._note(buffer)
-        return buffer, more
+        return buffer, polled.more_available
 
     def _note(self, buffer: BufferSlice | EventBuffer) -> None:
         if not buffer.is_event:

@@ -39,7 +39,15 @@ from flowcontrol import (
 
 from .open_buffers import ALL, OpenBuffers
 
-__all__ = ["ALL", "ResultPartition"]
+__all__ = ["ALL", "QueueFigures", "ResultPartition"]
+
+
+class QueueFigures(NamedTuple):
+    """Of subpartitions: buffers and events queued so far, those in there now, and the bytes of these."""
+
+    buffers_out: int
+    length: int
+    size: int
 
 
 class _Rest(NamedTuple):
@@ -69,17 +77,21 @@ class ResultPartition:
         supports_unaligned: bool = True,
         grows: bool = False,
         blank: bool = False,
+        in_turns: bool = False,
     ) -> None:
         self.pool = pool
         self.supports_unaligned = supports_unaligned
         self._flush_always = flush_always
         self._grows = grows
         self._blank = blank
+        self._deals = blank and in_turns
         self.subpartitions = list(subpartitions)
         self.records_out = 0
         self.bytes_out = 0
         self._open = OpenBuffers(pool, self.subpartitions)
         self._unwritten: _Rest | None = None
+        self._unflushed: list[int] = []  # subpartitions that have been written to since the last flush
+        self._all_unflushed = True  # so may all be
 
     @property
     def available(self) -> bool:
@@ -89,6 +101,7 @@ class ResultPartition:
     @property
     def open_buffers(self) -> Sequence[BufferBuilder | None]:
         """The buffer of each subpartition that is being written, None where there is none of its own."""
+        self._open.end_deal()
         return self._open.unicast
 
     @property
@@ -103,6 +116,28 @@ class ResultPartition:
         record that was not begun: less than `stop` if the pool became unavailable. If the last begun
         record is `blocked`, call `go_on` until it is not.
         """
+        if self._deals and start < stop and self._open.deal(block.stride, channels[start], stop - start):
+            index = stop
+        else:
+            self._open.end_deal()
+            index = self._write_each(block, channels, start, stop)
+        count = index - start
+        self.records_out += count
+        self.bytes_out += block.span(start, index)
+        self._to_flush(channels[start:index])
+        if self._flush_always:
+            self.flush()
+        return index
+
+    def _to_flush(self, channels: list[int]) -> None:
+        """Note which subpartitions have been written to."""
+        if not self._all_unflushed:
+            if len(self._unflushed) + len(channels) < len(self.subpartitions):
+                self._unflushed += channels
+            else:
+                self._all_unflushed = True
+
+    def _write_each(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
         builders = self._open.unicast
         pool = self.pool
         stride = block.stride
@@ -126,14 +161,23 @@ class ResultPartition:
             index += 1
             if not written or not pool.available:
                 break
-        self.records_out += index - start
-        self.bytes_out += block.span(start, index)
-        if self._flush_always:
-            self.flush()
         return index
+
+    def deal_more(self, stride: int, count: int) -> bool:
+        """Write `count` blank records more, if a deal goes on that has room for them.
+
+        It is the same as `write` would do, with the channels that are next in turn.
+        """
+        if self._flush_always or not self._open.deal_more(stride, count):
+            return False
+        self.records_out += count
+        self.bytes_out += count * stride
+        self._all_unflushed = True
+        return True
 
     def broadcast(self, block: RecordBlock, start: int, stop: int) -> int:
         """Write records to every subpartition; returns and blocks as `write` does."""
+        self._all_unflushed = True
         index = start
         while index < stop:
             record = self._encoded(block, index)
@@ -155,6 +199,7 @@ class ResultPartition:
 
         The record is what its parts are together. If it is then `blocked`, call `go_on` until it is not.
         """
+        self._all_unflushed = True
         self.records_out += 1
         self.bytes_out += sum(map(len, parts))
         written = self._write_parts(channel, parts, begun=False)
@@ -167,6 +212,7 @@ class ResultPartition:
 
         If it is then `blocked`, call `go_on` until it is not.
         """
+        self._all_unflushed = True
         self.bytes_out += len(element)
         self._write_record(channel, element, len(element))
 
@@ -175,6 +221,10 @@ class ResultPartition:
         if self._unwritten is None:
             return True
         rest, self._unwritten = self._unwritten, None
+        if rest.channel == ALL:
+            self._all_unflushed = True
+        else:
+            self._to_flush([rest.channel])
         complete = self._write_parts(rest.channel, rest.parts, rest.begun)
         if complete and self._flush_always:
             self.flush()
@@ -237,7 +287,7 @@ class ResultPartition:
 
     def broadcast_event(self, event: Event) -> None:
         """Finish the open buffers and queue `event` behind them in every subpartition."""
-        self._open.finish()
+        self._finish_open()
         consumer = EventConsumer(_event_buffer(event))  # one for all, as it never changes
         for subpartition in self.subpartitions:
             subpartition.add(consumer)
@@ -256,7 +306,7 @@ class ResultPartition:
         if not (barrier.options.is_unaligned or barrier.options.timeoutable):
             self.broadcast_event(barrier)
             return False
-        self._open.finish()
+        self._finish_open()
         consumer = EventConsumer(_event_buffer(barrier))
         for number, subpartition in enumerate(self.subpartitions):
             if barrier.options.is_unaligned:
@@ -268,14 +318,27 @@ class ResultPartition:
 
     def alignment_timeout(self, barrier: CheckpointBarrier) -> None:
         """Let `barrier`, now unaligned, overtake the data of each subpartition where it is still queued."""
+        self._all_unflushed = True
         consumer = EventConsumer(_event_buffer(barrier))
         for subpartition in self.subpartitions:
             subpartition.alignment_timeout(barrier.checkpoint_id, consumer)
 
     def flush(self) -> None:
-        """Make all that is written available to the readers."""
-        for subpartition in self.subpartitions:
-            subpartition.flush()
+        """Make all that is written available to the readers; only where there may be news for them."""
+        subpartitions = self.subpartitions
+        if self._all_unflushed:
+            self._all_unflushed = False
+            for subpartition in subpartitions:
+                subpartition.flush()
+        else:
+            for channel in sorted(set(self._unflushed)):
+                subpartitions[channel].flush()
+        self._unflushed.clear()
+
+    def _finish_open(self) -> None:
+        """Write no more into the open buffers: something else is to be queued everywhere."""
+        self._all_unflushed = True
+        self._open.finish()
 
     def finish(self) -> None:
         """Write nothing more."""
@@ -293,19 +356,19 @@ class ResultPartition:
         return sum(subpartition.total_buffers for subpartition in self.subpartitions)
 
     @property
-    def queue_length(self) -> int:
-        """Buffers and events queued over all subpartitions."""
-        return sum(len(subpartition) for subpartition in self.subpartitions)
-
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes queued over all subpartitions."""
-        return sum(subpartition.queued_bytes for subpartition in self.subpartitions)
+    def queued(self) -> QueueFigures:
+        """What waits in all subpartitions together, at one look at each."""
+        buffers_out = length = size = 0
+        for subpartition in self.subpartitions:
+            buffers_out += subpartition.total_buffers
+            length += len(subpartition)
+            size += subpartition.queued_bytes
+        return QueueFigures(buffers_out, length, size)
 
     def release(self) -> None:
         """Drop what is queued and give all segments back."""
         self._unwritten = None
-        self._open.finish()
+        self._finish_open()
         for subpartition in self.subpartitions:
             subpartition.release()
         self.pool.lazy_destroy()

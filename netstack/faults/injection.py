@@ -14,7 +14,8 @@ from typing import Protocol
 
 from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
-from ..engine.agenda import Agenda, Timer
+from ..engine.agenda import Agenda
+from ..engine.callbacks import Timer
 from ..scenarios.config_rules import time_text
 from ..scenarios.fault import (
     AtTime,

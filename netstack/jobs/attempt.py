@@ -111,6 +111,12 @@ class Attempt:
         present = {id(subtask): subtask.sample() for subtask in self.present}
         return [present.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
 
+    def times(self) -> list[tuple[float, float, float]]:
+        """Return how long each subtask was busy, idle and back-pressured so far; 0 of those cancelled."""
+        now = self._agenda.now
+        present = {id(subtask): subtask.times.until(now) for subtask in self.present}
+        return [present.get(id(subtask), (0.0, 0.0, 0.0)) for subtask in self.subtasks]
+
     @property
     def over(self) -> bool:
         """Whether all subtasks have ended."""

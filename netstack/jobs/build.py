@@ -20,7 +20,7 @@ from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ResultPartition
 from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
-from ..exchange.selectors import ChannelSelector
+from ..exchange.selectors import ChannelSelector, RoundRobin
 from ..faults.tapped_gate import Tap, TappedGate
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.contents import contents_of
@@ -222,6 +222,10 @@ class JobBuilder:
             for index, targets in enumerate(reached)
             if (source, index) in gates
         }
+        upstream = [
+            (self._upstream(producer, each), producer.manager_of(each))
+            for each in range(producer.parallelism)
+        ]
         awaiting = [end for end in self.connections.producers if end.awaits_partitions]
         for index, sources in enumerate(sources_of_consumers):
             if self._rebuilding and (target, index) not in gates:
@@ -231,7 +235,7 @@ class JobBuilder:
             if partitions:
                 self._offer(partitions, sources, numbers, awaiting)
             if (target, index) in gates:
-                gates[target, index].append(self._gate(edge, index, sources, numbers))
+                gates[target, index].append(self._gate(edge, index, sources, numbers, upstream))
 
     def _offer(
         self,
@@ -269,6 +273,7 @@ class JobBuilder:
             max_overdraft=0 if calls_of(vertex.source).legacy else config.max_overdraft_buffers_per_gate,
             on_available=subtask.output_available,
         )
+        selector = self._selector(edge, index, count, key_hash)
         partition = ResultPartition(
             pool,
             subpartitions,
@@ -276,8 +281,8 @@ class JobBuilder:
             supports_unaligned=edge.ship not in ALIGNED_SHIPS,
             grows=not self._scenario.preset.startswith("flink-1"),
             blank=self._is_blank(edge),
+            in_turns=isinstance(selector, RoundRobin),
         )
-        selector = self._selector(edge, index, count, key_hash)
         subtask.outputs.append(Output(partition, selector))
         subtask.readers.append((edge.target, consumers))
         return partition
@@ -302,12 +307,20 @@ class JobBuilder:
             queues.append(queue)
         return queues
 
-    def _gate(self, edge: Edge, index: int, sources: list[tuple[int, int]], numbers: list[int]) -> InputGate:
+    def _gate(
+        self,
+        edge: Edge,
+        index: int,
+        sources: list[tuple[int, int]],
+        numbers: list[int],
+        upstream: list[tuple[UpstreamTask, str]],
+    ) -> InputGate:
         """The gate of the edge's consumer `index`, whose channels have these `numbers`.
 
-        `sources` has (producer, subpartition) of each channel.
+        `sources` has (producer, subpartition) of each channel, `upstream` the edge's producers and where they
+        run.
         """
-        producer, consumer = self._scenario.vertex(edge.source), self._scenario.vertex(edge.target)
+        consumer = self._scenario.vertex(edge.target)
         memory, manager = self._memory_of(consumer, index), consumer.manager_of(index)
         spec = edge.buffers.gate(self._config, len(sources))
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
@@ -318,20 +331,25 @@ class JobBuilder:
         gate = kind(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
         gate.watermarks = subtask.watermarks is not None
         each = spec.exclusive_per_channel
-        remote = [source for source, _ in sources if producer.manager_of(source) != manager]
-        memory.reserve_unpooled(each * len(remote), owed=self._rebuilding)
-        for number, (source, subpartition) in enumerate(sources):
-            subtask.upstream.append(self._upstream(producer, source))
-            channel_id = numbers[number]
+        managers = [upstream[source][1] for source, _ in sources]
+        memory.reserve_unpooled(each * (len(managers) - managers.count(manager)), owed=self._rebuilding)
+        remote = [name for name in dict.fromkeys(managers) if name != manager]
+        ends = {name: self.connections.reading(manager, name) for name in remote}
+        subtask.upstream += [upstream[source][0] for source, _ in sources]
+        for number, (_, subpartition) in enumerate(sources):  # here every line is run a million times
+            channel_id, name = numbers[number], managers[number]
             channel: RemoteInputChannel | LocalInputChannel
-            if producer.manager_of(source) == manager:
+            if name == manager:
                 channel = LocalInputChannel(gate, number, channel_id, self._subpartitions[channel_id])
             else:
-                end = self.connections.reading(manager, producer.manager_of(source))
-                channel = RemoteInputChannel(gate, number, channel_id, end, (), floating, reserved=each)
+                channel = RemoteInputChannel(
+                    gate, number, channel_id, ends[name], (), floating, reserved=each
+                )
             gate.add_channel(channel, subpartition)
-            if isinstance(gate, TappedGate) and source in taps:
-                gate.watch(channel, taps[source])
+        if isinstance(gate, TappedGate):
+            for place, (source, _) in enumerate(sources):
+                if source in taps:
+                    gate.watch(gate.channels[place], taps[source])
         self.gates.append(gate)
         return gate
 

@@ -20,13 +20,13 @@ from ..checkpoints.storage import CheckpointStorage, exclusively
 from ..engine.agenda import Agenda
 from ..faults.fired import FiredFault
 from ..results.result import Result, Work
-from ..results.statistics import Recorder
+from ..results.statistics import EndOfRun, Recorder
 from ..results.trace import Trace
 from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
 from ..scenarios.scenario_rules import check_scenario
 from ..scenarios.user_code import NamedObject, object_name
 from ..state.table_store import TableStores
-from .job import EndOfRun, Job, Progress
+from .job import Job, Progress
 from .restarts import Restart, Start
 from .summary import (
     checkpoint_results,
@@ -56,6 +56,7 @@ def emulate(
     storage: CheckpointStorage | None = None,
     from_checkpoint: InitialCheckpoint | None = None,
     progress: Progress | None = None,
+    meanwhile: Progress | None = None,
     trace: Trace | None = None,
     real_time: bool = False,
     end_of_run: EndOfRun | None = None,
@@ -67,8 +68,9 @@ def emulate(
     `seed` replaces the scenario's. `storage` keeps the checkpoints; None: memory does, and they are gone
     with the run. `from_checkpoint` is one of an earlier run of the same job, which this one goes on from.
     `trace` is told what happens to checkpoints, step by step. `progress` is called with the
-    emulated time in seconds, about once an emulated second. In virtual time the same scenario and seed give
-    the same result, `wall_seconds` apart; `real_time` runs the same job in real time. `end_of_run` is asked
+    emulated time in seconds, about once an emulated second, `meanwhile` a few times a second of real time,
+    from when the job is built. In virtual time the same scenario and seed give the same result,
+    `wall_seconds` apart; `real_time` runs the same job in real time. `end_of_run` is asked
     once an emulated second, from the end of the warm-up on, with what was recorded so far, when the run is to
     end, sooner or later than the scenario says; the result is that of a scenario of that duration, which it
     names.
@@ -92,6 +94,7 @@ def emulate(
         storage=storage,
         from_checkpoint=from_checkpoint,
         progress=progress,
+        meanwhile=meanwhile,
         trace=trace,
         real_time=real_time,
         end_of_run=end_of_run,
@@ -109,6 +112,7 @@ async def run_job(
     storage: CheckpointStorage | None = None,
     from_checkpoint: InitialCheckpoint | None = None,
     progress: Progress | None = None,
+    meanwhile: Progress | None = None,
     trace: Trace | None = None,
     real_time: bool = True,
     end_of_run: EndOfRun | None = None,
@@ -131,6 +135,7 @@ async def run_job(
     check_scenario(scenario)
     with exclusively(storage):
         started, agenda = perf_counter(), Agenda(real_time=real_time)
+        agenda.meanwhile = meanwhile
         job = Job(
             scenario,
             agenda,

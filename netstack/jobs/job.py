@@ -31,8 +31,8 @@ from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
 from ..engine.scope import Scope
 from ..faults.injection import FaultInjector
-from ..results.result import Work
-from ..results.statistics import Recorder, SubtaskSample
+from ..results.result import Steady, Work
+from ..results.statistics import EndOfRun, Recorder, SubtaskSample
 from ..results.trace import Trace
 from ..scenarios.scenario import Scenario
 from ..scenarios.scenario_rules import check_scenario
@@ -48,14 +48,11 @@ from .regions import all_tasks, failover_regions
 from .restart_strategies import restart_strategy_of
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored
 from .restoring import claimed, recovery_source, shape_after
+from .summary import steady_result
 from .user_actions import UserActions
 
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
-
-EndOfRun = Callable[[Recorder], float]
-"""Asked at each sample from the end of the warm-up on, with what was recorded so far, when the run is to end,
-in emulated seconds."""
 
 SAMPLE_INTERVAL_S = 1.0
 """How often gauges and counters are sampled, in emulated seconds."""
@@ -64,12 +61,11 @@ SAMPLE_INTERVAL_S = 1.0
 class Job:
     """One run of a scenario, from its beginning or from the checkpoint `initial`.
 
-    After `run` all memory has been given back; `leaked_segments` says how many segments were not.
-    `regions` are what restarts together.
-    `failure` is the cause for which the job has failed for good, `restarts` its failures before. `start` is
-    what became of `initial`. `ends_at` is when it ends at the latest: when `end_of_run` says, in no
-    other way than if the scenario's duration were that. `tables` opens stores for keyed state.
-    `savepoint_requests` is asked now and then what users want.
+    After `run` all memory has been given back; `leaked_segments` says how many segments were not. `regions`
+    are what restarts together. `failure` is the cause for which the job has failed for good, `restarts` its
+    failures before. `start` is what became of `initial`. `ends_at` is when it ends at the latest: when
+    `end_of_run` says, in no other way than if the scenario's duration were that. `tables` opens stores for
+    keyed state. `savepoint_requests` is asked now and then what users want.
 
     Raises:
         ScenarioError: `initial` is no checkpoint of this job.
@@ -393,6 +389,10 @@ class Job:
     def work(self) -> Work:
         """What has moved over all links so far, in all attempts."""
         return self._totals.work if self.attempt is None else self._totals.work_plus(self.attempt.work)
+
+    def steady(self, start: float, end: float) -> Steady:
+        """Return the summary of a time of the run, in seconds, as results have it of their windows."""
+        return steady_result(self.scenario, self.recorder, start, end)
 
     def tell(self, text: str, checkpoint_id: int | None = None) -> None:
         """Tell the trace, if there is one, what happens to the job."""

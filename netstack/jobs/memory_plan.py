@@ -68,7 +68,8 @@ def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpe
     """The task manager, the buffers, and the number of remote channels of each gate of an edge."""
     producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
     reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+    managers = [producer.manager_of(source) for source in range(producer.parallelism)]
     for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
         manager = consumer.manager_of(index)
-        remote = sum(producer.manager_of(source) != manager for source, _ in channels)
+        remote = sum([managers[source] != manager for source, _ in channels])
         yield manager, edge.buffers.gate(scenario.config, len(channels)), remote

@@ -105,7 +105,7 @@ def _less_than_all(head: CheckpointHead) -> int | UnsetType:
 
 def steady_results(scenario: Scenario, recorder: Recorder) -> list[Steady]:
     """Return one summary for each of the scenario's windows."""
-    return [_steady(scenario, recorder, start, end) for start, end in scenario.windows]
+    return [steady_result(scenario, recorder, start, end) for start, end in scenario.windows]
 
 
 def series_results(scenario: Scenario, recorder: Recorder) -> list[Series]:
@@ -191,7 +191,8 @@ def _vertex_checkpoint(name: str, parts: dict[str, Figures], row: int) -> Vertex
     )
 
 
-def _steady(scenario: Scenario, recorder: Recorder, start: float, end: float) -> Steady:
+def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: float) -> Steady:
+    """Return the summary of the time from `start` to `end`, in seconds of the run, as far as it has come."""
     heads = recorder.checkpoints
     chosen = [
         row

@@ -12,7 +12,10 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from flowcontrol import readable
+
 from ..scenarios.scenario import Scenario
+from .viewed import Viewed
 
 S = TypeVar("S")
 
@@ -251,5 +254,27 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     series: list[Series] = []
 
 
-class Result(Run[Scenario], frozen=True, kw_only=True):
-    """What a run found and how."""
+class Result(Run[Scenario], Viewed, frozen=True, kw_only=True):
+    """What a run found and how; shown in a notebook as sentences, a picture and a table.
+
+    `to_pandas` and `to_arrow` have the tables "vertices", "subtasks", "windows", "checkpoints",
+    "checkpoint_subtasks", "series", "restarts" and "faults"; `plot` has the pictures of ``report.html``.
+    """
+
+    def __repr__(self) -> str:
+        """What was run and how it went, in one line."""
+        completed = sum(checkpoint.status == "COMPLETED" for checkpoint in self.checkpoints)
+        parts = [
+            f"{self.emulated_seconds:g} s of {self.clock} time with seed {self.seed}",
+            f"{len(self.scenario.vertices)} vertices",
+            f"{completed} of {len(self.checkpoints)} checkpoints completed",
+        ]
+        if self.restarts:
+            parts.append(f"{len(self.restarts)} restarts")
+        if self.failure is not None:
+            parts.append(f"failed for good: {readable(self.failure)[:_LONGEST_CAUSE]}")
+        return f"<Result of {readable(self.scenario.name)}: {', '.join(parts)}>"
+
+
+_LONGEST_CAUSE = 200
+"""Letters of a failure in a line about a result."""

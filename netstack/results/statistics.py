@@ -11,7 +11,7 @@ over fewer values and slopes over the same time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -221,3 +221,8 @@ class Recorder:
         """The checkpoints of a vertex: ``[checkpoint, subtask]`` by the field of `SubtaskCheckpoint`."""
         rows = self._parts.rows[:, :, self._offsets[vertex] : self._offsets[vertex + 1]]
         return {name: rows[:, column] for column, name in enumerate(SubtaskCheckpoint._fields)}
+
+
+EndOfRun = Callable[[Recorder], float]
+"""Asked at each sample from the end of the warm-up on, with what was recorded so far, when the run is to end,
+in emulated seconds."""

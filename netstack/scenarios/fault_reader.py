@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from .fault import (
     FAULTS,
+    MESSAGES,
     AtTime,
     ChannelItem,
     CutLink,
@@ -23,7 +24,8 @@ from .fault import (
 )
 from .fault_document import ACKNOWLEDGEMENT
 from .quantities import QuantityError, parse_duration
-from .sections import Section, integer, text
+from .sections import OneOf, Section, integer, text
+from .shapes import accepts
 
 _MOMENT_KEYS = ("at", "on", "number", "from", "from_subtask", "to", "to_subtask")
 _COUNTED = (*map(str, ChannelItem), ACKNOWLEDGEMENT)
@@ -44,6 +46,7 @@ def _fault(section: Section) -> Fault | None:
     return fault
 
 
+@accepts({"enum": list(FAULTS)})
 def _kind(value: object) -> str:
     name = text(value)
     if name not in FAULTS:
@@ -113,7 +116,7 @@ _READERS: Mapping[str, Callable[[Section], Fault]] = {
 def _moment(section: Section) -> Moment:
     """When a fault fires: ``at`` a time, or ``on`` the n-th of what is counted."""
     if "at" in section and "on" not in section:
-        return AtTime(section.take("at", parse_duration, 0.0))
+        return AtTime(section.require("at", parse_duration, 0.0, '"12 s"'))
     if "at" in section:
         section.complain("at", "is given with on; keep one of the two")
     elif "on" not in section:
@@ -140,6 +143,7 @@ def _acknowledging(section: Section) -> SubtaskName:
     return _subtask(section, "vertex", "subtask")
 
 
+@accepts({"enum": list(_COUNTED)})
 def _counted(value: object) -> str:
     name = text(value)
     if name not in _COUNTED:
@@ -157,12 +161,13 @@ def _manager(section: Section, key: str) -> str:
 
 
 def _messages(section: Section) -> str:
-    return section.require("messages", text, "", '"acknowledge"')
+    return section.require("messages", OneOf(MESSAGES), "", '"acknowledge"')
 
 
 def _period(section: Section) -> float:
     return section.require("for", parse_duration, 1.0, '"500 ms"')
 
 
+@accepts({})
 def _anything(value: object) -> object:
     return value

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .quantities import QuantityError, format_duration, format_size, parse_flink_duration, parse_flink_size
+from .shapes import FLINK_DURATION, FLINK_SIZE, Shape, any_case, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Kind:
     """Reads a value as TOML gives it; raises QuantityError."""
     render: Callable[[Any], object]
     """Writes a value so that `parse` reads it back."""
+    shape: Shape
+    """What `parse` accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,16 @@ def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType
     by_name |= {alias: by_name[name] for alias, name in aliases.items()}
 
     def parse(value: object) -> object:
-        member = by_name.get(str(value).strip().lower())
+        member = by_name.get(value.strip().lower()) if isinstance(value, str) else None
         if member is None:
             raise QuantityError(f"{value!r} is not one of its values", " or ".join(members))
         return member
 
-    return Kind(parse, str)
+    return Kind(parse, str, named([*members, *(name for name in by_name if name not in _lower(members))]))
+
+
+def _lower(members: type[StrEnum]) -> set[str]:
+    return {member.lower() for member in members}
 
 
 def _text(value: object) -> str:
@@ -130,11 +137,24 @@ def _as_is(value: object) -> object:
     return value
 
 
-TEXT = Kind(_text, _as_is)
-BOOLEAN = Kind(_boolean, _as_is)
-WHOLE = Kind(_whole_from(0), _as_is)
-COUNT = Kind(_whole_from(1), _as_is)
-FRACTION = Kind(_fraction, _as_is)
-NUMBER = Kind(_number, _as_is)
-DURATION = Kind(parse_flink_duration, format_duration)
-SIZE = Kind(parse_flink_size, format_size)
+def _or_text(shape: Shape, pattern: str) -> Shape:
+    """What may stand without quotes, and as text, as all values of Flink's may."""
+    return {"anyOf": [shape, {"type": "string", "pattern": rf"^\s*({pattern})\s*$"}]}
+
+
+def _whole(least: int) -> Kind:
+    digits = f"[0-9]{{1,{_MOST_DIGITS}}}"
+    shape = _or_text({"type": "integer", "minimum": least}, digits if least == 0 else "0*[1-9][0-9]*")
+    return Kind(_whole_from(least), _as_is, shape)
+
+
+_IN_UNIT = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+
+TEXT = Kind(_text, _as_is, {"type": "string", "pattern": r"\S"})
+BOOLEAN = Kind(_boolean, _as_is, _or_text({"type": "boolean"}, any_case(("true", "false"))))
+WHOLE = _whole(0)
+COUNT = _whole(1)
+FRACTION = Kind(_fraction, _as_is, _or_text(_IN_UNIT, "[-+_.eE0-9]+"))
+NUMBER = Kind(_number, _as_is, _or_text({"type": "number"}, "[-+_.eE0-9]+"))
+DURATION = Kind(parse_flink_duration, format_duration, FLINK_DURATION)
+SIZE = Kind(parse_flink_size, format_size, FLINK_SIZE)

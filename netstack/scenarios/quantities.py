@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from math import inf
 
-_DURATION_S: Mapping[str, Decimal] = {
+DURATION_S: Mapping[str, Decimal] = {
     **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Decimal("1e-9")),
     **dict.fromkeys(("us", "µs", "μs", "micro", "micros", "microsecond", "microseconds"), Decimal("1e-6")),
     **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), Decimal("1e-3")),
@@ -21,14 +21,14 @@ _DURATION_S: Mapping[str, Decimal] = {
     **dict.fromkeys(("h", "hour", "hours"), Decimal(3600)),
     **dict.fromkeys(("d", "day", "days"), Decimal(86400)),
 }
-_SIZE_BYTES: Mapping[str, Decimal] = {
+SIZE_BYTES: Mapping[str, Decimal] = {
     **dict.fromkeys(("b", "byte", "bytes"), Decimal(1)),
     **dict.fromkeys(("kb", "k", "kibibytes"), Decimal(1 << 10)),
     **dict.fromkeys(("mb", "m", "mebibytes"), Decimal(1 << 20)),
     **dict.fromkeys(("gb", "g", "gibibytes"), Decimal(1 << 30)),
     **dict.fromkeys(("tb", "t", "tebibytes"), Decimal(1 << 40)),
 }
-_RATE_BYTES_PER_S: Mapping[str, Decimal] = {
+RATE_BYTES_PER_S: Mapping[str, Decimal] = {
     "b": Decimal(1),
     "kb": Decimal(1000),
     "mb": Decimal(1000**2),
@@ -69,7 +69,7 @@ def parse_duration(value: object) -> float:
         QuantityError: it is not such a text.
     """
     number, unit = _with_unit(value, _DURATION_HINT)
-    return _finite(number * _scale(unit, _DURATION_S, value, _DURATION_HINT), _DURATION_HINT)
+    return _finite(number * _scale(unit, DURATION_S, value, _DURATION_HINT), _DURATION_HINT)
 
 
 def parse_rate(value: object) -> float:
@@ -87,7 +87,7 @@ def parse_rate(value: object) -> float:
     if len(amount) == 2 and amount[0].isupper() and amount[1] == "b":
         hint = f'"{amount[0].lower()}bit/s" or "{amount[0]}B/s"'
         raise QuantityError(f"{value!r} may mean bits or bytes", hint)
-    rate = _finite(number * _scale(amount, _RATE_BYTES_PER_S, value, _RATE_HINT), _RATE_HINT)
+    rate = _finite(number * _scale(amount, RATE_BYTES_PER_S, value, _RATE_HINT), _RATE_HINT)
     if rate <= 0:
         raise QuantityError(f"{value!r} is not above 0", _RATE_HINT)
     return rate
@@ -100,7 +100,7 @@ def parse_flink_duration(value: object) -> float:
         QuantityError: Flink would not read it.
     """
     number, unit = _whole(value, _DURATION_HINT)
-    return float(number * _scale(unit or "ms", _DURATION_S, value, _DURATION_HINT))
+    return float(number * _scale(unit or "ms", DURATION_S, value, _DURATION_HINT))
 
 
 def parse_flink_size(value: object) -> int:
@@ -110,7 +110,7 @@ def parse_flink_size(value: object) -> int:
         QuantityError: Flink would not read it.
     """
     number, unit = _whole(value, _SIZE_HINT)
-    return int(number * _scale(unit or "b", _SIZE_BYTES, value, _SIZE_HINT))
+    return int(number * _scale(unit or "b", SIZE_BYTES, value, _SIZE_HINT))
 
 
 def format_duration(seconds: float) -> str:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from flowcontrol import PostCheckpointAction, SavepointFormat
 
 from .quantities import QuantityError, format_duration, parse_duration
-from .sections import Section, text
+from .sections import ListOf, Section, text
+from .shapes import DURATION, TABLE, accepts, any_of
 
 Named = TypeVar("Named")
 
@@ -31,6 +32,7 @@ class ScheduledSavepoint:
     action: PostCheckpointAction = PostCheckpointAction.NONE
 
 
+@accepts({"enum": list(_FORMATS)})
 def savepoint_format(value: object) -> SavepointFormat:
     """Return the format of that name.
 
@@ -40,6 +42,7 @@ def savepoint_format(value: object) -> SavepointFormat:
     return _named(value, _FORMATS, "format of savepoints")
 
 
+@accepts({"enum": list(_STOPS)})
 def _stop(value: object) -> PostCheckpointAction:
     return _named(value, _STOPS, "way to stop")
 
@@ -51,12 +54,16 @@ def _named(value: object, names: Mapping[str, Named], what: str) -> Named:
     return names[name]
 
 
-def read_savepoints(values: tuple[object, ...], problems: list[str]) -> tuple[ScheduledSavepoint, ...]:
-    """Return the savepoints of a document: times, or tables with a time `at`; mistakes go to `problems`."""
+@accepts(any_of(DURATION, TABLE))
+def _time_or_table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {"at": value}
+
+
+def read_savepoints(top: Section) -> tuple[ScheduledSavepoint, ...]:
+    """Return the savepoints of a document: times, or tables with a time `at`; mistakes are noted in `top`."""
     savepoints = []
-    for place, value in enumerate(values):
-        document = value if isinstance(value, Mapping) else {"at": value}
-        section = Section(document, f"savepoints_at.{place}.", problems)
+    for place, document in enumerate(top.take("savepoints_at", ListOf(_time_or_table), ())):
+        section = top.part("savepoints_at", document, place)
         savepoints.append(
             ScheduledSavepoint(
                 at_s=section.require("at", parse_duration, 0.0, '"30 s"'),

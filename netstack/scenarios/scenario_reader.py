@@ -15,9 +15,12 @@ from .quantities import QuantityError, parse_duration, parse_rate
 from .savepoints import read_savepoints
 from .scenario import (
     CATCH_UP_S,
+    EMISSIONS,
     EMITS_BY,
     FILE_FORMATS,
     FROM_SOURCE,
+    SERVICE_MODES,
+    SHIPS,
     Edge,
     GeneratorSpec,
     Keys,
@@ -31,7 +34,8 @@ from .scenario import (
 )
 from .scenario_document import cost_key
 from .scenario_rules import scenario_problems
-from .sections import Section, boolean, integer, list_of, number, one_or_more, range_of, table, text
+from .sections import ListOf, OneOf, OneOrMore, RangeOf, Section, boolean, integer, number, table, text
+from .shapes import DURATION, accepts, any_of
 from .slots import DEFAULT_GROUP, in_slots
 from .user_code import NamedObject
 
@@ -64,36 +68,7 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
         ScenarioError: with one line for each mistake: key, what is wrong, what would be right.
     """
     problems: list[str] = []
-    top = Section(document, "", problems)
-    preset = top.take("preset", _preset, DEFAULT_PRESET)
-    mode = top.take("service_mode", text, "throttle")
-    slots = top.take("slots", integer, None)
-    if slots is not None and slots < 1:
-        top.complain("slots", f"is {slots}; a task manager has at least 1 slot")
-    tables = _sections(top, "vertices")
-    groups = [_slot_sharing_group(section, slots) for section in tables]
-    scenario = Scenario(
-        name=top.take("name", text, name),
-        duration_s=top.require("duration", parse_duration, 1.0, '"60 s"'),
-        warmup_s=top.take("warmup", parse_duration, 0.0),
-        seed=top.take("seed", integer, 1),
-        preset=preset,
-        phases=top.take("phases", list_of(_window), ()),
-        config=replace(
-            read_options(top.section("flink"), PRESETS[preset]),
-            debloat_policy=top.take("policy", text, PRESETS[preset].debloat_policy),
-        ),
-        costs=_settings(top.section("costs"), CostModel()),
-        link=_settings(top.section("link"), LinkConditions()),
-        vertices=in_slots([_vertex(section, mode) for section in tables], slots, groups),
-        edges=tuple(_edge(section) for section in _sections(top, "edges")),
-        machines=tuple(_machine(section) for section in _numbered(top, "machines")),
-        manual_checkpoints_s=top.take("checkpoints_at", list_of(parse_duration), ()),
-        savepoints=read_savepoints(top.take("savepoints_at", list_of(_as_it_is), ()), problems),
-        faults=read_faults(_numbered(top, "faults")),
-        changes=tuple(_change(section, PRESETS[preset]) for section in _numbered(top, "changes")),
-    )
-    top.finish(_SCENARIO_KEYS)
+    scenario = read_sections(Section(document, "", problems), name)
     if not problems:
         problems = [f"{key}: {message}" for key, message in scenario_problems(scenario, to_run=to_run)]
     if problems:
@@ -101,14 +76,44 @@ def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: boo
     return scenario
 
 
-def _as_it_is(value: object) -> object:
-    return value
+def read_sections(top: Section, name: str = "") -> Scenario:
+    """Return the scenario of a document's table as far as it can be read; mistakes are noted there."""
+    preset = top.take("preset", _preset, DEFAULT_PRESET)
+    mode = top.take("service_mode", OneOf(SERVICE_MODES), "throttle")
+    slots = top.take("slots", integer, None)
+    if slots is not None and slots < 1:
+        top.complain("slots", f"is {slots}; a task manager has at least 1 slot")
+    tables = top.tables("vertices", _label)
+    groups = [_slot_sharing_group(section, slots) for section in tables]
+    scenario = Scenario(
+        name=top.take("name", text, name),
+        duration_s=top.require("duration", parse_duration, 1.0, '"60 s"'),
+        warmup_s=top.take("warmup", parse_duration, 0.0),
+        seed=top.take("seed", integer, 1),
+        preset=preset,
+        phases=top.take("phases", ListOf(_window), ()),
+        config=replace(
+            read_options(top.section("flink"), PRESETS[preset]),
+            debloat_policy=top.take("policy", text, PRESETS[preset].debloat_policy),
+        ),
+        costs=_settings(top.section("costs"), CostModel()),
+        link=_settings(top.section("link"), LinkConditions()),
+        vertices=in_slots([_vertex(section, mode) for section in tables], slots, groups),
+        edges=tuple(_edge(section) for section in top.tables("edges", _label)),
+        machines=tuple(_machine(section) for section in top.tables("machines", _place)),
+        manual_checkpoints_s=top.take("checkpoints_at", ListOf(parse_duration), ()),
+        savepoints=read_savepoints(top),
+        faults=read_faults(top.tables("faults", _place)),
+        changes=tuple(_change(section, PRESETS[preset]) for section in top.tables("changes", _place)),
+    )
+    top.finish(_SCENARIO_KEYS)
+    return scenario
 
 
 def _machine(section: Section) -> Machine:
     machine = Machine(
         cores=section.require("cores", number, 1.0, "2"),
-        task_managers=section.require("task_managers", one_or_more(text), (), '["tm-1", "tm-2"]'),
+        task_managers=section.require("task_managers", OneOrMore(text), (), '["tm-1", "tm-2"]'),
     )
     section.finish(_MACHINE_KEYS)
     return machine
@@ -124,26 +129,15 @@ def _change(section: Section, preset: NetworkConfig) -> ScheduledChange:
         settings=tuple(settings),
         vertex=section.take("vertex", text, None),
         service_s=section.take("service", parse_duration, None),
-        service_skew=section.take("service_skew", one_or_more(number), ()),
-        rates=section.take("rate", one_or_more(number), ()),
+        service_skew=section.take("service_skew", OneOrMore(number), ()),
+        rates=section.take("rate", OneOrMore(number), ()),
     )
     section.finish(_CHANGE_KEYS)
     return change
 
 
-def _sections(top: Section, key: str) -> list[Section]:
-    """The tables of a list; each is known by its name, an edge by its ends, else by its place."""
-    tables = top.take(key, list_of(table), ())
-    return [
-        Section(values, f"{key}.{_label(values, place)}.", top.problems)
-        for place, values in enumerate(tables)
-    ]
-
-
-def _numbered(top: Section, key: str) -> list[Section]:
-    """The tables of a list; each is known by its place."""
-    tables = top.take(key, list_of(table), ())
-    return [Section(values, f"{key}.{place}.", top.problems) for place, values in enumerate(tables)]
+def _place(values: Mapping[str, Any], place: int) -> int:
+    return place
 
 
 def _label(values: Mapping[str, Any], place: int) -> str:
@@ -154,6 +148,7 @@ def _label(values: Mapping[str, Any], place: int) -> str:
     return str(place)
 
 
+@accepts({"enum": list(PRESETS)})
 def _preset(value: object) -> str:
     name = text(value)
     if name not in PRESETS:
@@ -161,8 +156,9 @@ def _preset(value: object) -> str:
     return name
 
 
+@accepts(ListOf(parse_duration).shape | {"minItems": 2, "maxItems": 2})
 def _window(value: object) -> tuple[float, float]:
-    ends = list_of(parse_duration)(value)
+    ends = ListOf(parse_duration)(value)
     if len(ends) != 2:
         raise QuantityError(f"{value!r} is no window", '["20 s", "60 s"]')
     return ends[0], ends[1]
@@ -208,7 +204,7 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, obj
     options: list[tuple[str, object]] = []
     for key, value in values.items():
         name = prefix + key
-        options += _flat(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
+        options += _flat(value, f"{name}.") if isinstance(value, Mapping) and value else [(name, value)]
     return options
 
 
@@ -222,7 +218,7 @@ def _settings(section: Section, defaults: Settings) -> Settings:
         elif field.name.endswith("_s"):
             read = parse_duration
         values[field.name] = section.take(
-            cost_key(field.name), range_of(read) if isinstance(default, tuple) else read, default
+            cost_key(field.name), RangeOf(read) if isinstance(default, tuple) else read, default
         )
     section.finish([cost_key(field.name) for field in fields(defaults)])
     return type(defaults)(**values)
@@ -239,15 +235,15 @@ def _vertex(section: Section, mode: str) -> Vertex:
         task_manager=section.take("task_manager", _placed, None),
         source=source,
         service=section.take("service", _service, ()),
-        service_skew=section.take("service_skew", one_or_more(number), (1.0,)),
+        service_skew=section.take("service_skew", OneOrMore(number), (1.0,)),
         service_spread=section.take("service_spread", number, 0.0),
-        service_mode=section.take("service_mode", text, mode),
+        service_mode=section.take("service_mode", OneOf(SERVICE_MODES), mode),
         selectivity=section.take("selectivity", number, 1.0),
-        emission=section.take("emission", text, "regular"),
+        emission=section.take("emission", OneOf(EMISSIONS), "regular"),
         record_bytes=section.take("record_bytes", integer, None),
         emit_every_s=section.take("emit_every", parse_duration, None),
-        emit_by=section.take("emit_by", text, EMITS_BY[0]),
-        behind_s=section.take("behind", one_or_more(parse_duration), (0.0,)),
+        emit_by=section.take("emit_by", OneOf(EMITS_BY), EMITS_BY[0]),
+        behind_s=section.take("behind", OneOrMore(parse_duration), (0.0,)),
         operator=section.take("operator", _named_object, None),
     )
     section.finish(_VERTEX_KEYS)
@@ -267,15 +263,16 @@ def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
     return vertex.take(key, text, DEFAULT_GROUP)
 
 
+@accepts(OneOrMore(text).shape)
 def _placed(value: object) -> str | tuple[str, ...]:
-    return list_of(text)(value) if isinstance(value, list) else text(value)
+    return ListOf(text)(value) if isinstance(value, list) else text(value)
 
 
 def _source(vertex: Section, key: str) -> SourceSpec:
     section = vertex.section(key)
     if not isinstance(vertex.values[key], Mapping):
         return GeneratorSpec(record_bytes=8)  # that it is no table has been said
-    rates = section.take("rate", one_or_more(number), (0.0,))
+    rates = section.take("rate", OneOrMore(number), (0.0,))
     disorder_s = section.take("out_of_orderness", parse_duration, None)
     if "object" in section:
         named: Any = section.take("object", _named_object, None)
@@ -288,7 +285,7 @@ def _source(vertex: Section, key: str) -> SourceSpec:
         section.take("record_bytes", integer, 8)
     spec = PathSpec(
         path=section.take("path", text, "?"),
-        key=section.take("key", one_or_more(text), ()),
+        key=section.take("key", OneOrMore(text), ()),
         repeat=section.take("repeat", boolean, False),
         rates=rates,
         out_of_orderness_s=disorder_s,
@@ -319,12 +316,13 @@ def _keys(section: Section) -> Keys:
     keys = Keys(
         number=section.require("number", integer, 1, "1000"),
         zipf=section.take("zipf", number, 0.0),
-        most_frequent=section.take("most_frequent", one_or_more(number), ()),
+        most_frequent=section.take("most_frequent", OneOrMore(number), ()),
     )
     section.finish(_KEYS_KEYS)
     return keys
 
 
+@accepts({"enum": list(FILE_FORMATS)})
 def _format(value: object) -> str:
     name = text(value)
     if name not in FILE_FORMATS:
@@ -332,6 +330,15 @@ def _format(value: object) -> str:
     return name
 
 
+_STEP = {
+    "type": "object",
+    "properties": {"at": DURATION, "cost": DURATION},
+    "required": ["at", "cost"],
+    "additionalProperties": False,
+}
+
+
+@accepts(any_of(DURATION, {"type": "array", "items": _STEP}))
 def _service(value: object) -> tuple[tuple[float, float], ...]:
     if not isinstance(value, list):
         return ((0.0, parse_duration(value)),)
@@ -348,8 +355,8 @@ def _edge(section: Section) -> Edge:
     edge = Edge(
         source=section.require("from", text, "", 'the name of a vertex, "source"'),
         target=section.require("to", text, "", 'the name of a vertex, "stage1"'),
-        ship=section.take("ship", text, "rebalance"),
-        shares=section.take("shares", list_of(number), ()),
+        ship=section.take("ship", OneOf(SHIPS), "rebalance"),
+        shares=section.take("shares", ListOf(number), ()),
         fraction=section.take("fraction", number, 1.0),
         input=section.take("input", integer, 0),
         selectivity=section.take("selectivity", number, None),
@@ -368,6 +375,7 @@ def _buffers(section: Section) -> EdgeBuffers:
     return buffers
 
 
+@accepts({"type": "string"})
 def _named_object(value: object) -> Any:
     """What a document has in place of a source, an operator or a hash of keys."""
     return NamedObject(text(value))

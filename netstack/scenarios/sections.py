@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from .config_rules import did_you_mean
 from .quantities import QuantityError
+from .shapes import TABLE, Shape, accepts, any_of, shape_of
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -61,7 +63,19 @@ class Section:
 
     def section(self, key: str) -> Section:
         """Return the table of a key; an empty one where it is absent or no table."""
-        return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems)
+        return self._part(key, self.take(key, table, {}), key)
+
+    def tables(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
+        """Return the tables of a list; `label` tells of a table, and its place, what it is known by."""
+        values = self.take(key, ListOf(table), ())
+        return [self.part(key, each, label(each, place)) for place, each in enumerate(values)]
+
+    def part(self, key: str, values: Mapping[str, Any], label: object) -> Section:
+        """Return a table within the value of a key."""
+        return self._part(key, values, f"{key}.{label}")
+
+    def _part(self, key: str, values: Mapping[str, Any], path: str) -> Section:
+        return Section(values, f"{self.path}{path}.", self.problems)
 
     def complain(self, key: str, message: str) -> None:
         """Note a mistake at a key of this section; one that is found again is noted once."""
@@ -81,6 +95,7 @@ def _shortened(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST * 3 // 4]} ... {line[-_LONGEST // 4 :]}"
 
 
+@accepts({"type": "string"})
 def text(value: object) -> str:
     """Return a text.
 
@@ -92,6 +107,7 @@ def text(value: object) -> str:
     return value
 
 
+@accepts({"type": "integer"})
 def integer(value: object) -> int:
     """Return a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
@@ -99,6 +115,7 @@ def integer(value: object) -> int:
     return value
 
 
+@accepts({"type": "number"})
 def number(value: object) -> float:
     """Return a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -109,6 +126,7 @@ def number(value: object) -> float:
         raise QuantityError("is too large", "a number of 64 bits") from None
 
 
+@accepts({"type": "boolean"})
 def boolean(value: object) -> bool:
     """Return true or false."""
     if not isinstance(value, bool):
@@ -116,6 +134,7 @@ def boolean(value: object) -> bool:
     return value
 
 
+@accepts(TABLE)
 def table(value: object) -> Mapping[str, Any]:
     """Return a table."""
     if not isinstance(value, Mapping):
@@ -123,33 +142,74 @@ def table(value: object) -> Mapping[str, Any]:
     return value
 
 
-def list_of(read: Reader[T]) -> Reader[tuple[T, ...]]:
-    """Return a reader of lists whose elements `read` reads."""
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Reads one of some names; that it is one of them is for the rules to say."""
 
-    def read_list(value: object) -> tuple[T, ...]:
+    names: Sequence[str]
+
+    def __call__(self, value: object) -> str:
+        """Return the text."""
+        return text(value)
+
+    @property
+    def shape(self) -> Shape:
+        """What is accepted in the end."""
+        return {"enum": list(self.names)}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(Generic[T]):
+    """Reads lists whose elements `read` reads."""
+
+    read: Reader[T]
+
+    def __call__(self, value: object) -> tuple[T, ...]:
+        """Return the elements."""
         if not isinstance(value, list):
             raise QuantityError(f"is {value!r}, {_type(value)}", "a list")
-        return tuple(read(element) for element in value)
+        return tuple(self.read(element) for element in value)
 
-    return read_list
-
-
-def one_or_more(read: Reader[T]) -> Reader[tuple[T, ...]]:
-    """Return a reader of one value or a list of them."""
-    return lambda value: list_of(read)(value) if isinstance(value, list) else (read(value),)
+    @property
+    def shape(self) -> Shape:
+        """What is accepted."""
+        return {"type": "array", "items": shape_of(self.read)}
 
 
-def range_of(read: Reader[float]) -> Reader[tuple[float, float]]:
-    """Return a reader of [least, greatest], or of one value that is both."""
+@dataclass(frozen=True, slots=True)
+class OneOrMore(Generic[T]):
+    """Reads one value, or a list of them."""
 
-    def read_range(value: object) -> tuple[float, float]:
+    read: Reader[T]
+
+    def __call__(self, value: object) -> tuple[T, ...]:
+        """Return the values."""
+        return ListOf(self.read)(value) if isinstance(value, list) else (self.read(value),)
+
+    @property
+    def shape(self) -> Shape:
+        """What is accepted."""
+        return any_of(shape_of(self.read), ListOf(self.read).shape)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOf:
+    """Reads [least, greatest], or one value that is both."""
+
+    read: Reader[float]
+
+    def __call__(self, value: object) -> tuple[float, float]:
+        """Return the least and the greatest."""
         if not isinstance(value, list):
-            return read(value), read(value)
+            return self.read(value), self.read(value)
         if len(value) != 2:
             raise QuantityError(f"is {value!r}", "one value, or a list of the least and the greatest")
-        return read(value[0]), read(value[1])
+        return self.read(value[0]), self.read(value[1])
 
-    return read_range
+    @property
+    def shape(self) -> Shape:
+        """What is accepted."""
+        return any_of(shape_of(self.read), ListOf(self.read).shape | {"minItems": 2, "maxItems": 2})
 
 
 def _type(value: object) -> str:

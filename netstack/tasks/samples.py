@@ -14,28 +14,30 @@ from .time_account import TimeAccount
 def output_sample(partitions: Sequence[ResultPartition], times: TimeAccount, now: float) -> SubtaskSample:
     """What every subtask has; `times` is settled up to `now`."""
     size = sum(partition.pool.size for partition in partitions)
+    queued = [partition.queued for partition in partitions]
     return SubtaskSample(
         records_out=sum(partition.records_out for partition in partitions),
         bytes_out=sum(partition.bytes_out for partition in partitions),
-        buffers_out=sum(partition.buffers_out for partition in partitions),
+        buffers_out=sum(each.buffers_out for each in queued),
         busy_s=now - times.opened_at - times.idle - times.backpressured,
         backpressured_s=times.backpressured,
         idle_s=times.idle,
-        output_queue_length=sum(partition.queue_length for partition in partitions),
-        output_queue_size=sum(partition.queued_bytes for partition in partitions),
+        output_queue_length=sum(each.length for each in queued),
+        output_queue_size=sum(each.size for each in queued),
         out_pool_usage=sum(partition.pool.used for partition in partitions) / size if size else 0.0,
     )
 
 
 def with_inputs(sample: SubtaskSample, gates: Sequence[InputGate]) -> SubtaskSample:
     """Return a sample of a subtask with the gauges of its input gates added."""
-    exclusive, floating = [gate.exclusive_usage for gate in gates], [gate.floating_usage for gate in gates]
+    figures = [gate.figures for gate in gates]
+    exclusive, floating = [each.exclusive for each in figures], [each.floating for each in figures]
     debloaters = [gate.debloater for gate in gates if gate.debloater is not None]
     return sample._replace(
         debloated_buffer_size=min([d.last_announced for d in debloaters], default=nan),
         estimated_time_to_consume_ms=max([d.estimated_time_s * 1000 for d in debloaters], default=nan),
-        input_queue_length=sum(gate.queue_length for gate in gates),
-        input_queue_size=sum(gate.queued_bytes for gate in gates),
+        input_queue_length=sum(each.queue_length for each in figures),
+        input_queue_size=sum(each.queued_bytes for each in figures),
         in_pool_usage=_usage([*exclusive, *floating]),
         exclusive_buffers_usage=_usage(exclusive),
         floating_buffers_usage=_usage(floating),

@@ -8,6 +8,8 @@ from buffers import RecordBlock
 from flowcontrol import MAX_WATERMARK, CheckpointBarrier, EndOfData, PostCheckpointAction
 
 from ..checkpoints.recovery import RecoveryError, SubtaskRecovery
+from ..engine.agenda import Routine, suspend
+from ..exchange.partition import ResultPartition
 from ..results.statistics import SubtaskSample
 from ..scenarios.scenario import CATCH_UP_S
 from ..scenarios.user_code import SourceReader
@@ -62,6 +64,7 @@ class SourceSubtask(Subtask):
     """
 
     __slots__ = (
+        "_at_once",
         "_batch",
         "_begun_at",
         "_block",
@@ -79,6 +82,7 @@ class SourceSubtask(Subtask):
         "_read_records",
         "_reader",
         "_record_cost",
+        "_routine",
         "_split_reader",
         "_timer",
         "_watermark_due",
@@ -121,6 +125,8 @@ class SourceSubtask(Subtask):
         self._working_until = 0.0
         self._holds_for: int | None = None  # a savepoint, behind which nothing is sent
         self._drained_for: CheckpointBarrier | None = None  # which follows the end of the data
+        self._routine: Routine | None = None
+        self._at_once: ResultPartition | None = None  # the only output, if nothing else has to be asked
         self._own_cost_s = calls.cost_s
         self._record_cost = environment.costs.source_record_s if calls.cost_s is None else calls.cost_s
 
@@ -132,13 +138,19 @@ class SourceSubtask(Subtask):
         if self.on_running is not None:
             self.on_running()
         self._set_alarm()
+        self._routine = agenda.current
+        self._at_once = self._plain_output()
         while True:
             if self.mail:
                 await self.handle_mail()
             if self.suspended:
                 return
             if self._working_until > agenda.now:
-                await agenda.sleep_until(self._working_until)
+                if self._at_once is None:
+                    await agenda.sleep_until(self._working_until)
+                else:
+                    agenda.beat(self._working_until, self._beat)
+                    await suspend()
             elif self._holds_for is not None:
                 await self._wait(Waiting.TIME)
             elif self._drained_for is not None:
@@ -147,8 +159,19 @@ class SourceSubtask(Subtask):
                 await self._wait(Waiting.OUTPUT)
             elif self._index == len(self._block) and not self._read():
                 break
+            elif self._at_once is not None:
+                start, self._working_until = self._index, agenda.now
+                stop = min(start + BATCH_RECORDS, len(self._block))
+                self._index = self._at_once.write(self._block, self._channels[0], start, stop)
+                if self._at_once.blocked:
+                    await self._complete_record(self._at_once)
+                self._working_until += (self._index - start) * self._record_cost
             else:
                 await self._emit_batch()
+        await self._end_data()
+
+    async def _end_data(self) -> None:
+        """All records have been emitted: say so, and end."""
         if self._watermarks is not None:
             self._watermarks.ended()
             await self.emit_watermark(MAX_WATERMARK)
@@ -213,6 +236,35 @@ class SourceSubtask(Subtask):
         self._channels = self.select_channels(block)
         return True
 
+    def _plain_output(self) -> ResultPartition | None:
+        """The output, if records are written to it as fast as possible, and nothing else is to be seen to."""
+        if self._period or self._batch > 1 or self._legacy or self._watermarks is not None:
+            return None
+        single = len(self.outputs) == 1 and self.outputs[0].selector is not None
+        return self.outputs[0].partition if single else None
+
+    def _beat(self) -> None:
+        """The last records have taken their time: deal out more, or let the routine see what there is."""
+        agenda, partition = self.agenda, self._at_once
+        if self._routine is None:
+            return  # cancelled
+        count = min(BATCH_RECORDS, len(self._block) - self._index)
+        if (
+            partition is None
+            or self.mail
+            or not count
+            or self._working_until > agenda.now
+            or self._holds_for is not None
+            or self._drained_for is not None
+            or not partition.pool.available
+            or not partition.deal_more(self._block.stride, count)
+        ):
+            agenda.step(self._routine)
+            return
+        self._index += count
+        self._working_until = agenda.now + count * self._record_cost
+        agenda.beat(self._working_until, self._beat)
+
     async def _emit_batch(self) -> None:
         agenda = self.agenda
         start = self._index
@@ -274,6 +326,7 @@ class SourceSubtask(Subtask):
     def change_rate(self, rate: float, pace: Pace | None) -> None:
         """Emit so many records a second from now on, 0 for as fast as possible; mail."""
         self._period = 1 / rate if rate > 0 else 0.0
+        self._at_once = self._plain_output()
         self._pace_of_records = pace
         self._next_due = self.agenda.now
         self._begun_at = self.agenda.now, self.position
@@ -326,6 +379,11 @@ class SourceSubtask(Subtask):
         for part, of, position in splits:
             self.trace(f"goes on behind record {position} of part {part} of {of}")
 
+    def cancel(self) -> None:
+        """Its routine was closed, and goes on at no beat."""
+        super().cancel()
+        self._routine = None
+
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
         sample, watermarks = super().sample(), self._watermarks
@@ -334,4 +392,5 @@ class SourceSubtask(Subtask):
     def release(self) -> None:
         """Give all memory back and close the reader."""
         super().release()
+        self._routine = None
         self._reader.close()

@@ -42,3 +42,13 @@ class TimeAccount:
             self.backpressured += elapsed
         elif self._state is not Waiting.NOTHING:
             self.idle += elapsed
+
+    def until(self, now: float) -> tuple[float, float, float]:
+        """Return how long it was busy, idle and back-pressured until `now`, in seconds; books nothing."""
+        elapsed = now - self._since
+        idle, backpressured = self.idle, self.backpressured
+        if self._state is Waiting.OUTPUT:
+            backpressured += elapsed
+        elif self._state is not Waiting.NOTHING:
+            idle += elapsed
+        return now - self.opened_at - idle - backpressured, idle, backpressured

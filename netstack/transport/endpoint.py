@@ -298,7 +298,7 @@ class Endpoint:
             + _LENGTH.size * self._loopback.records,
             records_received=self._records_received,
             record_bytes_received=self._record_bytes_received,
-            buffers_sent=self._partition.buffers_out,
+            buffers_sent=self._partition.queued.buffers_out,
             buffers_received=self._buffers_received,
             bytes_sent=sum(link.outgoing.sent_bytes for link in links),
             bytes_received=sum(link.received_bytes for link in links),

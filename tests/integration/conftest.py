@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.spark import spark_session
-from tests.integration.class_archive import ClassArchive, Maker
+from integration.spark.class_archive import ClassArchive, Maker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

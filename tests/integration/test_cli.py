@@ -435,8 +435,12 @@ def test_ctrl_c_ends_a_comparison_and_its_processes(scenario, tmp_path):
 IMPORTS = """
 import sys
 from integration.cli.app import main
-before = set(sys.modules)
+from integration.stopping import STOP
+before = set()
+begins = STOP.work_begins
+STOP.work_begins = lambda: (before.update(sys.modules), begins())
 assert main(["run", sys.argv[1], "--json"]) == 0
+assert "netstack" in before
 files = [str(getattr(sys.modules[name], "__file__", "")) for name in set(sys.modules) - before]
 sys.stderr.write("".join(sorted(file for file in files if file.endswith((".so", ".pyd")))))
 """

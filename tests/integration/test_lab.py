@@ -3,11 +3,15 @@
 import math
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import pytest
 
+from flowcontrol import POLICIES
+from integration.cli.app import main
+from integration.lab.controls import policies_of
 from integration.lab.example import example
 from integration.lab.lab import Lab
 from integration.lab.page_messages import (
@@ -179,7 +183,7 @@ def test_the_pace_is_that_of_the_clock(lab: Lab) -> None:
         (Change("a", "service", "1 ms", "snik"), "'snik' is unknown"),
         (Change("a", "taskmanager.memory.segment-size", "16 kb"), "cannot change while a job runs"),
         (Change("a", "speed", "1"), "speed cannot be changed here"),
-        (Change("a", "policy", "best"), "is no policy"),
+        (Change("a", "policy", "os:path"), "is not offered here"),
         (Change("a", "rate", "1, x", "source"), "is no list of numbers"),
         (Change("b", "service", "1 ms", "sink"), "there is no side 'b'"),
         (Kill("a"), "what is to be killed is not said"),
@@ -203,12 +207,44 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(request_: Any, probl
     assert (lab.sides[0].scenario, lab.now) == (scenario, now)
 
 
+OWN_POLICY = "flowcontrol.policies.burst:BurstPolicy"
+
+
+def test_a_policy_of_a_module_is_chosen_where_it_was_offered() -> None:
+    lab = Lab(example(), policies=[OWN_POLICY])
+    try:
+        control = next(each for each in lab.hello().sides[0].controls if each.key == "policy")
+        assert control.choices == [*sorted(POLICIES), OWN_POLICY]
+        run(lab, 1.0)
+        lab.handle(Change("a", "policy", OWN_POLICY))
+        run(lab, 1.0)
+        assert f"policy is {OWN_POLICY}" in lab.sides[0].incidents[-1].text
+        control = next(each for each in lab.hello().sides[0].controls if each.key == "policy")
+        assert control.value == OWN_POLICY
+    finally:
+        lab.close()
+
+
+def test_a_policy_that_a_scenario_names_is_among_the_choices() -> None:
+    scenario = replace(example(), config=replace(example().config, debloat_policy=OWN_POLICY))
+    assert policies_of(scenario) == [*sorted(POLICIES), OWN_POLICY]
+
+
+@pytest.mark.parametrize("policy", ["os:nothing", "no_such_module:Policy", "best"])
+def test_a_policy_that_cannot_be_made_ends_the_command(
+    policy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "--policy", policy, "--no-browser"]) == 2
+    assert "netstack lab: --policy: " in capsys.readouterr().err
+
+
 def test_a_run_that_is_over_says_so(lab: Lab) -> None:
     short = Lab(example().ending_at(3.0))
     short.paused = True
     try:
         run(short, 10.0)
-        assert short.frames()[0].state == "ended"
+        frame = short.frames()[0]
+        assert (frame.state, frame.text) == ("ended", "after 3 s; go back to a moment to go on from there")
         with pytest.raises(ScenarioError, match="the run is over; go back to a moment"):
             short.handle(Change("a", "service", "1 ms", "sink"))
         short.handle(Back(1.0))

@@ -13,7 +13,6 @@ from integration import load_scenario
 from integration.analysis.rules.diagnosis import PITFALLS
 from integration.analysis.rules.observation import observation_of
 from integration.tuning.pitfalls import (
-    EXAMPLES,
     ObservedPoint,
     Pitfall,
     find_pitfalls,
@@ -25,6 +24,7 @@ from integration.tuning.points import point_of
 from netstack import Result, Scenario, Vertex, emulate, to_json
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples" / "pitfalls"
 REFERENCE = ROOT / "tests" / "data" / "flink-reference"
 
 MISSED = {
@@ -41,7 +41,7 @@ MISSED = {
 
 @cache
 def shown(name: str) -> Result:
-    return emulate(load_scenario(ROOT / EXAMPLES / f"{name}.toml"))
+    return emulate(load_scenario(EXAMPLES / f"{name}.toml"))
 
 
 def found_in(result: Result) -> dict[str, Pitfall]:
@@ -49,7 +49,7 @@ def found_in(result: Result) -> dict[str, Pitfall]:
 
 
 def test_each_pitfall_has_its_scenario() -> None:
-    files = {path.stem for path in (ROOT / EXAMPLES).glob("*.toml")}
+    files = {path.stem for path in (EXAMPLES).glob("*.toml")}
     assert {rule.__name__ for rule in PITFALLS} == files == set(MISSED)
 
 
@@ -58,7 +58,7 @@ def test_the_scenario_of_a_pitfall_misses_its_target_and_is_recognised(name: str
     result, (vertex, factor) = shown(name), MISSED[name]
     pitfall = found_in(result)[name.replace("_", "-")]
     assert pitfall.vertex == vertex
-    assert pitfall.shown_by == f"{EXAMPLES}/{name}.toml"
+    assert Path(pitfall.shown_by).resolve() == EXAMPLES / f"{name}.toml"
     assert pitfall.settings == ["target 500 ms"]
     target_ms = 1e3 * load_scenario(ROOT / pitfall.shown_by).config.debloat_target_s
     assert (result.steady[-1].end_to_end_ms_max or 0) > factor * target_ms
@@ -76,13 +76,13 @@ def test_one_step_of_the_load_is_no_load_that_moves() -> None:
 
 
 def test_two_inputs_of_one_rate_are_no_pitfall() -> None:
-    scenario = load_scenario(ROOT / EXAMPLES / "slow_input.toml")
+    scenario = load_scenario(EXAMPLES / "slow_input.toml")
     even = changed(changed(scenario, "prepare", service=()), "union", service=((0.0, 0.004),))
     assert "slow-input" not in found_in(emulate(even))
 
 
 def test_the_evidence_is_of_the_worst_point_and_names_all() -> None:
-    scenario = load_scenario(ROOT / EXAMPLES / "large_records.toml")
+    scenario = load_scenario(EXAMPLES / "large_records.toml")
     points = [at_target(scenario, target) for target in (0.4, 0.05, 0.2)]
     (pitfall,) = pitfalls_of(points)
     assert pitfall.settings == ["target 0.4", "target 0.05", "target 0.2"]
@@ -94,7 +94,7 @@ def test_skew_shows_by_what_subtasks_do_not_by_how_it_was_made() -> None:
     result = shown("skewed_consumers")
     evidence = found_in(result)["skewed-consumers"].evidence
     assert "busy for 25 to 100 % of their time, with buffers of 2." in evidence
-    even = changed(load_scenario(ROOT / EXAMPLES / "skewed_consumers.toml"), "stage1", service_skew=(4.0,))
+    even = changed(load_scenario(EXAMPLES / "skewed_consumers.toml"), "stage1", service_skew=(4.0,))
     assert "skewed-consumers" not in found_in(emulate(even))
 
 
@@ -114,14 +114,14 @@ def at_target(scenario: Scenario, target_s: float) -> ObservedPoint:
 
 
 def test_a_job_without_checkpoints_is_not_said_to_complete_none() -> None:
-    taking = load_scenario(ROOT / EXAMPLES / "large_records.toml")
+    taking = load_scenario(EXAMPLES / "large_records.toml")
     config = dataclasses.replace(taking.config, checkpoint_interval_s=None)
     result = emulate(dataclasses.replace(taking, config=config))
     assert found_in(result)["large-records"].evidence.endswith("the target is 100 ms")
 
 
 def test_points_that_failed_are_not_looked_at() -> None:
-    scenario = load_scenario(ROOT / EXAMPLES / "large_records.toml")
+    scenario = load_scenario(EXAMPLES / "large_records.toml")
     without = failed_row(point_of(scenario), "the job failed for good")
     failed = msgspec.structs.replace(without, result=to_json(shown("large_records")).decode())
     ended = msgspec.structs.replace(failed, status="finished", error=None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import signal
+import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +75,42 @@ def test_finished_points_are_not_run_again_and_need_no_spark(spark: SparkSession
     assert more[1] == first[0]  # its wall_seconds too
     again = run_points(points_for("50ms"), None, tmp_path, master="no master at all")
     assert again == first
+
+
+def test_the_example_of_sweep_works_as_printed(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paragraphs = inspect.cleandoc(str(sweep.__doc__)).split("\n\n")
+    code = "\n\n".join(text for text in paragraphs if text.startswith("    "))
+    exec(textwrap.dedent(code), {})
+    shown = capfd.readouterr().out
+    for target in ("300 ms", "1 s"):
+        for duration in ("20.0 s", "30.0 s"):
+            assert re.search(rf"{{target -> {target}, duration -> {duration}}} *\|finished\|\d", shown)
+
+
+def test_what_is_done_while_spark_starts_is_done_where_points_are_to_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    called = list[int]()
+    points = points_for("50ms")
+    run_points(points, None, tmp_path, meanwhile=lambda: called.append(len(called)))
+    run_points(points, None, tmp_path, meanwhile=lambda: called.append(len(called)))
+    run_points(points, spark, meanwhile=lambda: called.append(len(called)))
+    assert called == [0]
+
+
+def test_a_result_has_its_series_where_they_are_asked_for() -> None:
+    (point,) = points_for("50ms")
+    without = run_point(point)
+    asked = run_point(msgspec.structs.replace(point, with_series=True))
+    assert without.result is not None
+    assert asked.result is not None
+    kept = from_json(asked.result)
+    assert [each.vertex for each in kept.series] == ["source", "slow"]
+    assert from_json(without.result) == msgspec.structs.replace(
+        kept, series=[], wall_seconds=from_json(without.result).wall_seconds
+    )
 
 
 def test_a_sweep_is_a_data_frame_with_a_column_for_each_measure(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import trio
 
-import integration.state.stores
 from integration.emulating import emulate
 from integration.state import table_stores
 from netstack import (
@@ -192,10 +191,10 @@ def change_operator(scenario: Scenario, operator: type[Replace]) -> None:
 
 
 def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integration.state.stores, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
     with pytest.raises(ScenarioError) as caught:
         emulate(state_job(every_2s(0.2, 1)))
-    message = "flink.state.backend.type: rocksdb needs the package rocksdict; install netstack[rocksdb]"
+    message = "flink.state.backend.type: rocksdb needs RocksDB: pip install 'netstack[rocksdb]'"
     assert str(caught.value) == message
 
 

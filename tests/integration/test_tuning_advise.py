@@ -9,10 +9,18 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from integration.tuning.advise import FIRST_SEEDS, MOST_GROWTH, PROBE_SEEDS, SEEDS, Advice, advise
+from integration.tuning.advise import (
+    FEWEST_SEEDS,
+    FIRST_SEEDS,
+    MOST_GROWTH,
+    PROBE_SEEDS,
+    SEEDS,
+    Advice,
+    advise,
+)
 from integration.tuning.axes import read_axes
 from integration.tuning.constraints import Constraints
-from integration.tuning.durations import seconds_for
+from integration.tuning.durations import EXPENSIVE_BUFFERS, is_expensive, longest_first, seconds_for
 from integration.tuning.measures import Measures
 from integration.tuning.point_rows import PointRow
 from integration.tuning.points import Grid, Point, Probe, probes_of
@@ -24,7 +32,9 @@ from netstack import (
     NetworkConfig,
     Scenario,
     Vertex,
+    emulate,
     read_scenario,
+    to_json,
     with_options,
 )
 
@@ -297,3 +307,88 @@ def test_each_combination_of_other_axes_has_its_last_target() -> None:
     advice = advise(SCENARIO, read_axes(target="100ms,1s,2s", service="1ms,9ms"), Constraints(), cluster)
     left_out = {each.conditions["service"]: each.left_out for each in advice.recommendations}
     assert left_out == {"1 ms": [], "9 ms": ["100 ms"]}
+
+
+SHORT = emulate(replace(SCENARIO, duration_s=3.0, warmup_s=1.0))
+
+
+class LargeCluster(Cluster):
+    """Its runs are those of a job that moves many buffers."""
+
+    def _row(self, point: Point) -> PointRow:
+        row = super()._row(point)
+        assert row.emulated_seconds is not None
+        window = SHORT.steady[-1]
+        source, sink = window.vertices
+        sink = msgspec.structs.replace(sink, buffers_in_per_s=[EXPENSIVE_BUFFERS / row.emulated_seconds])
+        result = msgspec.structs.replace(
+            SHORT,
+            scenario=read_scenario(point.document),
+            steady=[msgspec.structs.replace(window, vertices=[source, sink])],
+        )
+        return msgspec.structs.replace(row, result=to_json(result).decode())
+
+
+def seeds_of(cluster: Cluster, probes: Sequence[Probe]) -> Counter[str]:
+    points = [point for _, points in cluster.calls for point in points if point.probe in probes]
+    return Counter(map(setting_of, points))
+
+
+def test_expensive_settings_have_few_runs_and_one_of_each_probe_of_the_advice() -> None:
+    cluster = LargeCluster(usual)
+    (found,) = advised(cluster).recommendations
+    assert (found.verdict, found.chosen, found.undecided) == ("set", "100 ms", [])
+    assert seeds_of(cluster, ("main", "baseline")) == {
+        "off": FIRST_SEEDS,
+        "100 ms": FIRST_SEEDS,
+        "1 s": FEWEST_SEEDS,
+    }
+    assert seeds_of(cluster, ("unaligned",)) == seeds_of(cluster, ("step",)) == {"100 ms": 1}
+
+
+def test_expensive_settings_have_more_seeds_where_these_do_not_decide() -> None:
+    cluster = LargeCluster(doubtful)
+    (found,) = advised(cluster).recommendations
+    assert (found.chosen, found.undecided) == ("100 ms", [])
+    assert seeds_of(cluster, ("main",))["100 ms"] > SEEDS
+
+
+def test_expensive_targets_are_tried_one_at_a_time_beside_second_seeds() -> None:
+    def figures(name: str, seed: int) -> tuple[float, float]:
+        time_ms = 6000.0 if name == "off" else 1000 * float(name.split()[0])
+        return time_ms, 400.0 * {"0.5 s": 0.9}.get(name, 1.0)
+
+    cluster = LargeCluster(figures)
+    ((*_, found),) = (advise(SCENARIO, LADDER, Constraints(), cluster).recommendations,)
+    tried = [places(points) for why, points in cluster.calls if why == "trying"]
+    assert tried == [
+        {("off", "baseline", 1), ("2 s", "main", 1), ("1 s", "main", 1)},
+        {("500 ms", "main", 1), ("off", "baseline", 2), ("2 s", "main", 2), ("1 s", "main", 2)},
+    ]
+    assert (found.chosen, found.left_out) == ("1 s", ["100 ms", "200 ms", "300 ms"])
+
+
+def test_what_makes_a_run_expensive_is_what_it_moves() -> None:
+    (point, *_) = Grid(AXES, 1).points(SCENARIO)
+    assert is_expensive(LargeCluster(usual)(points=[point], known=(), why="")[0])
+    small = msgspec.structs.replace(
+        LargeCluster(usual)([point], (), "")[0], emulated_seconds=1.0, wall_seconds=1e3
+    )
+    assert not is_expensive(small)
+    assert not is_expensive(Cluster(usual)([point], (), "")[0]), "nothing is known of it"
+    early = to_json(msgspec.structs.replace(SHORT, steady=[])).decode()
+    assert not is_expensive(msgspec.structs.replace(small, result=early)), "it has come to no window"
+
+
+def test_the_longest_runs_are_begun_first() -> None:
+    points = Grid(read_axes(target="100ms,1s,2s"), 1).points(
+        SCENARIO, lambda varied: probes_of(varied, ("main", "baseline"))
+    )
+    untried = longest_first(points, ())
+    assert [setting_of(point) for point in untried] == ["100 ms", "1 s", "2 s", "off"]
+    took = {"off": 2.0, "100 ms": 3.0, "1 s": 1.0}
+    rows = [
+        msgspec.structs.replace(row, wall_seconds=took[setting_of(row)])
+        for row in Cluster(usual)([point for point in points if setting_of(point) in took], (), "")
+    ]
+    assert [setting_of(point) for point in longest_first(points, rows)] == ["2 s", "100 ms", "off", "1 s"]

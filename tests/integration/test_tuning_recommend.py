@@ -32,6 +32,7 @@ from integration.tuning.measures import Measures, measure
 from integration.tuning.point_rows import PointRow
 from integration.tuning.points import Probe
 from integration.tuning.recommend import Recommendation, recommend, recommendations
+from integration.tuning.settling import SETTLED_CHECKPOINTS
 from integration.tuning.summaries import TargetSummary
 from integration.tuning.verdicts import with_range
 from netstack import Scenario, ScenarioError, emulate, format_duration, to_json, with_options
@@ -399,13 +400,20 @@ def test_runs_that_did_not_settle_stand_in_the_figure(job: Scenario) -> None:
     assert never.words[-1].endswith("the queues settle in none of 2 runs.")
 
 
-def test_windows_with_few_checkpoints_are_said_to_be_rough(job: Scenario) -> None:
-    rows = each_seed(
-        [point(None, probe="baseline", end_to_end_ms=6000.0, checkpoints_completed=6), point("50 ms")]
+def test_windows_with_fewer_checkpoints_than_can_settle_are_said_to_be_rough(job: Scenario) -> None:
+    def said(completed: int) -> str:
+        rows = each_seed(
+            [
+                point(None, probe="baseline", end_to_end_ms=6000.0, checkpoints_completed=completed),
+                point("50 ms"),
+            ]
+        )
+        return recommend(rows, job).words[-1]
+
+    assert said(SETTLED_CHECKPOINTS - 1) == (
+        "Without debloating a window holds as few as 4 completed checkpoints, so its times are rough."
     )
-    assert recommend(rows, job).words[-1] == (
-        "Without debloating a window holds as few as 6 completed checkpoints, so its times are rough."
-    )
+    assert "rough" not in said(SETTLED_CHECKPOINTS)
 
 
 def test_a_pitfall_of_the_target_is_in_the_first_sentence(job: Scenario) -> None:

@@ -474,6 +474,80 @@ def test_a_line_runs_as_if_each_entry_had_been_put_on_the_agenda(entries: list[t
     assert lined.run() == plain.run()
 
 
+class Followed(Story):
+    """What happens puts more on the agenda: by `beat` and in a line, or each with `at`."""
+
+    def __init__(self, *, lined: bool) -> None:
+        super().__init__()
+        self.line = Line(self.agenda)
+        self.lined = lined
+        self.ends_with = ""
+
+    def put(self, name: str, way: int, pause: int, more: int) -> None:
+        """Something is to happen in a while, and `more` of it after that."""
+        time = self.agenda.now + pause
+        if way == 0 and self.lined:
+            self.agenda.beat(time, lambda: self.happen(name, way, pause, more))
+        elif way == 1 and self.lined and time >= self.line.last_s:
+            self.line.at(time, self.happen, name, way, pause, more)
+        else:
+            self.agenda.at(time, self.happen, name, way, pause, more)
+
+    def happen(self, name: str, way: int, pause: int, more: int) -> None:
+        """It does."""
+        self.note(name)
+        if name == self.ends_with:
+            self.agenda.stop()
+        if more:
+            self.put(f"{name}{more}", way, pause, more - 1)
+
+
+FOLLOWED = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 4)), max_size=12)
+
+
+@given(FOLLOWED, st.text("0123456789", max_size=2))
+def test_beats_and_lines_run_in_a_row_as_if_each_had_been_put_on_the_agenda(
+    entries: list[tuple[int, int, int]], ends_with: str
+) -> None:
+    lined, plain = Followed(lined=True), Followed(lined=False)
+    for story in (lined, plain):
+        story.ends_with = ends_with
+        for number, (way, pause, more) in enumerate(entries):
+            story.put(str(number), way, pause, more)
+    assert lined.run() == plain.run()
+
+
+def test_what_runs_in_a_row_stops_and_forgets_the_rest_when_all_is_forgotten() -> None:
+    story = Story()
+    line = Line(story.agenda)
+
+    def forget() -> None:
+        story.note("forget")
+        story.agenda.clear()
+        line.at(3.0, story.note, "behind")
+
+    line.at(1.0, story.note, "first")
+    line.at(2.0, forget)
+    for _ in range(3):
+        line.at(2.0, story.note, "forgotten")
+    assert story.run() == [(1.0, "first"), (2.0, "forget"), (3.0, "behind")]
+
+
+def test_a_long_row_lets_whoever_runs_the_agenda_have_a_turn() -> None:
+    agenda = Agenda()
+    line = Line(agenda)
+    seen: list[int] = []
+    for number in range(1000):
+        line.at(0.0, seen.append, number)
+    agenda.run_entries(2)
+    assert 2 < len(seen) < 1000
+    before = len(seen)
+    agenda.run_entries(1)
+    assert len(seen) == before + 1
+    agenda.run_until(0.0, 3)
+    assert seen == list(range(before + 4))
+
+
 def test_a_line_takes_entries_while_it_runs_and_after_it_was_cleared() -> None:
     story = Story()
     line = Line(story.agenda)

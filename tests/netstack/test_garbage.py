@@ -67,6 +67,15 @@ def test_what_a_large_job_makes_is_searched_rarely_and_nothing_else() -> None:
     assert gc.get_threshold() == before
 
 
+def test_a_very_large_job_is_searched_the_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "PART_OF_JOB", 1)
+    monkeypatch.setattr(garbage, "RARELY", (1_000, 50, 100))
+    with garbage.building():
+        made = [bytes(40 + number % 5) for number in range(50_000)]
+    assert len(made) <= gc.get_threshold()[0] < 2 * len(made)
+    garbage.over()
+
+
 def test_thresholds_come_back_where_python_does_not_tell_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Since 3.14 it says 0 for the oldest kind."""
     get, before = gc.get_threshold, gc.get_threshold()

@@ -374,7 +374,7 @@ def test_vector_totals(exclusive: int, remote: int, local: int) -> None:
     assert gate.floating.size == value(expected["floating_total"], values)
     exclusive_total = sum(channel.buffers.exclusive_total for channel in gate.remote_channels)
     assert exclusive_total == value(expected["exclusive_total"], values)
-    used, total = zip(gate.exclusive_usage, gate.floating_usage, strict=True)
+    used, total = zip(gate.figures.exclusive, gate.figures.floating, strict=True)
     assert (sum(used), sum(total)) == (0, value(expected["input_pool_total"], values))
 
 
@@ -420,7 +420,7 @@ def play(buffers: InputBuffers, step: dict[str, Any]) -> None:
 def test_queues_are_summed_over_channels() -> None:
     buffers = InputBuffers(2, 8, [2], [0])
     gate = buffers.gates[0]
-    assert (gate.queue_length, gate.queued_bytes) == (0, 0)
+    assert gate.figures[:2] == (0, 0)
 
 
 @pytest.mark.parametrize("abandoned", [False, True])

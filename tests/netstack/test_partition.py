@@ -333,8 +333,7 @@ def test_queues_are_summed_over_subpartitions() -> None:
     exchange = Exchange(2)
     exchange.write(records(16, 20, 5), [0, 0, 1])
     exchange.partition.broadcast_event(EndOfPartition())
-    assert exchange.partition.queue_length == 6
-    assert exchange.partition.queued_bytes == 41 + 2 * 4
+    assert exchange.partition.queued == (6, 6, 41 + 2 * 4)
 
 
 def test_release_gives_back_what_is_open_queued_and_half_written() -> None:
@@ -488,9 +487,9 @@ def test_a_record_in_parts_is_written_like_one_in_a_piece(
     for each in (whole, parted):
         each.partition.broadcast_event(EndOfPartition())
     assert [whole.read(0), whole.read(1)] == [parted.read(0), parted.read(1)]
-    assert (whole.partition.bytes_out, whole.partition.buffers_out) == (
+    assert (whole.partition.bytes_out, whole.partition.queued.buffers_out) == (
         parted.partition.bytes_out,
-        parted.partition.buffers_out,
+        parted.partition.queued.buffers_out,
     )
 
 

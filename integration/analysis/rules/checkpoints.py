@@ -24,6 +24,7 @@ from ..checkpoint_times import (
 )
 from ..known_values import complete
 from ..wording import milliseconds, percent, size
+from .data_waiting import bytes_waiting, of_subtasks
 from .finding import Finding, Severity, share_of_interval
 from .observation import Observation
 from .pools import full_readers, subtasks_text
@@ -58,25 +59,18 @@ def _phases_text(times: CheckpointTimes) -> str:
 def data_in_flight(view: Observation) -> Iterator[str]:
     """How much waits before each vertex, and how long that takes at its rate, where all of it is known."""
     for vertex in view.vertices:
-        writers = [writer for _, writer in view.inputs(vertex)]
-        senders = complete(held for writer in writers for held in writer.outputQueueSize)
         full = full_readers(vertex)  # then what the writers hold is for them
-        receivers = complete(_of(vertex.inputQueueSize, full))
-        rates = complete(_of(vertex.bytes_in_per_s, full))
-        if senders is None or receivers is None or rates is None:
+        waits = bytes_waiting(view, vertex, full)
+        rates = complete(of_subtasks(vertex.bytes_in_per_s, full))
+        if waits is None or rates is None:
             continue
-        queued, rate = sum(senders) + sum(receivers), sum(rates)
-        if queued and rate:
+        rate = sum(rates)
+        if waits.bytes and rate:
             whose = subtasks_text(vertex, full) if full else vertex.name
             yield (
-                f"{size(queued)} wait before {whose}, {percent(sum(senders) / queued)} at the senders: "
-                f"{milliseconds(1000 * queued / rate)} at {size(rate)}/s"
+                f"{size(waits.bytes)} wait before {whose}, {percent(waits.sender_share)} at the senders: "
+                f"{milliseconds(1000 * waits.bytes / rate)} at {size(rate)}/s"
             )
-
-
-def _of(values: Sequence[float | None], subtasks: Sequence[int]) -> list[float | None]:
-    """What there is of some subtasks, of all if none are named."""
-    return [value for subtask, value in enumerate(values) if not subtasks or subtask in subtasks]
 
 
 def slow_phase(view: Observation) -> Iterator[Finding]:

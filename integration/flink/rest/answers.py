@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 from netstack import ScenarioError
@@ -22,6 +23,15 @@ class Refused(NamedTuple):
 
     code: int
     text: str
+
+
+def number(value: object) -> float | None:
+    """Return a value as Flink writes it; None for NaN, which a task gives for what it does not measure."""
+    try:
+        parsed = float(str(value))
+    except ValueError:
+        return None
+    return parsed if math.isfinite(parsed) else None
 
 
 class Answers(Protocol):

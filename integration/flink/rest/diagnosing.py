@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from netstack import Steady, VertexSteady
+from netstack import VertexSteady
 
 from ...analysis.known_values import complete
 from ...analysis.rules.diagnosis import Diagnosis, diagnose
 from ...analysis.rules.observation import observation_of
-from .answers import Answers
+from .answers import Answers, number
 from .client import RestClient
-from .cluster_job import FlinkJob, FlinkVertex, ended_job, read_job
 from .ended_job import diagnose_ended
-from .importing import import_scenario
+from .importing import Imported, import_scenario
+from .job_choice import ended_job
 from .job_options import EVERYWHERE, Overrides
-from .sampling import number
+from .job_state import unchanged
 
 _NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
 """What a job emits and costs is for emulating it; a diagnosis, which does not, asks for neither."""
@@ -74,7 +74,7 @@ def _diagnose_running(
     given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
     imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
     seen = imported.measured
-    said = _pressures(cluster, seen.job, seen.steady)
+    said = _pressures(cluster, imported)
     vertices = [
         vertex if vertex.name not in said else _with_pressure(vertex, said[vertex.name])
         for vertex in seen.steady.vertices
@@ -95,23 +95,22 @@ def _diagnose_running(
     )
 
 
-def _pressures(cluster: str | Answers, job: str, steady: Steady) -> dict[str, Pressure]:
+def _pressures(cluster: str | Answers, imported: Imported) -> dict[str, Pressure]:
     """What ``/backpressure`` says of the vertices whose metrics do not tell of their time, by name."""
-    silent = {
-        vertex.name
-        for vertex in steady.vertices
+    silent = [
+        vertex
+        for vertex in imported.measured.steady.vertices
         if complete(vertex.backpressured_ms_per_s) is None or complete(vertex.busy_ms_per_s) is None
-    }
+    ]
     if not silent:
         return {}
     client = RestClient(cluster)
-    with client.reading():
-        flink_job = read_job(client, job)
-        names = [vertex.name for vertex in steady.vertices]
+    with unchanged(client, imported.state, client.pause):
         asked = {
-            name: _read_pressure(client, flink_job, vertex)
-            for vertex, name in zip(flink_job.vertices, names, strict=True)
-            if name in silent
+            vertex.name: _read_pressure(
+                client, imported.state.id, imported.vertex_ids[vertex.name], vertex.parallelism
+            )
+            for vertex in silent
         }
     return {name: pressure for name, pressure in asked.items() if pressure is not None}
 
@@ -128,13 +127,13 @@ class Pressure(NamedTuple):
     level: str | None
 
 
-def _read_pressure(client: RestClient, job: FlinkJob, vertex: FlinkVertex) -> Pressure | None:
+def _read_pressure(client: RestClient, job: str, vertex: str, parallelism: int) -> Pressure | None:
     """Return what the cluster says of a vertex; None where it does not."""
-    answer = client.find(f"/jobs/{job.id}/vertices/{vertex.id}/backpressure")
+    answer = client.find(f"/jobs/{job}/vertices/{vertex}/backpressure")
     if not isinstance(answer, dict) or answer.get("status") == "deprecated":
         return None
     by_index = {entry["subtask"]: entry for entry in answer.get("subtasks") or ()}
-    subtasks = [by_index.get(subtask, {}) for subtask in range(vertex.parallelism)]
+    subtasks = [by_index.get(subtask, {}) for subtask in range(parallelism)]
     shares = {field: [_ms(entry.get(name)) for entry in subtasks] for field, name in _RATIOS.items()}
     level = answer.get("backpressureLevel", answer.get("backpressure-level"))
     return Pressure(shares, level if level in _LEVELS else None)

@@ -18,6 +18,7 @@ from .client import RestClient
 from .cluster_job import FlinkJob, FlinkVertex, read_job
 from .importing import about_missing, check_shape, scenario_of
 from .job_options import Overrides
+from .job_state import read_ended
 from .measured import Measured, measured, read_checkpoints
 from .sampling import Samples, SubtaskSamples, counted
 from .topology import vertex_names
@@ -31,7 +32,7 @@ def diagnose_ended(
     Raises:
         ScenarioError: the job cannot be read.
     """
-    ended = read_job(client, job, ended=True)
+    ended = read_job(client, read_ended(client, job), ended=True)
     names = vertex_names(ended.vertices)
     check_shape(client, ended)
     samples = _whole_run(ended)

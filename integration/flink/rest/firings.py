@@ -15,7 +15,8 @@ from typing import NamedTuple
 from ...analysis.known_values import complete, highest, middle, quotient
 from .cluster_job import FlinkJob, FlinkVertex
 from .loads import LEAST_RECORDS
-from .sampling import Sample, Samples, SubtaskSamples
+from .sampling import Samples, SubtaskSamples
+from .steady_tasks import Sample
 
 _QUIET = 0.4
 """Share of the looks in which nothing was emitted: then a vertex emits at times, or rarely."""

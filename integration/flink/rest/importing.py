@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from netstack import CheckpointResult, LinkConditions, NetworkConfig, Scenario, check_scenario, with_options
+from flowcontrol import readable
+from netstack import (
+    CheckpointResult,
+    LinkConditions,
+    NetworkConfig,
+    Scenario,
+    Viewed,
+    check_scenario,
+    with_options,
+)
 
 from .answers import Answers
 from .barrier_waits import queue_growth
 from .burning import NOTHING_BURNS, Burning, burning_of
 from .client import FlinkRestError, RestClient
-from .cluster_job import FlinkJob, check_still_runs, read_job, read_task_managers
+from .cluster_job import FlinkJob, read_job
 from .firing_time import by_event_time
 from .flows import JobFlows
 from .job_options import Overrides, check_names, preset_of, read_config
+from .job_state import JobState, read_running, unchanged
 from .measured import Measured, measured, read_checkpoints
 from .network_memory import network_memory_of
 from .processors import Processors
-from .sampling import Samples, check_no_restart, stands_still, take_samples, watch_time_s
+from .sampling import Samples, stands_still, take_samples, watch_time_s
 from .topology import edges_of, job_name, vertex_names
 from .vertices import VertexReader
 
@@ -41,14 +51,32 @@ _BACK_TO_BACK = 0.7
 """Share of the interval from which on a checkpoint leaves the debloater little time to recover."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """A job read from Flink."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Imported(Viewed):
+    """A job read from Flink; `plot` has the picture "task-time".
+
+    `to_pandas` and `to_arrow` have the tables "vertices", "subtasks", "checkpoints", "checkpoint_subtasks"
+    and "notes".
+    """
 
     scenario: Scenario
     notes: list[str]
     """What could not be read, or cannot be said in a scenario; a line each."""
     measured: Measured
+    job: FlinkJob = field(repr=False)
+    """What the cluster said of it."""
+    state: JobState = field(repr=False)
+    """In which it was when reading began, and when that ended."""
+    samples: Samples = field(repr=False)
+    """What its subtasks answered while it was watched."""
+    vertex_ids: Mapping[str, str]
+    """Flink's ids of vertices, by their names in the scenario."""
+
+    def __repr__(self) -> str:
+        """Which job it is, in one line."""
+        name, flink = readable(self.scenario.name), readable(self.measured.flink)
+        vertices = f"{len(self.scenario.vertices)} vertices, {len(self.notes)} notes"
+        return f"<Imported {name} from Flink {flink}: {vertices}>"
 
 
 def import_scenario(
@@ -67,55 +95,77 @@ def import_scenario(
     and 20 s at least; `pause` waits in its place; `watching` is told how many seconds of how many are over.
 
     Raises:
-        FlinkRestError: nobody answers, the job does not run, ends or restarts while it is watched, or shows
-            too little to go by.
+        FlinkRestError: nobody answers, the job does not run, ends, restarts or loses a task manager while it
+            is watched, or shows too little to go by.
         ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
     """
     given = overrides or Overrides()
     client = RestClient(cluster)
     with client.reading():
-        running = read_job(client, job)
+        state = read_running(client, job)
+    with unchanged(client, state, pause or client.pause):
+        running = read_job(client, state)
         names = vertex_names(running.vertices)
         check_shape(client, running)
         check_names(given, running, names)
-        managers = read_task_managers(client, running)
-        processors = Processors(client, running, managers)
-        samples = _watched(client, running, watch_s, pause or client.pause, watching, processors.look)
+        processors = Processors(client, running, state.managers)
+        samples = _watched(client, running, state, watch_s, pause or client.pause, watching, processors.look)
         checkpoints = read_checkpoints(client, running, names)
         notes = _notes_before(running, samples)
         try:
             burning = burning_of(running, names, samples, processors.hosts(samples), given, notes)
             scenario = scenario_of(running, names, samples, given, notes, checkpoints, burning)
-            scenario = _with_network_memory(running, managers, scenario, notes)
+            scenario = _with_network_memory(running, state.managers, scenario, notes)
         except FlinkRestError as error:  # too little to go by, perhaps for want of what is missing
             raise FlinkRestError(*error.problems, *about_missing(client)) from None
         shown = measured(client.url, running, names, samples, checkpoints)
         notes += _notes_after(client, scenario.config, given, shown)
-    return Imported(scenario=scenario, notes=list(dict.fromkeys(notes)), measured=shown)
+    return Imported(
+        scenario=scenario,
+        notes=list(dict.fromkeys(notes)),
+        measured=shown,
+        job=running,
+        state=state,
+        samples=samples,
+        vertex_ids={name: vertex_id for vertex_id, name in names.items()},
+    )
+
+
+def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:
+    """Make sure, by a few questions, that a job runs which can be read.
+
+    Raises:
+        FlinkRestError: nobody answers, or there is no such job.
+        ScenarioError: an override names a vertex that the job has not.
+    """
+    client = RestClient(cluster)
+    with client.reading():
+        running = read_job(client, read_running(client, job))
+        check_shape(client, running)
+        check_names(given, running, vertex_names(running.vertices))
 
 
 def _watched(
     client: RestClient,
     job: FlinkJob,
+    state: JobState,
     watch_s: float | None,
     pause: Callable[[float], None],
     watching: Callable[[float, float], None],
     also: Callable[[], None],
 ) -> Samples:
-    """What the tasks of a job answer while it is watched, which it has to outlast."""
+    """What the tasks of a job answer while it is watched, all of which have to go on."""
     seconds = watch_time_s(job) if watch_s is None else watch_s
-    samples = take_samples(
+    return take_samples(
         client,
         job,
+        state,
         seconds,
         pause=pause,
         clock=client.clock,
         done=lambda done: watching(done, seconds),
         also=also,
     )
-    check_still_runs(client, job)
-    check_no_restart(client, job, samples)
-    return samples
 
 
 def check_shape(client: RestClient, job: FlinkJob) -> None:

@@ -135,7 +135,8 @@ def _per_s(subtask: SubtaskSamples, field: str, passed: float | None) -> float |
 
 def _share(subtask: SubtaskSamples, field: str) -> float | None:
     """A time per second, where the subtask tells of all its time; a clock of ours would not be exact."""
-    return None if subtask.accounted_s is None else subtask.per_s(field)
+    share = None if subtask.accounted_s is None else subtask.per_s(field)
+    return None if share is None else max(0.0, share)  # a busy time may step back a little
 
 
 def _buffers_per_s(subtask: SubtaskSamples, passed: float | None) -> float | None:
@@ -184,21 +185,33 @@ def _each(values: Iterable[float | None]) -> list[float | None]:
     return [None if value is None else round(value, _DECIMALS) for value in values]
 
 
-def read_checkpoints(client: RestClient, job: FlinkJob, names: Mapping[str, str]) -> list[CheckpointResult]:
+def read_checkpoints(
+    client: RestClient,
+    job: FlinkJob,
+    names: Mapping[str, str],
+    seen: dict[int, CheckpointResult | None] | None = None,
+) -> list[CheckpointResult]:
     """Return the last completed checkpoints in order of their ids, savepoints left out.
 
+    Those from before the job last began to run are left out too: then it may have had another load, or shape.
     `names` are the names of vertices by their ids; vertices stand in the job's order. Times count from when
-    the job began to run. A checkpoint whose details are gone is left out.
+    the job began to run. A checkpoint whose details are gone is left out. What was `seen` before,
+    by its id, is not asked again, and what is read now is added to it.
     """
     answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
     entries = [
         entry
         for entry in answer.get("history", ())
-        if entry["status"] == COMPLETED and not entry.get("is_savepoint")
+        if entry["status"] == COMPLETED
+        and not entry.get("is_savepoint")
+        and entry["trigger_timestamp"] >= job.running_since_ms
     ]
     last = sorted(entries, key=lambda entry: int(entry["id"]))[-CHECKPOINTS:]
-    read = (_checkpoint(client, job, entry, names) for entry in last)
-    return [checkpoint for checkpoint in read if checkpoint is not None]
+    read = {} if seen is None else seen
+    for entry in last:
+        if entry["id"] not in read:
+            read[entry["id"]] = _checkpoint(client, job, entry, names)
+    return [checkpoint for entry in last if (checkpoint := read[entry["id"]]) is not None]
 
 
 def _checkpoint(
@@ -252,6 +265,7 @@ def _vertex_checkpoint(
 
 
 def _within(entry: Any, path: tuple[str, ...]) -> Any:
+    """A value within an answer; None: it is not told, for which Flink may write -1."""
     for key in path:
         entry = entry.get(key) if isinstance(entry, Mapping) else None
-    return entry
+    return None if isinstance(entry, int | float) and entry < 0 else entry

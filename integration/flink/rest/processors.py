@@ -23,10 +23,12 @@ from itertools import combinations
 from typing import Any
 
 from ...analysis.known_values import complete, highest, known, middle, total
+from .answers import number
 from .client import RestClient
 from .cluster_job import FlinkJob
 from .network_memory import other_jobs
-from .sampling import Sample, Samples, SubtaskSamples, number
+from .sampling import Samples, SubtaskSamples
+from .steady_tasks import Sample
 
 CPU_TIME = "Status.JVM.CPU.Time"
 CPU_LOAD = "Status.JVM.CPU.Load"

@@ -71,11 +71,15 @@ class Recorder:
         of, with_values, _ = path.partition(WITH_VALUES)
         if with_values:
             self._keep_values(of + ANY_VALUES, answer)
-        elif isinstance(answer, Refused):
-            self._refused[path] = answer.code
-        elif not self._kept.get(path):  # the first one, unless it was empty
-            self._kept[path] = answer
+        elif path not in self._refused and not self._kept.get(path):  # the first one, unless it was empty
+            self._keep(path, answer)
         return answer
+
+    def _keep(self, path: str, answer: Any | Refused) -> None:
+        if not isinstance(answer, Refused):
+            self._kept[path] = answer
+        elif path not in self._kept:
+            self._refused[path] = answer.code
 
     def _keep_values(self, path: str, answer: Any | Refused) -> None:
         refused = isinstance(answer, Refused)
@@ -86,7 +90,8 @@ class Recorder:
 
     def pause(self, seconds: float) -> None:
         """Let the others wait."""
-        self._every_s = seconds
+        if self._every_s is None:  # between two looks, which comes before other waits
+            self._every_s = seconds
         self._answers.pause(seconds)
 
     def clock(self) -> float:

@@ -8,20 +8,21 @@ two of them is told by the times that the task itself has added up as busy, idle
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from netstack import QuantityError, parse_flink_duration
 
 from ...analysis.known_values import complete
+from .answers import number
 from .client import RestClient
-from .cluster_job import FlinkJob, FlinkVertex, restarted
+from .cluster_job import FlinkJob, FlinkVertex
+from .job_state import JobState
+from .steady_tasks import Round, Sample, check_all_go_on, check_counts
 
 SAMPLES = 12
 """How often each subtask is asked."""
@@ -75,9 +76,6 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 }
 """Of each field the patterns of its metric's name; the first one that a task has is read."""
 
-_COUNTERS = ("records_in", "records_out", "bytes_in", "bytes_out")
-"""What only grows while a task runs; a busy time is a difference of clocks, and may step back a little."""
-
 METER_S = 60.0
 """A rate of Flink's is one over so long (MeterView); of a task that is younger it says too little."""
 
@@ -98,9 +96,6 @@ _TOTALS: Mapping[str, str] = {
     "backpressured_ms": "accumulated-backpressured-time",
 }
 """The same counters as ``/vertices/V`` names them."""
-
-Sample = Mapping[str, float]
-"""Values by field; what a task does not have is absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +150,28 @@ class SubtaskSamples:
 Samples = Mapping[str, list[SubtaskSamples]]
 """By the vertex's id, of each subtask."""
 
+MetricNames = Mapping[str, Mapping[str, str]]
+"""By the vertex's id the metrics that its subtasks have, and the field of each."""
+
 
 def watch_time_s(job: FlinkJob) -> float:
     """Return how long to look, in seconds, to see the metrics change a few times."""
+    return max(_LEAST_WATCH_S, _UPDATES * _interval_s(job))
+
+
+def _interval_s(job: FlinkJob) -> float:
+    """How often the cluster collects metrics, at most."""
     try:
-        interval = parse_flink_duration(job.configuration.get(UPDATE_INTERVAL, _DEFAULT_INTERVAL_S * 1e3))
+        told = parse_flink_duration(job.configuration.get(UPDATE_INTERVAL, _DEFAULT_INTERVAL_S * 1e3))
     except QuantityError:
-        interval = _DEFAULT_INTERVAL_S
-    return max(_LEAST_WATCH_S, _UPDATES * interval)
+        return _DEFAULT_INTERVAL_S
+    return told
 
 
 def take_samples(
     client: RestClient,
     job: FlinkJob,
+    state: JobState,
     watch_s: float,
     *,
     pause: Callable[[float], None],
@@ -178,35 +182,41 @@ def take_samples(
     """Return what all subtasks answer during `watch_s` seconds; `done` is told how many of them are over.
 
     `also` is called each time that all have been asked. A vertex without metrics has one sample, of what
-    ``/vertices/V`` says.
+    ``/vertices/V`` says. `state` is that in which the job was before.
+
+    Raises:
+        FlinkRestError: a task has begun anew, or stood still while others went on.
     """
     period = watch_s / (SAMPLES - 1)
-    names = {vertex.id: _names(client, job, vertex, lambda: pause(period)) for vertex in job.vertices}
-    rounds: list[dict[tuple[str, int], tuple[float, Sample]]] = []
-    for number in range(SAMPLES):
-        if number:
+    names = metric_names(client, job, lambda: pause(period))
+    rounds: list[Round] = []
+    for look in range(SAMPLES):
+        if look:
             pause(period)
-        rounds.append(_round(client, job, names, clock))
+        rounds.append(ask_all(client, job, names, clock))
         also()
-        done(number * period)
+        done(look * period)
+
+    def look_again() -> Round:
+        pause(period)
+        return ask_all(client, job, names, clock)
+
+    check_counts(client, job, state, rounds)
+    check_all_go_on(client, job, rounds, look_again, at_each_look=_interval_s(job) < 2 * period)
+    return gathered(rounds, job)
+
+
+def gathered(rounds: Sequence[Round], job: FlinkJob) -> Samples:
+    """Return what each subtask of a job has answered, round by round."""
     return {
         vertex.id: [_gathered(rounds, vertex, n) for n in range(vertex.parallelism)]
         for vertex in job.vertices
     }
 
 
-def check_no_restart(client: RestClient, job: FlinkJob, samples: Samples) -> None:
-    """Make sure that what tasks count has only grown.
-
-    Raises:
-        FlinkRestError: a task has begun to count anew.
-    """
-    for subtasks in samples.values():
-        for field in _COUNTERS:
-            for subtask in subtasks:
-                values = [sample[field] for sample in subtask.samples if field in sample]
-                if any(later < earlier for earlier, later in pairwise(values)):
-                    raise restarted(client, job)
+def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) -> MetricNames:
+    """Return which metrics to ask for; `wait` is called where a cluster lists none yet."""
+    return {vertex.id: _names(client, job, vertex, wait) for vertex in job.vertices}
 
 
 def stands_still(samples: Samples) -> bool:
@@ -238,16 +248,19 @@ def _names(
     return fields
 
 
-def _round(
-    client: RestClient, job: FlinkJob, names: Mapping[str, Mapping[str, str]], clock: Callable[[], float]
-) -> dict[tuple[str, int], tuple[float, Sample]]:
+def ask_all(client: RestClient, job: FlinkJob, names: MetricNames, clock: Callable[[], float]) -> Round:
+    """Return what all subtasks answer now."""
+    tasks = [
+        (vertex.id, subtask)
+        for vertex in job.vertices
+        for subtask in range(vertex.parallelism if names[vertex.id] else 0)
+    ]
     answers = {}
-    for vertex in job.vertices:
-        for subtask in range(vertex.parallelism if names[vertex.id] else 0):
-            path = f"/jobs/{job.id}/vertices/{vertex.id}/subtasks/{subtask}/metrics"
-            entries = client.find_list(f"{path}?get={','.join(names[vertex.id])}")
-            if entries:
-                answers[vertex.id, subtask] = (clock(), _sample(entries, names[vertex.id]))
+    for vertex, subtask in tasks:
+        path = f"/jobs/{job.id}/vertices/{vertex}/subtasks/{subtask}/metrics"
+        entries = client.find_list(f"{path}?get={','.join(names[vertex])}")
+        if entries:
+            answers[vertex, subtask] = (clock(), _sample(entries, names[vertex]))
     return answers
 
 
@@ -266,9 +279,7 @@ def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> 
     }
 
 
-def _gathered(
-    rounds: Sequence[Mapping[tuple[str, int], tuple[float, Sample]]], vertex: FlinkVertex, subtask: int
-) -> SubtaskSamples:
+def _gathered(rounds: Sequence[Round], vertex: FlinkVertex, subtask: int) -> SubtaskSamples:
     answered = [answers[vertex.id, subtask] for answers in rounds if (vertex.id, subtask) in answers]
     if answered:
         return SubtaskSamples(tuple(sample for _, sample in answered), tuple(time for time, _ in answered))
@@ -281,12 +292,3 @@ def counted(vertex: FlinkVertex, subtask: int) -> Sample:
     totals = vertex.totals[subtask] if subtask < len(vertex.totals) else {}
     values = {field: number(totals.get(name)) for field, name in _TOTALS.items()}
     return {field: value for field, value in values.items() if value is not None}
-
-
-def number(value: object) -> float | None:
-    """Return a value as Flink writes it; None for NaN, which a task gives for what it does not measure."""
-    try:
-        parsed = float(str(value))
-    except ValueError:
-        return None
-    return parsed if math.isfinite(parsed) else None

@@ -71,6 +71,12 @@ export class Clock {
     setText(byId("speed"), "");
   }
 
+  // While a job is read there is no clock yet.
+  read(failed) {
+    byId("state").dataset.state = failed ? "failed" : "reading";
+    setText(byId("state"), failed ? "not read" : "reading");
+  }
+
   draw() {
     const { model } = this;
     setText(byId("time"), moment(model.now));

@@ -52,6 +52,12 @@ export class Controls {
     this.#last?.mark(true);
   }
 
+  // Whatever is done next, what was refused is of the past.
+  forgetRefusal() {
+    this.#last?.mark(false);
+    this.#last = null;
+  }
+
   #put(parent, node, before) {
     const there = before === null ? parent.firstElementChild : before.nextElementSibling;
     if (there !== node) parent.insertBefore(node, there);
@@ -65,9 +71,9 @@ export class Controls {
 
   #make(id, control) {
     const changed = (value) => {
-      this.#last = input;
       input.mark(false);
       this.say({ type: "change", side: this.model.acting, key: control.key, vertex: control.vertex, value });
+      this.#last = input;
     };
     const input = new INPUTS[control.kind](control, changed);
     this.#made.set(id, input);
@@ -91,10 +97,14 @@ class Input {
     return element("label", { for: this.id, text: this.control.label });
   }
 
+  // What was refused stays in a field, to be mended; `revert` is for inputs that show what holds.
   mark(wrong) {
+    if (wrong) this.revert();
     if (wrong) this.input.setAttribute("aria-invalid", "true");
     else this.input.removeAttribute("aria-invalid");
   }
+
+  revert() {}
 }
 
 class Switch extends Input {
@@ -106,7 +116,12 @@ class Switch extends Input {
   }
 
   show(control) {
-    this.input.checked = control.value === "true";
+    this.value = control.value;
+    this.revert();
+  }
+
+  revert() {
+    this.input.checked = this.value === "true";
   }
 }
 
@@ -120,7 +135,12 @@ class Choice extends Input {
   }
 
   show(control) {
-    this.input.value = control.value;
+    this.value = control.value;
+    this.revert();
+  }
+
+  revert() {
+    this.input.value = this.value;
   }
 }
 

@@ -14,6 +14,9 @@
 //   #take-checkpoint #subtask #kill-subtask #task-manager #kill-task-manager #cut-form #link #cut-seconds #cut
 //   #span (seconds or "all") #series [data-chart="<field of rows>"]
 //   #checkpoints [data-checkpoint="<id>"][data-side], .pending, .failed; #incidents li[data-side]
+//   #reading #reading-text #reading-problem #try-again, body[data-reading] is "true" while a job is read from Flink
+//   #flink #flink-state (data-state: running, recorded, away, waiting, gone) #flink-text #read-again
+//   #flink-vertices [data-vertex] [data-of="flink", "a" or "b"] [data-figure], #flink-job [data-of] [data-figure]
 //   body[data-connected] is "true" while messages can come
 
 import { Checkpoints } from "./checkpoints.js";
@@ -24,6 +27,7 @@ import { Copying } from "./copying.js";
 import { refreshDetail } from "./detail.js";
 import { byId, setHidden, setText } from "./dom.js";
 import { Faults } from "./faults.js";
+import { Flink } from "./flink.js";
 import { Incidents } from "./incidents.js";
 import { listenToKeys } from "./keys.js";
 import { Model } from "./model.js";
@@ -35,8 +39,13 @@ const model = new Model();
 const connection = new Connection(hear, connectionChanged);
 
 function say(message) {
-  setHidden(byId("refused"), true);
+  forgetRefusal();
   if (!connection.say(message)) refuse("There is no connection to the lab.");
+}
+
+function forgetRefusal() {
+  setHidden(byId("refused"), true);
+  controls.forgetRefusal();
 }
 
 const clock = new Clock(model, say);
@@ -51,6 +60,7 @@ const sides = new Sides(model, say, {
 const series = new Series(model, byId("series"), byId("span"));
 const checkpoints = new Checkpoints(model);
 const incidents = new Incidents(model);
+const flink = new Flink(model, say);
 
 let asked = false;
 
@@ -70,6 +80,11 @@ function redraw() {
 function hear(message) {
   if (message.type === "refused") refuse(message.text);
   else if (message.type === "copied") copying.show(message);
+  else if (message.type === "reading") {
+    connectionChanged(null);
+    flink.showReading(message);
+    clock.read(message.problem !== null);
+  }
   else showNews(model.take(message));
 }
 
@@ -90,11 +105,13 @@ function showNews(what) {
     case "row": series.draw(); break;
     case "checkpoint": checkpoints.draw(); break;
     case "incident": incidents.draw(); break;
+    case "flink": flink.draw(); break;
   }
 }
 
 function greeted() {
   connectionChanged(null);
+  flink.greeted();
   sides.update();
   controls.update();
   faults.update();
@@ -125,7 +142,7 @@ new ResizeObserver(([{ target }]) => {
   document.documentElement.style.setProperty("--header", `${height}px`);
 }).observe(document.querySelector("header"));
 
-byId("dismiss").addEventListener("click", () => setHidden(byId("refused"), true));
+byId("dismiss").addEventListener("click", forgetRefusal);
 listenToKeys({ pause: () => clock.togglePause(), step: () => clock.step() });
 whenThemeChanges(redraw);
 connection.open();

@@ -5,8 +5,9 @@ export class Model {
   sides = new Map();
   shape = ""; // of the job: as long as it is the same, what was drawn of it can stay
   acting = "a"; // the side that controls act on
+  flink = null; // what Flink shows beside what is predicted, if the job is one of Flink's
 
-  // Take in a message; returns what has changed: "job", "sides", "frame", "row", "checkpoint", "incident".
+  // Take in a message; returns what has changed: "job", "sides", "frame", "row", "checkpoint", "incident", "flink".
   take(message) {
     switch (message.type) {
       case "hello": return this.#greeted(message);
@@ -14,6 +15,9 @@ export class Model {
       case "row": return this.#of(message, (side) => { side.rows.push(message); }, "row");
       case "checkpoint": return this.#of(message, (side) => { side.checkpoints.push(message); }, "checkpoint");
       case "incident": return this.#of(message, (side) => { side.incidents.push(message); }, "incident");
+      case "flink":
+        this.flink = message;
+        return "flink";
       default: return null;
     }
   }

@@ -26,6 +26,7 @@ from netstack import (
 )
 
 from ...checkpoints.directory import DirectoryStorage
+from ...extras import require
 from ..files import has_scheme, read_files
 from ..interrupts import run_cancellable
 from ..masters import is_local
@@ -63,6 +64,7 @@ def run_on_spark(
         SourceError: if a source cannot be read, or Spark cannot run the tasks; one line.
         JobFailedError: if the job failed and its restart strategy allows no further restart.
     """
+    require("pandas", "a job over Spark's tasks")
     tasks = len(task_managers(scenario))
     session = spark_session(master or f"local[{max(LEAST_SLOTS, tasks)}]")
     require_slots(session, tasks)

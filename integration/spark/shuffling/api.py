@@ -25,6 +25,7 @@ import pyarrow as pa
 from netstack import SourceError, TransportConfig, fresh_secret
 
 from ...analysis.wording import counted
+from ...extras import require
 from ..arrow_types import UnsupportedColumnError, arrow_schema, plain_schema
 from ..masters import allows_barriers, count_slots, is_local, no_executor
 from ..spark_errors import ShuffleError, ShuffleWarning, one_line, spark_errors
@@ -116,6 +117,7 @@ def shuffle(
     Spark refuses some actions on what a barrier stage gives, ``show`` and ``take`` for two; docs/SHUFFLE.md
     has them.
     """
+    require("pandas", "a shuffle inside Spark")
     _check_frame(df)
     check_arguments(keys, ship, partitioner, bounds, num_partitions)
     check_movement(max_memory, compression)

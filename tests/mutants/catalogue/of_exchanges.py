@@ -74,7 +74,7 @@ EXCHANGES = (
     Mutant(
         "event-before-its-data",
         "netstack/exchange/partition.py",
-        "        self._open.finish()\n        consumer = EventConsumer(_event_buffer(event))",
+        "        self._finish_open()\n        consumer = EventConsumer(_event_buffer(event))",
         "        consumer = EventConsumer(_event_buffer(event))",
         "an event is sent while a buffer in front of it is open",
         ("tests/netstack/test_partition.py",),

@@ -1,0 +1,192 @@
+"""What an open page costs the emulation that it shows: processor time with and without it, as Markdown.
+
+Run it with ``python -m benches.lab``; ``--rounds N`` and ``--sizes 64,300`` do more or others. Two vertices,
+all to all, sinks that are the bottleneck, checkpoints every five seconds, as fast as possible. With a page it
+is ``netstack lab`` in a process of its own, to which this one connects by a websocket, reads all frames, and
+looks at the process's time in ``/proc`` as the first and the last of them come. Without one it is ``emulate``
+of the same job over the same emulated seconds. In turns; medians of the rounds, and their range.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from time import monotonic, process_time
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import Request, TextMessage
+
+from netstack import Scenario, core_is_compiled, emulate, read_scenario, scenario_toml
+
+SIZES = (8, 64, 300)
+ROUNDS = 5
+BEGIN_S = 3.0
+"""Emulated seconds after which processor time counts: queues are full then."""
+
+END_S = {8: 40.0, 64: 8.0, 300: 5.0}
+"""Up to when, by parallelism."""
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Cost(NamedTuple):
+    """What a run took."""
+
+    cpu_s: float
+    """Processor time of an emulated second."""
+    frames_per_s: float
+    """Frames a second on the wall; 0 without a page."""
+    frame_bytes: float
+
+
+def job(parallelism: int) -> Scenario:
+    """Return a back-pressured job: sources have 300 records a second each, and sinks take 200."""
+    return read_scenario(
+        {
+            "name": f"{parallelism}x{parallelism}",
+            "duration": "1 h",
+            "flink": {"execution.checkpointing.interval": "5 s"},
+            "vertices": [
+                {
+                    "name": "source",
+                    "parallelism": parallelism,
+                    "source": {"record_bytes": 1000, "rate": [300]},
+                },
+                {"name": "sink", "parallelism": parallelism, "service": "5 ms"},
+            ],
+            "edges": [{"from": "source", "to": "sink", "ship": "rebalance"}],
+        }
+    )
+
+
+def alone(parallelism: int, pipe: Any) -> None:
+    """Emulate the job, and send its `Cost`."""
+    marks: list[tuple[float, float]] = []
+    end_s = END_S.get(parallelism, 10.0)
+
+    def passed(now: float) -> None:
+        if now >= BEGIN_S:
+            marks.append((now, process_time()))
+
+    emulate(job(parallelism).ending_at(end_s + 1), progress=passed)
+    (begin, before), (end, after) = marks[0], next(mark for mark in marks if mark[0] >= end_s)
+    pipe.send(Cost((after - before) / (end - begin), 0.0, 0.0))
+
+
+def without_page(parallelism: int) -> Cost:
+    """Run the job in a fresh process."""
+    context = mp.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=alone, args=(parallelism, there))
+    process.start()
+    cost: Cost = here.recv()
+    process.join()
+    return cost
+
+
+def with_page(parallelism: int) -> Cost:
+    """Run the job in a lab, and watch it as a page does."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "job.toml"
+        file.write_text(scenario_toml(job(parallelism)))
+        command = [sys.executable, "-m", "integration", "lab", "--no-browser", str(file)]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as lab:
+            assert lab.stdout is not None
+            try:
+                return watched(lab.stdout.readline().strip(), lab.pid, END_S.get(parallelism, 10.0))
+            finally:
+                lab.terminate()  # in the background of a shell Ctrl-C is ignored
+
+
+def watched(address: str, pid: int, end_s: float) -> Cost:
+    """Read frames until a moment of the run, and return what it took meanwhile."""
+    first: tuple[float, float, float] | None = None
+    frames = size = 0
+    for text in messages(address):
+        frame = json.loads(text)
+        if frame["type"] != "frame" or frame["t"] < BEGIN_S:
+            continue
+        now = frame["t"], cpu_s(pid), monotonic()
+        if first is None:
+            first = now
+            continue
+        frames, size = frames + 1, size + len(text)
+        if frame["t"] >= end_s:
+            emulated, spent, wall = (later - earlier for later, earlier in zip(now, first, strict=True))
+            return Cost(spent / emulated, frames / wall, size / frames)
+    raise RuntimeError("the lab has ended")
+
+
+def messages(address: str) -> Iterator[str]:
+    """Open a page at an address, let the job run as fast as possible, and yield what is said."""
+    url = urlsplit(address)
+    page = WSConnection(ConnectionType.CLIENT)
+    opening = Request(
+        host=url.netloc,
+        target=f"/ws?{url.query}",
+        extra_headers=[(b"Origin", f"http://{url.netloc}".encode())],
+    )
+    with socket.create_connection((url.hostname, url.port)) as connection:
+        connection.sendall(page.send(opening))
+        asked, text = False, ""
+        while data := connection.recv(1 << 20):
+            page.receive_data(data)
+            for event in page.events():
+                if isinstance(event, TextMessage):
+                    text += event.data
+                    if event.message_finished:
+                        yield text
+                        text = ""
+            if not asked:
+                asked = True
+                connection.sendall(page.send(TextMessage(data='{"type": "pace", "value": null}')))
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time of a process so far, of user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def row(parallelism: int, rounds: int) -> str:
+    """Measure one size, in turns."""
+    pairs = [(without_page(parallelism), with_page(parallelism)) for _ in range(rounds)]
+    ratios = [page.cpu_s / plain.cpu_s for plain, page in pairs]
+    pages = [page for _, page in pairs]
+    return (
+        f"| {parallelism}x{parallelism} | {median(plain.cpu_s for plain, _ in pairs):.3f} s "
+        f"| {median(page.cpu_s for page in pages):.3f} s "
+        f"| {median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}) "
+        f"| {median(page.frames_per_s for page in pages):.1f} "
+        f"| {median(page.frame_bytes for page in pages) / 1024:.1f} KiB |"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    given = parser.parse_args()
+    print(f"{'Compiled' if core_is_compiled() else 'Plain Python'}; processor time of an emulated second:\n")
+    print("| job | without a page | with a page | ratio | frames a second | bytes of a frame |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for size in given.sizes.split(","):
+        print(row(int(size), given.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

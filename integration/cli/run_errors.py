@@ -1,0 +1,42 @@
+"""What may go wrong once a command runs, and what is said of it; imports all that a run consists of."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from buffers import InsufficientBuffers
+from netstack import JobFailedError, ScenarioError, SourceError
+
+from ..benchmarks.bench_errors import BenchmarkError
+from ..files.reading import one_line
+from ..report.output import OutputError, say
+from ..runs.scenario_runs import WorkerDied
+from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
+
+
+def report(error: BaseException) -> int:
+    """Say what went wrong and return the exit status; what is a defect of ours is raised again."""
+    match error:
+        case BrokenPipeError():
+            _drop_stdout()  # whoever read has gone
+            return BROKEN_PIPE
+        case JobFailedError():
+            say(failure_text(error.result))
+            return FAILED
+        case ScenarioError():
+            for problem in error.problems:
+                say(problem)
+        case BenchmarkError() | InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
+            say(f"netstack: {one_line(error)}")
+        case OSError():
+            _drop_stdout()  # which may be what could not be written
+            say(f"netstack: {error}")
+        case _:
+            raise error
+    return MISTAKE
+
+
+def _drop_stdout() -> None:
+    """Keep the interpreter from flushing stdout once more, and failing again, when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

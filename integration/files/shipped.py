@@ -1,0 +1,40 @@
+"""Files that are installed beside the code: examples, pages of the documentation, the schema, the man page.
+
+A wheel puts them below ``share`` of the environment; in a checkout they are in ``share`` and ``docs``.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_DOCS = "share/doc/netstack"
+
+
+def shipped(name: str) -> Path:
+    """Return where a file lies that is installed as `name`, such as "share/netstack/scenario.schema.json".
+
+    Raises:
+        FileNotFoundError: it is not there, as where only the packages were copied.
+    """
+    here = _CHECKOUT / (f"docs{name.removeprefix(_DOCS)}" if name.startswith(_DOCS) else name)
+    if here.exists() and (_CHECKOUT / "pyproject.toml").is_file():
+        return here
+    try:
+        for file in files("netstack") or ():
+            if file.as_posix().endswith(name):
+                return Path(str(file.locate())).resolve()
+    except PackageNotFoundError:
+        pass
+    raise FileNotFoundError(f"{name}: is not installed here; it comes with the wheel of netstack")
+
+
+def example(name: str) -> str:
+    """Return where an example lies, such as "pitfalls/slow_input.toml", as a person would name it here."""
+    try:
+        path = shipped(f"{_DOCS}/examples/{name}")
+    except FileNotFoundError:
+        return f"docs/examples/{name}"
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

