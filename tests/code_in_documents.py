@@ -77,12 +77,21 @@ def run(document: Path, names: dict[str, Any], files: Mapping[str, Path] = NO_FI
 
 
 def commands(document: Path) -> Iterator[list[str]]:
-    """The words of each command of ours that a document has, in blocks for a shell and in the text."""
+    """The words of each command of ours that a document has; "..." behind them: some arguments are left out.
+
+    Those are all in the text, and those in blocks for a shell that say so.
+    """
+    text = document.read_text("utf-8")
     for block in blocks(document):
         if block.language not in ("text", "python", "toml", "json", "yaml"):
-            yield from map(_words, block.text.splitlines())
-    for inline in () if document.name == "CHANGELOG.md" else _INLINE.findall(document.read_text("utf-8")):
-        yield [*_words(inline), "..."] if "..." not in inline else []
+            yield from filter(None, map(_whole, block.text.splitlines()))
+    if document.name != "CHANGELOG.md":  # which has commands of their times
+        yield from ([*_words(inline.replace("...", "")), "..."] for inline in _INLINE.findall(text))
+
+
+def _whole(line: str) -> list[str]:
+    words = _words(line)
+    return [*(word for word in words if word != "..."), "..."] if "..." in words else words
 
 
 def shell_commands(block: Block) -> Iterator[tuple[list[str], str | None]]:
