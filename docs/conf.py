@@ -11,6 +11,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "cyclopts.ext.sphinx",
+    "docstrings",
     "navigation",
     "settings_tables",
 ]

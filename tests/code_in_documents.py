@@ -17,6 +17,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
+PART = "part of "
+"""How the note of a block begins whose lines are those of a file."""
+
 NO_FILES: Mapping[str, Path] = MappingProxyType({})
 
 _FENCE = re.compile(r"^(?:<!-- (.*) -->\n)?```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
@@ -47,7 +50,16 @@ def programs(document: Path) -> list[tuple[str, str | None]]:
     return [
         (block.text, after.text if after.language == "text" else None)
         for block, after in pairwise(following)
-        if block.language == "python"
+        if block.language == "python" and not block.note.startswith(PART)
+    ]
+
+
+def parts(document: Path) -> list[tuple[str, Path]]:
+    """The blocks of a document that show a part of a file, and which."""
+    return [
+        (block.text, ROOT / block.note.removeprefix(PART))
+        for block in blocks(document)
+        if block.note.startswith(PART)
     ]
 
 
@@ -77,12 +89,21 @@ def run(document: Path, names: dict[str, Any], files: Mapping[str, Path] = NO_FI
 
 
 def commands(document: Path) -> Iterator[list[str]]:
-    """The words of each command of ours that a document has, in blocks for a shell and in the text."""
+    """The words of each command of ours that a document has; "..." behind them: some arguments are left out.
+
+    Those are all in the text, and those in blocks for a shell that say so.
+    """
+    text = document.read_text("utf-8")
     for block in blocks(document):
         if block.language not in ("text", "python", "toml", "json", "yaml"):
-            yield from map(_words, block.text.splitlines())
-    for inline in () if document.name == "CHANGELOG.md" else _INLINE.findall(document.read_text("utf-8")):
-        yield [*_words(inline), "..."] if "..." not in inline else []
+            yield from filter(None, map(_whole, block.text.splitlines()))
+    if document.name != "CHANGELOG.md":  # which has commands of their times
+        yield from ([*_words(inline.replace("...", "")), "..."] for inline in _INLINE.findall(text))
+
+
+def _whole(line: str) -> list[str]:
+    words = _words(line)
+    return [*(word for word in words if word != "..."), "..."] if "..." in words else words
 
 
 def shell_commands(block: Block) -> Iterator[tuple[list[str], str | None]]:

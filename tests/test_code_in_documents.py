@@ -1,5 +1,6 @@
 """The code in the documents is what a reader may type: it runs, and prints what the page says it prints."""
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -10,7 +11,18 @@ from cyclopts import App
 
 from integration import load_scenario
 from integration.cli.app import app
-from tests.code_in_documents import DOCUMENTS, ROOT, blocks, commands, name_of, programs, run, write_scenarios
+from tests.code_in_documents import (
+    DOCUMENTS,
+    PART,
+    ROOT,
+    blocks,
+    commands,
+    name_of,
+    parts,
+    programs,
+    run,
+    write_scenarios,
+)
 
 ELSEWHERE = {"README.md", "docs/OWN_POLICY.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
 """Those whose Python needs Spark (tests/integration/test_code_of_spark.py), or a job for its policy."""
@@ -58,7 +70,7 @@ def test_the_scenarios_of_a_document_load(document: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_the_commands_of_a_document_exist_with_their_options(document: Path) -> None:
-    wrong = [" ".join(words) for words in commands(document) if words and not _exists(words)]
+    wrong = [" ".join(words) for words in commands(document) if not _exists(words)]
     assert wrong == []
 
 
@@ -77,7 +89,7 @@ def _exists(words: list[str]) -> bool:
 
 def _is_understood(arguments: list[str]) -> bool:
     """Whether the command line has a command with these options, and takes them if they are all there are."""
-    if arguments[0] in ("--version", "--install-completion", "COMMAND"):
+    if arguments[0] in ("--help", "--version", "--install-completion", "COMMAND", "..."):
         return True
     if arguments[-1] == "...":
         options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
@@ -91,13 +103,27 @@ def _options(command: App) -> set[str]:
     return {"--help", *names}
 
 
+def test_the_json_of_the_documents_is_json() -> None:
+    texts = [block.text for document in DOCUMENTS for block in blocks(document) if block.language == "json"]
+    assert [type(json.loads(text)) for text in texts] == [dict] * len(texts) != []
+
+
 def test_a_block_of_code_says_what_it_is_written_in() -> None:
     languages = {block.language for document in DOCUMENTS for block in blocks(document)}
     assert languages <= LANGUAGES
 
 
+def test_a_part_of_a_file_is_what_stands_there() -> None:
+    shown = [part for document in DOCUMENTS for part in parts(document)]
+    for text, file in shown:
+        lines = [line.strip() for line in file.read_text("utf-8").splitlines() if line.strip()]
+        assert all(line.strip() in lines for line in text.splitlines() if line.strip())
+    assert shown != []
+
+
 def test_few_blocks_are_marked_as_not_run() -> None:
-    notes = [block.note for document in DOCUMENTS for block in blocks(document) if block.note]
+    every = [block.note for document in DOCUMENTS for block in blocks(document) if block.note]
+    notes = [note for note in every if not note.startswith(PART)]
     assert all(note.startswith("not run by the tests: ") for note in notes)
     assert len(notes) <= 8
 

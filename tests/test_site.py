@@ -14,7 +14,7 @@ from netstack import OPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-LISTED = re.compile(r"^- \[[^\]]+\]\(([\w/]+\.md)\): ", re.MULTILINE)
+LISTED = re.compile(r"^- \[[^\]]+\]\(([\w/-]+\.md)\): ", re.MULTILINE)
 PARTS = ["Tutorials", "How-to guides", "Reference", "Explanation"]
 
 
@@ -98,3 +98,10 @@ def test_the_reference_has_every_command_and_every_option_of_flink(site: Path) -
     assert [name for name in names if f"netstack {name} " not in re.sub("<[^>]*>", "", page)] == []
     page = (site / "reference/SCENARIO_FILES.html").read_text("utf-8")
     assert [option.name for option in OPTIONS.values() if f">{option.name}<" not in page] == []
+
+
+def test_the_reference_says_what_docstrings_say(site: Path) -> None:
+    pages = {page.name: page.read_text("utf-8") for page in (site / "reference").glob("*.html")}
+    assert "What the scenario has set: a target" in pages["tuning.html"]  # not the type of something
+    noise = ("Alias for field number", "&lt;lambda&gt;", "&lt;factory&gt;", " object at 0x", "~netstack.")
+    assert [(name, text) for name, page in pages.items() for text in noise if text in page] == []

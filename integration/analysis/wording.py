@@ -5,6 +5,7 @@ Nothing here knows what the numbers ought to be: a run that debloating made wors
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,12 +21,19 @@ SAME_TIME = 1.05
 SAME_THROUGHPUT = 0.01
 """Two throughputs that differ by less than this share are called the same."""
 
+_MICRO = re.compile(r"\bus\b")
+
 _LAST = "at the subtask that acknowledged last the first barrier"
 
 SEEN = 0.02
 """Share of a duration from which a part of it is worth words."""
 
 _SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def with_micro_sign(text: str) -> str:
+    """Return a text with "µs" in place of "us", which is for files and for what people type."""
+    return _MICRO.sub("µs", text)
 
 
 def milliseconds(value: float | None) -> str:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import altair as alt
 
+from ..analysis.wording import with_micro_sign
 from ..benchmarks.bench_results import BenchmarkRun, PointResult
 from .charts import to_png
 from .panels import Chart
@@ -30,29 +31,26 @@ def charts_of(run: BenchmarkRun) -> Iterator[Chart]:
 def case_chart(case: str, results: list[PointResult]) -> Chart:
     """Return the picture of a case: a line for each parameter, and in it a point and a bar for each way."""
     rows = list(map(_row, results))
-    unit, mode = _with_micro_sign(results[0].unit), results[0].mode
-    better = "more is better" if mode == "thrpt" else "less is better"
+    unit, mode = with_micro_sign(results[0].unit), results[0].mode
+    quantity, better = ("throughput", "more") if mode == "thrpt" else ("time", "less")
+    ways = [way for way in _WAYS if any(result.way == way for result in results)]
     places = list(dict.fromkeys(map(_place, results)))
     y = alt.Y("place:N", title=None, sort=places)
-    offset = alt.YOffset("way:N", sort=list(_WAYS))
-    colour = alt.Color("way:N", title=None, scale=alt.Scale(domain=list(_WAYS), range=list(_WAYS.values())))
+    offset = alt.YOffset("way:N", sort=ways)
+    scale = alt.Scale(domain=ways, range=[_WAYS[way] for way in ways])
+    colour = alt.Color("way:N", title=None, scale=scale)
     base = alt.Chart().encode(y=y, yOffset=offset, color=colour)
     bars = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", title=unit, scale=alt.Scale(zero=True)), x2="high:Q"
+        x=alt.X("low:Q", title=f"{quantity} ({unit})", scale=alt.Scale(zero=True)), x2="high:Q"
     )
-    points = base.mark_point(filled=True, size=70).encode(
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(
         x="mean:Q", tooltip=["place:N", "way:N", alt.Tooltip("mean:Q", format=",.4r")]
     )
     layers = alt.layer(bars, points, data=alt.InlineData(values=rows))
     height = max(120, 3 * _ROW * len(places))
     spec = layers.properties(width=_WIDTH, height=height).to_dict()
     note = "Points are means over all repetitions, bars their intervals at 99.9 %."
-    return Chart(case, f"{case}: {unit}, {better}", note, spec)
-
-
-def _with_micro_sign(unit: str) -> str:
-    """A unit as people write it; files have it in ASCII, as JMH's do."""
-    return unit.replace("us/", "µs/")
+    return Chart(case, f"{case}: {unit}, {better} is better", note, spec)
 
 
 def _row(result: PointResult) -> dict[str, object]:

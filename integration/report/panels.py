@@ -36,7 +36,7 @@ PANEL_WIDTH = 400
 
 PANEL_GAP = 14
 
-_NARROWEST, _WIDER, _WIDEST = 1.5, 1.6, 5.5
+_NARROWEST, _WIDER, _WIDEST = 1.5, 1.4, 4.5
 """Pixels of the first subtask's line, how much wider each next one is, and at most the last one."""
 
 TIME = "time (s)"
@@ -180,7 +180,8 @@ def subtask_colours(names: Sequence[str]) -> alt.Color:
 def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
     """Return the widths of subtasks' lines: all that coincide can be seen, if the widest is drawn first."""
     step = min(_WIDER, _WIDEST / max(1, len(names) - 1))
-    widths = [_NARROWEST + step * place for place in range(len(names))]
+    known = set(subtask_names())
+    widths = [_NARROWEST + step * place * (name in known) for place, name in enumerate(names)]
     scale = alt.Scale(type="ordinal", domain=list(names), range=widths)
     return alt.StrokeWidth("subtask:N", scale=scale, legend=None)
 

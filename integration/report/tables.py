@@ -34,6 +34,7 @@ from ..analysis.wording import (
     percent,
     ratio,
     size,
+    with_micro_sign,
 )
 
 Fact = tuple[str, str]
@@ -119,7 +120,7 @@ def _pace(rate: float, count: int) -> str:
 
 
 def _service(vertex: Vertex) -> str:
-    costs = [(format_duration(at), format_duration(cost)) for at, cost in vertex.service]
+    costs = [(format_duration(at), with_micro_sign(format_duration(cost))) for at, cost in vertex.service]
     if len(costs) == 1:
         text = f"{costs[0][1]} a record"
     else:

@@ -127,6 +127,14 @@ def test_a_picture_has_a_place_for_each_parameter() -> None:
     assert rows[1]["low"] == rows[1]["mean"] == rows[1]["high"] == 3.0
 
 
+def test_a_picture_has_a_unit_on_its_axis_and_the_ways_that_it_shows() -> None:
+    (chart,) = charts_of(run_of(result(1.0, 2.0)))
+    (bars, _) = chart.spec["layer"]
+    assert bars["encoding"]["x"]["title"] == "time (µs/op)"
+    assert bars["encoding"]["color"]["scale"] == {"domain": ["process"], "range": ["#e69f00"]}
+    assert chart.title == "frameSize: µs/op, less is better"
+
+
 def test_changes_set_each_result_beside_its_like() -> None:
     before = run_of(result(10.0, 10.0), result(1.0, 1.0, parameter="response_32k"))
     now = run_of(result(1.0, 1.0, parameter="response_32k"), result(20.0, 20.0))

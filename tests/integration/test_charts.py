@@ -8,6 +8,7 @@ from integration.report.chart_data import DOWN, FAULT, MAX_EVENTS, MAX_SAMPLES, 
 from integration.report.charts import charts, in_flight_time, queue_length, to_png
 from integration.report.panels import PALETTE, PANEL_WIDTH
 from netstack import FaultResult, Series
+from tests.integration.axes import axes_of, has_unit
 from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
 
 NAMES = ["checkpoint-history", "buffer-size", "in-flight-time", "checkpoint-time", "queue-length"]
@@ -196,29 +197,11 @@ def test_colours_differ_and_suffice():
     assert len(set(PALETTE)) == len(PALETTE) == MAX_SUBTASKS
 
 
-UNITS = ("(s)", "(ms)", "(KiB)", "(MiB)", "(% of now)")
-COUNTS = ("buffers",)
-
-
-def axes_of(spec):
-    """The titles of all axes with numbers, except those that are none of their own."""
-    if isinstance(spec, dict):
-        for name in ("x", "y"):
-            axis = spec.get("encoding", {}).get(name, {})
-            if axis.get("type") == "quantitative" and axis.get("title", "") is not None:
-                yield axis.get("title")
-        for part in spec.values():
-            yield from axes_of(part)
-    elif isinstance(spec, list):
-        for part in spec:
-            yield from axes_of(part)
-
-
 def test_every_axis_with_numbers_has_a_unit_or_says_what_is_counted():
     pictures = [*charts(sample_results()), *charts(three_runs()), *charts({"one": unaligned_result()})]
     titles = [title for chart in pictures for title in axes_of(chart.spec)]
     assert len(titles) > 2 * len(pictures)
-    assert [title for title in titles if not (title in COUNTS or title.endswith(UNITS))] == []
+    assert [title for title in titles if not has_unit(title)] == []
 
 
 def over_time(results):

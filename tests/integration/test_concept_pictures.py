@@ -10,7 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from integration.report.checkpoint_charts import checkpoint_history
 from netstack import NetworkConfig, emulate
+from tests.integration.axes import axes_of, has_unit
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -37,6 +39,25 @@ def test_every_picture_is_made_and_shown(pictures: ModuleType) -> None:
         assert (DOCS / "images" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         spec = picture().to_dict()
         assert pictures.COMMAND in spec["title"]["subtitle"]
+
+
+def test_every_axis_with_numbers_has_a_unit(pictures: ModuleType) -> None:
+    titles = {name: list(axes_of(picture().to_dict())) for name, picture in pictures.PICTURES.items()}
+    assert all(titles.values())
+    without = [(name, title) for name in titles for title in titles[name] if title and not has_unit(title)]
+    assert without == []
+
+
+def test_parts_of_a_checkpoint_have_the_colours_that_reports_give_them(pictures: ModuleType) -> None:
+    history = checkpoint_history({"run": pictures.emulate(pictures.fast_and_slow(NetworkConfig()))})
+    assert history is not None
+    bars = next(layer for layer in history.spec["spec"]["layer"] if "color" in layer["encoding"])
+    scale = bars["encoding"]["color"]["scale"]
+    colours = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert [pictures.PHASES[part] for part in ("start delay", "alignment")] == [
+        colours["start delay"],
+        colours["alignment"],
+    ]
 
 
 def test_a_slow_consumer_fills_both_pools_and_slows_the_source(pictures: ModuleType) -> None:

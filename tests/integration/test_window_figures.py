@@ -269,7 +269,7 @@ def test_facts_say_what_the_job_is():
         "Job": "flights ×4 → hash → consumer ×4",
         "Sources": "flights.csv, keyed by carrier, over and over; 2 subtasks as fast as possible, "
         "2 subtasks at 100 records/s",
-        "Service": "400 us a record",
+        "Service": "400 µs a record",
         "Checkpoints": "every 2 s, exactly once, aligned",
         "Measured": "8 to 20 s of emulated time",
     }
