@@ -1,7 +1,7 @@
 # The commands of this project; `make help` lists them. Each one sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo docs fast pure test tests test-compiled share lint bench clean
+.PHONY: help env demo docs fast pure test tests test-compiled share lint bench flink clean
 
 BIN := .venv/bin
 export PYTHON
@@ -54,6 +54,9 @@ bench: env ## micro-benchmarks (half an hour; CASES="networkThroughput barrier" 
 	$(BIN)/netstack bench $(CASES)
 	$(BIN)/python -m benches.jobs
 
+flink: env ## fetch a real Flink (300 MB), run a small job in it, and compare (needs a JDK)
+	@$(BIN)/python -m tests.flink proof
+
 clean: ## remove caches, builds and reports; the environment stays (rm -r .venv)
-	rm -rf .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist netstack-demo *.egg-info
+	rm -rf .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist netstack-demo flink-results *.egg-info
 	find . -name .venv -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .benchmarks.forks import run_point
     from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
+    from .flink.rest.importing import Imported, import_scenario
     from .runs.scenario_runs import open_sources, run_seeds
     from .spark.rows import RowCodec, key_hash
     from .spark.shuffling.pieces import Cutter, Merger, decode_piece, encode_piece
@@ -32,6 +33,7 @@ __all__ = [
     "Cutter",
     "Effort",
     "HashPlacement",
+    "Imported",
     "Merger",
     "Point",
     "PointResult",
@@ -42,6 +44,7 @@ __all__ = [
     "compare",
     "decode_piece",
     "encode_piece",
+    "import_scenario",
     "key_hash",
     "load_result",
     "load_scenario",
@@ -58,6 +61,7 @@ _MODULES = {
     "Cutter": ".spark.shuffling.pieces",
     "Effort": ".benchmarks.bench_case",
     "HashPlacement": ".spark.shuffling.placement",
+    "Imported": ".flink.rest.importing",
     "Merger": ".spark.shuffling.pieces",
     "Point": ".benchmarks.bench_case",
     "PointResult": ".benchmarks.bench_results",
@@ -68,6 +72,7 @@ _MODULES = {
     "compare": ".analysis.comparison",
     "decode_piece": ".spark.shuffling.pieces",
     "encode_piece": ".spark.shuffling.pieces",
+    "import_scenario": ".flink.rest.importing",
     "key_hash": ".spark.rows",
     "load_result": ".files.reading",
     "load_scenario": ".files.reading",

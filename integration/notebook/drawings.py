@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from ..report.charts import VEGA_LITE, drawable
+from ..report.charts import FONT, VEGA_LITE, drawable
 from ..report.panels import Chart
 
 _TITLE_LETTERS = 100
@@ -18,7 +18,7 @@ _PAGE = "currentColor"
 
 _CONFIG = {
     "background": None,
-    "font": "system-ui, sans-serif",
+    "font": FONT,
     "title": {
         "color": _PAGE,
         "subtitleColor": _PAGE,
@@ -53,7 +53,7 @@ def inline_svg(chart: Chart) -> str:
     """Return a picture, with its title, as an SVG element that scales with the page."""
     spec = drawable(chart.spec | {"title": _title(chart)})
     svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, config=_CONFIG)
-    return _own_ids(svg).replace("<svg ", '<svg style="max-width: 100%; height: auto" ', 1)
+    return _own_ids(svg).replace("<svg ", '<svg style="max-width: 100%; height: auto; overflow: visible" ', 1)
 
 
 def _title(chart: Chart) -> dict[str, Any]:

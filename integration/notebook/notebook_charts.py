@@ -46,12 +46,12 @@ def ratios(comparison: Comparison) -> Chart | None:
         tooltip=["what:N", tip("ratio", "ratio"), "verdict:N"],
     )  # fmt: skip
     even = alt.Chart().mark_rule(strokeDash=[4, 4], color=NEUTRAL).encode(x=alt.datum(1))
-    outside = sum(row["verdict"] == _OUTSIDE for row in rows)
+    inside = sum(row.ok for row in comparison.rows)
     layered = alt.layer(even, marks, data=alt.InlineData(values=rows))
     return Chart(
         "ratios",
-        f"{len(rows) - outside} of {len(rows)} numbers are inside the tolerance",
-        "Medians. The tolerance of a number is in the table; 1 is Flink's own.",
+        f"{inside} of {len(comparison.rows)} numbers are inside the tolerance",
+        "Medians; 1 is Flink's own. What has no ratio is in the table only, as is the tolerance of each.",
         layered.properties(width=_WIDTH, height=_ROW_HEIGHT * len(set(names))).to_dict(),
     )
 
@@ -68,8 +68,10 @@ def task_time(vertices: Iterable[VertexSteady]) -> Chart | None:
     if not rows:
         return None
     names: Sequence[str] = list(dict.fromkeys(row["task"] for row in rows))
+    sums = [sum(row["share"] for row in rows if row["task"] == name) for name in names]
+    whole = alt.Scale(domain=[0, max(1.0, *sums)], nice=False)  # medians may add up to more than all
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        x=alt.X("share:Q", title="share of the time", axis=alt.Axis(format="%")),
+        x=alt.X("share:Q", title="share of the time", axis=alt.Axis(format="%"), scale=whole),
         y=alt.Y("task:N", sort=names, title="subtask"),
         color=alt.Color("time:N", title=None, scale=alt.Scale(domain=list(_TIMES), range=_TIME_COLOURS)),
         tooltip=["task:N", "time:N", tip("share", "share")],

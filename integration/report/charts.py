@@ -43,7 +43,8 @@ _LEAST_TOP = 4
 """What an axis of counts goes up to at least, so that it has whole numbers only."""
 
 _PLACES = ("#0072b2", "#e69f00")
-_FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+"""Of the same widths wherever it is found, since the library that draws measures text by its own."""
 _TITLE_CHARACTERS = 100
 _NOTE_CHARACTERS = 130
 
@@ -159,7 +160,7 @@ def drawable(value: Any) -> Any:
 
 
 _PNG_CONFIG = {
-    "font": _FONT,
+    "font": FONT,
     "background": "white",
     "padding": 16,
     "title": {"fontSize": 17, "subtitleFontSize": 13, "subtitleColor": "#555", "offset": 14},

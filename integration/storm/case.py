@@ -31,6 +31,7 @@ class Work(StrEnum):
     PASS = "pass on"
     MARK = "mark"
     COPY = "copy"
+    EMIT = "emit as the scenario says"
     FILTER = "filter"
     SUM = "sum by key"
     SUM_IN_VALUE = "sum by key in a value"
@@ -90,6 +91,12 @@ class StormVertex:
     """Share of a source's records that have one and the same key."""
     copies: int = 1
     """Copies of each record."""
+    emit_every_s: float = 0.0
+    """How long what the scenario lets it emit is held back; 0: it is not."""
+    by_event_time: bool = False
+    """Whether that goes by windows of event time."""
+    out_of_orderness_s: float | None = None
+    """How far the watermarks of a source are behind its records; None: it sends none."""
     service_s: float = 0.0
     """Cost of a record."""
     service_skew: tuple[float, ...] = (1.0,)

@@ -35,7 +35,8 @@ class Notices:
             self._sent[kind, job.agenda.now] += 1
             return 0.0
 
-        job.coordinator.control_plane.interference.append(heard)
+        # First, since a fault may lose a message, of which nobody else hears then.
+        job.coordinator.control_plane.interference.insert(0, heard)
 
     def check(self, job: Job) -> Iterator[str]:
         """Yield for which checkpoints no task was told that they had ended."""

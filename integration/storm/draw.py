@@ -15,6 +15,7 @@ from netstack import DEFAULT_PRESET, PRESETS, CheckpointMode
 from .apart import has_regions, paths_meet, set_apart, with_failover
 from .case import SUMS, StormCase, StormVertex, Work
 from .going_on import draw_going_on
+from .storm_emissions import at_once, with_emissions, with_watermarks
 from .storm_estimates import estimate_s, idle_checkpoint_s
 from .storm_faults import draw_faults, draw_neighbours, draw_read_trouble, lasts_for_good
 from .storm_jobs import draw_job, draw_link
@@ -41,8 +42,10 @@ def draw_case(seed: int) -> StormCase:
     chance = random.Random(seed)
     apart = random.Random(f"{seed} apart")
     vertices, edges = set_apart(apart, draw_job(chance), lambda: draw_job(apart))
+    emits = random.Random(f"{seed} emits")
+    vertices = with_emissions(emits, vertices)
     config, patient = draw_config(chance)
-    config = with_failover(apart, config)
+    config = with_watermarks(emits, with_failover(apart, config), vertices)
     case = StormCase(
         seed=seed,
         vertices=vertices,
@@ -125,7 +128,8 @@ def _flowing(case: StormCase) -> StormCase:
 
     Where paths meet again, a barrier that overtakes on one may have to wait on an exchange that stays
     aligned for the one on the other; and its task cannot send that in the middle of a record that finds no
-    buffers, since nobody reads behind the waiting barrier. So there, records fit into one buffer.
+    buffers, since nobody reads behind the waiting barrier. So there, records fit into one buffer, and nothing
+    is held back to be emitted all at once.
     """
     if not (paths_meet(case) and case.config.takes_unaligned_checkpoints):
         return case
@@ -133,7 +137,8 @@ def _flowing(case: StormCase) -> StormCase:
     return replace(
         case,
         vertices=tuple(
-            replace(vertex, record_bytes=(8, min(60, vertex.record_bytes[1]))) for vertex in case.vertices
+            replace(at_once(vertex), record_bytes=(8, min(60, vertex.record_bytes[1])))
+            for vertex in case.vertices
         ),
         config=replace(
             case.config,

@@ -83,7 +83,8 @@ def _over(producer: StormVertex, consumer: StormVertex, ship: str, way: Way) -> 
 
 def _behind(vertex: StormVertex, way: Way) -> Way:
     """What is known behind a vertex."""
-    if vertex.work in SUMS or vertex.work is Work.GATHER_IN_MAP:
+    if vertex.work in SUMS or vertex.work is Work.GATHER_IN_MAP or vertex.by_event_time:
+        # Of windows: behind a restart records count as of the first one, until a watermark comes.
         return Way(Order.NONE, way.together)
     if vertex.work in GATHERS:
         return Way(Order(min(way.order, Order.OF_KEYS)), way.together)

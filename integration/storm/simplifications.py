@@ -13,6 +13,7 @@ from netstack import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, S
 
 from .apart import pipelines
 from .case import Reading, StormCase, StormVertex, Work
+from .storm_emissions import at_once
 
 _KEPT_SETTINGS = {"given", "checkpoint_interval_s", "restart_strategy"}
 """Settings whose defaults make another job of it, rather than a simpler one."""
@@ -150,6 +151,8 @@ def _with_less_of_each(case: StormCase) -> Iterator[tuple[str, Step]]:
         for field in ("rates", "keys", "hot_share", "service_s", "service_skew", "service_mode"):
             if getattr(vertex, field) != getattr(plain, field):
                 yield f"{vertex.name} plain {field}", _Changed(vertex.name, **{field: getattr(plain, field)})
+        if vertex.emit_every_s:
+            yield f"{vertex.name} at once", lambda now, name=vertex.name: _at_once(now, name)  # type: ignore[misc]
         for field in ("service_steps", "apart"):
             if getattr(vertex, field):
                 yield f"{vertex.name} plain {field}", _Changed(vertex.name, **{field: getattr(plain, field)})
@@ -171,6 +174,10 @@ class _Changed:
 
 def _each(case: StormCase, change: Callable[[StormVertex], StormVertex]) -> StormCase:
     return replace(case, vertices=tuple(map(change, case.vertices)))
+
+
+def _at_once(case: StormCase, name: str) -> StormCase:
+    return _each(case, lambda each: at_once(each) if each.name == name else each)
 
 
 def _half_the_records(vertex: StormVertex) -> StormVertex:

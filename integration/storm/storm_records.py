@@ -158,6 +158,8 @@ def _results(vertex: StormVertex, record: bytes) -> Iterator[bytes]:
             yield mark(record)
         case Work.COPY:
             yield from copies_of(record, vertex.copies)
+        case Work.EMIT:
+            yield from [record] * vertex.copies
         case Work.FILTER:
             yield from filtered(record)
         case _:

@@ -10,6 +10,7 @@ from netstack import Edge, NetworkConfig, Scenario, SourceObject, Vertex
 
 from .case import StormCase, StormVertex, Work
 from .debloating_rules import CHECKED_POLICY
+from .storm_emissions import sends_watermarks
 from .storm_operators import Commit, Witness, operator_of
 from .storm_records import key_hash
 from .storm_sources import source_of_records
@@ -55,7 +56,9 @@ def _edges(case: StormCase) -> list[Edge]:
         edge = Edge(source=source, target=target, ship=ship, key_hash=key_hash)
         if (reader := case.vertex(target)).apart:
             edge = replace(edge, input=number)
-            if reader.work is Work.PASS:
+            if reader.work is Work.EMIT:
+                edge = replace(edge, selectivity=float(reader.copies))
+            if reader.work in (Work.PASS, Work.EMIT):
                 edge = replace(edge, service=((0.0, reader.service_s * (1 + number)),))
         edges.append(edge)
     return edges
@@ -63,7 +66,11 @@ def _edges(case: StormCase) -> list[Edge]:
 
 def _vertex(case: StormCase, vertex: StormVertex, commit: Commit, witness: Witness, folder: Path) -> Vertex:
     if vertex.work is Work.SOURCE:
-        source = SourceObject(source=source_of_records(case, vertex, folder), rates=vertex.rates)
+        source = SourceObject(
+            source=source_of_records(case, vertex, folder),
+            rates=vertex.rates,
+            out_of_orderness_s=vertex.out_of_orderness_s if sends_watermarks(case, vertex) else None,
+        )
         return Vertex(
             name=vertex.name, parallelism=vertex.parallelism, task_manager=vertex.task_manager, source=source
         )
@@ -75,6 +82,9 @@ def _vertex(case: StormCase, vertex: StormVertex, commit: Commit, witness: Witne
         service_skew=vertex.service_skew,
         service_mode=vertex.service_mode,
         operator=operator_of(case, vertex, commit, witness),
+        selectivity=float(vertex.copies) if vertex.work is Work.EMIT and not vertex.apart else 1.0,
+        emit_every_s=vertex.emit_every_s or None,
+        emit_by="event_time" if vertex.by_event_time else "processing_time",
     )
 
 

@@ -19,6 +19,7 @@ from .case import Neighbour, StormCase
 from .debloating_rules import CheckedDebloating
 from .machine_rules import check_machines
 from .pool_rules import PoolRules, check_shrunk
+from .storm_emissions import check_event_time
 from .storm_operators import Broken
 
 LOOKS_S = 0.03
@@ -86,6 +87,7 @@ class Watch:
             self._pools.check(manager.name, manager.pool)
         check_credit(self._channels)
         self._check_both_ends()
+        check_event_time(attempt)
         self._sizes.check(attempt, self._job.agenda.now, self._sender_of)
         if self._paranoid:
             check_machines(attempt)

@@ -177,7 +177,8 @@ class SubtaskMaker:
 
 
 def _reads_edges_apart(scenario: Scenario, edges: Sequence[Edge]) -> bool:
-    """Whether a vertex has several inputs, or treats the records of its edges differently."""
+    """Whether a vertex has several inputs, or an edge says what becomes of its records."""
     if any(map(scenario.is_broadcast_side, edges)):
         return True
-    return len({(edge.input, edge.selectivity, edge.service) for edge in edges}) > 1
+    said = any(edge.selectivity is not None or edge.service is not None for edge in edges)
+    return said or len({edge.input for edge in edges}) > 1

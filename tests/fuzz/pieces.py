@@ -20,7 +20,10 @@ from .door import Arguments, Door
 from .scratch import tidy
 
 LONGEST_INPUT_S = 60.0
-"""An input that keeps its process busy for longer is a failure: it hangs, or as good as that."""
+"""An input that takes its process more of a core is a failure: it hangs, or as good as that."""
+
+LONGEST_WAIT_S = 600.0
+"""So is one that is not over after so long, busy or not; a machine may have other work."""
 
 MOST_MORE_BYTES = 2 << 30
 """Of address space that a piece may take beside what is there at its beginning."""
@@ -81,7 +84,7 @@ def run_apart(door: Door, seed: int, count: int) -> Piece:
         process.start()
         sending.close()
         try:
-            told, hung = _listen(receiving, reached)
+            told, hung = _listen(receiving, reached, process.pid)
         finally:
             process.kill()
             process.join()
@@ -100,10 +103,10 @@ def run_apart(door: Door, seed: int, count: int) -> Piece:
     return Piece(count, accepted, round(time.perf_counter() - begun, 2), failures)
 
 
-def _listen(receiving: Connection, reached: mmap) -> tuple[list[Failure], bool]:
+def _listen(receiving: Connection, reached: mmap, process: int | None) -> tuple[list[Failure], bool]:
     """What a process tells until it ends, and whether it hangs."""
     failures: list[Failure] = []
-    last, since = -1, time.monotonic()
+    last, since, worked_s = -1, time.monotonic(), 0.0
     while True:
         if receiving.poll(_LOOK_S):
             try:
@@ -112,9 +115,19 @@ def _listen(receiving: Connection, reached: mmap) -> tuple[list[Failure], bool]:
                 return failures, False
         at = int.from_bytes(reached[:8])
         if at != last:
-            last, since = at, time.monotonic()
-        elif time.monotonic() - since > LONGEST_INPUT_S:
+            last, since, worked_s = at, time.monotonic(), _processor_s(process)
+        elif _processor_s(process) - worked_s > LONGEST_INPUT_S or time.monotonic() - since > LONGEST_WAIT_S:
             return failures, True
+
+
+def _processor_s(process: int | None) -> float:
+    """The processor time that a process has used; 0 of one that is gone."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return 0.0
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _work(door: Door, seed: int, first: int, stop: int, reached: mmap, sending: Connection) -> None:

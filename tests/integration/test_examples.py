@@ -87,3 +87,18 @@ def test_word_count(tmp_path: Path, spark: object) -> None:
     lines.write_text("line\n" + TEXT)
     counted = example("word_count").word_count(str(lines))
     assert counted == Counter(TEXT.lower().split())
+
+
+@pytest.mark.interpreted
+def test_credit_by_throughput_gives_a_fast_channel_the_floating_buffers() -> None:
+    variant = example("credit_by_throughput")
+    scenario = replace(variant.scenario_named("hot_source_on200ms"), duration_s=6.0, warmup_s=3.0, phases=())
+    usual, ours = variant.both_ways(scenario, seeds=(1,))
+    assert ours.records_per_s == pytest.approx(usual.records_per_s, rel=0.02)
+    assert ours.end_to_end_ms != usual.end_to_end_ms
+    for arrivals in variant.BuffersByThroughput.gates.values():
+        *slow, fast = (arrivals.share(channel) for channel in arrivals._counts)
+        assert 0.5 < fast < 0.7
+        assert all(0.1 < share < 0.17 for share in slow)
+    assert len(variant.BuffersByThroughput.gates) == 4
+    assert emulate(scenario).steady[0].end_to_end_ms == usual.end_to_end_ms  # it is gone with its block

@@ -111,9 +111,11 @@ def test_nothing_is_said_of_what_is_installed() -> None:
 
 
 WITHOUT = """
-import sys
+import importlib, sys
 sys.modules.update(dict.fromkeys({absent!r}))
 from integration.cli.app import main
+for module in {modules!r}:
+    importlib.import_module(module)
 for command in {commands!r}:
     status = main(command.split())
     if status:
@@ -123,9 +125,11 @@ print("loaded", loaded)
 """
 
 
-def run_without(absent: list[str], commands: list[str], heavy: list[str], folder: Path) -> str:
+def run_without(
+    absent: list[str], commands: list[str], heavy: list[str], folder: Path, modules: list[str] | None = None
+) -> str:
     """Run commands in a Python that lacks modules; return the last line, the heavy ones loaded."""
-    program = WITHOUT.format(absent=absent, commands=commands, heavy=heavy)
+    program = WITHOUT.format(absent=absent, commands=commands, heavy=heavy, modules=modules or [])
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=folder,
@@ -156,6 +160,14 @@ def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
         "storm --seeds 1",
     ]
     assert run_without(absent, commands, ["pyspark"], tmp_path) == "loaded []"
+
+
+def test_every_command_is_imported_without_any_extra(tmp_path: Path) -> None:
+    absent = sorted({module for extra in EXTRAS.values() for module in extra.modules})
+    modules = [f"integration.cli.{path.stem}" for path in (ROOT / "integration" / "cli").glob("[!_]*.py")]
+    modules += ["integration.tuning.sweep", "integration.spark.shuffling.api", "integration.storm.storm_runs"]
+    assert len(modules) > 20
+    assert run_without(absent, ["--version"], ["pyspark"], tmp_path, modules) == "loaded []"
 
 
 def test_help_imports_nothing_that_runs_or_draws(tmp_path: Path) -> None:

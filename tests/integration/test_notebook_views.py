@@ -231,6 +231,7 @@ def test_pictures_of_one_page_do_not_share_ids() -> None:
     ]
     ids = [set(re.findall(r' id="([^"]+)"', picture)) for picture in pictures]
     assert sum(map(len, ids)) == len(set().union(*ids)) > 0
+    assert all(re.match("[0-9a-f]{12}-", name) for name in set().union(*ids))
     for picture, own in zip(pictures, ids, strict=True):
         assert set(re.findall(r"url\(#([^)]+)\)", picture)) == own
 

@@ -21,6 +21,8 @@ from netstack.checkpoints.scheduler import CheckpointScheduler
 from netstack.exchange.open_buffers import OpenBuffers
 from netstack.faults.injection import FaultInjector
 from netstack.state.copy_on_write import CopyOnWriteMap
+from netstack.tasks.emission import Emission, HeldBack
+from netstack.tasks.event_windows import EventTimeWindows
 
 SEEDS = 300
 
@@ -89,6 +91,14 @@ def saves_nothing(original: Method) -> Method:
         return taken
 
     return snapshot
+
+
+def fires_nothing(original: Method) -> Method:
+    return lambda windows, watermark: []
+
+
+def emits_once(original: Method) -> Method:
+    return lambda emission, block: block
 
 
 def trims_nothing(original: Method) -> Method:
@@ -185,6 +195,12 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
             "was kept at the barrier",
             id="nothing is copied on write",
             marks=INTERPRETED,
+        ),
+        pytest.param(Emission, "_of_one", emits_once, "missing: ", id="a selectivity is taken for 1"),
+        pytest.param(HeldBack, "restore", nothing, "missing: ", id="what is held back is lost"),
+        pytest.param(EventTimeWindows, "restore", nothing, "missing: ", id="windows are lost"),
+        pytest.param(
+            EventTimeWindows, "take_until", fires_nothing, "keeps the window", id="windows do not fire"
         ),
     ],
 )

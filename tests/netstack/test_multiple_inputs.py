@@ -164,6 +164,16 @@ def test_what_an_emission_owes_and_holds_back_comes_back(mode: str) -> None:
     assert Counter(log.records) == Counter([b"left %d" % number for number in turns] + records(b"right", 2))
 
 
+def test_what_the_only_edge_into_a_vertex_says_holds() -> None:
+    log = TransactionLog()
+    scenario = join_job(log, [], MODES[EXACTLY_ONCE[0]])
+    left, _, out = scenario.edges
+    vertices = tuple(vertex for vertex in scenario.vertices if vertex.name != "right")
+    edges = (replace(left, selectivity=2.0), out)
+    run(Job(replace(scenario, vertices=vertices, edges=edges), Agenda()))
+    assert Counter(log.records) == Counter(records(b"left", 2))
+
+
 def test_a_join_that_gets_no_memory_says_so() -> None:
     small = {"network_memory_max_bytes": 3 << 10}
     with pytest.raises(InsufficientBuffers, match="task manager join"):

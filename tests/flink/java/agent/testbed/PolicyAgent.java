@@ -1,0 +1,199 @@
+package testbed;
+
+import java.lang.instrument.ClassFileTransformer;
+import java.lang.instrument.Instrumentation;
+import java.security.ProtectionDomain;
+import java.util.Map;
+import java.util.function.Function;
+import jdk.internal.org.objectweb.asm.ClassReader;
+import jdk.internal.org.objectweb.asm.ClassVisitor;
+import jdk.internal.org.objectweb.asm.ClassWriter;
+import jdk.internal.org.objectweb.asm.FieldVisitor;
+import jdk.internal.org.objectweb.asm.Label;
+import jdk.internal.org.objectweb.asm.MethodVisitor;
+import jdk.internal.org.objectweb.asm.Opcodes;
+
+/**
+ * Gives a Flink another debloating policy while its classes are loaded: -javaagent:policies.jar=POLICY.
+ *
+ * Channels tell `Observed` of barriers, resumptions and polls; a gate asks `Policies` how many buffers are in use,
+ * and, before it debloats, whether the policy does that itself; the moving average asks it for its weight.
+ */
+public final class PolicyAgent {
+    private static final String CONSUMER = "org/apache/flink/runtime/io/network/partition/consumer/";
+    private static final String THROUGHPUT = "org/apache/flink/runtime/throughput/";
+    private static final String OBSERVED = CONSUMER + "Observed";
+    private static final String POLICIES = CONSUMER + "Policies";
+
+    private static final Map<String, Function<ClassVisitor, ClassVisitor>> CHANGES = Map.of(
+            CONSUMER + "RemoteInputChannel", Channel::new,
+            CONSUMER + "LocalInputChannel", Channel::new,
+            CONSUMER + "SingleInputGate", Gate::new,
+            THROUGHPUT + "BufferSizeEMA", Average::new);
+
+    private PolicyAgent() {}
+
+    public static void premain(String policy, Instrumentation instrumentation) {
+        System.setProperty("testbed.policy", policy);
+        instrumentation.addTransformer(new ClassFileTransformer() {
+            @Override
+            public byte[] transform(
+                    ClassLoader loader, String name, Class<?> loaded, ProtectionDomain domain, byte[] bytes) {
+                Function<ClassVisitor, ClassVisitor> change = name == null ? null : CHANGES.get(name);
+                if (change == null) {
+                    return null;
+                }
+                ClassWriter writer = new ClassWriter(ClassWriter.COMPUTE_MAXS);
+                new ClassReader(bytes).accept(change.apply(writer), 0);
+                System.out.println("testbed: " + policy + " changed " + name);
+                return writer.toByteArray();
+            }
+        });
+    }
+
+    /** Calls a static method of ours, without a result, before anything else in a method. */
+    private static final class Before extends MethodVisitor {
+        private final Runnable call;
+
+        Before(MethodVisitor method, Function<MethodVisitor, Runnable> call) {
+            super(Opcodes.ASM8, method);
+            this.call = call.apply(method);
+        }
+
+        @Override
+        public void visitCode() {
+            super.visitCode();
+            call.run();
+        }
+    }
+
+    private abstract static class Changed extends ClassVisitor {
+        Changed(ClassVisitor next) {
+            super(Opcodes.ASM8, next);
+        }
+
+        /** The method as it will be, `method` being as it was. */
+        abstract MethodVisitor changed(String name, String descriptor, MethodVisitor method);
+
+        @Override
+        public MethodVisitor visitMethod(
+                int access, String name, String descriptor, String signature, String[] exceptions) {
+            return changed(name, descriptor, super.visitMethod(access, name, descriptor, signature, exceptions));
+        }
+    }
+
+    private static Runnable telling(MethodVisitor method, String what, int... variables) {
+        return () -> {
+            for (int variable : variables) {
+                method.visitVarInsn(Opcodes.ALOAD, variable);
+            }
+            String arguments = "Ljava/lang/Object;".repeat(variables.length);
+            method.visitMethodInsn(Opcodes.INVOKESTATIC, OBSERVED, what, "(" + arguments + ")V", false);
+        };
+    }
+
+    private static final class Channel extends Changed {
+        Channel(ClassVisitor next) {
+            super(next);
+        }
+
+        @Override
+        MethodVisitor changed(String name, String descriptor, MethodVisitor method) {
+            return switch (name) {
+                case "onBuffer" -> new Before(method, v -> telling(v, "arrived", 0, 1));
+                case "resumeConsumption" -> new Before(method, v -> telling(v, "resumed", 0));
+                default -> method;
+            };
+        }
+    }
+
+    private static final class Gate extends Changed {
+        private static final String NAME = CONSUMER + "SingleInputGate";
+
+        Gate(ClassVisitor next) {
+            super(next);
+        }
+
+        @Override
+        MethodVisitor changed(String name, String descriptor, MethodVisitor method) {
+            return name.equals("transformToBufferOrEvent") ? new Before(method, v -> telling(v, "polled", 3, 1)) : method;
+        }
+
+        @Override
+        public MethodVisitor visitMethod(
+                int access, String name, String descriptor, String signature, String[] exceptions) {
+            if (name.equals("getBuffersInUseCount")) {
+                MethodVisitor counting = cv.visitMethod(access, name, descriptor, signature, exceptions);
+                count(counting);
+                return cv.visitMethod(access, "buffersInUseAsBefore", descriptor, signature, exceptions);
+            }
+            MethodVisitor method = super.visitMethod(access, name, descriptor, signature, exceptions);
+            return name.equals("triggerDebloating") ? new Debloating(method) : method;
+        }
+
+        private static void count(MethodVisitor method) {
+            method.visitCode();
+            method.visitVarInsn(Opcodes.ALOAD, 0);
+            method.visitVarInsn(Opcodes.ALOAD, 0);
+            method.visitMethodInsn(Opcodes.INVOKEVIRTUAL, NAME, "buffersInUseAsBefore", "()I", false);
+            method.visitMethodInsn(Opcodes.INVOKESTATIC, POLICIES, "count", "(L" + NAME + ";I)I", false);
+            method.visitInsn(Opcodes.IRETURN);
+            method.visitMaxs(2, 1);
+            method.visitEnd();
+        }
+    }
+
+    /** Lets a policy take the whole step: `if (Policies.debloats(this)) return`. */
+    private static final class Debloating extends MethodVisitor {
+        Debloating(MethodVisitor method) {
+            super(Opcodes.ASM8, method);
+        }
+
+        @Override
+        public void visitCode() {
+            super.visitCode();
+            Label otherwise = new Label();
+            super.visitVarInsn(Opcodes.ALOAD, 0);
+            super.visitMethodInsn(Opcodes.INVOKESTATIC, POLICIES, "debloats", "(L" + Gate.NAME + ";)Z", false);
+            super.visitJumpInsn(Opcodes.IFEQ, otherwise);
+            super.visitInsn(Opcodes.RETURN);
+            super.visitLabel(otherwise);
+            super.visitFrame(Opcodes.F_SAME, 0, null, 0, null);
+        }
+    }
+
+    /** The weight of the newest size is asked for before each step, so it cannot be final. */
+    private static final class Average extends Changed {
+        private static final String NAME = THROUGHPUT + "BufferSizeEMA";
+
+        Average(ClassVisitor next) {
+            super(next);
+        }
+
+        @Override
+        public FieldVisitor visitField(int access, String name, String descriptor, String signature, Object value) {
+            int open = name.equals("alpha") ? access & ~Opcodes.ACC_FINAL : access;
+            return super.visitField(open, name, descriptor, signature, value);
+        }
+
+        @Override
+        MethodVisitor changed(String name, String descriptor, MethodVisitor method) {
+            if (!name.equals("calculateBufferSize")) {
+                return method;
+            }
+            return new Before(method, v -> () -> {
+                v.visitVarInsn(Opcodes.ALOAD, 0);
+                v.visitVarInsn(Opcodes.ALOAD, 0);
+                v.visitInsn(Opcodes.DUP);
+                v.visitFieldInsn(Opcodes.GETFIELD, NAME, "alpha", "D");
+                v.visitVarInsn(Opcodes.ALOAD, 0);
+                v.visitFieldInsn(Opcodes.GETFIELD, NAME, "lastBufferSize", "D");
+                v.visitVarInsn(Opcodes.LLOAD, 1);
+                v.visitVarInsn(Opcodes.ILOAD, 3);
+                v.visitMethodInsn(
+                        Opcodes.INVOKESTATIC, POLICIES, "weight", "(Ljava/lang/Object;DDJI)D", false);
+                v.visitFieldInsn(Opcodes.PUTFIELD, NAME, "alpha", "D");
+            });
+        }
+    }
+}

@@ -1,0 +1,163 @@
+"""Jobs as people write them on an unchanged Flink, with recordings that `netstack import-flink` reads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from integration import write_whole
+from integration.cli.flink_options import read_flink
+from integration.flink.rest import LiveCluster, Overrides
+
+from .arguments import whole
+from .cluster import Cluster, Layout, cluster
+from .errors import TestbedError
+from .measuring import machine, outcome, say
+from .sampling import Samples, all_vertices, checkpoints_of
+from .software import VERSION, prepare
+from .steady_windows import steady
+
+_DEBLOAT = "taskmanager.network.memory.buffer-debloat"
+_ON = {f"{_DEBLOAT}.enabled": "true"}
+
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "off": {},
+    "on1s": _ON,
+    **{f"on{ms}ms": {**_ON, f"{_DEBLOAT}.target": f"{ms} ms"} for ms in (100, 200, 500)},
+    "unaligned": {"execution.checkpointing.unaligned.enabled": "true"},
+    "rocksdb": {"state.backend.type": "rocksdb"},
+    "rocksdb_incremental": {
+        "state.backend.type": "rocksdb",
+        "execution.checkpointing.incremental": "true",
+    },
+    "changelog": {
+        "state.changelog.enabled": "true",
+        "state.changelog.storage": "memory",
+        "state.changelog.periodic-materialize.interval": "20 s",
+    },
+}
+"""Options of Flink by a short name."""
+
+BURN = "burn_"
+"""Before a setting: costs are processor time, for which threads compete, instead of sleep."""
+
+
+class Kind(NamedTuple):
+    """A job, and the cluster that it runs in."""
+
+    entry: str
+    task_managers: int
+    slots: int
+
+
+_ORDINARY, _SQL = "testbed.OrdinaryJobs", "testbed.NexmarkSql"
+JOBS: Mapping[str, Kind] = {
+    **{name: Kind(_ORDINARY, 2, 2) for name in ("wordcount", "enrich", "windows", "etl")},
+    "state": Kind(_ORDINARY, 1, 2),
+    "nexmark_q17": Kind(_SQL, 2, 2),
+}
+
+_NETWORK_BYTES = 128 << 20
+_BETWEEN = ":"
+
+
+class Asked(NamedTuple):
+    """A job and its setting."""
+
+    job: str
+    setting: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.job}_{self.setting}"
+
+    @property
+    def burns(self) -> bool:
+        return self.setting.startswith(BURN)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"execution.checkpointing.interval": "2 s", **SETTINGS[self.setting.removeprefix(BURN)]}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    known = f"JOB is one of {', '.join(JOBS)}; SETTING one of {', '.join(SETTINGS)}, or {BURN} before one"
+    parser.add_argument("jobs", nargs="+", metavar="JOB:SETTING", help=known)
+    parser.add_argument("--seconds", type=whole, default=75, help="how long to measure (%(default)s)")
+    parser.add_argument("--warmup", type=whole, default=25, help="seconds that do not count (%(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure ordinary jobs on an unchanged Flink, and record its REST API."""
+    wanted = [asked_for(text) for text in options.jobs]
+    if options.warmup >= options.seconds:
+        raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
+    for asked in wanted:
+        say(f"{asked.name}: {options.seconds} s, then a recording")
+        _measure(asked, options)
+    return 0
+
+
+def asked_for(text: str) -> Asked:
+    """Read ``JOB:SETTING``; without a setting it is "off".
+
+    Raises:
+        TestbedError: there is no such job or setting.
+    """
+    job, _, setting = text.partition(_BETWEEN)
+    asked = Asked(job, setting or "off")
+    if job not in JOBS:
+        raise TestbedError(f"{text}: there is no job {job!r}; there are {', '.join(JOBS)}")
+    if asked.setting.removeprefix(BURN) not in SETTINGS:
+        raise TestbedError(f"{text}: there is no setting {setting!r}; there are {', '.join(SETTINGS)}")
+    return asked
+
+
+def _measure(asked: Asked, options: argparse.Namespace) -> None:
+    kind = JOBS[asked.job]
+    layout = Layout(
+        task_managers=[{}] * kind.task_managers,
+        slots=kind.slots,
+        options=asked.options,
+        network_bytes=_NETWORK_BYTES,
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    recording = options.out / f"{asked.name}.rest.json.gz"
+    with cluster(prepare(), layout, options.port) as running:
+        job = running.submit(kind.entry, [asked.job, *(["burn"] if asked.burns else [])])
+        document = _sampled(running, job, asked, options)
+        imported = read_flink(LiveCluster(running.rest.url), job, Overrides(), None, recording)
+        running.cancel(job)
+    _write(options.out / f"{asked.name}.json", document)
+    say(f"  {outcome(document)}; {recording} has {len(imported.scenario.vertices)} vertices")
+
+
+def _sampled(running: Cluster, job: str, asked: Asked, options: argparse.Namespace) -> dict[str, Any]:
+    vertices = all_vertices(running.rest, job)
+    samples, began = Samples(vertices), time.time()
+    for number in range(options.seconds):
+        time.sleep(max(0.0, began + number - time.time()))
+        running.check(job)
+        samples.take(running.rest, job, time.time() - began)
+    checkpoints, failed = checkpoints_of(running.rest, job, vertices, began * 1000)
+    window = (options.warmup, options.seconds)
+    return {
+        "scenario": asked.name,
+        "flink_options": asked.options,
+        "versions": {"flink": VERSION},
+        "machine": machine(),
+        "failed_checkpoints": failed,
+        "steady": [steady(window, vertices, samples.times, samples.series, checkpoints)],
+        "checkpoints": checkpoints,
+        "t": samples.times,
+        "series": samples.series,
+    }
+
+
+def _write(file: Path, document: Mapping[str, Any]) -> None:
+    write_whole({file: (json.dumps(document, separators=(",", ":")) + "\n").encode()})

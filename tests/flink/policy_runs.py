@@ -1,0 +1,263 @@
+"""All policies on all scenarios: predicted by the emulator first, then measured in a real Flink, run by run.
+
+Predictions are written to a file that is kept with the sources, so that they stand before the measurement.
+Each run of Flink is a file of its own; what is there already is not run again, so that the command goes on
+where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from integration import write_whole
+from integration.analysis.comparison import LEAST_MS, SHARE
+from integration.runs.scenario_runs import run_seeds
+from netstack import Result, Scenario, ScenarioError
+
+from .errors import TestbedError
+from .job_description import described
+from .measuring import measure, outcome, say
+from .references import ROOT, scenario_named
+from .refusals import POLICIES
+from .software import prepare
+
+KNOWN = (
+    "2x2_200KBs_on1s",
+    "2x2_1MBs_on100ms",
+    "2x2_1MBs_100B_on100ms",
+    "2x2_1MBs_bpc8_on100ms",
+    "2x2_step_on200ms",
+    "4x4_1MBs_hash_on100ms",
+    "2x2_unsaturated_on100ms",
+)
+"""Scenarios of the references, which the emulator was held against under Flink's own policy."""
+
+NEW = (
+    "lower_target_on500ms",
+    "skewed_sources_on1s",
+    "hot_source_on200ms",
+    "eight_by_eight_on500ms",
+    "two_inputs_by_key_on500ms",
+    "shared_slots_on500ms",
+    "flat_map_on300ms",
+    "bursts_on200ms",
+    "rare_checkpoints_on1s",
+    "timeout_on500ms",
+)
+"""Scenarios of `tests/flink/scenarios`, which it was not."""
+
+PREDICTIONS = Path(__file__).parent / "predictions.json"
+DOCUMENT = ROOT / "docs/POLICIES.md"
+BEGIN = "<!-- made by tests.flink policies -->\n"
+END = "<!-- end of what tests.flink policies made -->\n"
+
+REPETITIONS = 3
+SEEDS = 3
+MOST_FAILURES = 3
+"""In a row: then it is the machine, and not a run that had bad luck."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """One window under one policy: medians over runs, and the least and the greatest of them."""
+
+    end_to_end_ms: tuple[float, float, float]
+    worst_ms: float
+    """The longest checkpoint of all runs."""
+    records_per_s: float
+    """Into the vertices that nobody reads from."""
+
+
+class Key(NamedTuple):
+    """What figures are of."""
+
+    scenario: str
+    window: str
+    policy: str
+
+
+Table = Mapping[Key, Figures]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument("--predict", action="store_true", help=f"emulate, and write {PREDICTIONS.name} anew")
+    parser.add_argument("--only", nargs="+", default=[*KNOWN, *NEW], metavar="NAME", help="scenarios")
+    parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=POLICIES, metavar="POLICY")
+    parser.add_argument(
+        "--repetitions", type=int, default=REPETITIONS, help="of each (%(default)s); 0: only show"
+    )
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/POLICIES.md")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run all policies on all scenarios in Flink, and show them beside what was predicted."""
+    if unknown := set(options.only) - {*KNOWN, *NEW}:
+        raise ScenarioError([f"--only: no such scenario: {', '.join(sorted(unknown))}"])
+    if options.predict:
+        for name in options.only:
+            say(f"emulating {name}")
+            _write_predictions({**_predictions(), **predicted(name, options.policies)})
+    else:
+        _measure(options)
+    text = tables(_predictions(), measured(options.out))
+    print(text)
+    if options.write:
+        _put(DOCUMENT, text)
+    return 0
+
+
+def predicted(name: str, policies: Sequence[str]) -> Table:
+    """Emulate a scenario under each policy, with several seeds."""
+    scenarios = [scenario_named(name, policy) for policy in policies]
+    table: dict[Key, Figures] = {}
+    for scenario, results in zip(scenarios, run_seeds(scenarios, SEEDS), strict=True):
+        table |= dict(_figures(scenario, [_as_measured(result) for result in results]))
+    return table
+
+
+def _as_measured(result: Result) -> Mapping[str, Any]:
+    document: dict[str, Any] = {"steady": msgspec.to_builtins(result.steady)}
+    return document
+
+
+def measured(folder: Path) -> Table:
+    """Read the runs that are there."""
+    table: dict[Key, Figures] = {}
+    for name in (*KNOWN, *NEW):
+        for policy in POLICIES:
+            files = sorted(folder.glob(f"{_stem(name, policy)}.*.json"))
+            runs = [json.loads(file.read_text("utf-8")) for file in files]
+            if runs:
+                table |= dict(_figures(scenario_named(name, policy), runs))
+    return table
+
+
+def _figures(scenario: Scenario, runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Key, Figures]]:
+    sources_first = sorted(scenario.vertices, key=lambda vertex: vertex.source is None)
+    last = [place for place, vertex in enumerate(sources_first) if not scenario.outputs(vertex)]
+    for number, (begin, end) in enumerate(scenario.windows):
+        blocks = [run["steady"][number] for run in runs]
+        times = [block["end_to_end_ms"] for block in blocks if block["end_to_end_ms"] is not None]
+        if not times:
+            continue
+        rates = [
+            sum(rate or 0.0 for place in last for rate in block["vertices"][place]["records_in_per_s"])
+            for block in blocks
+        ]
+        key = Key(scenario.name, f"{begin:g}-{end:g} s", scenario.config.debloat_policy)
+        worst = max(block["end_to_end_ms_max"] or 0.0 for block in blocks)
+        yield key, Figures((median(times), min(times), max(times)), worst, round(median(rates), 1))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    wanted = [
+        (number, scenario_named(name, policy))
+        for number in range(1, options.repetitions + 1)
+        for name in options.only
+        for policy in options.policies
+    ]
+    for _, scenario in wanted:
+        described(scenario)
+    left = [(number, one) for number, one in wanted if not _file(options.out, number, one).exists()]
+    if not left:
+        return
+    software = prepare()
+    in_a_row = 0
+    for done, (number, scenario) in enumerate(left):
+        policy = scenario.config.debloat_policy
+        say(f"{done + 1} of {len(left)}: {scenario.name}, {policy}, repetition {number}")
+        try:
+            _, document = measure(scenario, software, options.port)
+        except TestbedError as error:
+            in_a_row += 1
+            if in_a_row == MOST_FAILURES:
+                raise
+            say(f"  is left out, to be tried again by the same command: {error}")
+            continue
+        in_a_row = 0
+        file = _file(options.out, number, scenario)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole({file: json.dumps(document, separators=(",", ":")).encode()})
+        say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
+
+
+def _file(folder: Path, number: int, scenario: Scenario) -> Path:
+    return folder / f"{_stem(scenario.name, scenario.config.debloat_policy)}.{number}.json"
+
+
+def _stem(name: str, policy: str) -> str:
+    return f"{name}.{policy}"
+
+
+def _predictions() -> dict[Key, Figures]:
+    if not PREDICTIONS.exists():
+        return {}
+    rows = json.loads(PREDICTIONS.read_text("utf-8"))
+    return {Key(*row.pop("of")): msgspec.convert(row, Figures) for row in rows}
+
+
+def _write_predictions(table: Table) -> None:
+    names = (*KNOWN, *NEW)
+    order = sorted(table, key=lambda key: (names.index(key.scenario), key.window, POLICIES.index(key.policy)))
+    rows = [json.dumps({"of": list(key), **msgspec.to_builtins(table[key])}) for key in order]
+    write_whole({PREDICTIONS: ("[\n" + ",\n".join(rows) + "\n]\n").encode()})
+
+
+def tables(predictions: Table, measurements: Table) -> str:
+    """Return tables of end-to-end times and of throughput, predicted and measured, and how many were met."""
+    rows = list(dict.fromkeys((key.scenario, key.window) for key in predictions))
+    lines = ["End to end in ms, predicted, and behind the stroke measured:", "", *_head()]
+    met = []
+    for scenario, window in rows:
+        cells = []
+        for policy in POLICIES:
+            key = Key(scenario, window, policy)
+            ours, flinks = predictions.get(key), measurements.get(key)
+            cells.append(_times(ours, flinks))
+            if ours and flinks:
+                met.append(_met(ours.end_to_end_ms[0], flinks.end_to_end_ms[0]))
+        lines.append(f"| {_named(scenario, window, rows)} | {' | '.join(cells)} |")
+    lines += ["", "Records per second into the last vertices, likewise:", "", *_head()]
+    for scenario, window in rows:
+        pairs = [(predictions.get(key), measurements.get(key)) for key in _keys(scenario, window)]
+        rates = [" / ".join(f"{one.records_per_s:.0f}" for one in pair if one) for pair in pairs]
+        lines.append(f"| {_named(scenario, window, rows)} | {' | '.join(rates)} |")
+    if met:
+        lines += ["", f"Predicted within {SHARE:.0%} or {LEAST_MS:.0f} ms: {sum(met)} of {len(met)} times."]
+    return "\n".join(lines) + "\n"
+
+
+def _met(ours_ms: float, flinks_ms: float) -> bool:
+    return abs(ours_ms - flinks_ms) <= max(SHARE * flinks_ms, LEAST_MS)
+
+
+def _head() -> list[str]:
+    return [f"| scenario | {' | '.join(POLICIES)} |", "|---|" + "---:|" * len(POLICIES)]
+
+
+def _keys(scenario: str, window: str) -> list[Key]:
+    return [Key(scenario, window, policy) for policy in POLICIES]
+
+
+def _named(scenario: str, window: str, rows: Sequence[tuple[str, str]]) -> str:
+    several = sum(name == scenario for name, _ in rows) > 1
+    return f"{scenario}, {window}" if several else scenario
+
+
+def _times(ours: Figures | None, flinks: Figures | None) -> str:
+    told = [f"{one.end_to_end_ms[0]:.0f} ({one.end_to_end_ms[1]:.0f}-{one.end_to_end_ms[2]:.0f})"
+            for one in (ours, flinks) if one]  # fmt: skip
+    return " / ".join(told)
+
+
+def _put(document: Path, text: str) -> None:
+    before, begin, rest = document.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    write_whole({document: (before + begin + "\n" + text + "\n" + end + after).encode()})

@@ -1,0 +1,54 @@
+"""Scenarios by their names or files, and measurements as files beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from integration import load_scenario, write_whole
+from netstack import Scenario, ScenarioError, scenario_toml
+
+ROOT = Path(__file__).parents[2]
+REFERENCES = ROOT / "tests/data/flink-reference"
+OURS = Path(__file__).parent / "scenarios"
+
+
+def scenario_named(name: str, policy: str | None = None) -> Scenario:
+    """Return the scenario of a file, or the one of that name in a folder of ours.
+
+    Raises:
+        ScenarioError: there is none, or it makes no sense.
+    """
+    return load_scenario(scenario_file(name), policy=policy)
+
+
+def scenario_file(name: str) -> Path:
+    """The file that a scenario's name stands for."""
+    if name.endswith(".toml"):
+        return Path(name)
+    files = [folder / f"{name}.toml" for folder in (OURS, REFERENCES)]
+    found = next((file for file in files if file.exists()), None)
+    if found is None:
+        folders = " or ".join(str(folder.relative_to(ROOT)) for folder in (OURS, REFERENCES))
+        raise ScenarioError([f"{name}: is no scenario of {folders}; name one of these, or a file .toml"])
+    return found
+
+
+def write_reference(folder: Path, scenario: Scenario, document: Mapping[str, Any]) -> Path:
+    """Write a measurement and its scenario beside it; returns the file of the measurement."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = file_stem(scenario)
+    phased = scenario if scenario.phases else dataclasses.replace(scenario, phases=scenario.windows)
+    file = folder / f"{stem}.json"
+    text = json.dumps(document, separators=(",", ":")) + "\n"
+    write_whole({file: text.encode(), folder / f"{stem}.toml": scenario_toml(phased).encode()})
+    return file
+
+
+def file_stem(scenario: Scenario) -> str:
+    """The name of a scenario's files: with its policy, where that is not Flink's."""
+    policy = scenario.config.debloat_policy
+    return scenario.name if policy == "flink" else f"{scenario.name}.{policy}"

@@ -1,0 +1,174 @@
+"""What stands in the way of a cluster is said in a line, and nothing of it stays behind."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from tests.flink import __main__ as commands
+from tests.flink import software
+from tests.flink.cluster import FOLDER, Layout, cluster, options_of
+from tests.flink.errors import TestbedError
+from tests.flink.ordinary_jobs import asked_for
+from tests.flink.processes import Processes, end_left_behind, left_behind
+from tests.flink.software import CACHE, Software, cache, prepare
+
+WAITS = "import sys, time; sys.argv[1:] and open(sys.argv[1], 'w').close(); time.sleep(600)"
+"""A process that opens a file, so that one knows that it runs, and then waits to be ended."""
+
+NOTHING = Software((), Path("jobs.jar"), Path("agent.jar"))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path))
+
+
+def test_without_a_compiler_a_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TestbedError, match="there is no java and no javac and no jar; install a JDK"):
+        prepare()
+
+
+def test_a_wheel_that_is_broken_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(software, "check_java", lambda: None)
+    wheel = tmp_path / "apache_flink_libraries-2.2.1-py2.py3-none-any.whl"
+    wheel.write_bytes(b"half a wheel")
+    with pytest.raises(TestbedError, match="is no whole wheel; delete it"):
+        prepare()
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cache() == tmp_path
+    monkeypatch.delenv(CACHE)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache() == Path("/somewhere/netstack-flink")
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(TestbedError, match=f"port {port} of 127.0.0.1 is taken"), _cluster(port):
+            pass
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    with (
+        FileLock(tmp_path / "lock"),
+        pytest.raises(TestbedError, match="another run is going on"),
+        _cluster(0),
+    ):
+        pass
+
+
+def _cluster(port: int) -> Any:
+    return cluster(NOTHING, Layout(task_managers=[{}]), port)
+
+
+def test_processes_of_an_earlier_run_are_seen_and_ended(tmp_path: Path) -> None:
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    earlier = Processes(folder)
+    os.mkfifo(folder / "up")
+    earlier.start("jm", [sys.executable, "-c", WAITS, str(folder / "up")])
+    (folder / "up").read_bytes()  # a fresh process has no command line for a moment
+    (process,) = earlier.ids.values()
+    assert left_behind(folder) == [process]
+    with (
+        pytest.raises(TestbedError, match=rf"still runs \(processes {process}\).*tests.flink stop"),
+        _cluster(0),
+    ):
+        pass
+    assert end_left_behind(folder) == 1
+    assert left_behind(folder) == []
+    earlier.end()
+
+
+def test_the_note_of_processes_that_are_others_now_ends_nobody(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", WAITS])
+    (tmp_path / "processes").write_text(f"{other.pid}\n", "utf-8")
+    assert end_left_behind(tmp_path) == 0
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def test_a_task_manager_that_ends_is_named_with_its_log(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    processes.start("jm", [sys.executable, "-c", WAITS])
+    processes.start("tm0", [sys.executable, "-c", "raise SystemExit(3)"])
+    processes._running["tm0"].wait()
+    with pytest.raises(
+        TestbedError, match=r"task manager tm0 has ended \(exit status 3\); its log is .*tm0.log"
+    ):
+        processes.check()
+    job_manager = processes._running["jm"]
+    processes.end()
+    assert job_manager.returncode is not None
+    assert not (tmp_path / "processes").exists()
+
+
+def test_the_options_of_a_scenario_do_not_move_the_testbed(tmp_path: Path) -> None:
+    given = {"execution.checkpointing.dir": "file:///mine", "restart-strategy.type": "fixed-delay", "a.b": 1}
+    options = options_of(Layout(task_managers=[{}], options=given, slots=3), tmp_path, 1, 2)
+    assert options["a.b"] == 1
+    assert options["taskmanager.numberOfTaskSlots"] == 3
+    assert options["execution.checkpointing.dir"] == f"file://{tmp_path}/checkpoints"
+    assert options["restart-strategy.type"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        (["run", "nowhere"], 2, "nowhere: is no scenario"),
+        (["compare", "proof", "--policy", "mine"], 2, "policy"),
+        (["jobs", "nothing:off"], 1, "there is no job 'nothing'"),
+        (["jobs", "etl:burn_on9s"], 1, "there is no setting 'burn_on9s'"),
+        (["jobs", "etl:off", "--seconds", "5"], 1, "--warmup 25: leaves nothing of --seconds 5"),
+        (["policies", "--only", "proof"], 2, "no such scenario: proof"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    arguments: list[str],
+    status: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["flink", *arguments])
+    assert commands.main() == status
+    said = capsys.readouterr().err
+    assert line in said
+    assert said.count("\n") == 1
+
+
+def test_a_job_without_a_setting_is_switched_off() -> None:
+    assert asked_for("etl").name == "etl_off"
+    assert asked_for("wordcount:burn_on1s").burns
+    assert (
+        asked_for("wordcount:burn_on1s").options["taskmanager.network.memory.buffer-debloat.enabled"]
+        == "true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--repetitions", "0", "'0' is not a whole number from 1 on"),
+        ("--seeds", "many", "'many' is not a whole number from 1 on"),
+        ("--port", "70000", "70000 is no port; the last one is 65535"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    option: str, value: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        commands.parser().parse_args(["compare", "proof", option, value])
+    assert why in capsys.readouterr().err
