@@ -47,7 +47,7 @@ def programs(document: Path) -> list[tuple[str, str | None]]:
     return [
         (block.text, after.text if after.language == "text" else None)
         for block, after in pairwise(following)
-        if block.language == "python"
+        if block.language == "python" and not block.note
     ]
 
 

@@ -14,7 +14,7 @@ from netstack import OPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-LISTED = re.compile(r"^- \[[^\]]+\]\(([\w/]+\.md)\): ", re.MULTILINE)
+LISTED = re.compile(r"^- \[[^\]]+\]\(([\w/-]+\.md)\): ", re.MULTILINE)
 PARTS = ["Tutorials", "How-to guides", "Reference", "Explanation"]
 
 
