@@ -17,6 +17,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
+PART = "part of "
+"""How the note of a block begins whose lines are those of a file."""
+
 NO_FILES: Mapping[str, Path] = MappingProxyType({})
 
 _FENCE = re.compile(r"^(?:<!-- (.*) -->\n)?```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
@@ -47,7 +50,16 @@ def programs(document: Path) -> list[tuple[str, str | None]]:
     return [
         (block.text, after.text if after.language == "text" else None)
         for block, after in pairwise(following)
-        if block.language == "python" and not block.note
+        if block.language == "python" and not block.note.startswith(PART)
+    ]
+
+
+def parts(document: Path) -> list[tuple[str, Path]]:
+    """The blocks of a document that show a part of a file, and which."""
+    return [
+        (block.text, ROOT / block.note.removeprefix(PART))
+        for block in blocks(document)
+        if block.note.startswith(PART)
     ]
 
 

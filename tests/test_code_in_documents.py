@@ -11,7 +11,18 @@ from cyclopts import App
 
 from integration import load_scenario
 from integration.cli.app import app
-from tests.code_in_documents import DOCUMENTS, ROOT, blocks, commands, name_of, programs, run, write_scenarios
+from tests.code_in_documents import (
+    DOCUMENTS,
+    PART,
+    ROOT,
+    blocks,
+    commands,
+    name_of,
+    parts,
+    programs,
+    run,
+    write_scenarios,
+)
 
 ELSEWHERE = {"README.md", "docs/OWN_POLICY.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
 """Those whose Python needs Spark (tests/integration/test_code_of_spark.py), or a job for its policy."""
@@ -102,8 +113,17 @@ def test_a_block_of_code_says_what_it_is_written_in() -> None:
     assert languages <= LANGUAGES
 
 
+def test_a_part_of_a_file_is_what_stands_there() -> None:
+    shown = [part for document in DOCUMENTS for part in parts(document)]
+    for text, file in shown:
+        lines = [line.strip() for line in file.read_text("utf-8").splitlines() if line.strip()]
+        assert all(line.strip() in lines for line in text.splitlines() if line.strip())
+    assert shown != []
+
+
 def test_few_blocks_are_marked_as_not_run() -> None:
-    notes = [block.note for document in DOCUMENTS for block in blocks(document) if block.note]
+    every = [block.note for document in DOCUMENTS for block in blocks(document) if block.note]
+    notes = [note for note in every if not note.startswith(PART)]
     assert all(note.startswith("not run by the tests: ") for note in notes)
     assert len(notes) <= 8
 

@@ -1,11 +1,9 @@
 """The navigation of the site: the lists of links in the pages below, which are read on a code host too."""
 
 import re
-from pathlib import Path
 
 from sphinx.application import Sphinx
 
-OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[\w./-]+\.md)(?:#[^)]*)?\)")
 INDEXES = ("index", "reference/PYTHON")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
@@ -30,20 +28,7 @@ def add_toctrees(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = "\n\n".join([source[0], *trees, ""])
 
 
-def hand_out(app: Sphinx, page: str, source: list[str]) -> None:
-    """Let links to Markdown outside of this folder give the file: it is no page of the site."""
-
-    def handed_out(link: re.Match[str]) -> str:
-        text, target = link.groups()
-        file = (Path(app.srcdir) / page).parent / target
-        inside = Path(app.srcdir) in file.resolve().parents
-        return link[0] if inside else f"{{download}}`{text.replace('`', '')} <{target}>`"
-
-    source[0] = OUTSIDE.sub(handed_out, source[0])
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("source-read", add_toctrees)
-    app.connect("source-read", hand_out)
     return {"parallel_read_safe": True}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
+from time import perf_counter, process_time
 
 from netstack import (
     AtTime,
@@ -110,12 +110,12 @@ class Lab:
         return [side for side in self._sides if not side.over and side.now < self._now]
 
     def turn(self, budget_s: float) -> bool:
-        """Run on for at most so long on the wall, as far as the pace allows.
+        """Run on for at most so long in processor time, as far as the pace allows.
 
         Returns whether more could be run at once: the pace is not kept, or there is none.
         """
         began = perf_counter()
-        deadline, behind = began + budget_s, self._behind
+        deadline, behind = process_time() + budget_s, self._behind
         passed, self._seen_at = min(began - self._seen_at, _LONGEST_PAUSE_S), began
         if behind:
             for side in behind:
@@ -138,7 +138,7 @@ class Lab:
     def _as_fast_as_possible(self, deadline: float) -> float:
         """Let the first side run that can, and return how far it has come: so far the others follow."""
         leader = next(side for side in self._sides if not side.over)
-        began = perf_counter()
+        began = process_time()
         leader.advance(math.inf, began + (deadline - began) / len(self._sides))
         return leader.now
 

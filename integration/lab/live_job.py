@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import msgspec
 
@@ -35,7 +35,7 @@ STEP_S = 0.001
 """What a user does happens at a whole multiple of this, in emulated seconds."""
 
 _ENTRIES = 200
-"""How many entries of the agenda run before the clock on the wall is looked at."""
+"""How many entries of the agenda run before the clock is looked at."""
 
 
 class LiveJob:
@@ -103,13 +103,13 @@ class LiveJob:
         return math.inf if self.over else self._agenda.next_s
 
     def advance(self, until: float, deadline: float = math.inf) -> bool:
-        """Run up to a moment, or until `perf_counter` shows `deadline`; returns whether it has come there."""
+        """Run up to a moment, or until `process_time` shows `deadline`; returns whether it has come there."""
         agenda = self._agenda
         while not self.over and agenda.next_s <= until:
             agenda.run_until(until, _ENTRIES)
             if agenda.stopped or agenda.next_s == math.inf:
                 self._end()
-            elif perf_counter() >= deadline and agenda.next_s <= until:
+            elif process_time() >= deadline and agenda.next_s <= until:
                 self.now = max(self.now, agenda.now)
                 return False
         self.now = agenda.now if self.over else max(self.now, until)

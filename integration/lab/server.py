@@ -51,9 +51,9 @@ _FLINK_EVERY_S = 1.0
 _READING_EVERY_S = 0.1
 
 _TURN_S = 0.01
-"""How long the emulation runs before pages have their turn."""
+"""How long the emulation runs before pages have their turn, in processor time."""
 
-_ROUNDS = 20
+_ROUNDS, _ROUNDS_OF_FRAMES = 4, 20
 """How often all others are run in their turn: a message passes through several tasks on its way to a page."""
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
@@ -147,16 +147,16 @@ class LabServer:
             if pace.is_due(busy=busy):
                 began = process_time()
                 self._make_frames(lab)
-                await self._let_others()
+                await self._let_others(_ROUNDS_OF_FRAMES)
                 pace.took(process_time() - began)
             if busy:
-                await self._let_others()
+                await self._let_others(_ROUNDS)
             else:
                 await trio.sleep(pace.waits_s)
 
-    async def _let_others(self) -> None:
-        """Let all others have their turn, until messages are where they are to go."""
-        for _ in range(_ROUNDS):
+    async def _let_others(self, rounds: int) -> None:
+        """Let all others have their turn, so often."""
+        for _ in range(rounds):
             await trio.lowlevel.checkpoint()
 
     async def _wait_for_pages(self) -> None:

@@ -7,25 +7,28 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netstack import read_scenario
+from tests.integration.flink_cluster import NAMES, replayed
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed"
 )
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    command = [sys.executable, "-m", "integration", "lab", "--no-browser"]
+@contextmanager
+def running(*arguments: str) -> Iterator[str]:
+    """A lab, and the address of its page."""
+    command = [sys.executable, "-m", "integration", "lab", "--no-browser", *arguments]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as lab:
@@ -37,6 +40,12 @@ def address() -> Iterator[str]:
             _, told = lab.communicate(timeout=PATIENCE_S)
     assert lab.returncode == 130
     assert "Traceback" not in told
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with running() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +141,94 @@ def test_a_pause_and_a_step_are_seen(browser: Any) -> None:
     wait(browser, lambda page: seconds(page) == pytest.approx(before + 1, abs=0.002))
 
 
+def press(browser: Any, key: str) -> None:
+    """Press a key on the page itself, where no control has the focus."""
+    browser.execute_script("document.activeElement.blur()")
+    find(browser, "body").send_keys(key)
+
+
+def test_the_keyboard_leads_through_the_job(browser: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    choose(browser, "#step-size", "0.1")
+    before = seconds(browser)
+    press(browser, Keys.ARROW_RIGHT)
+    wait(browser, lambda page: seconds(page) == pytest.approx(before + 0.1, abs=0.002))
+    press(browser, Keys.SPACE)
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "running")
+    press(browser, Keys.SPACE)
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "paused")
+    browser.execute_script("document.querySelector('[data-vertex=map] canvas').focus()")
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    wait(browser, lambda page: find(page, "#detail").text.startswith("map 1 in task manager map"))
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert find(browser, "#subtask").get_property("value") == '["map",1]'
+
+
+def test_there_is_a_way_back_to_a_moment(browser: Any) -> None:
+    find(browser, "#back-to").send_keys("1.5")
+    find(browser, "#back").click()
+    wait(browser, lambda page: seconds(page) == 1.5)
+    assert "service" not in incidents(browser)  # what was changed later is forgotten
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 500])
+def test_nothing_sticks_out_of_the_page(browser: Any, width: int, scheme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    wait(browser, lambda page: page.execute_script("return window.innerWidth") == width)
+    page = "document.documentElement"
+    assert browser.execute_script(f"return {page}.scrollWidth <= {page}.clientWidth")
+    colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_what_cannot_be_done_is_said(browser: Any) -> None:
     enter(browser, "service", "sink", "soon")
     wait(browser, lambda page: "service" in find(page, "#refused").text)
+
+
+def figures(browser: Any, vertex: str, of: str) -> dict[str, str]:
+    """What the table of a running Flink says of a vertex: in Flink, or predicted."""
+    cells = browser.find_elements(
+        "css selector", f'#flink-vertices [data-vertex="{vertex}"] [data-of="{of}"] [data-figure]'
+    )
+    return {cell.get_attribute("data-figure"): cell.get_property("textContent") for cell in cells}
+
+
+def test_flink_stands_beside_what_is_predicted(browser: Any) -> None:
+    """A job of two vertices whose answers were recorded, served over HTTP as a cluster would."""
+    with replayed(NAMES[0]) as cluster, running("--from-flink", cluster.url, "--watch", "2 s") as address:
+        browser.get(address)
+        wait(browser, lambda page: "watching the job's metrics" in find(page, "#reading-text").text)
+        wait(browser, lambda page: figures(page, "stage1", "a").get("records_per_s", "–") != "–")
+        now, predicted = figures(browser, "stage1", "flink"), figures(browser, "stage1", "a")
+        assert float(now["records_per_s"]) == pytest.approx(float(predicted["records_per_s"]), rel=0.05)
+        assert now["in_pool"].endswith("%")
+        source = figures(browser, "source", "flink")
+        assert {source[figure] for figure in ("in_pool", "input_queue", "alignment_s")} == {"–"}
+        cluster.refuse = lambda request: 503
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "away")
+        assert figures(browser, "stage1", "flink")["in_pool"] == now["in_pool"]
+        cluster.refuse = lambda request: None
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "running")
+        cluster.answers[f"/jobs/{cluster.job}"]["timestamps"]["RUNNING"] += 1000
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "gone")
+        find(browser, "#read-again").click()
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "running")
+        browser.get("about:blank")  # as a page tries to find a lab that has ended, and says so on the console
+
+
+def test_a_recording_is_shown_as_one(browser: Any) -> None:
+    with running("--from-flink", "docs/examples/wordcount_off.rest.json.gz") as address:
+        browser.get(address)
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "recorded")
+        assert "old" not in find(browser, "#flink-text").text
+        browser.get("about:blank")
 
 
 def test_the_console_has_no_errors(browser: Any) -> None:

@@ -635,3 +635,18 @@ def test_a_record_longer_than_the_pool_is_flushed_whole_with_a_buffer_timeout_of
     )
     trio.run(Job(scenario, agenda).run)
     assert arrived == [pytest.approx(due, abs=0.1) for due in (0.0, 1.0, 2.0)]
+
+
+def test_who_looks_on_is_told_how_far_a_run_is_from_its_beginning_and_changes_nothing() -> None:
+    scenario = Scenario(
+        name="job",
+        duration_s=3.0,
+        vertices=(Vertex(name="a", source=GeneratorSpec(record_bytes=100)), Vertex(name="b")),
+        edges=(Edge(source="a", target="b"),),
+    )
+    told: list[float] = []
+    seen = emulate(scenario, meanwhile=told.append)
+    assert told[0] == 0.0  # when the job is built, and before anything has happened
+    assert told == sorted(told)
+    assert told[-1] <= 3.0
+    assert seen.steady == emulate(scenario).steady
