@@ -44,9 +44,8 @@ class Figures:
         return self._by_vertex([_shares(now, then) for now, then in pairs])
 
     def row(self, side: Side, now: float, in_flight_bytes: Sequence[float]) -> Row | None:
-        """Return what was done since the last row; None of the first moment of an attempt."""
-        attempt = self._job.attempt
-        samples = [] if attempt is None else attempt.samples()
+        """Return what was done since the last row, at a sample of the job; None of an attempt's first one."""
+        attempt, samples = self._job.attempt, self._job.latest
         before = self._row_before if attempt is self._row_attempt and self._row_before else []
         since, self._row_at = now - self._row_at, now
         self._row_before, self._row_attempt = samples, attempt

@@ -50,7 +50,7 @@ _FLINK_EVERY_S = 1.0
 
 _READING_EVERY_S = 0.1
 
-_TURN_S = 0.01
+_TURN_S = 0.02
 """How long the emulation runs before pages have their turn, in processor time."""
 
 _ROUNDS, _ROUNDS_OF_FRAMES = 4, 20

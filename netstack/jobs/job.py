@@ -65,7 +65,7 @@ class Job:
     are what restarts together. `failure` is the cause for which the job has failed for good, `restarts` its
     failures before. `start` is what became of `initial`. `ends_at` is when it ends at the latest: when
     `end_of_run` says, in no other way than if the scenario's duration were that. `tables` opens stores for
-    keyed state. `savepoint_requests` is asked now and then what users want.
+    keyed state. `savepoint_requests` is asked now and then what users want. `latest` are the last samples.
 
     Raises:
         ScenarioError: `initial` is no checkpoint of this job.
@@ -367,8 +367,8 @@ class Job:
         self._totals.add(samples, Work(records=sum(sample.records_in for sample in samples)))
 
     def _sample(self) -> None:
-        current = [] if self.attempt is None else self.attempt.samples()
-        self.recorder.sample(self.agenda.now, self._totals.plus(current))
+        self.latest = [] if self.attempt is None else self.attempt.samples()
+        self.recorder.sample(self.agenda.now, self._totals.plus(self.latest))
         if self._progress is not None:
             self._progress(self.agenda.now)
         if self._end_of_run is not None and self.scenario.warmup_s <= self.agenda.now < self.ends_at:

@@ -180,8 +180,8 @@ def test_nothing_sticks_out_of_the_page(browser: Any, width: int, scheme: str) -
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     wait(browser, lambda page: page.execute_script("return window.innerWidth") == width)
-    page = "document.documentElement"
-    assert browser.execute_script(f"return {page}.scrollWidth <= {page}.clientWidth")
+    whole = "document.documentElement"
+    wait(browser, lambda page: page.execute_script(f"return {whole}.scrollWidth <= {whole}.clientWidth"))
     colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

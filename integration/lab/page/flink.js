@@ -83,7 +83,7 @@ export class Flink {
     const { flink, hello } = this.model;
     if (flink === null || !hello?.flink) return;
     this.#drawState(flink, hello.flink);
-    const rows = [["flink", "Flink now", flink.flink], ...flink.predicted.map(({ side, figures }) =>
+    const rows = [["flink", flink.state === "recorded" ? "recorded" : "Flink now", flink.flink], ...flink.predicted.map(({ side, figures }) =>
       [side, flink.predicted.length > 1 ? `predicted, ${side}` : "predicted", figures])];
     this.#build(hello, rows);
     for (const [key, , figures] of rows) {
@@ -105,6 +105,7 @@ export class Flink {
       gone: "; what is below is the last that was read: import again" }[state] ?? "";
     setText(byId("flink-text"), text ? `${what}. ${text}${waits}.` : `${what}.`);
     byId("read-again").classList.toggle("main", state === "gone");
+    setHidden(byId("read-again"), state === "recorded"); // it would say the same once more
   }
 
   // Rows for each vertex, one below the other so that a column can be compared.
