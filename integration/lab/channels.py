@@ -13,6 +13,7 @@ from netstack import Edge, Job, RemoteInputChannel, Scenario, consumers_of_produ
 from .page_messages import MOST_CHANNELS, EdgeFrame, EdgeShape
 
 _QUEUE_LENGTH, _BUFFER_SIZE = attrgetter("queue_length"), attrgetter("buffer_size")
+_QUEUED_BYTES = attrgetter("queued_bytes")
 _CREDIT = attrgetter("credit.available")
 
 BARRIER_PLACES = ("sender", "wire", "receiver")
@@ -116,8 +117,9 @@ class EdgeView:
     @property
     def in_flight_bytes(self) -> int:
         """Bytes that wait at producers and consumers."""
-        waiting = sum(queue.queued_bytes for queue, _, _ in self._channels)
-        return waiting + sum(end.queued_bytes for _, end, _ in self._channels if end is not None)
+        senders: int = sum(map(_QUEUED_BYTES, self._queues))
+        receivers: int = sum(map(_QUEUED_BYTES, self._ends))
+        return senders + receivers
 
     def _credit(self) -> list[int | None]:
         """What senders may send, by place; None where nobody asks for credit, or has not asked yet."""
