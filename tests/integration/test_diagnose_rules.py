@@ -308,6 +308,16 @@ def test_data_in_flight_is_that_of_the_full_subtasks_where_others_starve() -> No
     assert finding.next[0].startswith("mend the skew first")
 
 
+def test_data_that_waits_now_here_and_now_there_has_no_share_at_the_senders() -> None:
+    t = [10.0, 20.0, 30.0]
+    series = [
+        Series(vertex="source", t=t, outputQueueSize=[[800 * KIB, 0, 0], [0, 0, 0]]),
+        Series(vertex="reader", t=t, inputQueueSize=[[0, 800 * KIB, 0], [0, 0, 0]]),
+    ]
+    view = seen(source(), reader(), history=[checkpoint(3000.0, 0.0)], series=series)
+    assert only(slow_phase, view).evidence[1] == "800 KiB wait before reader: 2.00 s at 400 KiB/s"
+
+
 @pytest.mark.parametrize(
     ("config", "step"),
     [

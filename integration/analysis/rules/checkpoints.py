@@ -67,8 +67,10 @@ def data_in_flight(view: Observation) -> Iterator[str]:
         rate = sum(rates)
         if waits.bytes and rate:
             whose = subtasks_text(vertex, full) if full else vertex.name
+            share = waits.sender_share
+            where = "" if share is None else f", {percent(share)} at the senders"
             yield (
-                f"{size(waits.bytes)} wait before {whose}, {percent(waits.sender_share)} at the senders: "
+                f"{size(waits.bytes)} wait before {whose}{where}: "
                 f"{milliseconds(1000 * waits.bytes / rate)} at {size(rate)}/s"
             )
 

@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeVar
 
 from netstack import Series, VertexSteady
 
-from ..known_values import complete
+from ..known_values import complete, quotient
 from .observation import Observation
 
 _T = TypeVar("_T")
 
 
-class Waiting(NamedTuple):
+class DataWaiting(NamedTuple):
     """What waits: at the senders, at the receivers, and at both, which need not be their sum."""
 
     sender_bytes: float
@@ -22,12 +22,12 @@ class Waiting(NamedTuple):
     bytes: float
 
     @property
-    def sender_share(self) -> float:
-        """Share of it that waits at the senders, 0 to 1."""
-        return self.sender_bytes / (self.sender_bytes + self.receiver_bytes)
+    def sender_share(self) -> float | None:
+        """Share of it that waits at the senders, 0 to 1; None where each end is empty most of the time."""
+        return quotient(self.sender_bytes, self.sender_bytes + self.receiver_bytes)
 
 
-def bytes_waiting(view: Observation, vertex: VertexSteady, readers: Sequence[int]) -> Waiting | None:
+def bytes_waiting(view: Observation, vertex: VertexSteady, readers: Sequence[int]) -> DataWaiting | None:
     """Return what waits for some subtasks of a vertex, for all if none are named; None: it is not known.
 
     It is the median over the window's samples of the sum over subtasks; without samples, as of a real Flink,
@@ -41,12 +41,12 @@ def bytes_waiting(view: Observation, vertex: VertexSteady, readers: Sequence[int
     receivers = complete(of_subtasks(vertex.inputQueueSize, readers))
     if senders is None or receivers is None:
         return None
-    return Waiting(sum(senders), sum(receivers), sum(senders) + sum(receivers))
+    return DataWaiting(sum(senders), sum(receivers), sum(senders) + sum(receivers))
 
 
 def _sampled(
     view: Observation, writers: Sequence[str], reader: str, readers: Sequence[int]
-) -> Waiting | None:
+) -> DataWaiting | None:
     by_name = {series.vertex: series for series in view.series}
     if not writers or not {*writers, reader} <= by_name.keys():
         return None
@@ -59,8 +59,8 @@ def _sampled(
     got = [sum(queue[at] for queue in of_subtasks(received, readers)) for at in inside]
     if not inside:
         return None
-    both = [one + other for one, other in zip(sent, got, strict=True)]
-    return Waiting(median(sent), median(got), median(both))
+    both = [at_senders + at_receivers for at_senders, at_receivers in zip(sent, got, strict=True)]
+    return DataWaiting(median(sent), median(got), median(both))
 
 
 def _inside(view: Observation, series: Series) -> Iterator[int]:
