@@ -6,16 +6,16 @@ import json
 import os
 import socket
 import ssl
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from integration.flink.rest.answers import Refused
+from tests.integration.loopback_server import Quiet, serving_on_loopback
 
 RECORDINGS = Path(__file__).parents[1] / "data/flink-rest"
 NAMES = (
@@ -56,6 +56,10 @@ class Cluster:
         number = min(self._times[path], len(rounds) - 1)
         self._times[path] += 1
         return [entry for entry in rounds[number] if entry["id"] in wanted]
+
+    def rewind(self) -> None:
+        """Begin again with the first recorded value of each metric."""
+        self._times.clear()
 
     def vertex(self, name: str) -> str:
         """The id of a vertex."""
@@ -126,7 +130,7 @@ class Unserved:
 def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[Cluster]:
     """A server that answers as the cluster does, while the block runs; with `tls`, over HTTPS."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def handle(self) -> None:
             if tls is None or shakes_hands(self.connection):
                 super().handle()
@@ -148,22 +152,9 @@ def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[Clu
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    cluster.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}"
-    try:
+    with serving_on_loopback(Handler, tls) as url:
+        cluster.url = url
         yield cluster
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def shakes_hands(connection: socket.socket) -> bool:

@@ -5,12 +5,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from integration.flink.rest import FlinkRestError, live_cluster
 from integration.flink.rest.client import RestClient
+from tests.integration.loopback_server import Quiet, serving_on_loopback
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -19,24 +20,13 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 def answering(answer: Answer) -> Iterator[str]:
     """The address of a server that answers so to every path."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             with suppress(OSError):
                 answer(self)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving_on_loopback(Handler) as url:
+        yield url
 
 
 def sent(body: bytes, code: int = 200, length: int | None = None, **headers: str) -> Answer:

@@ -18,7 +18,7 @@ from integration.lab.observed_flink import ObservedFlink, predicted_of
 from integration.lab.page_messages import Change, Pause, Step
 from integration.lab.server import LabServer
 from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
-from tests.integration.test_lab_server import PATIENCE_S, Browser
+from tests.integration.test_lab_server import Browser, browsing
 
 RECORDED = Path(__file__).parents[2] / "docs/examples/wordcount_off.rest.json.gz"
 SINK = "stage1"
@@ -59,7 +59,7 @@ def be(cluster: Cluster, state: str) -> None:
 def test_a_job_is_looked_at_as_it_was_read(cluster: Cluster) -> None:
     imported = import_scenario(asked(cluster))
     cluster.answers = recording(NAMES[0])["answers"]
-    cluster._times.clear()  # the recorded values once more, from the first one
+    cluster.rewind()
     watch = JobWatch(asked(cluster), imported)
     first = watch.look()
     assert first.steady.vertices == imported.measured.steady.vertices  # nothing has moved yet
@@ -168,15 +168,9 @@ async def served(cluster: Cluster) -> AsyncIterator[tuple[LabServer, Browser]]:
         every_s=0.01,
     )
     server = LabServer(None, flink=flink)
-    send, receive = trio.open_memory_channel[str](1)
     try:
-        with trio.fail_after(PATIENCE_S):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(partial(server.serve, 0, send.send_nowait))
-                browser = Browser(await receive.receive())
-                yield server, browser
-                await browser.close()
-                nursery.cancel_scope.cancel()
+        async with browsing(server) as browser:
+            yield server, browser
     finally:
         for lab in labs:
             lab.close()

@@ -125,18 +125,25 @@ class Browser:
 
 
 @asynccontextmanager
+async def browsing(server: LabServer) -> AsyncIterator[Browser]:
+    """A browser at a server that serves while the block runs, which may take a while at most."""
+    send, receive = trio.open_memory_channel[str](1)
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(server.serve, 0, send.send_nowait))
+            browser = Browser(await receive.receive())
+            yield browser
+            await browser.close()
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def served() -> AsyncIterator[tuple[LabServer, Browser]]:
     lab = Lab(example())
     server = LabServer(lab)
-    send, receive = trio.open_memory_channel[str](1)
     try:
-        with trio.fail_after(PATIENCE_S):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(partial(server.serve, 0, send.send_nowait))
-                browser = Browser(await receive.receive())
-                yield server, browser
-                await browser.close()
-                nursery.cancel_scope.cancel()
+        async with browsing(server) as browser:
+            yield server, browser
     finally:
         lab.close()
 

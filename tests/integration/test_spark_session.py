@@ -44,6 +44,16 @@ def java_that(does: str, home: Path) -> str:
     return str(home)
 
 
+def java_that_keeps_starting(folder: Path) -> tuple[Path, Path, dict[str, str]]:
+    """A pipe that has a writer while such a Java runs, its folder for temporary files, its environment."""
+    fifo, temporary = folder / "alive", folder / "tmp"
+    os.mkfifo(fifo)
+    temporary.mkdir()
+    java = java_that(f"exec 9>{fifo}; echo >&9; exec tail -f /dev/null", folder / "java")
+    path = {"PYTHONPATH": str(ROOT), "HOME": "/nowhere", "PATH": "/usr/bin:/bin"}
+    return fifo, temporary, path | {"JAVA_HOME": java, "TMPDIR": str(temporary)}
+
+
 def test_no_java(tmp_path: Path) -> None:
     message = start(PATH=str(tmp_path))
     assert message.startswith("There is no java on the PATH. Spark needs Java 17 or newer (apt install")
@@ -144,19 +154,10 @@ STATUS = {"SIGINT": 130, "SIGTERM": 143}
 
 @pytest.mark.parametrize("name", STATUS)
 def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Path, name: str) -> None:
-    fifo, temporary = tmp_path / "alive", tmp_path / "tmp"
-    os.mkfifo(fifo)
-    temporary.mkdir()
-    java = java_that(f"exec 9>{fifo}; echo >&9; exec tail -f /dev/null", tmp_path / "java")
+    fifo, temporary, environment = java_that_keeps_starting(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, "local[1]", name],
-        env={
-            "PYTHONPATH": str(ROOT),
-            "HOME": "/nowhere",
-            "PATH": "/usr/bin:/bin",
-            "JAVA_HOME": java,
-            "TMPDIR": str(temporary),
-        },
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as process:
@@ -169,20 +170,11 @@ def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Pat
 
 
 def test_a_process_that_ends_while_java_starts_leaves_nothing(tmp_path: Path) -> None:
-    fifo, temporary = tmp_path / "alive", tmp_path / "tmp"
-    os.mkfifo(fifo)
-    temporary.mkdir()
-    java = java_that(f"exec 9>{fifo}; echo >&9; exec tail -f /dev/null", tmp_path / "java")
+    fifo, temporary, environment = java_that_keeps_starting(tmp_path)
     with (
         subprocess.Popen(
             [sys.executable, "-c", BEGUN],
-            env={
-                "PYTHONPATH": str(ROOT),
-                "HOME": "/nowhere",
-                "PATH": "/usr/bin:/bin",
-                "JAVA_HOME": java,
-                "TMPDIR": str(temporary),
-            },
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -8,12 +8,13 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from random import Random
 from typing import Any
 
 from integration.flink.rest import Answers
 from integration.flink.rest.answers import Refused
+from tests.integration.loopback_server import Quiet, serving_on_loopback
 
 _ONE_OF = 50
 """One answer of so many is in trouble."""
@@ -64,7 +65,7 @@ def troubled(cluster: Answers, random: Random) -> Iterator[str]:
     """The address of a server that answers as the cluster does, most of the time."""
     one_at_a_time = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             with one_at_a_time:
                 answer: Any = cluster.answer(self.path)
@@ -81,16 +82,5 @@ def troubled(cluster: Answers, random: Random) -> Iterator[str]:
             with suppress(OSError, ValueError):  # of a connection that was reset
                 super().finish()
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving_on_loopback(Handler) as url:
+        yield url
