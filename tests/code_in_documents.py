@@ -40,8 +40,8 @@ def name_of(path: Path) -> str:
 
 
 def blocks(document: Path) -> list[Block]:
-    found = _FENCE.finditer(document.read_text("utf-8"))
-    return [Block(language=match[2], text=match[3], note=match[1] or "") for match in found]
+    fences = _FENCE.finditer(document.read_text("utf-8"))
+    return [Block(language=fence[2], text=fence[3], note=fence[1] or "") for fence in fences]
 
 
 def programs(document: Path) -> list[tuple[str, str | None]]:

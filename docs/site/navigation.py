@@ -12,8 +12,8 @@ PAGE = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
 def sections_of(text: str) -> list[tuple[str, list[str]]]:
     """Each heading that has a list of pages below it, and the names of these pages."""
     _, *parts = SECTION.split(text)
-    found = zip(parts[::2], map(PAGE.findall, parts[1::2]), strict=True)
-    return [(title, pages) for title, pages in found if pages]
+    sections = zip(parts[::2], map(PAGE.findall, parts[1::2]), strict=True)
+    return [(title, pages) for title, pages in sections if pages]
 
 
 def toctree(title: str, pages: list[str]) -> str:

@@ -110,9 +110,9 @@ class EdgeView:
         blocked = [place for place, end in self._remote if end.blocked]
         if len(self._remote) < len(self._channels):
             blocked += [c.place for c in self._channels if c.end is None and c.queue.blocked]
-        found = sorted(set(self._barriers())) if barriers else []
+        coming = sorted(set(self._barriers())) if barriers else []
         under_way = sum(link.under_way for link in self._links)
-        return EdgeFrame(sender, receiver, self._credit(), size, under_way, found, sorted(set(blocked)))
+        return EdgeFrame(sender, receiver, self._credit(), size, under_way, coming, sorted(set(blocked)))
 
     @property
     def in_flight_bytes(self) -> int:

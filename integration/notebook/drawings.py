@@ -41,6 +41,8 @@ _CONFIG = {
     "view": {"stroke": _PAGE, "strokeOpacity": 0.3},
 }
 
+_SCALED = "max-width: 100%; height: auto; overflow: visible"
+
 _ID = re.compile(r'(?<= id=")[^"]+(?=")')
 
 
@@ -53,18 +55,18 @@ def inline_svg(chart: Chart) -> str:
     """Return a picture, with its title, as an SVG element that scales with the page."""
     spec = drawable(chart.spec | {"title": _title(chart)})
     svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, config=_CONFIG)
-    return _own_ids(svg).replace("<svg ", '<svg style="max-width: 100%; height: auto; overflow: visible" ', 1)
+    return _with_unique_ids(svg).replace("<svg ", f'<svg style="{_SCALED}" ', 1)
 
 
 def _title(chart: Chart) -> dict[str, Any]:
     return {"text": wrap(chart.title, _TITLE_LETTERS), "subtitle": wrap(chart.note, _TITLE_LETTERS)}
 
 
-def _own_ids(svg: str) -> str:
+def _with_unique_ids(svg: str) -> str:
     """Name what an SVG refers to so that no other one in the same notebook has it."""
     digest = sha256(svg.encode()).hexdigest()[:12]
     for name in dict.fromkeys(_ID.findall(svg)):
-        own = f"{digest}-{name}"
-        svg = svg.replace(f' id="{name}"', f' id="{own}"').replace(f"#{name})", f"#{own})")
-        svg = svg.replace(f'href="#{name}"', f'href="#{own}"')
+        unique = f"{digest}-{name}"
+        svg = svg.replace(f' id="{name}"', f' id="{unique}"').replace(f"#{name})", f"#{unique})")
+        svg = svg.replace(f'href="#{name}"', f'href="#{unique}"')
     return svg

@@ -58,34 +58,35 @@ def subtasks(steadies: Sequence[Steady]) -> pa.Table:
     return table_of(rows, _WINDOW | _SUBTASK | _BY_SUBTASK)
 
 
-def checkpoints(every: Sequence[CheckpointResult]) -> pa.Table:
+def checkpoints(results: Sequence[CheckpointResult]) -> pa.Table:
     """A row for each checkpoint."""
-    return table_of(map(_checkpoint, every), _CHECKPOINT)
+    return table_of(map(_checkpoint, results), _CHECKPOINT)
 
 
-def checkpoint_subtasks(every: Sequence[CheckpointResult]) -> pa.Table:
+def checkpoint_subtasks(results: Sequence[CheckpointResult]) -> pa.Table:
     """A row for each checkpoint, vertex and subtask."""
     columns = {"id": pa.int64(), "t": pa.float64()} | _SUBTASK | _PART
-    return table_of(_parts(every), columns)
+    return table_of(_parts(results), columns)
 
 
-def series(every: Sequence[Series]) -> pa.Table:
+def series(of_vertices: Sequence[Series]) -> pa.Table:
     """A row for each vertex, subtask and sample, at `t` seconds; null where the vertex has no such metric."""
     columns: dict[str, list[Any]] = {name: [] for name in (*_SUBTASK, "t", *_METRICS)}
-    for one in every:
-        count = len(one.t)
-        for subtask in range(_subtasks(one)):
-            columns["vertex"] += [one.vertex] * count
+    for vertex in of_vertices:
+        count = len(vertex.t)
+        for subtask in range(_subtasks(vertex)):
+            columns["vertex"] += [vertex.vertex] * count
             columns["subtask"] += [subtask] * count
-            columns["t"] += one.t
+            columns["t"] += vertex.t
             for name in _METRICS:
-                values = getattr(one, name)
+                values = getattr(vertex, name)
                 columns[name] += [None] * count if values is UNSET or not values else values[subtask]
     return pa.table(columns, schema=pa.schema([*(_SUBTASK | {"t": pa.float64()} | _METRICS).items()]))
 
 
-def _subtasks(one: Series) -> int:
-    values = (getattr(one, name) for name in _METRICS)
+def _subtasks(vertex: Series) -> int:
+    """How many subtasks a vertex has values of."""
+    values = (getattr(vertex, name) for name in _METRICS)
     return max((len(each) for each in values if each is not UNSET), default=0)
 
 
@@ -105,8 +106,8 @@ def _times(steady: Steady) -> dict[str, Any]:
     return {"from_s": steady.from_s, "to_s": steady.to_s}
 
 
-def _parts(every: Iterable[CheckpointResult]) -> Iterator[dict[str, Any]]:
-    for checkpoint in every:
+def _parts(results: Iterable[CheckpointResult]) -> Iterator[dict[str, Any]]:
+    for checkpoint in results:
         for vertex in checkpoint.vertices:
             for subtask in range(len(vertex.end_to_end_ms)):
                 where = {"id": checkpoint.id, "t": checkpoint.t, "vertex": vertex.name, "subtask": subtask}

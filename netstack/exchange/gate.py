@@ -222,17 +222,18 @@ class InputGate:
     @property
     def figures(self) -> GateFigures:
         """What waits in all channels together, and the buffers in use, at one look at each channel."""
-        length = size = total = free = borrowed = 0
+        length = size = exclusive_total = exclusive_free = floating_free = 0
         for channel in self.channels:
             length += channel.queue_length
             size += channel.queued_bytes
             if isinstance(channel, RemoteInputChannel):
                 buffers = channel.buffers
-                total += buffers.exclusive_total
-                free += buffers.exclusive_available
-                borrowed += buffers.floating_available
-        floating = max(0, self.floating.used - borrowed), self.floating.size
-        return GateFigures(length, size, (total - free, total), floating)
+                exclusive_total += buffers.exclusive_total
+                exclusive_free += buffers.exclusive_available
+                floating_free += buffers.floating_available
+        exclusive = exclusive_total - exclusive_free, exclusive_total
+        floating = max(0, self.floating.used - floating_free), self.floating.size
+        return GateFigures(length, size, exclusive, floating)
 
     def abandon(self) -> None:
         """Let no channel gain anything any more: what is given back from now on is offered to nobody."""

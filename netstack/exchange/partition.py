@@ -351,11 +351,6 @@ class ResultPartition:
         return all(subpartition.acknowledged for subpartition in self.subpartitions)
 
     @property
-    def buffers_out(self) -> int:
-        """Buffers and events that were queued so far."""
-        return sum(subpartition.total_buffers for subpartition in self.subpartitions)
-
-    @property
     def queued(self) -> QueueFigures:
         """What waits in all subpartitions together, at one look at each."""
         buffers_out = length = size = 0

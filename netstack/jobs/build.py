@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -347,9 +347,7 @@ class JobBuilder:
                 )
             gate.add_channel(channel, subpartition)
         if isinstance(gate, TappedGate):
-            for place, (source, _) in enumerate(sources):
-                if source in taps:
-                    gate.watch(gate.channels[place], taps[source])
+            _watch(gate, [source for source, _ in sources], taps)
         self.gates.append(gate)
         return gate
 
@@ -358,3 +356,10 @@ class JobBuilder:
 
     def _memory_of(self, vertex: Vertex, index: int) -> NetworkBufferPool:
         return self.task_managers[vertex.manager_of(index)].pool
+
+
+def _watch(gate: TappedGate, producers: Sequence[int], taps: Mapping[int, Tap]) -> None:
+    """Watch those channels of a gate whose producers have taps; `producers` has each channel's."""
+    for channel, producer in zip(gate.channels, producers, strict=True):
+        if producer in taps:
+            gate.watch(channel, taps[producer])

@@ -151,9 +151,8 @@ def _said(cls: type, field: str) -> str | None:
 def _described(shape: Shape, text: str | None) -> Shape:
     if text is None:
         return shape
-    return {"description": text} | (
-        {"allOf": [shape]} if "$ref" in shape else shape
-    )  # beside it nothing counts
+    # Of a table with "$ref", readers of schemas pass over all other keywords.
+    return {"description": text} | ({"allOf": [shape]} if "$ref" in shape else shape)
 
 
 def _with_table(shape: Any, within: Shape) -> Any:

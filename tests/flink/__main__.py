@@ -84,8 +84,8 @@ def _measured(scenario: Scenario, asked: argparse.Namespace) -> Measured:
         ran, document = measure(scenario, software, asked.port)
         say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
         documents.append(document)
-    whole = repeated(documents)
-    return Measured(ran, whole, write_reference(asked.out, ran, whole))
+    document = repeated(documents)
+    return Measured(ran, document, write_reference(asked.out, ran, document))
 
 
 def fetch(asked: argparse.Namespace) -> int:

@@ -192,16 +192,16 @@ def _start(software: Software, layout: Layout, folder: Path, processes: Processe
     for number, room in enumerate(layout.task_managers):
         name = f"tm{number}"
         (folder / name).mkdir()
-        own = {
+        placing = {
             "taskmanager.host": "127.0.0.1",
             "taskmanager.bind-host": "127.0.0.1",
             "taskmanager.resource-id": name,
             "io.tmp.dirs": str(folder / name),
         }
-        own |= {f"external-resource.{group}.amount": str(count) for group, count in room.items()}
+        placing |= {f"external-resource.{group}.amount": str(count) for group, count in room.items()}
         if room:
-            own["external-resources"] = ";".join(room)
-        given = [part for key, value in own.items() for part in ("-D", f"{key}={value}")]
+            placing["external-resources"] = ";".join(room)
+        given = [part for key, value in placing.items() for part in ("-D", f"{key}={value}")]
         start(name, memory, "org.apache.flink.runtime.taskexecutor.TaskManagerRunner", given)
 
 

@@ -92,11 +92,11 @@ def _submitted(
     for left in reversed(range(_TRIES)):
         job = running.submit(ENTRY, [description])
         vertices = vertices_of(running.rest, job, names)
-        found = {
+        occupied = {
             vertex.name: [scenario.task_managers[int(name[2:])] for name in vertex.task_managers]
             for vertex in vertices
         }
-        ran = placed(scenario, found)
+        ran = placed(scenario, occupied)
         if ran is scenario or not left:
             break
         running.cancel(job)
@@ -147,11 +147,11 @@ class Load:
         """Seconds of processor time, of the machine without the cluster's."""
         ticks = os.sysconf("SC_CLK_TCK")
         user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text("ascii").split()[1:9])
-        own = 0
+        clusters = 0
         for process in running.processes.ids.values():
             fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
-            own += int(fields[11]) + int(fields[12])
-        return (user + nice + system + sum(rest) - own) / ticks
+            clusters += int(fields[11]) + int(fields[12])
+        return (user + nice + system + sum(rest) - clusters) / ticks
 
 
 def machine() -> dict[str, Any]:

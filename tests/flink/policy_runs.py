@@ -165,7 +165,7 @@ def _measure(options: argparse.Namespace) -> None:
     ]
     for _, scenario in wanted:
         described(scenario)
-    left = [(number, one) for number, one in wanted if not _file(options.out, number, one).exists()]
+    left = [run for run in wanted if not _file(options.out, *run).exists()]
     if not left:
         return
     software = prepare()
@@ -227,7 +227,7 @@ def tables(predictions: Table, measurements: Table) -> str:
     lines += ["", "Records per second into the last vertices, likewise:", "", *_head()]
     for scenario, window in rows:
         pairs = [(predictions.get(key), measurements.get(key)) for key in _keys(scenario, window)]
-        rates = [" / ".join(f"{one.records_per_s:.0f}" for one in pair if one) for pair in pairs]
+        rates = [" / ".join(f"{each.records_per_s:.0f}" for each in pair if each) for pair in pairs]
         lines.append(f"| {_named(scenario, window, rows)} | {' | '.join(rates)} |")
     if met:
         lines += ["", f"Predicted within {SHARE:.0%} or {LEAST_MS:.0f} ms: {sum(met)} of {len(met)} times."]
@@ -252,9 +252,8 @@ def _named(scenario: str, window: str, rows: Sequence[tuple[str, str]]) -> str:
 
 
 def _times(ours: Figures | None, flinks: Figures | None) -> str:
-    told = [f"{one.end_to_end_ms[0]:.0f} ({one.end_to_end_ms[1]:.0f}-{one.end_to_end_ms[2]:.0f})"
-            for one in (ours, flinks) if one]  # fmt: skip
-    return " / ".join(told)
+    triples = [figures.end_to_end_ms for figures in (ours, flinks) if figures]
+    return " / ".join(f"{middle:.0f} ({least:.0f}-{most:.0f})" for middle, least, most in triples)
 
 
 def _put(document: Path, text: str) -> None:

@@ -76,14 +76,14 @@ def left_behind(folder: Path) -> list[int]:
 
 def end_left_behind(folder: Path) -> int:
     """End them; returns how many there were."""
-    found = left_behind(folder)
+    count = len(left_behind(folder))
     for sent in (signal.SIGTERM, signal.SIGKILL):
         for process in left_behind(folder):
             os.kill(process, sent)
         deadline = time.monotonic() + _PATIENCE_S
         while left_behind(folder) and time.monotonic() < deadline:
             time.sleep(0.1)
-    return len(found)
+    return count
 
 
 def _command_line(process: int) -> str:

@@ -30,11 +30,11 @@ def scenario_file(name: str) -> Path:
     if name.endswith(".toml"):
         return Path(name)
     files = [folder / f"{name}.toml" for folder in (OURS, REFERENCES)]
-    found = next((file for file in files if file.exists()), None)
-    if found is None:
+    file = next((file for file in files if file.exists()), None)
+    if file is None:
         folders = " or ".join(str(folder.relative_to(ROOT)) for folder in (OURS, REFERENCES))
         raise ScenarioError([f"{name}: is no scenario of {folders}; name one of these, or a file .toml"])
-    return found
+    return file
 
 
 def write_reference(folder: Path, scenario: Scenario, document: Mapping[str, Any]) -> Path:

@@ -69,10 +69,8 @@ def _about_the_whole(scenario: Scenario) -> Iterator[Problem]:
     ):  # fmt: skip
         for each in fields(usual):
             if getattr(given, each.name) != getattr(usual, each.name):
-                yield (
-                    f"{section}.{each.name.removesuffix('_bytes_per_s').removesuffix('_s')}",
-                    ("is set, but a real machine has its own; drop it"),
-                )
+                key = each.name.removesuffix("_bytes_per_s").removesuffix("_s")
+                yield f"{section}.{key}", "is set, but a real machine has its own; drop it"
     for key in ("machines", "faults", "changes", "savepoints"):
         if getattr(scenario, key):
             yield key.replace("savepoints", "savepoints_at"), "cannot be made in a real Flink here; drop it"
@@ -83,19 +81,13 @@ def _about_the_whole(scenario: Scenario) -> Iterator[Problem]:
 def _about_places(scenario: Scenario) -> Iterator[Problem]:
     managers = scenario.task_managers
     if len(managers) > MOST_TASK_MANAGERS:
-        yield (
-            "vertices",
-            (f"name {len(managers)} task managers, each a Java process; use {MOST_TASK_MANAGERS} at most"),
-        )
+        count = len(managers)
+        message = f"name {count} task managers, each a Java process; use {MOST_TASK_MANAGERS} at most"
+        yield "vertices", message
     for name, room in zip(managers, placement_of(scenario).rooms, strict=True):
-        if sum(room.values()) > MOST_SLOTS:
-            yield (
-                "vertices",
-                (
-                    f"take {sum(room.values())} slots of task manager {name}, which has {MOST_SLOTS}; "
-                    "spread them, or use fewer subtasks"
-                ),
-            )
+        if (slots := sum(room.values())) > MOST_SLOTS:
+            taken = f"take {slots} slots of task manager {name}, which has {MOST_SLOTS}"
+            yield "vertices", f"{taken}; spread them, or use fewer subtasks"
 
 
 def _about_vertex(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
@@ -147,13 +139,8 @@ def _about_inputs(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
         yield "name", f"is that of a vertex with {len(inputs)} inputs; Flink's DataStream API joins two"
     for edges in inputs.values():
         if len({(edge.selectivity, edge.service) for edge in edges}) > 1:
-            yield (
-                "name",
-                (
-                    "is that of a vertex with an input of several edges whose services or selectivities "
-                    "differ, which a union cannot tell apart; give each an input of its own"
-                ),
-            )
+            what = "is that of a vertex with an input of several edges whose services or selectivities differ"
+            yield "name", f"{what}, which a union cannot tell apart; give each an input of its own"
 
 
 def _about_edge(edge: Edge) -> Iterator[Problem]:

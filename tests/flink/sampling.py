@@ -120,9 +120,9 @@ class Samples:
         told = {each["id"]: _number(each["value"]) for each in rest.get(path)}
         values = {}
         for metric, several in names.items():
-            found = [value for name in several if (value := told.get(name)) is not None]
-            if found:
-                values[metric] = _OVER_GATES.get(metric, max)(found)
+            of_gates = [value for name in several if (value := told.get(name)) is not None]
+            if of_gates:
+                values[metric] = _OVER_GATES.get(metric, max)(of_gates)
         return values
 
 

@@ -29,13 +29,13 @@ def placement_of(scenario: Scenario) -> Placement:
     slots: dict[str, tuple[str, ...]] = {}
     groups = {}
     for vertex in scenario.vertices:
-        own = managers_of(vertex)
-        name = next((name for name, other in slots.items() if _agree(own, other)), f"g{len(slots)}")
-        slots[name] = max(own, slots.get(name, ()), key=len)
+        managers = managers_of(vertex)
+        name = next((name for name, known in slots.items() if _agree(managers, known)), f"g{len(slots)}")
+        slots[name] = max(managers, slots.get(name, ()), key=len)
         groups[vertex.name] = name
     rooms: list[dict[str, int]] = [{} for _ in scenario.task_managers]
-    for name, managers in slots.items():
-        for manager, count in Counter(managers).items():
+    for name, of_slots in slots.items():
+        for manager, count in Counter(of_slots).items():
             rooms[scenario.task_managers.index(manager)][name] = count
     return Placement(groups, rooms)
 
@@ -45,24 +45,25 @@ def managers_of(vertex: Vertex) -> tuple[str, ...]:
     return tuple(vertex.manager_of(subtask) for subtask in range(vertex.parallelism))
 
 
-def _agree(own: Sequence[str], other: Sequence[str]) -> bool:
-    return all(one == two for one, two in zip(own, other, strict=False))
+def _agree(managers: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether subtasks run in the same places, as far as both vertices have them."""
+    return all(manager == other for manager, other in zip(managers, others, strict=False))
 
 
-def placed(scenario: Scenario, found: Mapping[str, Sequence[str]]) -> Scenario:
-    """Return the scenario with the subtasks of each vertex, by its name, in the task managers of `found`.
+def placed(scenario: Scenario, occupied: Mapping[str, Sequence[str]]) -> Scenario:
+    """Return the scenario with the subtasks of each vertex, by its name, in the task managers of `occupied`.
 
     Task managers that have only changed their names have not changed: the scenario comes back as it is.
     """
     names: dict[str, str] = {}
     for vertex in scenario.vertices:
-        for own, other in zip(managers_of(vertex), found[vertex.name], strict=True):
-            names.setdefault(own, other)
+        for manager, name in zip(managers_of(vertex), occupied[vertex.name], strict=True):
+            names.setdefault(manager, name)
     renamed = len(set(names.values())) == len(names) and all(
-        [names[own] for own in managers_of(vertex)] == list(found[vertex.name])
+        [names[manager] for manager in managers_of(vertex)] == list(occupied[vertex.name])
         for vertex in scenario.vertices
     )
     if renamed:
         return scenario
-    vertices = [replace(vertex, task_manager=tuple(found[vertex.name])) for vertex in scenario.vertices]
+    vertices = [replace(vertex, task_manager=tuple(occupied[vertex.name])) for vertex in scenario.vertices]
     return replace(scenario, vertices=tuple(vertices))

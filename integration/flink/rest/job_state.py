@@ -69,7 +69,7 @@ def read_running(client: RestClient, job: str | None) -> JobState:
     Raises:
         FlinkRestError: the cluster cannot be read, or the job does not run, or not in all of its vertices.
     """
-    version, refresh_s = _version(client)
+    version, refresh_s = _version_and_refresh(client)
     state = _asked(client, running_job(client, job), version, refresh_s)
     for entry in state.details["vertices"]:
         if entry["status"] != RUNNING:
@@ -86,7 +86,7 @@ def read_ended(client: RestClient, job: str) -> JobState:
     Raises:
         FlinkRestError: the cluster cannot be read.
     """
-    return _asked(client, job, *_version(client), with_managers=False)
+    return _asked(client, job, *_version_and_refresh(client), with_managers=False)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def restarted(job: str, how: str = "") -> str:
     return f"job {job} has restarted while it was watched{how}; {_AGAIN}"
 
 
-def _version(client: RestClient) -> tuple[str, float]:
+def _version_and_refresh(client: RestClient) -> tuple[str, float]:
     """The version of Flink, and for how many seconds it keeps answers; 0 where that is not told."""
     answer = client.get("/config")
     version, refresh_ms = answer.get("flink-version"), number(answer.get("refresh-interval"))
@@ -165,7 +165,7 @@ def _unknown(client: RestClient, job: str) -> str:
 
 def _change(client: RestClient, before: JobState) -> str | None:
     """What has become of a job since then, and what to do, in a line; None: nothing has."""
-    version, refresh_s = _version(client)
+    version, refresh_s = _version_and_refresh(client)
     details = client.find(f"/jobs/{before.id}", may_be_gone=True)
     if version != before.version:
         return f"has become Flink {version} while it was read, and was {before.version}; try again"
