@@ -64,7 +64,6 @@ class SourceSubtask(Subtask):
     """
 
     __slots__ = (
-        "_at_once",
         "_batch",
         "_begun_at",
         "_block",
@@ -75,6 +74,7 @@ class SourceSubtask(Subtask):
         "_index",
         "_legacy",
         "_next_due",
+        "_only_partition",
         "_open_split",
         "_own_cost_s",
         "_pace_of_records",
@@ -126,7 +126,7 @@ class SourceSubtask(Subtask):
         self._holds_for: int | None = None  # a savepoint, behind which nothing is sent
         self._drained_for: CheckpointBarrier | None = None  # which follows the end of the data
         self._routine: Routine | None = None
-        self._at_once: ResultPartition | None = None  # the only output, if nothing else has to be asked
+        self._only_partition: ResultPartition | None = None  # if nothing else has to be asked
         self._own_cost_s = calls.cost_s
         self._record_cost = environment.costs.source_record_s if calls.cost_s is None else calls.cost_s
 
@@ -139,14 +139,14 @@ class SourceSubtask(Subtask):
             self.on_running()
         self._set_alarm()
         self._routine = agenda.current
-        self._at_once = self._plain_output()
+        self._only_partition = self._plain_output()
         while True:
             if self.mail:
                 await self.handle_mail()
             if self.suspended:
                 return
             if self._working_until > agenda.now:
-                if self._at_once is None:
+                if self._only_partition is None:
                     await agenda.sleep_until(self._working_until)
                 else:
                     agenda.beat(self._working_until, self._beat)
@@ -159,12 +159,12 @@ class SourceSubtask(Subtask):
                 await self._wait(Waiting.OUTPUT)
             elif self._index == len(self._block) and not self._read():
                 break
-            elif self._at_once is not None:
+            elif self._only_partition is not None:
                 start, self._working_until = self._index, agenda.now
                 stop = min(start + BATCH_RECORDS, len(self._block))
-                self._index = self._at_once.write(self._block, self._channels[0], start, stop)
-                if self._at_once.blocked:
-                    await self._complete_record(self._at_once)
+                self._index = self._only_partition.write(self._block, self._channels[0], start, stop)
+                if self._only_partition.blocked:
+                    await self._complete_record(self._only_partition)
                 self._working_until += (self._index - start) * self._record_cost
             else:
                 await self._emit_batch()
@@ -245,7 +245,7 @@ class SourceSubtask(Subtask):
 
     def _beat(self) -> None:
         """The last records have taken their time: deal out more, or let the routine see what there is."""
-        agenda, partition = self.agenda, self._at_once
+        agenda, partition = self.agenda, self._only_partition
         if self._routine is None:
             return  # cancelled
         count = min(BATCH_RECORDS, len(self._block) - self._index)
@@ -326,7 +326,7 @@ class SourceSubtask(Subtask):
     def change_rate(self, rate: float, pace: Pace | None) -> None:
         """Emit so many records a second from now on, 0 for as fast as possible; mail."""
         self._period = 1 / rate if rate > 0 else 0.0
-        self._at_once = self._plain_output()
+        self._only_partition = self._plain_output()
         self._pace_of_records = pace
         self._next_due = self.agenda.now
         self._begun_at = self.agenda.now, self.position
