@@ -46,7 +46,9 @@ def measure(scenario: Scenario, software: Software, port: int = PORT) -> tuple[S
         job, ran, vertices = _submitted(running, scenario, json.dumps(description))
         if scenario.config.debloat_policy != "flink":
             _check_agent(running)
-        samples, began_ms = _sampled(running, job, vertices, scenario.duration_s, load)
+        load.begin(running)
+        samples, began_ms = sampled(running, job, vertices, scenario.duration_s)
+        load.end(running)
         checkpoints, failed = checkpoints_of(running.rest, job, vertices, began_ms)
         running.cancel(job)
     document = {
@@ -107,18 +109,20 @@ def _submitted(
     return job, ran, [by_name[vertex.name] for vertex in sources_first]
 
 
-def _sampled(
-    running: Cluster, job: str, vertices: Sequence[JobVertex], seconds: float, load: Load
+def sampled(
+    running: Cluster, job: str, vertices: Sequence[JobVertex], seconds: float
 ) -> tuple[Samples, float]:
-    """Take a sample each second; returns them, and when the first was taken, in ms since 1970."""
+    """Take a sample each second; returns them, and when the first was taken, in ms since 1970.
+
+    Raises:
+        TestbedError: the cluster or the job has failed meanwhile.
+    """
     samples = Samples(vertices)
     began = time.time()
-    load.begin(running)
     for number in range(int(seconds)):
         time.sleep(max(0.0, began + number - time.time()))
         running.check(job)
         samples.take(running.rest, job, time.time() - began)
-    load.end(running)
     return samples, began * 1000
 
 

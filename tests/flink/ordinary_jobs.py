@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +15,8 @@ from integration.flink.rest import LiveCluster, Overrides
 from .arguments import whole
 from .cluster import Cluster, Layout, cluster
 from .errors import TestbedError
-from .measuring import machine, outcome, say
-from .sampling import Samples, all_vertices, checkpoints_of
+from .measuring import machine, outcome, sampled, say
+from .sampling import all_vertices, checkpoints_of
 from .software import VERSION, prepare
 from .steady_windows import steady
 
@@ -130,21 +129,18 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
     recording = options.out / f"{asked.name}.rest.json.gz"
     with cluster(prepare(), layout, options.port) as running:
         job = running.submit(kind.entry, [asked.job, *(["burn"] if asked.burns else [])])
-        document = _sampled(running, job, asked, options)
+        document = _document(running, job, asked, options)
         imported = read_flink(LiveCluster(running.rest.url), job, Overrides(), None, recording)
         running.cancel(job)
     _write(options.out / f"{asked.name}.json", document)
     say(f"  {outcome(document)}; {recording} has {len(imported.scenario.vertices)} vertices")
 
 
-def _sampled(running: Cluster, job: str, asked: Asked, options: argparse.Namespace) -> dict[str, Any]:
+def _document(running: Cluster, job: str, asked: Asked, options: argparse.Namespace) -> dict[str, Any]:
+    """What a job that runs shows meanwhile, in the layout of `tests/data/flink-reference`."""
     vertices = all_vertices(running.rest, job)
-    samples, began = Samples(vertices), time.time()
-    for number in range(options.seconds):
-        time.sleep(max(0.0, began + number - time.time()))
-        running.check(job)
-        samples.take(running.rest, job, time.time() - began)
-    checkpoints, failed = checkpoints_of(running.rest, job, vertices, began * 1000)
+    samples, began_ms = sampled(running, job, vertices, options.seconds)
+    checkpoints, failed = checkpoints_of(running.rest, job, vertices, began_ms)
     window = (options.warmup, options.seconds)
     return {
         "scenario": asked.name,
