@@ -76,73 +76,78 @@ def scenario_of(tmp_path: Path, **parts: str) -> Scenario:
     return load_scenario(file)
 
 
+_BY_KEY = {"fraction": 1.0, "shares": [], "ship": "hash"}
+
+DESCRIPTION = {
+    "name": "job",
+    "vertices": [
+        {
+            "parallelism": 2,
+            "slotGroup": "g1",
+            "source": {
+                "payloadBytes": 400,
+                "rates": [0, 9],
+                "batch": 1,
+                "catchUpSeconds": 1.0,
+                "keys": 9,
+                "zipf": 0.6,
+                "mostFrequent": [0.5],
+            },
+        },
+        {
+            "parallelism": 1,
+            "slotGroup": "g2",
+            "source": {
+                "payloadBytes": 100,
+                "rates": [50],
+                "batch": 1,
+                "catchUpSeconds": 1.0,
+                "burstSeconds": 2.0,
+            },
+        },
+        {
+            "parallelism": 2,
+            "slotGroup": "g3",
+            "serviceSkew": [1.0],
+            "burns": False,
+            "random": False,
+            "payloadBytes": 200,
+            "inputs": [
+                {
+                    "service": [[0.0, 0.002]],
+                    "selectivity": 0.5,
+                    "edges": [_BY_KEY | {"from": 0, "shares": [1, 3]}],
+                },
+                {"service": [[0.0, 0.0001]], "selectivity": 0, "edges": [_BY_KEY | {"from": 1}]},
+            ],
+        },
+        {
+            "parallelism": 3,
+            "slotGroup": "g0",
+            "serviceSkew": [1, 2],
+            "burns": True,
+            "random": False,
+            "payloadBytes": 0,
+            "inputs": [
+                {
+                    "service": [[0.0, 0.001], [20.0, 0.002]],
+                    "selectivity": 1.0,
+                    "edges": [
+                        {"from": 2, "ship": "rescale", "fraction": 1.0, "shares": []},
+                        {"from": 1, "ship": "broadcast", "fraction": 1.0, "shares": []},
+                    ],
+                }
+            ],
+        },
+    ],
+}
+"""Of the job of `TEXT`."""
+
+
 def test_a_scenario_becomes_the_description_of_a_job(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path)
     assert [vertex.name for vertex in in_order(scenario)] == ["orders", "payments", "join", "sink"]
-    by_key = {"fraction": 1.0, "shares": [], "ship": "hash"}
-    assert described(scenario) == {
-        "name": "job",
-        "vertices": [
-            {
-                "parallelism": 2,
-                "slotGroup": "g1",
-                "source": {
-                    "payloadBytes": 400,
-                    "rates": [0, 9],
-                    "batch": 1,
-                    "catchUpSeconds": 1.0,
-                    "keys": 9,
-                    "zipf": 0.6,
-                    "mostFrequent": [0.5],
-                },
-            },
-            {
-                "parallelism": 1,
-                "slotGroup": "g2",
-                "source": {
-                    "payloadBytes": 100,
-                    "rates": [50],
-                    "batch": 1,
-                    "catchUpSeconds": 1.0,
-                    "burstSeconds": 2.0,
-                },
-            },
-            {
-                "parallelism": 2,
-                "slotGroup": "g3",
-                "serviceSkew": [1.0],
-                "burns": False,
-                "random": False,
-                "payloadBytes": 200,
-                "inputs": [
-                    {
-                        "service": [[0.0, 0.002]],
-                        "selectivity": 0.5,
-                        "edges": [by_key | {"from": 0, "shares": [1, 3]}],
-                    },
-                    {"service": [[0.0, 0.0001]], "selectivity": 0, "edges": [by_key | {"from": 1}]},
-                ],
-            },
-            {
-                "parallelism": 3,
-                "slotGroup": "g0",
-                "serviceSkew": [1, 2],
-                "burns": True,
-                "random": False,
-                "payloadBytes": 0,
-                "inputs": [
-                    {
-                        "service": [[0.0, 0.001], [20.0, 0.002]],
-                        "selectivity": 1.0,
-                        "edges": [
-                            {"from": 2, "ship": "rescale", "fraction": 1.0, "shares": []},
-                            {"from": 1, "ship": "broadcast", "fraction": 1.0, "shares": []},
-                        ],
-                    }
-                ],
-            },
-        ],
-    }
+    assert described(scenario) == DESCRIPTION
 
 
 def test_the_cluster_gets_the_options_and_the_policy(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from integration.extras import EXTRAS, Extra, MissingExtraError, require
 from integration.spark import shuffle
 from netstack import emulate, to_json
 from tests.integration.clusters import ROOT
+from tests.integration.missing_extras import take_away
 
 SCENARIO = """
 name = "tiny"
@@ -34,19 +35,6 @@ service = "1 ms"
 from = "source"
 to = "sink"
 """
-
-
-def remove(monkeypatch: pytest.MonkeyPatch, extra: Extra) -> None:
-    for module in EXTRAS[extra].modules:
-        monkeypatch.setitem(sys.modules, module, None)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.toml").write_text(SCENARIO)
-    assert main(["run", "job.toml", "--json"]) == 0
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -80,7 +68,7 @@ def test_a_command_says_what_it_lacks_before_it_does_anything(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.toml").write_text(SCENARIO)
     (tmp_path / "one.json").write_text('{"schema": "netstack.result/1"}')
-    remove(monkeypatch, extra)
+    take_away(monkeypatch, extra)
     assert main(command.split()) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"{who}: pip install 'netstack[{extra}]'\n")
@@ -93,14 +81,14 @@ def test_a_source_of_files_says_that_spark_asks_for_pandas(
     (tmp_path / "rows.csv").write_text("a\n1\n")
     text = SCENARIO.replace("{ record_bytes = 1000, rate = [100] }", '{ path = "rows.csv" }')
     (tmp_path / "job.toml").write_text(text)
-    remove(monkeypatch, "pandas")
+    take_away(monkeypatch, "pandas")
     assert main(["run", str(tmp_path / "job.toml")]) == exit_status.MISTAKE
     line = "reading files through Spark needs pandas: pip install 'netstack[pandas]'\n"
     assert capsys.readouterr().err.endswith(line)
 
 
 def test_a_shuffle_says_that_spark_asks_for_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    remove(monkeypatch, "pandas")
+    take_away(monkeypatch, "pandas")
     with pytest.raises(MissingExtraError, match=r"^a shuffle inside Spark needs pandas: pip install "):
         shuffle(None, "key")  # type: ignore[arg-type]
 
@@ -141,6 +129,9 @@ def run_without(
     return done.stdout.splitlines()[-1]
 
 
+ALL_MODULES = sorted({module for extra in EXTRAS.values() for module in extra.modules})
+
+
 def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(SCENARIO)
     (tmp_path / "config.yaml").write_text("taskmanager.memory.segment-size: 32 kb\n")
@@ -149,7 +140,6 @@ def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
     result = emulate(load_scenario(tmp_path / "job.toml"))
     (tmp_path / "one.json").write_bytes(to_json(result))
     (tmp_path / "two.json").write_bytes(to_json(result))
-    absent = sorted({module for extra in EXTRAS.values() for module in extra.modules})
     commands = [
         "run job.toml",
         "compare one.json two.json",
@@ -159,15 +149,14 @@ def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
         "bench --list",
         "storm --seeds 1",
     ]
-    assert run_without(absent, commands, ["pyspark"], tmp_path) == "loaded []"
+    assert run_without(ALL_MODULES, commands, ["pyspark"], tmp_path) == "loaded []"
 
 
 def test_every_command_is_imported_without_any_extra(tmp_path: Path) -> None:
-    absent = sorted({module for extra in EXTRAS.values() for module in extra.modules})
     modules = [f"integration.cli.{path.stem}" for path in (ROOT / "integration" / "cli").glob("[!_]*.py")]
     modules += ["integration.tuning.sweep", "integration.spark.shuffling.api", "integration.storm.storm_runs"]
     assert len(modules) > 20
-    assert run_without(absent, ["--version"], ["pyspark"], tmp_path, modules) == "loaded []"
+    assert run_without(ALL_MODULES, ["--version"], ["pyspark"], tmp_path, modules) == "loaded []"
 
 
 def test_help_imports_nothing_that_runs_or_draws(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from integration.analysis.comparison import Comparison, Row, Spread
-from integration.extras import EXTRAS, Extra, MissingExtraError
+from integration.extras import MissingExtraError
 from integration.flink.rest import Imported, Recording, import_scenario
 from integration.notebook import comparison_view, imported_view, recommendation_view, result_view
 from integration.notebook.drawings import inline_svg
@@ -26,6 +25,7 @@ from integration.tuning.recommend import Recommendation, recommend
 from integration.tuning.summaries import OFF
 from netstack import Result, Viewed
 from tests.integration.clusters import ROOT
+from tests.integration.missing_extras import take_away
 from tests.integration.sample_results import CONSUMER, SECONDS, SUBTASKS, sample_result
 from tests.integration.test_tuning_recommend import JOB, sweep
 
@@ -243,14 +243,9 @@ def test_control_characters_are_shown_in_pictures() -> None:
     assert to_png(nasty).startswith(b"\x89PNG")
 
 
-def remove(monkeypatch: pytest.MonkeyPatch, extra: Extra) -> None:
-    for module in EXTRAS[extra].modules:
-        monkeypatch.setitem(sys.modules, module, None)
-
-
 @pytest.mark.parametrize("shown", each(), ids=lambda shown: type(shown).__name__)
 def test_without_charts_the_table_is_there_and_a_line(shown: Viewed, monkeypatch: pytest.MonkeyPatch) -> None:
-    remove(monkeypatch, "report")
+    take_away(monkeypatch, "report")
     html = str(shown._repr_html_())
     assert "<svg" not in html
     assert "<table" in html
@@ -260,7 +255,7 @@ def test_without_charts_the_table_is_there_and_a_line(shown: Viewed, monkeypatch
 
 
 def test_without_pandas_arrow_is_there_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    remove(monkeypatch, "pandas")
+    take_away(monkeypatch, "pandas")
     assert result().to_arrow("checkpoints").num_rows == SECONDS // 2
     with pytest.raises(MissingExtraError, match=r"^Result.to_pandas needs pandas: pip install "):
         result().to_pandas()

@@ -88,6 +88,19 @@ def records(name: bytes, times: int = 1) -> list[bytes]:
     return [b"%s %d" % (name, number) for number in range(COUNT) for _ in range(times)]
 
 
+SETTINGS: dict[str, Any] = {
+    "checkpoint_interval_s": 0.05,
+    "checkpoint_timeout_s": 5.0,
+    "segment_bytes": 1024,
+    "exclusive_buffers_per_channel": 1,
+    "floating_buffers_per_gate": 2,
+    "restart_strategy": RestartStrategy.FIXED_DELAY,
+    "restart_attempts": 1000,
+    "restart_delay_s": 0.05,
+    "heartbeat_timeout_s": 0.3,
+}
+
+
 def join_job(
     log: TransactionLog,
     faults: Sequence[Fault],
@@ -102,21 +115,10 @@ def join_job(
         given = CollectionSource([records(name.encode())])
         return Vertex(name=name, source=SourceObject(source=given, rates=(rate,)))
 
-    config: dict[str, Any] = {
-        "checkpoint_interval_s": 0.05,
-        "checkpoint_timeout_s": 5.0,
-        "segment_bytes": 1024,
-        "exclusive_buffers_per_channel": 1,
-        "floating_buffers_per_gate": 2,
-        "restart_strategy": RestartStrategy.FIXED_DELAY,
-        "restart_attempts": 1000,
-        "restart_delay_s": 0.05,
-        "heartbeat_timeout_s": 0.3,
-    }
     return Scenario(
         name="join",
         duration_s=60.0,
-        config=NetworkConfig(**(config | settings)),
+        config=NetworkConfig(**(SETTINGS | settings)),
         vertices=(
             source("left"),
             source("right"),

@@ -1,0 +1,13 @@
+"""Extras that a test does without, though they are installed."""
+
+import sys
+
+import pytest
+
+from integration.extras import EXTRAS, Extra
+
+
+def take_away(monkeypatch: pytest.MonkeyPatch, extra: Extra) -> None:
+    """Let no module of an extra be imported for the rest of a test."""
+    for module in EXTRAS[extra].modules:
+        monkeypatch.setitem(sys.modules, module, None)
