@@ -23,6 +23,7 @@ from integration.analysis.rules.diagnosis import UNDECIDED
 from integration.analysis.trial import trials
 from integration.analysis.wording import milliseconds
 from integration.cli.app import main
+from integration.flink.rest.answers import FlinkRestError
 from integration.flink.rest.diagnosing import diagnose_job
 from netstack import (
     Edge,
@@ -306,13 +307,11 @@ def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part:
     fired = fired_with_all(name)
     cluster = Cluster(document)
     chance = Random(seed)
-    lost: set[tuple[str, int, str]] = set()
+    fates: dict[tuple[str, int, str], bool] = {}
 
     def gone(vertex: str, subtask: int, metric: str) -> bool:
         key = (vertex, subtask, metric)
-        if chance.random() < part and METRIC.fullmatch(metric):
-            lost.add(key)
-        return key in lost
+        return fates.setdefault(key, chance.random() < part and METRIC.fullmatch(metric) is not None)
 
     take_away(cluster, gone)
     if chance.random() < 0.5:
@@ -322,10 +321,15 @@ def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part:
         for subtask in cluster.answers[path]["subtasks"]:
             for field in dropped:
                 subtask.pop(field, None)
-    diagnosis = diagnose_job(Unserved(cluster), watch_s=0.0)
+    try:
+        diagnosis = diagnose_job(Unserved(cluster), watch_s=0.0)
+    except FlinkRestError as error:  # of a subtask that tells nothing while others do, none of it is believed
+        if "fell silent while others went on" not in str(error):
+            raise
+        return
     (window,) = diagnosis.windows
     assert {(found.rule, found.where) for found in window.findings} <= fired
-    assert window.not_known or diagnosis.notes or not lost
+    assert window.not_known or diagnosis.notes or not any(fates.values())
 
 
 def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:

@@ -54,8 +54,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("built")
     shutil.copytree(ROOT, folder / "copy", ignore=LEFT_OUT)
     sdist = build(folder / "copy", "sdist", folder)
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder / "unpacked", filter="data")
+    (folder / "unpacked").mkdir()
+    subprocess.run(["tar", "-xf", sdist, "-C", folder / "unpacked"], check=True)
     (source,) = (folder / "unpacked").iterdir()
     return sdist, build(source, "wheel", folder)
 
@@ -173,7 +173,9 @@ def test_a_file_that_is_not_installed_is_named() -> None:
 def test_the_help_of_run_names_all_policies(capsys: pytest.CaptureFixture[str]) -> None:
     main(["run", "--help"])
     words = capsys.readouterr().out.replace("│", " ").split()
-    assert [name for name in POLICIES if name not in {word.rstrip(",") for word in words}] == []
+    built_in = [name for name, policy in POLICIES.items() if policy.__module__.startswith("flowcontrol.")]
+    assert built_in != []
+    assert [name for name in built_in if name not in {word.rstrip(",") for word in words}] == []
 
 
 COMPLETE = """

@@ -168,14 +168,19 @@ def _behind(steps: Mapping[Task, int]) -> list[Task]:
 
 
 def _last_step(rounds: Sequence[Round], task: Task) -> int | None:
-    """The last look at which time had passed for a task since the one before; -1: it has never answered.
+    """The last look at which time may have passed for a task since the one before; -1: it never answered.
 
     None: it answers, and keeps no account of its time, so nobody can say.
     """
-    answered = [(look, answers[task][1]) for look, answers in enumerate(rounds) if task in answers]
-    accounts = [(look, account) for look, sample in answered if (account := _account_ms(sample)) is not None]
-    if not accounts:
+    answered = [
+        (look, _account_ms(answers[task][1])) for look, answers in enumerate(rounds) if task in answers
+    ]
+    if all(account is None for _, account in answered):
         last = max((look for look, _ in answered), default=-1)
         return None if last >= len(rounds) - 1 - _MOST_BEHIND else last
-    steps = [later for (_, before), (later, after) in pairwise(accounts) if after > before]
-    return steps[-1] if steps else accounts[0][0]
+    steps = [
+        later
+        for (_, before), (later, after) in pairwise(answered)
+        if before is None or after is None or after > before  # where part of an account is missing, it may
+    ]
+    return steps[-1] if steps else answered[0][0]
