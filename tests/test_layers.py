@@ -306,3 +306,16 @@ def test_every_module_has_a_docstring() -> None:
 def test_only_known_folders_lie_at_the_top() -> None:
     top = {path.name for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
     assert top == set(LAYERS)
+
+
+def test_a_build_has_all_that_compiling_has_to_see() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    brought = {re.split(r"[<>=\[]", requirement)[0] for requirement in project["build-system"]["requires"]}
+    needed = {
+        item.top
+        for layer in BELOW_INTEGRATION
+        for path in modules_of(layer)
+        for item in imports_of(ast.parse(path.read_text("utf-8")), package_of(path))
+        if item.top not in LAYERS and item.top not in sys.stdlib_module_names
+    }
+    assert needed - brought == set()

@@ -86,7 +86,8 @@ def check_all_go_on(
     """Make sure that no task has fallen silent while others went on.
 
     `look_again` waits, and asks all of them once more, where that is in doubt. With `at_each_look`
-    values are collected as often as one looks, so that all have to have gone on after some looks more.
+    values are collected as often as one looks, so that who stood still at the last look is in doubt too.
+    Where nobody goes on any more, as at the end of a recording, nobody has fallen silent.
 
     Raises:
         FlinkRestError: one has fallen silent.
@@ -102,8 +103,6 @@ def check_all_go_on(
             return
         steps = _last_steps(looks, job)
     silent = _behind(steps)
-    if not silent and at_each_look:
-        silent = [task for task, step in steps.items() if step < len(rounds)]
     if silent:
         raise FlinkRestError(f"{client.url}: {_silent(job, *min(silent, key=lambda task: steps[task]))}")
 
@@ -172,15 +171,22 @@ def _last_step(rounds: Sequence[Round], task: Task) -> int | None:
 
     None: it answers, and keeps no account of its time, so nobody can say.
     """
-    answered = [
-        (look, _account_ms(answers[task][1])) for look, answers in enumerate(rounds) if task in answers
-    ]
-    if all(account is None for _, account in answered):
+    answered = [(look, answers[task][1]) for look, answers in enumerate(rounds) if task in answers]
+    accounts = [(look, _account_ms(sample)) for look, sample in answered]
+    if _keeps_no_account(answered):
         last = max((look for look, _ in answered), default=-1)
         return None if last >= len(rounds) - 1 - _MOST_BEHIND else last
     steps = [
         later
-        for (_, before), (later, after) in pairwise(answered)
+        for (_, before), (later, after) in pairwise(accounts)
         if before is None or after is None or after > before  # where part of an account is missing, it may
     ]
     return steps[-1] if steps else answered[0][0]
+
+
+def _keeps_no_account(answered: Sequence[tuple[int, Sample]]) -> bool:
+    """Whether a task never tells all parts of its account, or that stands still while other values move."""
+    accounts = {_account_ms(sample) for _, sample in answered}
+    if accounts <= {None}:
+        return True
+    return len(accounts) == 1 and any(before != after for (_, before), (_, after) in pairwise(answered))
