@@ -1,15 +1,16 @@
 """All policies on all scenarios: predicted by the emulator first, then measured in a real Flink, run by run.
 
 Predictions are written to a file that is kept with the sources, so that they stand before the measurement.
-Each run of Flink is a file of its own; what is there already is not run again, so that the command goes on
-where it was stopped.
+Measurements are kept beside them, a row for each window of a run; what is there already is not run again, so
+that the command goes on where it was stopped. All that was observed of a run is a file in the folder for
+results.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -54,6 +55,7 @@ NEW = (
 """Scenarios of `tests/flink/scenarios`, which it was not."""
 
 PREDICTIONS = Path(__file__).parent / "predictions.json"
+MEASUREMENTS = Path(__file__).parent / "measurements.json"
 DOCUMENT = ROOT / "docs/POLICIES.md"
 BEGIN = "<!-- made by tests.flink policies -->\n"
 END = "<!-- end of what tests.flink policies made -->\n"
@@ -85,6 +87,27 @@ class Key(NamedTuple):
 Table = Mapping[Key, Figures]
 
 
+class Run(NamedTuple):
+    """One run of Flink."""
+
+    scenario: str
+    policy: str
+    repetition: int
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """One window of a run of Flink."""
+
+    of: Run
+    window: str
+    end_to_end_ms: float | None
+    """Median over checkpoints; None: none was completed in time."""
+    worst_ms: float | None
+    records_per_s: float
+    other_cores_used: float
+    """By other processes meanwhile."""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument("--predict", action="store_true", help=f"emulate, and write {PREDICTIONS.name} anew")
@@ -92,6 +115,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=POLICIES, metavar="POLICY")
     parser.add_argument(
         "--repetitions", type=int, default=REPETITIONS, help="of each (%(default)s); 0: only show"
+    )
+    parser.add_argument(
+        "--measurements",
+        type=Path,
+        default=MEASUREMENTS,
+        metavar="FILE",
+        help="where runs are kept (%(default)s)",
     )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/POLICIES.md")
 
@@ -106,7 +136,7 @@ def run(options: argparse.Namespace) -> int:
             _write_predictions({**_predictions(), **predicted(name, options.policies)})
     else:
         _measure(options)
-    text = tables(_predictions(), measured(options.out))
+    text = tables(_predictions(), table_of(measurements(options.measurements)))
     print(text)
     if options.write:
         _put(DOCUMENT, text)
@@ -118,42 +148,55 @@ def predicted(name: str, policies: Sequence[str]) -> Table:
     scenarios = [scenario_named(name, policy) for policy in policies]
     table: dict[Key, Figures] = {}
     for scenario, results in zip(scenarios, run_seeds(scenarios, SEEDS), strict=True):
-        table |= dict(_figures(scenario, [_as_measured(result) for result in results]))
+        rows = [
+            row for seed, result in enumerate(results) for row in _rows(scenario, seed, _as_document(result))
+        ]
+        table |= table_of(rows)
     return table
 
 
-def _as_measured(result: Result) -> Mapping[str, Any]:
-    document: dict[str, Any] = {"steady": msgspec.to_builtins(result.steady)}
-    return document
+def _as_document(result: Result) -> Mapping[str, Any]:
+    return {"steady": msgspec.to_builtins(result.steady), "other_cores_used": 0.0}
 
 
-def measured(folder: Path) -> Table:
+def measurements(file: Path) -> list[Measured]:
     """Read the runs that are there."""
-    table: dict[Key, Figures] = {}
-    for name in (*KNOWN, *NEW):
-        for policy in POLICIES:
-            files = sorted(folder.glob(f"{_stem(name, policy)}.*.json"))
-            runs = [json.loads(file.read_text("utf-8")) for file in files]
-            if runs:
-                table |= dict(_figures(scenario_named(name, policy), runs))
-    return table
+    return msgspec.json.decode(file.read_bytes(), type=list[Measured]) if file.exists() else []
 
 
-def _figures(scenario: Scenario, runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Key, Figures]]:
+def table_of(rows: Iterable[Measured]) -> Table:
+    """Return the figures of each window and policy, over the runs that completed a checkpoint in it."""
+    runs: dict[Key, list[Measured]] = {}
+    for row in rows:
+        if row.end_to_end_ms is not None:
+            runs.setdefault(Key(row.of.scenario, row.window, row.of.policy), []).append(row)
+    return {key: _figures(of_key) for key, of_key in runs.items()}
+
+
+def _figures(rows: Sequence[Measured]) -> Figures:
+    times = [row.end_to_end_ms for row in rows if row.end_to_end_ms is not None]
+    worst = max(row.worst_ms or 0.0 for row in rows)
+    rate = round(median(row.records_per_s for row in rows), 1)
+    return Figures((median(times), min(times), max(times)), worst, rate)
+
+
+def _rows(scenario: Scenario, repetition: int, document: Mapping[str, Any]) -> list[Measured]:
     sources_first = sorted(scenario.vertices, key=lambda vertex: vertex.source is None)
     last = [place for place, vertex in enumerate(sources_first) if not scenario.outputs(vertex)]
-    for number, (begin, end) in enumerate(scenario.windows):
-        blocks = [run["steady"][number] for run in runs]
-        times = [block["end_to_end_ms"] for block in blocks if block["end_to_end_ms"] is not None]
-        if not times:
-            continue
-        rates = [
-            sum(rate or 0.0 for place in last for rate in block["vertices"][place]["records_in_per_s"])
-            for block in blocks
-        ]
-        key = Key(scenario.name, f"{begin:g}-{end:g} s", scenario.config.debloat_policy)
-        worst = max(block["end_to_end_ms_max"] or 0.0 for block in blocks)
-        yield key, Figures((median(times), min(times), max(times)), worst, round(median(rates), 1))
+    rows = []
+    for (begin, end), block in zip(scenario.windows, document["steady"], strict=True):
+        rates = [rate or 0.0 for place in last for rate in block["vertices"][place]["records_in_per_s"]]
+        rows.append(
+            Measured(
+                Run(scenario.name, scenario.config.debloat_policy, repetition),
+                f"{begin:g}-{end:g} s",
+                block["end_to_end_ms"],
+                block["end_to_end_ms_max"],
+                round(sum(rates), 1),
+                document["other_cores_used"],
+            )
+        )
+    return rows
 
 
 def _measure(options: argparse.Namespace) -> None:
@@ -165,7 +208,12 @@ def _measure(options: argparse.Namespace) -> None:
     ]
     for _, scenario in wanted:
         described(scenario)
-    left = [run for run in wanted if not _file(options.out, *run).exists()]
+    known = {row.of for row in measurements(options.measurements)}
+    left = [
+        (number, scenario)
+        for number, scenario in wanted
+        if Run(scenario.name, scenario.config.debloat_policy, number) not in known
+    ]
     if not left:
         return
     software = prepare()
@@ -182,18 +230,22 @@ def _measure(options: argparse.Namespace) -> None:
             say(f"  is left out, to be tried again by the same command: {error}")
             continue
         in_a_row = 0
-        file = _file(options.out, number, scenario)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(parents=True, exist_ok=True)
+        file = options.out / f"{scenario.name}.{policy}.{number}.json"
         write_whole({file: json.dumps(document, separators=(",", ":")).encode()})
+        keep(_rows(scenario, number, document), options.measurements)
         say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
 
 
-def _file(folder: Path, number: int, scenario: Scenario) -> Path:
-    return folder / f"{_stem(scenario.name, scenario.config.debloat_policy)}.{number}.json"
-
-
-def _stem(name: str, policy: str) -> str:
-    return f"{name}.{policy}"
+def keep(rows: Sequence[Measured], file: Path) -> None:
+    """Add runs to those that a file has, in the order of scenarios, policies and repetitions."""
+    names, policies = (*KNOWN, *NEW), list(POLICIES)
+    kept = sorted(
+        [*measurements(file), *rows],
+        key=lambda row: (names.index(row.of.scenario), policies.index(row.of.policy), row.of.repetition),
+    )
+    lines = [msgspec.json.encode(row) for row in kept]
+    write_whole({file: b"[\n" + b",\n".join(lines) + b"\n]\n"})
 
 
 def _predictions() -> dict[Key, Figures]:

@@ -24,8 +24,13 @@ from tests.flink.policy_runs import (
     PREDICTIONS,
     Figures,
     Key,
+    Measured,
+    Run,
     _predictions,
-    measured,
+    _rows,
+    keep,
+    measurements,
+    table_of,
     tables,
 )
 from tests.flink.references import scenario_named
@@ -156,16 +161,22 @@ def test_predictions_stand_for_every_scenario_and_policy() -> None:
     assert PREDICTIONS.read_text("utf-8").count("\n") == len(_predictions()) + 2
 
 
+def runs_of_burst(file: Path, *times_ms: float) -> None:
+    rows = [
+        Measured(Run("2x2_200KBs_on1s", "burst", number), "20-60 s", time_ms, 2 * time_ms, 400.0, 0.1)
+        for number, time_ms in enumerate(times_ms, 1)
+    ]
+    for row in reversed(rows):
+        keep([row], file)
+    assert measurements(file) == rows
+
+
 def test_runs_that_are_there_are_read_and_judged(tmp_path: Path) -> None:
-    document = msgspec.to_builtins(emulate(scenario_named("proof")).steady)
-    for number, factor in ((1, 1.0), (2, 1.5), (3, 2.0)):
-        block = document[0] | {"from_s": 20.0, "to_s": 60.0, "end_to_end_ms": 1000.0 * factor}
-        file = tmp_path / f"2x2_200KBs_on1s.burst.{number}.json"
-        file.write_text(json.dumps({"steady": [block]}), "utf-8")
-    table = measured(tmp_path)
+    runs_of_burst(tmp_path / "kept.json", 1000.0, 1500.0, 2000.0)
+    table = table_of(measurements(tmp_path / "kept.json"))
     key = Key("2x2_200KBs_on1s", "20-60 s", "burst")
     assert list(table) == [key]
-    assert table[key].end_to_end_ms == (1500.0, 1000.0, 2000.0)
+    assert table[key] == Figures((1500.0, 1000.0, 2000.0), 4000.0, 400.0)
     near = tables({key: Figures((1400, 1390, 1410), 1500, 400)}, table)
     assert "| 2x2_200KBs_on1s |  |  |  |  | 1400 (1390-1410) / 1500 (1000-2000) |" in near
     assert "within 10% or 15 ms: 1 of 1" in near
@@ -173,20 +184,33 @@ def test_runs_that_are_there_are_read_and_judged(tmp_path: Path) -> None:
     assert "within 10% or 15 ms: 0 of 1" in far
 
 
+def test_a_window_without_checkpoints_has_no_figures() -> None:
+    row = Measured(Run("2x2_200KBs_on1s", "burst", 1), "20-60 s", None, None, 400.0, 0.1)
+    assert table_of([row]) == {}
+
+
+def test_a_prediction_and_a_measurement_are_read_in_the_same_way() -> None:
+    scenario = scenario_named("proof")
+    result = emulate(scenario)
+    (row,) = _rows(scenario, 1, {"steady": msgspec.to_builtins(result.steady), "other_cores_used": 0.5})
+    (steady_window,) = result.steady
+    sink = steady_window.vertices[-1]
+    assert row.end_to_end_ms == steady_window.end_to_end_ms
+    assert row.records_per_s == pytest.approx(sum(rate or 0.0 for rate in sink.records_in_per_s), abs=0.1)
+    assert row.other_cores_used == 0.5
+
+
 def test_what_is_measured_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")  # without a Java nothing could be measured
-    document = msgspec.to_builtins(emulate(scenario_named("proof")).steady)
-    block = document[0] | {"from_s": 20.0, "to_s": 60.0, "end_to_end_ms": 1234.0}
-    for number in (1, 2):
-        file = tmp_path / f"2x2_200KBs_on1s.burst.{number}.json"
-        file.write_text(json.dumps({"steady": [block]}), "utf-8")
-    asked = ["policies", "--only", "2x2_200KBs_on1s", "--policies", "burst", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["flink", *asked, "--repetitions", "2"])
+    kept = tmp_path / "kept.json"
+    runs_of_burst(kept, 1234.0, 1234.0)
+    asked = ["policies", "--only", "2x2_200KBs_on1s", "--policies", "burst", "--measurements", str(kept)]
+    monkeypatch.setattr(sys, "argv", ["flink", *asked, "--out", str(tmp_path), "--repetitions", "2"])
     assert commands.main() == 0
     assert "/ 1234 (1234-1234)" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["flink", *asked, "--repetitions", "3"])
+    monkeypatch.setattr(sys, "argv", ["flink", *asked, "--out", str(tmp_path), "--repetitions", "3"])
     assert commands.main() == 1
     assert "there is no java" in capsys.readouterr().err
 
@@ -196,7 +220,8 @@ def test_runs_that_fail_are_left_out_until_the_machine_seems_at_fault(
 ) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path))
     monkeypatch.setattr(policy_runs, "prepare", lambda: Software((), Path("jobs.jar"), Path("agent.jar")))
-    asked = ["policies", "--only", "2x2_200KBs_on1s", "--out", str(tmp_path), "--repetitions", "1"]
+    kept = str(tmp_path / "kept.json")
+    asked = ["policies", "--only", "2x2_200KBs_on1s", "--measurements", kept, "--repetitions", "1"]
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
