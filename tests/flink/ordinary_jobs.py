@@ -55,9 +55,12 @@ class Kind(NamedTuple):
 
 _ORDINARY, _SQL = "testbed.OrdinaryJobs", "testbed.NexmarkSql"
 JOBS: Mapping[str, Kind] = {
-    **{name: Kind(_ORDINARY, 2, 2) for name in ("wordcount", "enrich", "windows", "etl")},
+    **{
+        name: Kind(_ORDINARY, 2, 2)
+        for name in ("wordcount", "enrich", "windows", "etl", "alerts", "sessions")
+    },
     "state": Kind(_ORDINARY, 1, 2),
-    "nexmark_q17": Kind(_SQL, 2, 2),
+    **{name: Kind(_SQL, 2, 2) for name in ("nexmark_q8", "nexmark_q17")},
 }
 
 _NETWORK_BYTES = 128 << 20

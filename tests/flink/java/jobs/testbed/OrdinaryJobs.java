@@ -29,36 +29,42 @@ import org.apache.flink.util.Collector;
  */
 public final class OrdinaryJobs {
     private static final TypeInformation<Tuple2<String, Integer>> WORD = TypeInformation.of(new TypeHint<>() {});
-    private static final TypeInformation<Tuple3<Long, Long, byte[]>> EVENT = TypeInformation.of(new TypeHint<>() {});
+    static final TypeInformation<Tuple3<Long, Long, byte[]>> EVENT = TypeInformation.of(new TypeHint<>() {});
 
-    private final StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment();
+    private final StreamExecutionEnvironment environment;
     private final boolean burns;
 
-    private OrdinaryJobs(boolean burns) {
+    OrdinaryJobs(StreamExecutionEnvironment environment, boolean burns) {
+        this.environment = environment;
         this.burns = burns;
     }
 
     public static void main(String[] args) throws Exception {
-        OrdinaryJobs jobs = new OrdinaryJobs(args.length > 1 && args[1].equals("burn"));
-        jobs.environment.getConfig().enableObjectReuse();
+        StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment();
+        environment.getConfig().enableObjectReuse();
+        boolean burns = args.length > 1 && args[1].equals("burn");
+        OrdinaryJobs jobs = new OrdinaryJobs(environment, burns);
+        BranchingJobs branching = new BranchingJobs(environment, burns);
         switch (args[0]) {
             case "wordcount" -> jobs.wordCount();
             case "enrich" -> jobs.enrich();
             case "windows" -> jobs.windows();
             case "etl" -> jobs.etl();
             case "state" -> jobs.state();
+            case "alerts" -> branching.alerts();
+            case "sessions" -> branching.sessions();
             default -> throw new IllegalArgumentException(args[0]);
         }
-        jobs.environment.execute(args[0]);
+        environment.execute(args[0]);
     }
 
-    private ServiceTime costing(double micros, double... skew) {
+    ServiceTime costing(double micros, double... skew) {
         double[] factors = skew.length == 0 ? new double[] {1} : skew;
         return new ServiceTime(new double[][] {{0, micros / 1e6}}, factors, burns);
     }
 
     /** Events (key, time in ms, payload) with keys by Zipf's law, at a rate of each subtask. */
-    private DataStream<Tuple3<Long, Long, byte[]>> events(
+    DataStream<Tuple3<Long, Long, byte[]>> events(
             String name, int parallelism, double rate, int payloadBytes, Keys keys, boolean timed) {
         Generator<Tuple3<Long, Long, byte[]>> generator = new Generator<>(() -> {
             byte[] payload = new byte[payloadBytes];
@@ -71,7 +77,7 @@ public final class OrdinaryJobs {
         return environment.fromSource(generator, watermarks, name, EVENT).setParallelism(parallelism);
     }
 
-    private SingleOutputStreamOperator<Tuple3<Long, Long, byte[]>> step(
+    SingleOutputStreamOperator<Tuple3<Long, Long, byte[]>> step(
             DataStream<Tuple3<Long, Long, byte[]>> stream, String name, int parallelism, ServiceTime service) {
         return stream.process(new Serve(service)).name(name).returns(EVENT).setParallelism(parallelism);
     }
@@ -224,7 +230,7 @@ public final class OrdinaryJobs {
         }
     }
 
-    private static final class Counted implements AggregateFunction<Tuple3<Long, Long, byte[]>, Long, Long> {
+    static final class Counted implements AggregateFunction<Tuple3<Long, Long, byte[]>, Long, Long> {
         @Override
         public Long createAccumulator() {
             return 0L;
@@ -246,7 +252,7 @@ public final class OrdinaryJobs {
         }
     }
 
-    private static final class WithItsEnd
+    static final class WithItsEnd
             extends ProcessWindowFunction<Long, Tuple3<Long, Long, byte[]>, Long, TimeWindow> {
         @Override
         public void process(Long key, Context context, Iterable<Long> counts, Collector<Tuple3<Long, Long, byte[]>> out) {
