@@ -36,6 +36,8 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
         inventory = take_inventory(storage, directory, verify=verify)
     except StorageError as error:
         raise ScenarioError([f"netstack checkpoints: {error}"]) from error
+    if verify and not inventory.checkpoints and not inventory.problems:
+        raise ScenarioError([f"{inventory.root}: holds no checkpoints, so there is nothing to verify"])
     if json:
         write_json(msgspec.json.encode(inventory))
     else:

@@ -120,6 +120,11 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
     ours = _ours(file, allow_code)
     name = (ours if isinstance(ours, Scenario) else ours.scenario).name
     path = reference / f"{name}.json" if reference.is_dir() else reference
+    if path.suffix == ".toml":
+        text = (
+            "is a scenario; what is named last has to be what a Flink measured, a file .json, or their folder"
+        )
+        raise ScenarioError([f"{path}: {text}"])
     document = load_json(path)
     try:
         runs_of(document)

@@ -21,7 +21,7 @@ from ..analysis.rules.finding import Finding
 from ..analysis.rules.observation import observations
 from ..analysis.trial import trials
 from ..analysis.wording import counted
-from ..files.reading import LARGEST_RESULT, load_result, one_line
+from ..files.reading import LARGEST_RESULT, NO_RESULT, load_result, one_line
 from ..report.output import to_stdout, write_json
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, read_quantity
@@ -96,7 +96,7 @@ def _from_stdin() -> Result:
     try:
         return from_json(document)
     except (ValueError, RecursionError) as error:
-        raise ScenarioError([f"standard input: is no result: {one_line(error)}"]) from None
+        raise ScenarioError([f"standard input: {NO_RESULT}: {one_line(error)}"]) from None
 
 
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:

@@ -101,7 +101,7 @@ def _ready(file: Path | None, seed: int | None, allow_code: bool) -> Iterator[Sc
     scenario = example() if file is None else load_runnable(file, seed, allow_code=allow_code)
     if file is None and seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
-    with opened(_longer(scenario), Path("netstack lab") if file is None else file) as ready:
+    with opened(scenario, Path("netstack lab") if file is None else file) as ready:
         yield ready
 
 
@@ -119,7 +119,8 @@ def serve(scenario: Scenario, port: int, *, policies: Sequence[str] = (), browse
     from ..lab.server import LabServer
 
     with ExitStack() as stack:
-        lab = Lab(scenario, stack.enter_context(table_stores(scenario)), policies=policies)
+        tables = stack.enter_context(table_stores(scenario))
+        lab = Lab(_longer(scenario), tables, policies=policies, asked_s=scenario.duration_s)
         stack.callback(lab.close)
         _serve(LabServer(lab), port, browser=browser)
 
@@ -155,7 +156,8 @@ def serve_beside(
             with ExitStack() as opening:
                 tables = opening.enter_context(table_stores(scenario))
                 try:
-                    lab = Lab(scenario, tables, begin_s=scenario.warmup_s, policies=policies)
+                    asked_s = imported.scenario.duration_s
+                    lab = Lab(scenario, tables, begin_s=scenario.warmup_s, policies=policies, asked_s=asked_s)
                 except InsufficientBuffers as error:
                     raise ScenarioError([one_line(error)]) from None
                 opening.callback(lab.close)

@@ -104,12 +104,14 @@ def run(
     prepare_folder(out, PAGE)
     printer = TracePrinter(to_stderr()) if trace else None
     result = _run(scenario, file, begin, place, printer)
-    if out is not None:
-        _write_report(out, result)
-    if json:
-        write_json(to_json(result))
-    else:
-        print_result(result, to_stdout())
+    try:
+        if out is not None:
+            _write_report(out, result)
+    finally:  # a report that cannot be written costs nobody the result
+        if json:
+            write_json(to_json(result))
+        else:
+            print_result(result, to_stdout())
     if result.failure is not None:
         say(failure_text(result))
     return 0 if result.failure is None else FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -29,6 +30,8 @@ def report(error: BaseException) -> int:
                 say(problem)
         case BenchmarkError() | InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
             say(f"netstack: {one_line(error)}")
+        case MemoryError() | OSError(errno=errno.ENOMEM):
+            say("netstack: this machine has not the memory for that; netstack size says what a job needs")
         case OSError():
             _drop_stdout()  # which may be what could not be written
             say(f"netstack: {error}")

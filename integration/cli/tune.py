@@ -190,6 +190,8 @@ def tune(
         json: Print all of it as one JSON document.
     """
     require("statistics", "netstack tune")
+    if seeds < 1:
+        raise ScenarioError([f"netstack tune: --seeds: is {seeds}; at least 1 is needed"])
     if out is not None:
         require("report", "netstack tune --out")
     scenario, notes = _scenario(file, running, access, allow_code)

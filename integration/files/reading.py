@@ -26,6 +26,8 @@ LARGEST_CONFIGURATION = 1 << 20
 LARGEST_RESULT = 64 << 20
 """Bytes of the largest file that a program writes; results of long runs have some megabytes."""
 
+NO_RESULT = "is no result, as netstack run --json prints of a scenario"
+
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -226,11 +228,11 @@ def load_result(path: str | Path) -> Result:
     try:
         return from_json(read_user_file(file, LARGEST_RESULT))
     except RecursionError:
-        raise ScenarioError([f"{file}: is no result: it is nested too deeply"]) from None
+        raise ScenarioError([f"{file}: {NO_RESULT}: it is nested too deeply"]) from None
     except ValueError as error:
         if isinstance(error, ScenarioError):
             raise
-        raise ScenarioError([f"{file}: is no result: {one_line(error)}"]) from None
+        raise ScenarioError([f"{file}: {NO_RESULT}: {one_line(error)}"]) from None
 
 
 def load_json(path: str | Path) -> dict[str, Any]:

@@ -63,7 +63,8 @@ class Lab:
     """A job under the eyes of a user; `version` goes up whenever a page has to be told all anew.
 
     It is run as fast as possible up to `begin_s` emulated seconds, where its user comes in. `policies` are
-    offered to debloat by, beside those that there are.
+    offered to debloat by, beside those that there are. `asked_s` is the duration of a copied scenario, until
+    more has been run; by default it is that of `scenario`.
 
     Raises:
         ScenarioError: the scenario makes no sense.
@@ -77,11 +78,13 @@ class Lab:
         *,
         begin_s: float = 0.0,
         policies: Sequence[str] = (),
+        asked_s: float | None = None,
     ) -> None:
         self.version = 0
         self.pace: float | None = 1.0
         self.paused = False
         self._base = scenario
+        self._asked_s = scenario.duration_s if asked_s is None else asked_s
         self._policies = policies_of(scenario, policies)
         self._tables = tables
         self._now = begin_s  # where the sides are, or are to come
@@ -296,7 +299,8 @@ class Lab:
     def _copied(self, side: LiveJob) -> str:
         scenario = side.scenario
         comment = f"As it was run in the lab up to {self._now:.3f} s; running it gives the same numbers."
-        return scenario_toml(scenario, [comment])
+        duration_s = max(self._asked_s, round(self._now, 3))
+        return scenario_toml(replace(scenario, duration_s=duration_s), [comment])
 
     def close(self) -> None:
         """Take everything back."""

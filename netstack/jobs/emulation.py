@@ -84,7 +84,10 @@ def emulate(
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
         RuntimeError: if trio runs already: there, `run_job` is to be awaited.
+        TypeError: if `scenario` is none.
     """
+    if not isinstance(scenario, Scenario):
+        raise TypeError(f"{scenario!r} is no Scenario; integration.load_scenario reads one from a file")
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("emulate begins a run of trio; within one, write `await run_job(scenario)`")
     run = partial(

@@ -41,6 +41,9 @@ from .scenario import (
 )
 from .user_code import NamedObject
 
+MOST_RECORDS_PER_S = 1e9
+"""Of a subtask of a source: more than any computer counts."""
+
 LARGEST_SPREAD = 0.5
 """A cost that is known no better than this is not known."""
 
@@ -160,8 +163,9 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
 
 
 def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[Problem]:
-    if any(not 0 <= rate < math.inf for rate in source.rates):
-        yield "source.rate", f"is {list(source.rates)}; a rate is 0 (as fast as possible) or more"
+    if any(not 0 <= rate <= MOST_RECORDS_PER_S for rate in source.rates):
+        most = f"{MOST_RECORDS_PER_S:g} records per second at most"
+        yield "source.rate", f"is {list(source.rates)}; a rate is 0 (as fast as possible) or more, {most}"
     if not source.rates:
         yield "source.rate", "is empty; leave it out, or give one rate for each subtask"
     if isinstance(source, GeneratorSpec):

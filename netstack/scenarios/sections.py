@@ -111,7 +111,7 @@ def text(value: object) -> str:
 def integer(value: object) -> int:
     """Return a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise QuantityError(f"is {value!r}, {_type(value)}", "a whole number, without quotes")
+        raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("a whole number", value))
     return value
 
 
@@ -119,7 +119,7 @@ def integer(value: object) -> int:
 def number(value: object) -> float:
     """Return a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise QuantityError(f"is {value!r}, {_type(value)}", "a number, without quotes")
+        raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("a number", value))
     try:
         return float(value)
     except OverflowError:
@@ -130,7 +130,7 @@ def number(value: object) -> float:
 def boolean(value: object) -> bool:
     """Return true or false."""
     if not isinstance(value, bool):
-        raise QuantityError(f"is {value!r}, {_type(value)}", "true or false, without quotes")
+        raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("true or false", value))
     return value
 
 
@@ -210,6 +210,10 @@ class RangeOf:
     def shape(self) -> Shape:
         """What is accepted."""
         return any_of(shape_of(self.read), ListOf(self.read).shape | {"minItems": 2, "maxItems": 2})
+
+
+def _unquoted(wanted: str, value: object) -> str:
+    return f"{wanted}, without quotes" if isinstance(value, str) else wanted
 
 
 def _type(value: object) -> str:

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import os
@@ -16,9 +17,9 @@ from integration.checkpoints.directory import DirectoryStorage
 from integration.cli import exit_status
 from integration.cli.app import main
 from integration.files.reading import load_result
-from integration.report.output import to_stdout
+from integration.report.output import OutputError, to_stdout
 from integration.report.run_text import MOST_INCIDENTS, print_head, print_incidents
-from netstack import CostModel, from_json
+from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
 
 pytestmark = pytest.mark.long
@@ -312,7 +313,8 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
         (["rn"], "Did you mean"),
         (["compare", "{scenario}"], "last the reference"),
         (["compare", "{scenario}", "nothing.json"], "nothing.json: there is no such file"),
-        (["compare", "{scenario}", "{scenario}"], "is not valid"),
+        (["compare", "{scenario}", "{scenario}"], "short.toml: is a scenario; what is named last has to be"),
+        (["diagnose", "{scenario}"], "short.toml: is no result, as netstack run --json prints"),
         (["compare", "{scenario}", "{references}"], "short.json: there is no such file"),
         (["compare", "{scenario}", "{folder}", "--seeds", "0"], "--seeds is 0"),
         (["compare", "{scenario}", "{folder}", "--seeds", "2.0"], "--seeds"),
@@ -546,3 +548,29 @@ def test_a_second_file_is_named_as_one_too_many(command, capsys):
 def test_a_negative_time_is_no_missing_argument(option, scenario, capsys):
     assert main(["tune", str(scenario), option, "-5ms"]) == 2
     assert capsys.readouterr().err == f"netstack tune: {option}: '-5ms' is negative; it must be positive\n"
+
+
+def test_a_report_that_cannot_be_written_costs_nobody_the_result(scenario, tmp_path, monkeypatch, capsys):
+    def full(*_args, **_named):
+        raise OutputError("short.json: cannot be written: No space left on device")
+
+    monkeypatch.setattr("integration.report.run_report.write_report", full)
+    assert main(["run", str(scenario), "--out", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr()
+    assert "end to end" in printed.out
+    assert printed.err == "netstack: short.json: cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOMEM, "Cannot allocate memory"), MemoryError()])
+def test_a_machine_without_enough_memory_is_told_in_a_line(error, scenario, monkeypatch, capsys):
+    def too_much(*_args, **_named):
+        raise error
+
+    monkeypatch.setattr("integration.cli.size.print_size", too_much)
+    assert main(["size", str(scenario)]) == 2
+    assert capsys.readouterr().err.startswith("netstack: this machine has not the memory for that")
+
+
+def test_emulate_says_what_it_needs():
+    with pytest.raises(TypeError, match=r"'job\.toml' is no Scenario; integration\.load_scenario reads one"):
+        emulate("job.toml")

@@ -74,7 +74,8 @@ def test_a_file_says_what_the_cluster_said(name: str, monkeypatch: pytest.Monkey
     monkeypatch.undo()  # a cluster that is busy may be asked again after a while
     with replayed(name) as cluster:
         of_cluster = import_scenario(cluster.url, watch_s=7.5, pause=lambda seconds: None)
-    assert shown(import_scenario(Recording(file_of(name)))) == shown(of_cluster)
+    for place in (Recording(file_of(name)), file_of(name), str(file_of(name))):
+        assert shown(import_scenario(place)) == shown(of_cluster)
 
 
 @pytest.mark.parametrize("ending", ["json", "json.gz"])

@@ -124,6 +124,18 @@ def test_what_a_user_does_acts_at_once_and_is_copied_to_the_bit(lab: Lab) -> Non
         assert [list(map(float, of_subtask)) for of_subtask in series.numRecordsIn] == live
 
 
+def test_a_copy_lasts_as_long_as_the_scenario_or_as_was_run() -> None:
+    asked = Lab(example(), asked_s=5.0)
+    asked.paused = True
+    for seconds, copied_s in ((2.0, 5.0), (7.25, 9.25)):
+        run(asked, seconds)
+        copied = asked.handle(Copy("a"))
+        assert isinstance(copied, Copied)
+        document = tomllib.loads(copied.toml)
+        assert read_scenario(document).duration_s == pytest.approx(copied_s, abs=2e-3)
+    asked.close()
+
+
 def test_there_is_a_way_back_and_the_same_comes_again(lab: Lab) -> None:
     run(lab, 6.0)
     before = figures(lab)

@@ -56,7 +56,9 @@ MISTAKES = [
     ('warmup = "16 s"', 'warmup = "60 s"', ["warmup: is 60 s", "less than the duration, 46 s"]),
     ('name = "job"', "name = 3", ["name: is 3, a whole number", "text in quotes"]),
     ("[flink]", 'seed = "1"\n[flink]', ["seed: is '1', text", "a whole number, without quotes"]),
+    ("[flink]", "seed = nan\n[flink]", ["seed: is nan, a number; it must be a whole number"]),
     ("[flink]", "seed = -1\n[flink]", ["seed: is -1", "0 or more"]),
+    (SOURCE, SOURCE.replace("100]", "1e308]"), ["source.rate: is [0.0, 1e+308]", "1e+09 records per second"]),
     (
         "[flink]",
         'preset = "flink-3"\n[flink]',
@@ -281,7 +283,7 @@ def test_a_result_is_read_and_holds_its_scenario(result, tmp_path):
     [
         ("{", load_json, "is not valid JSON"),
         ("[]", load_json, "holds no object"),
-        ("{}", load_result, "is no result: .*missing required field"),
+        ("{}", load_result, "is no result, as netstack run --json prints.*: .*missing required field"),
         ('{"duration": 5}', load_scenario, "duration: 5 has no unit"),
         ('{"a": NaN}', load_json, "is not valid JSON: NaN is no number there"),
         ('{"name": "\\ud800"}', load_scenario, "is not valid JSON: .*surrogates not allowed"),

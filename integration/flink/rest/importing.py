@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from flowcontrol import readable
@@ -30,6 +31,7 @@ from .job_state import JobState, read_running, unchanged
 from .measured import Measured, measured, read_checkpoints
 from .network_memory import network_memory_of
 from .processors import Processors
+from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
 from .topology import edges_of, job_name, vertex_names
 from .vertices import VertexReader
@@ -80,7 +82,7 @@ class Imported(Viewed):
 
 
 def import_scenario(
-    cluster: str | Answers,
+    cluster: str | Path | Answers,
     job: str | None = None,
     *,
     overrides: Overrides | None = None,
@@ -90,9 +92,10 @@ def import_scenario(
 ) -> Imported:
     """Read a running job through Flink's REST API; `job` is its id, and may be absent where only one runs.
 
-    `cluster` is the address of Flink's web interface, or what answers in its place. Its
-    metrics are watched for `watch_s` seconds, by default as long as it takes to see them change three times,
-    and 20 s at least; `pause` waits in its place; `watching` is told how many seconds of how many are over.
+    `cluster` is the address of Flink's web interface, a file of ``netstack import-flink --recording``, or
+    what answers in its place. Its metrics are watched for `watch_s` seconds, by default as long as it takes
+    to see them change three times, and 20 s at least; `pause` waits in its place; `watching` is told how many
+    seconds of how many are over.
 
     Raises:
         FlinkRestError: nobody answers, the job does not run, ends, restarts or loses a task manager while it
@@ -100,7 +103,7 @@ def import_scenario(
         ScenarioError: an override is wrong, or what was read makes no sense as a scenario.
     """
     given = overrides or Overrides()
-    client = RestClient(cluster)
+    client = RestClient(_recorded(cluster))
     with client.reading():
         state = read_running(client, job)
     with unchanged(client, state, pause or client.pause):
@@ -129,6 +132,13 @@ def import_scenario(
         samples=samples,
         vertex_ids={name: vertex_id for vertex_id, name in names.items()},
     )
+
+
+def _recorded(cluster: str | Path | Answers) -> str | Answers:
+    """Open the file of a recording, where one is named."""
+    if isinstance(cluster, str) and not Path(cluster).is_file():
+        return cluster
+    return Recording(Path(cluster)) if isinstance(cluster, str | Path) else cluster
 
 
 def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:

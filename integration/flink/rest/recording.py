@@ -16,15 +16,15 @@ import json
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from netstack import scenario_document
+from netstack import Scenario, scenario_document
 
 from ...files.reading import one_line, read_user_file
 from .answers import WITH_VALUES, Answers, FlinkRestError, Refused
-from .importing import Imported
+from .measured import Measured
 from .recorded_fields import Names, without_the_cluster
 
 LARGEST_RECORDING = 256 << 20
@@ -48,6 +48,20 @@ class _Document(msgspec.Struct, kw_only=True):
     answers: dict[str, Any]
     times_s: dict[str, list[float]] = {}
     refused: dict[str, int] = {}
+
+
+class ReadJob(Protocol):
+    """What of an import stands in a recording."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """The job."""
+        ...
+
+    @property
+    def measured(self) -> Measured:
+        """What it showed."""
+        ...
 
 
 class Recorder:
@@ -98,7 +112,7 @@ class Recorder:
         """Return when the last answer came, in seconds since this began."""
         return self._now_s
 
-    def document(self, imported: Imported) -> bytes:
+    def document(self, imported: ReadJob) -> bytes:
         """Return what was kept while that job was imported, without what only this cluster needs to know."""
         shown, names = imported.measured, Names.of(self._kept)
         document = {
