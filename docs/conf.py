@@ -27,3 +27,4 @@ html_static_path = ["site/static"]
 html_css_files = ["netstack.css"]
 html_show_copyright = False
 html_copy_source = False
+html_show_search_summary = False  # these are fetched, which a page that is opened as a file may not
