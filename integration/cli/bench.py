@@ -27,11 +27,9 @@ from ..extras import require
 from ..files.reading import one_line
 from ..report.benchmark_text import markdown, print_cases, print_changes, print_run
 from ..report.output import (
-    Report,
     indented,
     prepare_file,
     prepare_folder,
-    progress,
     say,
     to_stderr,
     to_stdout,
@@ -39,6 +37,7 @@ from ..report.output import (
     write_json,
     write_outputs,
 )
+from ..report.progress import Report, progress
 from .arguments import Flag, Several, Whole, command_line, require_some
 from .exit_status import FAILED
 

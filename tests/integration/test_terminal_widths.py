@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.report.output import Terminal, progress
+from integration.report.output import Terminal
+from integration.report.progress import progress
 
 ROOT = Path(__file__).parents[2]
 REFERENCES = ROOT / "tests/data/flink-reference"
