@@ -125,14 +125,14 @@ class OutputOptions:
 
     def write(self, run: BenchmarkRun) -> None:
         """Write what was asked for."""
-        document = indented(msgspec.json.encode(run))
+        document = msgspec.json.encode(run)
         files = {}
         if self.json:
             write_json(document)
         if self.csv is not None:
             files[self.csv] = as_csv(run)
         if self.save is not None:
-            files[path_of(self.save, self.store, "--save")] = document
+            files[path_of(self.save, self.store, "--save")] = indented(document)
         for path in write_outputs(files):
             say(f"wrote {path}")
         if self.plot is not None:

@@ -37,7 +37,6 @@ from ..report.run_text import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
-from .spark_progress import job_progress
 
 if TYPE_CHECKING:
     pass
@@ -173,6 +172,7 @@ def _on_spark(
     """
     # Here, since few runs need what it takes a while to import.
     from ..spark.distributed.spark_run import run_on_spark
+    from .spark_progress import job_progress
 
     problems = list(distribution_problems(scenario))
     if problems:
