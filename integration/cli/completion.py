@@ -30,18 +30,9 @@ def install_completion(*, shell: Shell | None = None) -> int:
     Args:
         shell: bash, zsh or fish; by default the one that this is called from.
     """
-    # Here, since they call this by its name, and few need them.
-    from cyclopts.completion.detect import ShellDetectionError, detect_shell
+    from .app import app  # here, since that calls this by its name
 
-    from .app import app
-
-    try:
-        found = shell or detect_shell()
-    except ShellDetectionError:
-        found = "unknown"
-    if found not in ("bash", "zsh", "fish"):
-        line = f"the shell is {found}; name bash, zsh or fish with --shell"
-        raise ScenarioError([f"netstack --install-completion: {line}"])
+    found = shell or _shell_of_this_call()
     try:
         script = app.install_completion(shell=found, add_to_startup=found == "bash")
         if found == "zsh":
@@ -50,6 +41,23 @@ def install_completion(*, shell: Shell | None = None) -> int:
         raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
     say(f"wrote {script}; shells that start from now on complete netstack")
     return 0
+
+
+def _shell_of_this_call() -> Shell:
+    from cyclopts.completion.detect import ShellDetectionError, detect_shell  # here, since few need it
+
+    try:
+        found = detect_shell()
+    except ShellDetectionError:
+        raise _no_shell("not known") from None
+    if found == "powershell":
+        raise _no_shell(found)
+    return found
+
+
+def _no_shell(found: str) -> ScenarioError:
+    line = f"the shell is {found}; name bash, zsh or fish with --shell"
+    return ScenarioError([f"netstack --install-completion: {line}"])
 
 
 def _add_to_zshrc(script: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cyclopts.completion.detect import ShellDetectionError
 
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
@@ -108,14 +109,17 @@ def test_zsh_completes_wherever_its_start_up_file_looks_for_completions(before: 
     assert completions(tmp_path, "zsh", "netstack tu", "tune") == ["tune"]
 
 
+@pytest.mark.parametrize(("found", "words"), [("powershell", "powershell"), ("", "not known")])
 def test_a_shell_that_is_not_known_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    found: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SHELL", "/bin/tcsh")
-    for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr("cyclopts.completion.detect.detect_shell", lambda: "tcsh")
+    def detected() -> str:
+        if not found:
+            raise ShellDetectionError
+        return found
+
+    monkeypatch.setattr("cyclopts.completion.detect.detect_shell", detected)
     assert main(["--install-completion"]) == MISTAKE
     assert capsys.readouterr().err == (
-        "netstack --install-completion: the shell is tcsh; name bash, zsh or fish with --shell\n"
+        f"netstack --install-completion: the shell is {words}; name bash, zsh or fish with --shell\n"
     )
