@@ -30,7 +30,7 @@ LEGEND = (
     "Flink: what the job shows now, times with their range over its checkpoints. "
     "ours: median and range over seeds, predicted from its load and options. "
     "ratio: ours by Flink's. allowed: how far apart they may be. "
-    "Times in ms, throughput in records/s, buffers in bytes."
+    "Times in ms, throughput in records/s."
 )
 
 
