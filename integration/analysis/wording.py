@@ -28,7 +28,7 @@ _LAST = "at the subtask that acknowledged last the first barrier"
 SEEN = 0.02
 """Share of a duration from which a part of it is worth words."""
 
-_SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_SIZES = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
 
 
 def with_micro_sign(text: str) -> str:
@@ -47,10 +47,23 @@ def size(value: float | None) -> str:
     """Return a number of bytes with its binary unit, as "7.42 KiB"; 1 KiB is 1024 bytes, Flink's "1 kb"."""
     if value is None:
         return NOTHING
-    for unit, scale in _SIZES:
-        if value >= scale:
-            return f"{digits(value / scale)} {unit}"
-    return f"{value:.0f} B"
+    unit = size_unit(value)
+    return f"{size_in(unit, value)} {unit}"
+
+
+def size_unit(value: float) -> str:
+    """Return the binary unit in which a number of bytes is written, as "KiB"."""
+    return next((unit for unit, scale in _SIZES.items() if value >= scale), "B")
+
+
+def size_in(unit: str, value: float) -> str:
+    """Return a number of bytes in a unit whose name stands beside it, or above it, as "7.42"."""
+    return f"{value:.0f}" if unit == "B" else digits(value / _SIZES[unit])
+
+
+def bytes_per_second(value: float | None) -> str:
+    """Return a rate of bytes with its binary unit, as "198 KiB/s"."""
+    return NOTHING if value is None else f"{size(value)}/s"
 
 
 def per_second(value: float | None) -> str:

@@ -33,6 +33,10 @@ FOLDER = "_savepoint-requests"
 LOOKS_S = 0.1
 """How often whoever has asked looks for an answer, in seconds."""
 
+WAITING = "the run has not seen the request yet"
+TAKING = "the run takes it"
+"""What is waited for, as whoever has asked is told."""
+
 _REQUEST, _ANSWER, _PARTIAL = ".json", ".answer.json", ".partial"
 _LONGEST = 1 << 14
 
@@ -111,8 +115,10 @@ class RequestFolder:
         with suppress(OSError):  # the savepoint is there, or is not, whoever hears of it
             _put(self._folder / f"{name}{_ANSWER}", data)
 
-    def ask(self, request: SavepointRequest) -> str:
+    def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:
         """Ask the run for a savepoint, wait, and return where it is; Ctrl-C takes the request back.
+
+        `tell` is told, while it takes, what is waited for.
 
         Raises:
             StorageError: No run has the directory, it takes no requests, it ended meanwhile, or there is no
@@ -132,6 +138,7 @@ class RequestFolder:
         try:
             _put(place, msgspec.json.encode(_Request(directory, request.format, request.action)))
             while not answer.exists():
+                tell(WAITING if place.exists() else TAKING)
                 time.sleep(LOOKS_S)
                 if not answer.exists():
                     self._require_run("the run has ended meanwhile, without an answer")

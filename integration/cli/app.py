@@ -197,6 +197,8 @@ app.command(
     name="demo",
     help="Run the main job on real data with debloating off and on, or in all checkpoint modes, and compare.",
 )
-app.register_install_completion_command(
-    help="Let this shell complete commands and options; its start-up file gets a line for that."
+app.command(
+    "integration.cli.completion:install_completion",
+    name="--install-completion",
+    help="Let this shell complete commands and options; its start-up file gets a line for that.",
 )

@@ -27,11 +27,9 @@ from ..extras import require
 from ..files.reading import one_line
 from ..report.benchmark_text import markdown, print_cases, print_changes, print_run
 from ..report.output import (
-    Report,
     indented,
     prepare_file,
     prepare_folder,
-    progress,
     say,
     to_stderr,
     to_stdout,
@@ -39,6 +37,7 @@ from ..report.output import (
     write_json,
     write_outputs,
 )
+from ..report.progress import Report, progress
 from .arguments import Flag, Several, Whole, command_line, require_some
 from .exit_status import FAILED
 
@@ -126,14 +125,14 @@ class OutputOptions:
 
     def write(self, run: BenchmarkRun) -> None:
         """Write what was asked for."""
-        document = indented(msgspec.json.encode(run))
+        document = msgspec.json.encode(run)
         files = {}
         if self.json:
             write_json(document)
         if self.csv is not None:
             files[self.csv] = as_csv(run)
         if self.save is not None:
-            files[path_of(self.save, self.store, "--save")] = document
+            files[path_of(self.save, self.store, "--save")] = indented(document)
         for path in write_outputs(files):
             say(f"wrote {path}")
         if self.plot is not None:

@@ -22,13 +22,13 @@ from ..report.output import (
     indented,
     prepare_file,
     prepare_folder,
-    progress,
     say,
     to_stderr,
     to_stdout,
     write_files,
     write_json,
 )
+from ..report.progress import progress
 from ..runs.scenario_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some
 from .exit_status import FAILED

@@ -38,7 +38,8 @@ from ..demo.main_job import (
 )
 from ..emulating import emulate
 from ..extras import require
-from ..report.output import PAGE, prepare_folder, progress, say, to_stderr, to_stdout, write_json
+from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
+from ..report.progress import activity, progress
 from ..report.tables import Fact, summary_table
 from ..spark.files import require_columns, require_path
 from ..spark.session import spark_session
@@ -232,6 +233,6 @@ def _emulate(run: str, scenario: Scenario) -> Result:
 def _stage(what: str) -> Iterator[None]:
     """Say on stderr what takes time now, and how much it took."""
     console, started = to_stderr(), perf_counter()
-    with console.status(what):
+    with activity(what, console):
         yield
     say(f"{what}: {perf_counter() - started:.1f} s")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
-from rich.text import Text
 
 from buffers import InsufficientBuffers
 from netstack import (
@@ -32,6 +31,7 @@ from netstack import (
 
 from ..files.reading import load_scenario, one_line
 from ..report.output import say, to_stderr
+from ..report.progress import activity
 from ..runs.scenario_runs import open_sources, reads_paths
 from .arguments import Flag
 
@@ -245,7 +245,7 @@ def _read_by_spark(scenario: Scenario) -> Iterator[Scenario]:
         yield scenario
         return
     with ExitStack() as stack:
-        with to_stderr().status(Text(f"{scenario.name}: Spark reads the sources")):
+        with activity(f"{scenario.name}: Spark reads the sources", to_stderr()):
             ready = stack.enter_context(open_sources(scenario))
         say(f"{scenario.name}: sources are read")
         yield ready

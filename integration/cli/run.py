@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
-from rich.text import Text
 
 from netstack import (
     Edge,
@@ -32,16 +31,8 @@ from ..analysis.wording import counted
 from ..emulating import emulate
 from ..extras import require
 from ..files.reading import one_line
-from ..report.output import (
-    PAGE,
-    Report,
-    prepare_folder,
-    progress,
-    say,
-    to_stderr,
-    to_stdout,
-    write_json,
-)
+from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
+from ..report.progress import Report, progress
 from ..report.run_text import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
@@ -183,21 +174,26 @@ def _on_spark(
     """
     # Here, since few runs need what it takes a while to import.
     from ..spark.distributed.spark_run import run_on_spark
+    from .spark_progress import job_progress
 
     problems = list(distribution_problems(scenario))
     if problems:
         raise ScenarioError([f"{file}: {key}: {message}" for key, message in problems])
     for key, message in distribution_notices(scenario):
         say(f"{file}: {key}: {message}")
-    tasks = counted(len(task_managers(scenario)), "task")
-    doing = f"{scenario.name}: {tasks} on Spark, {scenario.duration_s:g} s"
     console = to_stderr()
     if not console.is_terminal:
-        say(doing)
+        tasks = counted(len(task_managers(scenario)), "task")
+        say(f"{scenario.name}: {tasks} on Spark, {scenario.duration_s:g} s")
     try:
-        with console.status(Text(doing)):
+        with job_progress(scenario, master, console) as report:
             return run_on_spark(
-                scenario, master=master, trace=trace, storage=storage, from_checkpoint=initial
+                scenario,
+                master=master,
+                trace=trace,
+                storage=storage,
+                from_checkpoint=initial,
+                progress=report,
             )
     except SourceError as error:
         raise ScenarioError([f"{file}: {one_line(error)}"]) from None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rich.text import Text
-
 from flowcontrol import PostCheckpointAction, SavepointFormat
 from netstack import SavepointRequest, ScenarioError, StorageError
 
 from ..files.reading import one_line
 from ..report.output import to_stderr, to_stdout
+from ..report.progress import activity
 from .arguments import Flag
 
 
@@ -46,8 +45,8 @@ def savepoint(
         action = PostCheckpointAction.TERMINATE if drain else PostCheckpointAction.SUSPEND
     request = SavepointRequest(directory=to, format=SavepointFormat[format.upper()], action=action)
     try:
-        with to_stderr().status(Text("waiting for the job")):
-            location = RequestFolder(directory).ask(request)
+        with activity("savepoint", to_stderr()) as tell:
+            location = RequestFolder(directory).ask(request, tell)
     except StorageError as error:
         raise ScenarioError([f"netstack savepoint: {one_line(error)}"]) from None
     to_stdout().print(location, highlight=False, soft_wrap=True)

@@ -26,7 +26,8 @@ from netstack import ScenarioError, SourceError, split_assignment
 
 from ..analysis.wording import digits, milliseconds, size
 from ..report.output import OutputError, fits, require_place, say, to_stderr, to_stdout, write_json
-from ..spark.files import has_scheme, require_columns, require_new_path, require_path, write_files
+from ..report.progress import activity
+from ..spark.files import count_rows, has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
 from ..spark.own_files import own_files_problem
@@ -38,8 +39,10 @@ from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.settings import transport_config
 from ..spark.shuffling.task_reports import shuffle_statistics
 from ..spark.spark_errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
+from ..spark.task_notes import task_notes
 from ..spark.workers import send_packages, write_package
 from .arguments import Flag, Settings, Several, Whole, require_some
+from .spark_progress import shuffle_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,7 +177,20 @@ def _shuffled(
         _check(wanted, routing, options)
         require_columns(wanted.input, wanted.keys, format, as_spark=True)
         with _session(routing.master, wanted.partitions, options.spark) as session:
-            return run_cancellable(session, lambda: _run(session, wanted, format, routing, options.flink))
+            rows = _rows_out(wanted, format)
+            with task_notes(session) as notes, shuffle_progress(session, notes, rows, to_stderr()) as look:
+
+                def work() -> ShuffleDocument:
+                    notes.ask(session)
+                    return _run(session, wanted, format, routing, options.flink)
+
+                return run_cancellable(session, work, look)
+
+
+def _rows_out(wanted: ShuffleDocument, format: Format | None) -> int | None:
+    """How many rows all partitions will have together; None: nobody has counted them."""
+    rows = count_rows(wanted.input, format)
+    return rows if rows is None or wanted.ship != "broadcast" else rows * wanted.partitions
 
 
 def _check(wanted: ShuffleDocument, routing: RoutingOptions, options: Options) -> None:
@@ -254,21 +270,21 @@ def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
 def _session(master: str | None, partitions: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
     runs_already = is_running()
-    with to_stderr().status(Text("Spark starts")) as status:
+    with activity("shuffle", to_stderr()) as tell:
+        tell("Spark starts")
         session = spark_session(_master(master, partitions), options)
-        try:
-            run_cancellable(session, lambda: send_packages(session))
-            status.update(Text("rows are shuffled"))
-            yield session
-        except Exception as error:
-            problem = own_files_problem(error, session) if is_from_spark(error) else None
-            if problem is None:
-                raise
-            raise SourceError(problem) from error
-        finally:
-            if not runs_already:
-                with held_interrupts():
-                    session.stop()
+    try:
+        run_cancellable(session, lambda: send_packages(session))
+        yield session
+    except Exception as error:
+        problem = own_files_problem(error, session) if is_from_spark(error) else None
+        if problem is None:
+            raise
+        raise SourceError(problem) from error
+    finally:
+        if not runs_already:
+            with held_interrupts():
+                session.stop()
 
 
 @contextmanager

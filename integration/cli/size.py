@@ -34,16 +34,8 @@ from ..analysis.sizing.numbers import (
 )
 from ..files.reading import one_line
 from ..report.budget_text import print_plan
-from ..report.output import (
-    indented,
-    prepare_folder,
-    progress,
-    say,
-    to_stderr,
-    to_stdout,
-    write_files,
-    write_json,
-)
+from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
+from ..report.progress import progress
 from ..report.sizing_text import print_size
 from ..runs.budget_planning import most_runs, plan_budget, planned_scenario
 from ..runs.sizing_check import RUNS, JobCheck, check_job

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from netstack import ScenarioError
 
-from ..report.output import progress, to_stderr, to_stdout
+from ..report.output import to_stderr, to_stdout
+from ..report.progress import progress
 from ..spark.session import spark_session
 from ..storm.draw import draw_case
 from ..storm.one_storm import run_storm

@@ -16,18 +16,8 @@ from cyclopts import Parameter
 from netstack import OPTIONS, Scenario, ScenarioError, parse_flink_duration, scenario_document
 
 from ..extras import require
-from ..report.output import (
-    PAGE,
-    duration_text,
-    indented,
-    prepare_folder,
-    progress,
-    say,
-    to_stderr,
-    to_stdout,
-    write_files,
-    write_json,
-)
+from ..report.output import PAGE, indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
+from ..report.progress import duration_text, progress
 from ..report.tuning_text import print_recommendations
 from ..tuning.advise import AT_ONCE, SEEDS, Advice, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes

@@ -14,7 +14,8 @@ from ..extras import require
 from ..flink.rest import Imported, Validation
 from ..flink.rest import validate as judge
 from ..report.comparison_text import comparison_table, verdict
-from ..report.output import PAGE, prepare_folder, progress, to_stderr, to_stdout, write_files, write_json
+from ..report.output import PAGE, prepare_folder, to_stderr, to_stdout, write_files, write_json
+from ..report.progress import progress
 from ..runs.scenario_runs import run_seeds
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, Whole, command_line, require_some
@@ -29,7 +30,7 @@ LEGEND = (
     "Flink: what the job shows now, times with their range over its checkpoints. "
     "ours: median and range over seeds, predicted from its load and options. "
     "ratio: ours by Flink's. allowed: how far apart they may be. "
-    "Times in ms, throughput in records/s, buffers in bytes."
+    "Times in ms, throughput in records/s."
 )
 
 

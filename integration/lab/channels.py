@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, itemgetter, ne
 from typing import NamedTuple
 
-from buffers import EventBuffer, PipelinedSubpartition
-from flowcontrol import EVENT_TYPES, BufferResponse, ChannelSender, CheckpointBarrier, decode_event
+from buffers import PipelinedSubpartition
+from flowcontrol import (
+    EVENT_TYPES,
+    BufferResponse,
+    ChannelSender,
+    CheckpointBarrier,
+    ReceiverState,
+    decode_event,
+)
 from netstack import Edge, Job, RemoteInputChannel, Scenario, consumers_of_producers
 
 from .page_messages import MOST_CHANNELS, EdgeFrame, EdgeShape
 
 _QUEUE_LENGTH, _BUFFER_SIZE = attrgetter("queue_length"), attrgetter("buffer_size")
 _QUEUED_BYTES = attrgetter("queued_bytes")
+_DATA_BUFFERS, _STATE = attrgetter("data_buffers"), attrgetter("receiver.state")
 _CREDIT = attrgetter("credit.available")
 
 BARRIER_PLACES = ("sender", "wire", "receiver")
@@ -68,16 +77,18 @@ class EdgeView:
         self._shown = len(pairs)
         self._segment_bytes = job.scenario.config.segment_bytes
         self._producers = job.attempt.builder.connections.producers
-        self._channels = list(self._find(job, edge, target, gate_number, pairs))
+        found = self._find(job, edge, target, gate_number, pairs)
+        self._channels = sorted(found, key=attrgetter("place"))
         self._remote = [(c.place, c.end) for c in self._channels if c.end is not None]
         self._queues = [channel.queue for channel in self._channels]
         self._ends = [end for _, end in self._remote]
-        self._queue_places = [channel.place for channel in self._channels]
-        self._end_places = [place for place, _ in self._remote]
+        self._queue_places = _Places(self._shown, [channel.place for channel in self._channels])
+        self._end_places = _Places(self._shown, [place for place, _ in self._remote])
         self._places = {end.channel_id: place for place, end in self._remote}
         self._unasked = list(self._remote)  # whose producers have not been asked for them yet
+        self._asked: list[tuple[int, ChannelSender]] = []
         self._senders: list[ChannelSender] = []
-        self._sender_places: list[int] = []
+        self._sender_places = _Places(self._shown, [])
         ends = set(job.scenario.channel_ends(edge))
         self._links = [link for pair, link in job.attempt.links.items() if pair in ends]
 
@@ -100,17 +111,15 @@ class EdgeView:
     def look(self, *, barriers: bool) -> EdgeFrame:
         """Return what the channels hold now; barriers are looked for if there may be some."""
         # Thousands of channels, twenty times a second: so loops that are map's and zip's.
-        shown = self._shown
-        sender = _added(shown, self._queue_places, map(len, self._queues))
-        receiver = _added(shown, self._end_places, map(_QUEUE_LENGTH, self._ends))
-        size = [self._segment_bytes] * shown
-        for place, bytes_of in zip(self._queue_places, map(_BUFFER_SIZE, self._queues), strict=True):
-            if bytes_of < size[place]:
-                size[place] = bytes_of
-        blocked = [place for place, end in self._remote if end.blocked]
+        queued = list(map(len, self._queues))
+        received = list(map(_QUEUE_LENGTH, self._ends))
+        sender, receiver = self._queue_places.added(queued), self._end_places.added(received)
+        size = self._queue_places.least(map(_BUFFER_SIZE, self._queues), self._segment_bytes)
+        states = zip(self._remote, map(_STATE, self._ends), strict=True)
+        blocked = [place for (place, _), state in states if state is ReceiverState.BLOCKED]
         if len(self._remote) < len(self._channels):
             blocked += [c.place for c in self._channels if c.end is None and c.queue.blocked]
-        coming = sorted(set(self._barriers())) if barriers else []
+        coming = self._barriers(queued, received) if barriers else []
         under_way = sum(link.under_way for link in self._links)
         return EdgeFrame(sender, receiver, self._credit(), size, under_way, coming, sorted(set(blocked)))
 
@@ -129,44 +138,84 @@ class EdgeView:
             if sender is None:
                 self._unasked.append((place, end))
             else:
-                self._senders.append(sender)
-                self._sender_places.append(place)
-        credit: list[int | None] = [None] * self._shown
-        for place, available in zip(self._sender_places, map(_CREDIT, self._senders), strict=True):
-            credit[place] = available + (credit[place] or 0)
-        return credit
+                self._asked.append((place, sender))
+        if len(self._asked) != len(self._senders):
+            self._asked.sort(key=itemgetter(0))
+            self._senders = [sender for _, sender in self._asked]
+            self._sender_places = _Places(self._shown, [place for place, _ in self._asked])
+        return self._sender_places.added_or_none(map(_CREDIT, self._senders))
 
     def _sender(self, channel: int) -> ChannelSender | None:
         senders = (producer.queue.sender(channel) for producer in self._producers)
         return next((sender for sender in senders if sender is not None), None)
 
-    def _barriers(self) -> Iterator[tuple[int, str, int]]:
+    def _barriers(self, queued: Sequence[int], received: Sequence[int]) -> list[tuple[int, str, int]]:
+        """Return the barriers in the channels, at whose ends so many buffers and events are queued."""
         at_sender, on_wire, at_receiver = BARRIER_PLACES
-        for queue, end, place in self._channels:
-            for checkpoint in _checkpoints(queue.queued_events):
-                yield place, at_sender, checkpoint
-            if end is not None:
-                for checkpoint in _checkpoints(end.queued_events):
-                    yield place, at_receiver, checkpoint
-        for link in self._links:
-            for message in link.to_consumer.messages_under_way:
-                if not isinstance(message, BufferResponse) or message.data_type not in EVENT_TYPES:
-                    continue
-                event = decode_event(memoryview(bytes(message.payload)))
-                if isinstance(event, CheckpointBarrier) and message.channel in self._places:
-                    yield self._places[message.channel], on_wire, event.checkpoint_id
+        with_events = compress(self._channels, map(ne, queued, map(_DATA_BUFFERS, self._queues)))
+        events = [
+            (place, at_sender, bytes(event.payload))
+            for queue, _, place in with_events
+            for event in queue.queued_events
+        ]
+        events += [
+            (place, at_receiver, bytes(event.payload))
+            for place, end in compress(self._remote, received)
+            for event in end.queued_events
+        ]
+        events += [
+            (self._places[message.channel], on_wire, bytes(message.payload))
+            for link in self._links
+            for message in link.to_consumer.messages_under_way
+            if isinstance(message, BufferResponse)
+            and message.data_type in EVENT_TYPES
+            and message.channel in self._places
+        ]
+        # A checkpoint has thousands of barriers of one content, which is read once.
+        contents = {payload for *_, payload in events}
+        checkpoints = {each: number for each in contents if (number := _checkpoint_of(each)) is not None}
+        barriers = [(place, where, checkpoints[each]) for place, where, each in events if each in checkpoints]
+        return sorted(set(barriers) if self._summed else barriers)
 
 
-def _added(shown: int, places: Sequence[int], values: Iterable[int]) -> list[int]:
-    """Add up values by their places."""
-    sums = [0] * shown
-    for place, value in zip(places, values, strict=True):
-        sums[place] += value
-    return sums
+class _Places:
+    """Where values of channels stand among those that are `shown`: one at each place, or several added up."""
+
+    def __init__(self, shown: int, places: Sequence[int]) -> None:
+        self._shown = shown
+        self._places = places
+        self._one_each = list(places) == list(range(shown))
+
+    def added(self, values: list[int]) -> list[int]:
+        """Return the sum of the values at each place."""
+        if self._one_each:
+            return values
+        sums = [0] * self._shown
+        for place, value in zip(self._places, values, strict=True):
+            sums[place] += value
+        return sums
+
+    def added_or_none(self, values: Iterable[int]) -> list[int | None]:
+        """Return the sum of the values at each place, None where there is none."""
+        if self._one_each:
+            return list(values)
+        sums: list[int | None] = [None] * self._shown
+        for place, value in zip(self._places, values, strict=True):
+            sums[place] = value + (sums[place] or 0)
+        return sums
+
+    def least(self, values: Iterable[int], most: int) -> list[int]:
+        """Return the least of the values at each place, and of `most`."""
+        if self._one_each:
+            return [value if value < most else most for value in values]
+        least = [most] * self._shown
+        for place, value in zip(self._places, values, strict=True):
+            if value < least[place]:
+                least[place] = value
+        return least
 
 
-def _checkpoints(events: Iterable[EventBuffer]) -> Iterator[int]:
-    for buffer in events:
-        event = decode_event(buffer.payload)
-        if isinstance(event, CheckpointBarrier):
-            yield event.checkpoint_id
+def _checkpoint_of(payload: bytes) -> int | None:
+    """The checkpoint of a barrier; None: the event is another."""
+    event = decode_event(memoryview(payload))
+    return event.checkpoint_id if isinstance(event, CheckpointBarrier) else None

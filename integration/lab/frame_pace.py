@@ -12,7 +12,7 @@ from time import monotonic, process_time
 
 FRAMES_PER_S = 20
 
-SHARE_OF_FRAMES = 0.1
+SHARE_OF_FRAMES = 0.12
 """Of the processor time, what making and sending frames may take while the emulation could use it."""
 
 LONGEST_S = 1.0

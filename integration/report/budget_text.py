@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import OPTIONS, format_size
+from netstack import OPTIONS
 
 from ..analysis.sizing.budget_plan import BudgetPlan, PlannedMemory, PlannedPlace, Trial
 from ..analysis.sizing.job_size import JobSize
@@ -27,8 +27,8 @@ _KEYS = "A scenario has the plan by these keys of its edges (--out writes it):"
 
 def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
     """Print how a budget is split, what more would bring, and what is emulated beside the plan."""
-    head = f"  {job.preset}, buffers of {format_size(job.segment_bytes)}; "
-    head += f"{format_size(plan.budget_bytes)} for each task manager"
+    head = f"  {job.preset}, buffers of {size(job.segment_bytes)}; "
+    head += f"{size(plan.budget_bytes)} for each task manager"
     console.print(Text.assemble((job.name, "bold"), head))
     runs = f"{counted(plan.runs, 'run')} of {digits(plan.emulated_seconds)} s, virtual clock, {_seeds(plan)}"
     console.print(Text(f"emulated in {runs}"))

@@ -11,12 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analysis.comparison import Comparison, Row, Spread
+from ..analysis.wording import size, size_in, size_unit
 
 LEGEND = (
     "Medians, with ranges over Flink's repetitions and over our seeds. ok: within what is allowed. "
     "seeds: Flink's number lies within our range, widened by 10 %. flink: ours lies within Flink's range."
 )
-UNITS = "Times in ms, throughput in records/s, buffers in bytes. "
+UNITS = "Times in ms, throughput in records/s. "
 _VERDICTS = {
     "tolerance": "ok",
     "our range": "seeds",
@@ -34,7 +35,7 @@ def comparison_table(comparison: Comparison) -> Group:
     for subject, rows in groupby(comparison.rows, key=lambda row: (row.window, row.vertex)):
         table.add_row(Text(" ".join(subject).strip(), style="bold"))
         for row in rows:
-            table.add_row(f" {row.quantity}", *cells_of(row), style="" if row.ok else "bold red")
+            table.add_row(f" {row.quantity}", *_cells_with_units(row), style="" if row.ok else "bold red")
     seeds = ", ".join(map(str, comparison.seeds))
     title = Text(f"{comparison.scenario}   (seed{'s' * (len(comparison.seeds) > 1)} {seeds})", style="bold")
     return Group(title, table)
@@ -93,6 +94,25 @@ def cells_of(row: Row) -> Iterator[str]:
     yield "" if row.ratio is None else f"{row.ratio:.2f}"
     yield figure(row.tolerance)
     yield _VERDICTS[row.why]
+
+
+def _cells_with_units(row: Row) -> Iterator[str]:
+    """Yield what `cells_of` does, with sizes as people read them; other units are named below the table."""
+    if row.unit != "bytes":
+        yield from cells_of(row)
+        return
+    _, _, ratio, _, verdict = cells_of(row)
+    yield _size_spread(row.flink)
+    yield "none" if row.ours is None else _size_spread(row.ours)
+    yield from (ratio, size(row.tolerance), verdict)
+
+
+def _size_spread(spread: Spread) -> str:
+    """A median of bytes, and the range in its unit."""
+    if spread.least == spread.most:
+        return size(spread.median)
+    unit = size_unit(spread.median)
+    return f"{size(spread.median)} ({size_in(unit, spread.least)}-{size_in(unit, spread.most)})"
 
 
 def _spread(spread: Spread) -> str:

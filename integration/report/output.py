@@ -1,7 +1,5 @@
 """Where output goes: documents to stdout or to files, everything else to stderr, and what a terminal shows.
 
-Of long work a bar tells how far it is where a person looks on, now and then a line where a file does.
-
 A vertex, a file or a server may be called anything. Sent to a terminal as it is, a name can move the cursor,
 retitle the window, or hide what stands beside it. So control characters are shown by their codes, such as
 ``\\x1b``, and never obeyed; those of rich, for colours and bars, are no part of a text and pass.
@@ -11,24 +9,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.segment import Segment
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from ..files.writing import is_device, require_writable, write_whole
@@ -191,78 +179,3 @@ def _code(match: re.Match[str]) -> str:
     number = ord(match[0])
     short = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}.get(match[0])
     return short or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")
-
-
-LINE_EVERY_S = 5.0
-"""Least time between two lines where there is no terminal."""
-
-Report = Callable[[float], None]
-"""Told how much is done, in the unit of the total."""
-
-
-@contextmanager
-def progress(
-    label: str, total: float, unit: str, console: Console, *, before: str = "", behind: str = ""
-) -> Iterator[Report]:
-    """Show how much of `total` is done while the block runs; the bar is gone afterwards.
-
-    The label has what is done `before` anything is reported, and `behind` the total, where that takes time.
-    """
-    if not console.is_terminal:
-        yield _lines(label, total, unit, console)
-        return
-    with Progress(*_columns(console), console=console, transient=True) as bar:
-        task = bar.add_task(_labelled(label, before), total=total, shown=_shown(0, total, unit))
-
-        def report(done: float) -> None:
-            name = _labelled(label, behind) if done >= total else label
-            bar.update(task, description=name, completed=done, shown=_shown(done, total, unit))
-
-        yield report
-
-
-def _columns(console: Console) -> list[ProgressColumn]:
-    """What a bar has, narrower in a narrow terminal, so that what is left is always in sight."""
-    label = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
-    shown = TextColumn("{task.fields[shown]}", table_column=Column(no_wrap=True))
-    elapsed, left = (Column(no_wrap=True, min_width=7) for _ in range(2))
-    times = [TimeElapsedColumn(elapsed), TextColumn("left"), TimeRemainingColumn(table_column=left)]
-    bar_width = max(6, min(40, console.width // 4))
-    return [label, BarColumn(bar_width=bar_width), shown, *times]
-
-
-def _labelled(label: str, doing: str) -> str:
-    return f"{label}: {doing}" if doing else label
-
-
-def _lines(label: str, total: float, unit: str, console: Console) -> Report:
-    begun = monotonic()
-    due = begun + LINE_EVERY_S
-
-    def report(done: float) -> None:
-        nonlocal due
-        if monotonic() >= due:
-            due = monotonic() + LINE_EVERY_S
-            left = _left(done, total, monotonic() - begun)
-            console.print(Text(f"{label}: {_shown(done, total, unit)}{left}"), soft_wrap=True)
-
-    return report
-
-
-def _left(done: float, total: float, elapsed_s: float) -> str:
-    """How long the rest will take at the pace so far; nothing where nothing is done yet."""
-    if done <= 0 or done >= total:
-        return ""
-    return f", {duration_text(elapsed_s * (total - done) / done)} left"
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time that is only estimated, as people say it: "40 s", "3 min", "1 h 20 min"."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _shown(done: float, total: float, unit: str) -> str:
-    return f"{min(done, total):.0f} of {total:g} {unit}"

@@ -21,7 +21,7 @@ from ..analysis.checkpoint_times import (
     mean_times,
 )
 from ..analysis.known_values import highest, known, lowest, mean_of_known
-from ..analysis.wording import counted
+from ..analysis.wording import counted, size
 from .comparison_text import figure
 from .incidents import Incident, are_plain, checkpoints_by_end, incidents, never_fired, price
 from .keeping_up import fell_behind
@@ -36,7 +36,7 @@ _OF_CHECKPOINTS = 4
 
 LEGEND = (
     "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
-    "vertex. rec/s: records of all subtasks. buffer: smallest debloated size, bytes. in, out: queued buffers "
+    "vertex. rec/s: records of all subtasks. buffer: smallest debloated size. in, out: queued buffers "
     "of a subtask. blocked: back-pressured."
 )
 
@@ -70,7 +70,7 @@ def print_head(result: Result, console: Console) -> None:
     console.print(Text.assemble((name, "bold"), how))
     checkpoints = counted(len(result.checkpoints), "checkpoint")
     ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {checkpoints}"
-    moved = f"{work.records:,} records, {work.bytes / 1e6:,.1f} MB, {work.messages:,} messages"
+    moved = f"{work.records:,} records, {size(work.bytes)}, {work.messages:,} messages"
     console.print(ran, highlight=False)
     console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
     for sentence in fell_behind(result):
@@ -173,7 +173,7 @@ def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str 
         _known(times.alignment_ms if times else None),
         _known(times.end_to_end_ms if times else None),
         figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
-        _known(lowest(vertex.debloatedBufferSize)),
+        size(lowest(vertex.debloatedBufferSize)),
         _mean(vertex.inputQueueLength),
         _mean(vertex.outputQueueLength),
         _share(vertex.busy_ms_per_s),

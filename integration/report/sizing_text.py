@@ -9,11 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import format_size
-
 from ..analysis.comparison import Spread
 from ..analysis.sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
-from ..analysis.wording import counted, digits, milliseconds
+from ..analysis.wording import bytes_per_second, counted, digits, milliseconds
 from ..analysis.wording import size as bytes_text
 from ..runs.sizing_check import ConsumerCheck, JobCheck
 
@@ -34,7 +32,7 @@ _NO_TRIP = "--round-trip says how many of these buffers a link needs, and the le
 
 def print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
     """Print all figures, and the emulated ones beside them where there are any."""
-    head = f"  {job.preset}, buffers of {format_size(job.segment_bytes)}"
+    head = f"  {job.preset}, buffers of {bytes_text(job.segment_bytes)}"
     console.print(Text.assemble((job.name, "bold"), head + _seeds(check)))
     console.print()
     console.print(_exchanges(job))
@@ -121,9 +119,11 @@ def _verdict(memory: MemorySize) -> str:
 
 def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console: Console) -> None:
     head = Text.assemble((consumer.name, "bold"), f", {counted(consumer.parallelism, 'subtask')}")
-    head.append(f" of {digits(consumer.records_per_s)} records/s, {_rate(consumer.bytes_per_s)} each")
+    head.append(
+        f" of {digits(consumer.records_per_s)} records/s, {bytes_per_second(consumer.bytes_per_s)} each"
+    )
     if check is not None and check.bytes_per_s is not None:
-        head.append(f" (emulated {_rate(check.bytes_per_s.median)})")
+        head.append(f" (emulated {bytes_per_second(check.bytes_per_s.median)})")
     console.print(head)
     columns = ["Waits for a subtask", "buffers", "bytes", "drain"]
     table = _table(*columns, *([] if check is None else ["emulated"]))
@@ -184,10 +184,11 @@ def _link(consumer: ConsumerSize, link: LinkSize, most_bytes_per_s: float) -> st
     needed, trip = counted(link.needed_buffers, "buffer"), _short(link.round_trip_ms)
     need = f"Link: a round trip of {trip} needs {needed} in the receiver, which has {link.credit_buffers}"
     if most_bytes_per_s < consumer.bytes_per_s:
-        return f"{need}: too few, only {_rate(most_bytes_per_s)} come through, and the vertex is never full."
+        most = bytes_per_second(most_bytes_per_s)
+        return f"{need}: too few, only {most} come through, and the vertex is never full."
     least = _short(link.least_target_ms)
     return (
-        f"{need}: enough for up to {_rate(most_bytes_per_s)}. "
+        f"{need}: enough for up to {bytes_per_second(most_bytes_per_s)}. "
         f"With a debloat target below {least} they become too small for that."
     )
 
@@ -202,10 +203,3 @@ def _table(first: str, *others: str) -> Table:
     for head in others:
         table.add_column(head, justify="left" if head == "emulated" else "right")
     return table
-
-
-def _rate(bytes_per_s: float) -> str:
-    for unit, scale in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if bytes_per_s >= scale:
-            return f"{digits(bytes_per_s / scale)} {unit}"
-    return f"{digits(bytes_per_s)} B/s"

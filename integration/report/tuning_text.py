@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich import box
 from rich.console import Console
@@ -10,14 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.wording import NOTHING
+from ..analysis.wording import NOTHING, size_in
 from ..tuning.constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, RUNS
 from ..tuning.estimates import Estimate
 from ..tuning.pitfalls import Pitfall
 from ..tuning.recommend import Recommendation
 from ..tuning.remedies import Remedy
 from ..tuning.summaries import OFF, TargetSummary
-from .comparison_text import figure
 
 LEGEND = (
     "Means over seeds; times in ms, bytes in KiB. thr. %: throughput, of what it is now. "
@@ -39,10 +39,10 @@ _INDENT = 2
 Cell = Callable[[TargetSummary], str]
 
 
-def _mean(name: str, scale: float = 1.0, text: Callable[[float], str] = "{:.0f}".format) -> Cell:
+def _mean(name: str, text: Callable[[float], str] = "{:.0f}".format) -> Cell:
     def cell(summary: TargetSummary) -> str:
         value: Estimate | None = getattr(summary, name)
-        return NOTHING if value is None else text(value.mean * scale)
+        return NOTHING if value is None else text(value.mean)
 
     return cell
 
@@ -63,8 +63,8 @@ _COLUMNS: Sequence[tuple[str, Cell]] = (
     ("align", _mean("alignment_ms")),
     ("end to\nend", _mean("end_to_end_ms")),
     ("\np95", _mean("end_to_end_p95_ms")),
-    ("flight", _mean("in_flight_bytes", 1 / 1024, figure)),
-    ("unal.", _mean("persisted_bytes", 1 / 1024, figure)),
+    ("flight", _mean("in_flight_bytes", text=partial(size_in, "KiB"))),
+    ("unal.", _mean("persisted_bytes", text=partial(size_in, "KiB"))),
     ("record", _mean("record_delay_ms")),
     ("\np95", _mean("record_delay_p95_ms")),
     ("adapt", _adapts),

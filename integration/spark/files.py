@@ -202,6 +202,22 @@ def require_columns(
         )
 
 
+def count_rows(path: str | Path, format: str | None = None) -> int | None:
+    """Return how many rows local files have, where that stands in them: in Parquet; None elsewhere.
+
+    Raises:
+        SourceError: There is no such file, or its format is unknown.
+    """
+    if has_scheme(path) or (format or file_format(path)) != "parquet":
+        return None
+    root = Path(path).expanduser()
+    try:
+        counts = [int(parquet.read_metadata(root / file).num_rows) for file in data_files(root)]
+    except (OSError, pa.ArrowException):
+        return None  # if something is wrong with a file, Spark says so
+    return sum(counts)
+
+
 def _columns(path: Path, kind: str) -> Iterator[list[str]]:
     """The names in each file, and in the names of folders, which Spark makes columns of: ``day=1``."""
     for file in data_files(path):

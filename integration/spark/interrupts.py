@@ -24,6 +24,9 @@ _HELD = (signal.SIGINT, signal.SIGTERM)
 CANCEL_PERIOD_S = 0.2
 """Time in seconds between two attempts to cancel the jobs of interrupted work."""
 
+MEANWHILE_S = 0.5
+"""Time in seconds between two calls of what is done while work on Spark lasts."""
+
 _T = TypeVar("_T")
 
 
@@ -49,10 +52,13 @@ def held_interrupts() -> Iterator[None]:
             handlers[signal.Signals(signalled[0])](*signalled)
 
 
-def run_cancellable(session: SparkSession, work: Callable[[], _T]) -> _T:
+def run_cancellable(
+    session: SparkSession, work: Callable[[], _T], meanwhile: Callable[[], None] | None = None
+) -> _T:
     """Run work on Spark in a thread of its own, and cancel its jobs if the wait is interrupted by Ctrl-C.
 
-    Waiting in this thread for Spark's answer would leave half an answer on the connection.
+    Waiting in this thread for Spark's answer would leave half an answer on the connection. `meanwhile` is
+    called here every `MEANWHILE_S`.
 
     Raises:
         BaseException: Whatever ``work`` raises, or whatever interrupts the wait.
@@ -77,7 +83,9 @@ def run_cancellable(session: SparkSession, work: Callable[[], _T]) -> _T:
     try:
         with held_interrupts():
             thread.start()
-        done.wait()
+        while not done.wait(None if meanwhile is None else MEANWHILE_S):
+            if meanwhile is not None:
+                meanwhile()
     except BaseException:
         while True:  # one job may follow another
             with held_interrupts():

@@ -13,7 +13,7 @@ the reports, as each says how near it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -79,6 +79,7 @@ async def run_task_manager(
     initial: CheckpointStorage | None = None,
     tables: TableStores | None = None,
     savepoint_requests: SavepointRequests | None = None,
+    begun: Callable[[float], None] | None = None,
 ) -> Report:
     """Run the subtasks of task manager number `index`, with the others at the ends of `streams`.
 
@@ -86,7 +87,8 @@ async def run_task_manager(
     `initial`, where the checkpoint of an earlier run lies that the job may begin with. It returns when the
     attempt is over in this process, failed or not; cancelling it leaves nothing behind.
     Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost. `tables` opens
-    stores for keyed state. The first process asks `savepoint_requests` what users want.
+    stores for keyed state. The first process asks `savepoint_requests` what users want. `begun` is told when
+    the run began, in seconds of the wall clock, or is about to.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
@@ -97,7 +99,7 @@ async def run_task_manager(
         for peer, stream in streams.items()
     }
     source = storage if initial is None or not assignment.from_initial else initial
-    return await _Process(assignment, index, links, storage, source, tables, savepoint_requests).run()
+    return await _Process(assignment, index, links, storage, source, tables, savepoint_requests, begun).run()
 
 
 class _Process:
@@ -110,8 +112,9 @@ class _Process:
         restores_from: CheckpointStorage,
         tables: TableStores | None,
         savepoint_requests: SavepointRequests | None,
+        begun: Callable[[float], None] | None,
     ) -> None:
-        self._savepoint_requests = savepoint_requests
+        self._begun, self._savepoint_requests = begun, savepoint_requests
         self._scenario = scenario = with_real_costs(assignment.scenario)
         self._assignment = assignment
         self._index = index
@@ -135,8 +138,7 @@ class _Process:
         self._sampler = Sampler(self._agenda, self._attempt)
         self._hold_ups = HoldUps(self._agenda)
         self._killings = Killings(self._agenda, self._attempt, self._name, self._fail)
-        self._started = trio.Event()
-        self._over = False
+        self._started, self._over = trio.Event(), False
         self._failure: Failure | None = None
         self._begins_at: float | None = None
         self._opened = False
@@ -278,6 +280,8 @@ class _Process:
 
     def _start(self, start: Start) -> None:
         self._clock.start(start.origin)
+        if self._begun is not None:
+            self._begun(start.origin)
         self._begins_at = start.begins_at
         self._agenda.at(start.begins_at, self._open)
         self._sampler.start(start.begins_at)

@@ -1,19 +1,24 @@
 """One job, and every command that says something of it: a figure that they share is the same everywhere."""
 
+from __future__ import annotations
+
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from integration.analysis.window_figures import figures_of
-from integration.analysis.wording import milliseconds, per_second, percent, size
+from integration.analysis.wording import milliseconds, per_second, percent
 from integration.cli.app import main
 from integration.files.reading import load_result
 from integration.report.comparison_text import figure
 from integration.report.tables import summary_table
-from integration.tuning.measures import measure
-from netstack import Result
+from netstack import Result, from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
 JOBS = ("2x2_200KBs_off", "2x2_200KBs_on1s", "4x4_1MBs_skewed_consumers_off")
@@ -62,15 +67,74 @@ def test_run_and_report_say_the_same_of_checkpoints_and_throughput(printed: str,
     assert report(result)["Throughput"] == per_second(records)
 
 
-def test_tune_and_report_measure_a_run_alike(result: Result) -> None:
-    figures, measures = figures_of(result), measure(result)
-    assert measures.end_to_end_ms == pytest.approx(figures.end_to_end_ms, abs=0.01)
-    assert measures.start_delay_ms == pytest.approx(figures.start_delay_ms, abs=0.01)
-    assert measures.alignment_ms == pytest.approx(figures.alignment_ms, abs=0.01)
-    assert measures.in_flight_bytes == pytest.approx(figures.in_flight_bytes, abs=0.01)
-    assert measures.throughput_per_s == pytest.approx(figures.records_per_s, abs=0.06)
-    smallest = measures.debloated_buffer_min_bytes or result.scenario.config.segment_bytes
-    assert report(result)["Buffer size"] == size(smallest)
+@pytest.mark.spark
+def test_tune_and_a_run_print_the_same_of_a_setting(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the present setting alone, with the scenario's seed, the sweep runs what `run` does."""
+    file = str(REFERENCES / "2x2_200KBs_on1s.toml")
+    main(["tune", file, "--target", "1s", "--seeds", "1"])
+    told = capsys.readouterr().out
+    (row,) = re.findall(r"^1 s +(.*) now", told, re.MULTILINE)
+    share, delay, alignment, end_to_end, _, flight, *_ = row.split()
+    assert main(["run", file]) == 0
+    printed = capsys.readouterr().out
+    assert f"end to end {end_to_end} ms" in printed
+    assert f"start delay {delay} + alignment {alignment} +" in printed
+    assert share == "100.0"
+    assert main(["run", file, "--json"]) == 0
+    result = from_json(capsys.readouterr().out)
+    shown = report(result)
+    assert shown["Bytes in flight"] == f"{flight} KiB"
+    assert shown["Start delay"] == milliseconds(float(delay))
+    assert shown["Alignment"] == f"{alignment} ms"
+    assert printed.count(f" {shown['Buffer size']} ") == 1
+
+
+@pytest.fixture
+def debloated() -> Path:
+    return REFERENCES / "2x2_200KBs_on1s.toml"
+
+
+def test_bytes_have_binary_units_everywhere(
+    debloated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, page = tmp_path / "report/2x2_200KBs_on1s.json", tmp_path / "report/report.html"
+    measured = str(debloated.with_suffix(".json"))
+    told = {}
+    for name, arguments in {
+        "run": ["run", str(debloated), "--out", str(page.parent)],
+        "size": ["size", str(debloated)],
+        "diagnose": ["diagnose", str(kept)],
+        "compare": ["compare", str(kept), measured],
+        "compare two": ["compare", str(kept), str(kept)],
+    }.items():
+        main(arguments)
+        told[name] = capsys.readouterr().out
+    text = re.sub(r"<(script|style|pre).*?</\1>", "", page.read_text("utf-8"), flags=re.DOTALL)
+    told["report"] = text.replace("\xa0", " ")
+    assert [name for name, text in told.items() if not re.search(r"\d [KM]iB\b", text)] == []
+    others = {name: re.findall(r"\d ?(?:[kMG]B|[kmg]b)\b\S*", text) for name, text in told.items()}
+    assert not any(others.values()), others
+    (buffer,) = re.findall(r"^stage1.* (\S+ KiB) ", told["run"], re.MULTILINE)
+    assert buffer in told["compare"]
+    assert buffer in told["compare two"]
+    assert buffer in told["report"]
+
+
+def test_size_and_diagnose_give_the_rate_of_a_consumer_in_the_same_unit(
+    debloated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["size", str(debloated)])
+    ((subtasks, each),) = re.findall(
+        r"^stage1, (\d+) subtasks of .*, (\S+) KiB/s each", capsys.readouterr().out, re.MULTILINE
+    )
+    main(["run", str(debloated), "--json"])
+    kept = tmp_path / "result.json"
+    kept.write_text(capsys.readouterr().out, "utf-8")
+    main(["diagnose", str(kept)])
+    (rate,) = re.findall(r" at (\S+) KiB/s", re.sub(r"\s+", " ", capsys.readouterr().out))
+    assert float(rate) == pytest.approx(int(subtasks) * float(each), rel=0.05)  # computed
 
 
 def test_diagnose_and_report_say_the_same(

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -176,33 +175,3 @@ def test_the_help_of_run_names_all_policies(capsys: pytest.CaptureFixture[str]) 
     built_in = [name for name, policy in POLICIES.items() if policy.__module__.startswith("flowcontrol.")]
     assert built_in != []
     assert [name for name in built_in if name not in {word.rstrip(",") for word in words}] == []
-
-
-COMPLETE = """
-source {script}
-COMP_WORDS=({words}) COMP_CWORD={last}
-_netstack
-echo "${{COMPREPLY[@]}}"
-"""
-
-
-def completed(script: Path, words: Sequence[str]) -> set[str]:
-    """What bash would complete the last of some words to."""
-    program = COMPLETE.format(script=script, words=" ".join(words), last=len(words) - 1)
-    return set(run("bash", "-c", program, cwd=script.parent).split())
-
-
-def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    program = "from integration.cli.app import app; print(app.generate_completion(shell='bash'))"
-    script = tmp_path / "netstack.bash"
-    script.write_text(run(sys.executable, "-c", program, cwd=ROOT))
-    assert completed(script, ["netstack", "t"]) == {"tune"}
-    assert completed(script, ["netstack", "sc"]) == {"schema"}
-    assert "--max-checkpoint" in completed(script, ["netstack", "tune", "--max"])
-
-
-def test_install_completion_writes_a_script_for_the_shell(tmp_path: Path) -> None:
-    command = f"HOME={tmp_path} SHELL=/bin/bash {Path(sys.executable).parent}/netstack --install-completion"
-    run("bash", "-c", f"{command}; true", cwd=tmp_path)
-    (script,) = tmp_path.rglob("completions/netstack")
-    assert completed(script, ["netstack", "diag"]) == {"diagnose"}

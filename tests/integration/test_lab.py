@@ -151,6 +151,23 @@ def test_there_is_a_way_back_and_the_same_comes_again(lab: Lab) -> None:
         lab.handle(Back(7.0))
 
 
+def test_the_way_back_forgets_what_came_later_and_nothing_else(lab: Lab) -> None:
+    run(lab, 2.0)
+    lab.handle(TakeCheckpoint("a"))
+    lab.handle(Cut("a", ("map", "sink"), 0.1))
+    lab.handle(Change("a", "service", "1 ms", "sink"))
+    run(lab, 2.0)
+    kept = lab.sides[0].scenario
+    assert (len(kept.manual_checkpoints_s), len(kept.faults), len(kept.changes)) == (1, 1, 1)
+    lab.handle(TakeCheckpoint("a"))
+    lab.handle(Kill("a", vertex="sink", subtask=0))
+    lab.handle(Change("a", "service", "2 ms", "sink"))
+    run(lab, 1.0)
+    lab.handle(Back(4.0))
+    wait(lab)
+    assert lab.sides[0].scenario == kept
+
+
 def test_two_sides_go_on_from_the_same_moment(lab: Lab) -> None:
     run(lab, 5.0)
     lab.handle(Fork())

@@ -13,7 +13,7 @@ import pytest
 
 from flowcontrol import PostCheckpointAction, SavepointFormat
 from integration.checkpoints.directory import DirectoryStorage
-from integration.checkpoints.savepoint_requests import FOLDER, RequestFolder
+from integration.checkpoints.savepoint_requests import FOLDER, TAKING, WAITING, RequestFolder
 from netstack import SavepointEnd, SavepointRequest, StorageError
 
 
@@ -42,6 +42,23 @@ def served(
     finally:
         over.set()
         thread.join()
+
+
+def test_who_asks_is_told_what_is_waited_for(tmp_path: Path) -> None:
+    told = list[str]()
+    folder = RequestFolder(tmp_path)
+    with DirectoryStorage(tmp_path).exclusive(), folder.opened() as take:
+        asking = threading.Thread(target=folder.ask, args=(SavepointRequest(), told.append))
+        asking.start()
+        while not told:
+            threading.Event().wait(0.01)
+        assert set(told) == {WAITING}
+        (request,) = take()
+        while told[-1] != TAKING:
+            assert asking.is_alive()
+            threading.Event().wait(0.01)
+        request.told(SavepointEnd(location="savepoint-7"))
+        asking.join()
 
 
 def test_a_request_is_answered_with_where_the_savepoint_is(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ..checkpoint_times import (
     mean_times,
 )
 from ..known_values import complete
-from ..wording import milliseconds, percent, size
+from ..wording import bytes_per_second, milliseconds, percent, size
 from .data_waiting import bytes_waiting, of_subtasks
 from .finding import Finding, Severity, share_of_interval
 from .observation import Observation
@@ -71,7 +71,7 @@ def data_in_flight(view: Observation) -> Iterator[str]:
             where = "" if share is None else f", {percent(share)} at the senders"
             yield (
                 f"{size(waits.bytes)} wait before {whose}{where}: "
-                f"{milliseconds(1000 * waits.bytes / rate)} at {size(rate)}/s"
+                f"{milliseconds(1000 * waits.bytes / rate)} at {bytes_per_second(rate)}"
             )
 
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from netstack import VertexSteady
 
 from ..known_values import complete, highest, known, mean
-from ..wording import milliseconds, percent, size
+from ..wording import bytes_per_second, milliseconds, percent, size
 from .finding import HIGH_USAGE, LOW_USAGE, Finding, any_of, is_empty, is_full, span, span_percent
 from .observation import Exchange, Observation
 
@@ -253,10 +253,13 @@ def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, floa
         nearness = max(rates) / limit
         yield (
             f"{buffers} buffers of {size(buffer_bytes)} in a round trip of "
-            f"{milliseconds(2000 * link.latency_s)} make {size(limit)}/s a subtask at most; it reads "
-            f"{percent(nearness)} of that",
+            f"{milliseconds(2000 * link.latency_s)} make {bytes_per_second(limit)} a subtask at most; "
+            f"it reads {percent(nearness)} of that",
             nearness,
         )
     if link.bandwidth_bytes_per_s is not None:
         nearness = sum(rates) / link.bandwidth_bytes_per_s
-        yield f"{percent(nearness)} of a bandwidth of {size(link.bandwidth_bytes_per_s)}/s is used", nearness
+        yield (
+            f"{percent(nearness)} of a bandwidth of {bytes_per_second(link.bandwidth_bytes_per_s)} is used",
+            nearness,
+        )

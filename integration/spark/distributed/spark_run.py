@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
+from time import time
 from typing import TYPE_CHECKING
 
 from netstack import (
@@ -32,11 +34,15 @@ from ..interrupts import run_cancellable
 from ..masters import is_local
 from ..session import spark_session
 from ..spark_errors import is_from_spark, one_line
+from ..task_notes import TaskNotes, task_notes
 from ..workers import send_packages
 from .stage import BarrierStage, fed_source, require_slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+Progress = Callable[[float | None], None]
+"""Told how many seconds of a job have passed; None: nobody knows, as before it begins."""
 
 LEAST_SLOTS = 2
 """Slots of a session that is started for a job."""
@@ -49,6 +55,7 @@ def run_on_spark(
     trace: Trace | None = None,
     storage: FileLayout | None = None,
     from_checkpoint: InitialCheckpoint | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Run `scenario` in real time over TCP, one Spark task for each of its task managers.
 
@@ -56,7 +63,8 @@ def run_on_spark(
     with a slot for each task; a session that is active is used as it is. Checkpoints go to `storage`, by
     default the directory that the scenario names, which all tasks have to reach, else to a temporary one on
     this machine. So has the storage of `from_checkpoint` to be reached, if the job goes on from one. `trace`
-    is told the steps of the checkpoints when an attempt is over.
+    is told the steps of the checkpoints when an attempt is over, `progress` a few times a second for how many
+    seconds the job has run, None where tasks run on other machines.
 
     Raises:
         StorageError: if another run has the directory.
@@ -72,7 +80,18 @@ def run_on_spark(
     opened, frames = _read_sources(scenario, session)
     with (
         _checkpoints(scenario, session) as root,
-        closing(BarrierStage(session, opened, frames, root, _root(from_checkpoint))) as stage,
+        task_notes(session) as notes,
+        closing(
+            BarrierStage(
+                session,
+                opened,
+                frames,
+                root,
+                _root(from_checkpoint),
+                notes,
+                None if progress is None else partial(_report, notes, progress),
+            )
+        ) as stage,
     ):
         return run_distributed(
             opened,
@@ -81,6 +100,12 @@ def run_on_spark(
             from_checkpoint=from_checkpoint,
             trace=trace,
         )
+
+
+def _report(notes: TaskNotes, progress: Progress) -> None:
+    """Say how long the job has run; restarts included, since the clock goes on meanwhile."""
+    origins = notes.numbers()
+    progress(max(0.0, time() - min(origins)) if origins else None)
 
 
 def _root(initial: InitialCheckpoint | None) -> str | None:

@@ -58,6 +58,7 @@ from ..rendezvous import Rendezvous
 from ..rows import RowCodec, key_hash
 from ..spark_errors import first_cause, is_from_spark, was_raised_in_task
 from ..spool import SUFFIX, SparkReader, by_place, codec_of, require_same_cut
+from ..task_notes import Noting, TaskNotes
 from ..workers import worker_function
 
 if TYPE_CHECKING:
@@ -244,7 +245,8 @@ class BarrierStage:
 
     `frames` has what the sources read, by the number of their vertex; `checkpoints` is the root of the
     checkpoint storage, `initial` that of the one with the checkpoint to begin with, if there is one. Rows
-    that may be needed again, after a restart, stay on Spark's disks until `close`.
+    that may be needed again, after a restart, stay on Spark's disks until `close`. The first task notes
+    in `notes` when the run began, on the wall clock; `meanwhile` is called while tasks run.
 
     Raises:
         SourceError: This version of Spark cannot bring rows to a task.
@@ -257,8 +259,12 @@ class BarrierStage:
         frames: Mapping[int, DataFrame],
         checkpoints: str,
         initial: str | None = None,
+        notes: TaskNotes | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         self._session = session
+        self._notes = notes
+        self._meanwhile = meanwhile
         self._checkpoints = checkpoints
         self._initial = initial
         self._tasks = len(task_managers(scenario))
@@ -276,13 +282,15 @@ class BarrierStage:
             LaunchError: They did not come to that; says why the first of them failed.
         """
         try:
-            return run_cancellable(self._session, lambda: self._run(assignment))
+            return run_cancellable(self._session, lambda: self._run(assignment), self._meanwhile)
         except Exception as error:
             if is_from_spark(error):
                 raise LaunchError(first_cause(error), again=not was_raised_in_task(error)) from error
             raise
 
     def _run(self, assignment: Assignment) -> list[Report]:
+        if self._notes is not None:
+            self._notes.ask(self._session)
         tasks = self._tasks
         inputs = self._session.range(0, tasks, 1, tasks) if self._rows is None else self._rows
         job = Job(
@@ -362,6 +370,7 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
             initial=initial,
             tables=tables,
             savepoint_requests=requests,
+            begun=Noting(context).note if task == 0 else None,
         )
     rendezvous.finish()
     return report

@@ -29,6 +29,7 @@ from netstack import ConnectionLostError, PeerFailedError, Transport, TransportC
 
 from ..rendezvous import Meeting, Rendezvous
 from ..spark_errors import ShuffleTaskError
+from ..task_notes import Noting
 from ..workers import MapFunction, worker_function
 from .blocks import PartitionBlocks, empty_block
 from .layout import Layout
@@ -123,6 +124,7 @@ class ShuffleTask:
         self._spec = spec
         self._context = context
         self._report = report
+        self._noting = Noting(context)
         self._index = context.partitionId()
         self._rendezvous = Rendezvous(context, spec.secret, loopback=spec.loopback)
         self._started = time.monotonic()
@@ -164,7 +166,9 @@ class ShuffleTask:
         while (pieces := self._transport.read()) is not None:
             for piece in pieces:
                 yield from self._merger.add(piece)
+            self._noting.note(self._merger.rows)
         yield from self._merger.flush()
+        self._noting.note(self._merger.rows, last=True)
 
     def _task_report(self, meeting: Meeting) -> TaskReport:
         return TaskReport(

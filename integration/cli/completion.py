@@ -1,0 +1,68 @@
+"""The command ``netstack --install-completion``: a shell learns the commands and their options."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from netstack import ScenarioError
+
+from ..report.output import OutputError, say
+
+Shell = Literal["bash", "zsh", "fish"]
+
+ZSH_LINES = """
+# netstack completions
+fpath=({folder} $fpath)
+if (( $+functions[compdef] )); then
+  autoload -Uz {function} && compdef {function} netstack
+else
+  autoload -Uz compinit && compinit
+fi
+"""
+"""What the start-up file of zsh gets: it has looked for completions above these lines, or not at all."""
+
+
+def install_completion(*, shell: Shell | None = None) -> int:
+    """Let this shell complete commands and options; its start-up file gets a line for that.
+
+    Args:
+        shell: bash, zsh or fish; by default the one that this is called from.
+    """
+    from .app import app  # here, since that calls this by its name
+
+    found = shell or _shell_of_this_call()
+    try:
+        script = app.install_completion(shell=found, add_to_startup=found == "bash")
+        if found == "zsh":
+            _add_to_zshrc(script)
+    except OSError as error:
+        raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    say(f"wrote {script}; shells that start from now on complete netstack")
+    return 0
+
+
+def _shell_of_this_call() -> Shell:
+    from cyclopts.completion.detect import ShellDetectionError, detect_shell  # here, since few need it
+
+    try:
+        found = detect_shell()
+    except ShellDetectionError:
+        raise _no_shell("not known") from None
+    if found == "powershell":
+        raise _no_shell(found)
+    return found
+
+
+def _no_shell(found: str) -> ScenarioError:
+    line = f"the shell is {found}; name bash, zsh or fish with --shell"
+    return ScenarioError([f"netstack --install-completion: {line}"])
+
+
+def _add_to_zshrc(script: Path) -> None:
+    file = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+    lines = ZSH_LINES.format(folder=script.parent, function=script.name)
+    if not file.exists() or lines not in file.read_text("utf-8"):
+        with file.open("a", encoding="utf-8") as zshrc:
+            zshrc.write(lines)
