@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 COUNTS = ("sum", "longest")
 BLOCKED = ("counted", "frozen", "held")
-HALF_LIVES_S = (0, 1, 5, 30)
+HALF_LIVES_S = (0, 5, 30)
 JUMPS_PERCENT = (0, 10, 25, 50)
 SAMPLES = (10, 20)
-TELLS_PERCENT = (10, 25, 50)
+TELLS_PERCENT = (10, 25)
 
 _NAME = re.compile(
     rf"({'|'.join(COUNTS)})_({'|'.join(BLOCKED)})_peak(\d+)_jump(\d+)_mean(\d+)_tell(\d+)", re.ASCII
