@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ..tuning.advise import Advice, advise
     from ..tuning.axes import DEFAULT_TARGETS, Axis, AxisValue, read_axes
     from ..tuning.constraints import Constraints
+    from ..tuning.measures import Measures, measure
     from ..tuning.point_rows import PointRow
     from ..tuning.points import Grid, Point, Probe, probes_of
     from ..tuning.recommend import Recommendation, recommend
@@ -29,6 +30,7 @@ __all__ = [
     "AxisValue",
     "Constraints",
     "Grid",
+    "Measures",
     "Point",
     "PointRow",
     "Probe",
@@ -37,6 +39,7 @@ __all__ = [
     "ShuffleWarning",
     "advise",
     "failure_cause",
+    "measure",
     "probes_of",
     "read_axes",
     "read_state",
@@ -56,6 +59,7 @@ _HOMES = {
     "AxisValue": "tuning.axes",
     "Constraints": "tuning.constraints",
     "Grid": "tuning.points",
+    "Measures": "tuning.measures",
     "Point": "tuning.points",
     "PointRow": "tuning.point_rows",
     "Probe": "tuning.points",
@@ -64,6 +68,7 @@ _HOMES = {
     "ShuffleWarning": "spark.spark_errors",
     "advise": "tuning.advise",
     "failure_cause": "spark.causes",
+    "measure": "tuning.measures",
     "probes_of": "tuning.points",
     "read_axes": "tuning.axes",
     "read_state": "spark.state_frame",
