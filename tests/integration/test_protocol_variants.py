@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from benches.debloating_limits.variants import example
+from buffers import EventBuffer, NetworkBufferPool
+from flowcontrol import CreditAnnouncer
 from integration import load_scenario
 from integration.storm.draw import draw_case
 from integration.storm.one_storm import run_case
@@ -126,6 +129,34 @@ def test_credit_by_bytes_loses_no_record_and_no_credit(
         found, result = sums(nullcontext(), config, 1.73)
     assert result.restarts
     assert found == RIGHT
+
+
+class Waiting:
+    """A channel with a buffer of 1000 bytes queued, whose gate has no budget for another one."""
+
+    def __init__(self) -> None:
+        self.queued_bytes = 1000
+        self.queue_length = self.buffers_in_use = 1
+        self.queued_events: list[EventBuffer] = []
+        self.gate = SimpleNamespace(
+            channels=[self], debloater=SimpleNamespace(budget=SimpleNamespace(size=9))
+        )
+
+    def credit_gained(self) -> None:
+        """Nothing is sent here."""
+
+
+def test_credit_that_was_kept_back_is_gone_with_the_buffers_behind_it() -> None:
+    pool = NetworkBufferPool(8, 1024).create_pool(8, 1, 8)
+    credit, channel = CreditAnnouncer(0), Waiting()
+    buffers = example("credit_by_bytes").BuffersByBytes((), pool, credit, channel)
+    buffers.report_backlog(5)
+    assert (buffers.available, buffers.kept_back, credit.take()) == (5, 5, 0)
+    buffers.block()
+    assert (buffers.available, buffers.kept_back, pool.used) == (0, 0, 0)
+    channel.queued_bytes = channel.queue_length = 0
+    buffers.report_backlog(1)
+    assert (buffers.available, buffers.kept_back, credit.take()) == (1, 0, 1)
 
 
 def test_credit_by_bytes_keeps_what_waits_at_the_receiver_below_its_target() -> None:
