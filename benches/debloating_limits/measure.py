@@ -94,10 +94,11 @@ def fewer(exclusive: int, floating: int, **values: object) -> Mechanism:
 
 def smallest_partitions(scenario: Scenario) -> Scenario:
     """The same job with one buffer for each subpartition, and one more: the fewest that Flink allows."""
-    return replace(
-        scenario,
-        edges=tuple(replace(edge, buffers=replace(edge.buffers, partition=2)) for edge in scenario.edges),
-    )
+    edges = []
+    for edge in scenario.edges:
+        subpartitions = 1 if edge.ship == "forward" else scenario.vertex(edge.target).parallelism
+        edges.append(replace(edge, buffers=replace(edge.buffers, partition=subpartitions + 1)))
+    return replace(scenario, edges=tuple(edges))
 
 
 def _by_bytes(policy: str, *, smallest: bool = False) -> Mechanism:
