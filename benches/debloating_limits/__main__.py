@@ -21,6 +21,7 @@ from integration import write_whole
 from .bounds import delays, floor, records, unaligned
 from .limit_scenarios import LIMIT_CASES
 from .mechanisms import buffer_numbers, compared, overtaking
+from .references import flink
 
 PROCESSES = 2
 SEEDS = 3
@@ -30,6 +31,7 @@ SECTIONS: dict[str, Callable[[Executor], str]] = {
     "records": records,
     "unaligned": unaligned,
     "delays": delays,
+    "flink": flink,
     "buffers": buffer_numbers,
     "overtaking": overtaking,
     "compared": partial(compared, cases=LIMIT_CASES, seeds=range(1, SEEDS + 1)),

@@ -9,7 +9,7 @@ from buffers import HEADER_BYTES
 from netstack import Scenario
 
 from ..policy_scenarios import RECORD_BYTES, job, sink, source
-from .formulas import bytes_of_buffer, delay_ms, floor_ms, in_use, wanted_bytes
+from .formulas import bytes_of_buffer, delay_ms, floor_ms, in_use, waiting_bytes, wanted_bytes
 from .measure import KIB, MODES, Asked, Figures, run_all, table, with_config
 
 SMALL_RECORD = 100
@@ -129,7 +129,7 @@ def unaligned(pool: Executor) -> str:
         for target, one in zip(targets, run_all(pool, asked), strict=True):
             measured = bytes_per_s(one, 2, RECORD_BYTES)
             wanted = wanted_bytes(2, measured, target)
-            waiting = 2 * in_use(2) * bytes_of_buffer(RECORD_BYTES, wanted)
+            waiting = 2 * waiting_bytes(2, RECORD_BYTES, wanted)
             rows.append(
                 [
                     f"{rate / 1000:,.0f} KB/s, {'off' if target is None else f'{target * 1000:.0f} ms'}",

@@ -42,11 +42,11 @@ def buffers_of(record_bytes: int) -> int:
 def bytes_of_buffer(record_bytes: int, wanted: float) -> float:
     """What a buffer holds where `wanted` bytes are asked for.
 
-    No less than the record that begins it, as far as that goes in; and the rest of a record that takes
-    several is in one that holds nothing else.
+    No less than the record that begins it, as far as that goes in; one that takes several buffers ends in
+    one of its own, about. Whole segments are filled by as many records as go in.
     """
     record = record_bytes + HEADER_BYTES
-    return wanted if record <= wanted else record / buffers_of(record_bytes)
+    return wanted if record <= wanted or wanted >= SEGMENT else record / buffers_of(record_bytes)
 
 
 def begun(parallelism: int, record_bytes: int) -> float:
@@ -59,10 +59,24 @@ def begun(parallelism: int, record_bytes: int) -> float:
     return min(missing, CONFIG.max_overdraft_buffers_per_gate) + parallelism * missing
 
 
-def delay_ms(parallelism: int, record_bytes: int, bytes_per_s: float, wanted: float) -> float:
-    """How long it takes a consumer to read what waits, where buffers of `wanted` bytes are asked for."""
-    count = in_use(parallelism) + begun(parallelism, record_bytes)
-    return count * bytes_of_buffer(record_bytes, wanted) / bytes_per_s * 1000
+def waiting_bytes(
+    parallelism: int, record_bytes: int, wanted: float, exclusive: int = 2, floating: int = 8
+) -> float:
+    """What waits for a consumer where buffers of `wanted` bytes are asked for."""
+    count = in_use(parallelism, exclusive, floating) + begun(parallelism, record_bytes)
+    return count * bytes_of_buffer(record_bytes, wanted)
+
+
+def delay_ms(
+    parallelism: int,
+    record_bytes: int,
+    bytes_per_s: float,
+    wanted: float,
+    exclusive: int = 2,
+    floating: int = 8,
+) -> float:
+    """How long it takes a consumer to read it."""
+    return waiting_bytes(parallelism, record_bytes, wanted, exclusive, floating) / bytes_per_s * 1000
 
 
 def wanted_bytes(parallelism: int, bytes_per_s: float, target_s: float | None) -> float:

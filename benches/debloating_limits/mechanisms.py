@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
@@ -117,9 +118,11 @@ def compared(pool: Executor, cases: Sequence[Case], seeds: Sequence[int]) -> str
         for seed in seeds
     ]
     found = iter(run_all(pool, asked))
-    return "\n".join(
-        _one_job(case, {name: medians([next(found) for _ in seeds]) for name in COMPARED}) for case in cases
-    )
+    texts = []
+    for case in cases:
+        texts.append(_one_job(case, {name: medians([next(found) for _ in seeds]) for name in COMPARED}))
+        print(case.scenario.name, file=sys.stderr, flush=True)
+    return "\n".join(texts)
 
 
 def _one_job(case: Case, found: dict[str, Figures]) -> str:

@@ -97,7 +97,10 @@ class LimitedSubpartition(PipelinedSubpartition):
         overtaken = [item.copy_unread() for item in queue[place:] if item.unread]
         queue.insert(place, barrier)
         self.total_buffers += 1
-        if not self._flush_requested and not self.blocked and self._finished_buffers() == 1:
+        # A reader without credit would not look again, and may take an event that stands in front.
+        in_front = place == self._front.count
+        due = not self._flush_requested and self._finished_buffers() == 1
+        if not self.blocked and (in_front or due):
             self._notify()
         return overtaken
 

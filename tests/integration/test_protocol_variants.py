@@ -96,6 +96,9 @@ def test_a_checkpoint_stores_at_most_the_limit_at_each_end_of_a_channel() -> Non
         most = channels * (2 * limit * scenario.config.segment_bytes + record)
         assert 0.5 * most < steady.persisted_bytes <= most
     assert aligned.end_to_end_ms > limited[0].end_to_end_ms + 300 > limited[1].end_to_end_ms + 1000
+    everything = variant.run(scenario, 12).steady[0]
+    buffer_ms = 1000 * scenario.config.segment_bytes / 200e3
+    assert everything.end_to_end_ms < buffer_ms  # it waits for what is in work, and not for credit
 
 
 def test_limited_overtaking_stands_storms_of_faults() -> None:
