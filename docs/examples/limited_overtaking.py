@@ -15,6 +15,9 @@ Invariant: what is stored of a channel is what its sender has emitted before its
 receiver has processed before its own, in order: first the begin of a record that is cut in two by the
 barrier, then what was overtaken at the receiver, then what was overtaken at the sender.
 
+Without exclusive buffers it overtakes at the sender only: what waits behind it at the receiver would keep
+the floating buffers that the other channels need for their barriers to come, which none could then.
+
 Not covered: channels within a task manager have no queue at the receiver; savepoints stay aligned.
 
 ``python docs/examples/limited_overtaking.py`` in a checkout emulates one job with several limits.
@@ -140,7 +143,7 @@ class LimitedChannel(RemoteInputChannel):
 
     def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
         super()._enqueue_event(message, barrier)
-        if message.data_type is ALIGNED_BARRIER:
+        if message.data_type is ALIGNED_BARRIER and self.buffers.exclusive_total:
             arrived = decode_event(bytes(message.payload))
             assert isinstance(arrived, CheckpointBarrier)
             if may_overtake(arrived):
