@@ -1,0 +1,1 @@
+"""What debloating cannot do, measured, and what other mechanisms do there."""
