@@ -56,6 +56,9 @@ class ScenarioError(ValueError):
         self.problems = tuple(map(readable, problems))
         super().__init__("\n".join(self.problems))
 
+    def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[str, ...]]]:
+        return ScenarioError, (self.problems,)  # to another process, by its problems and not by their text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:

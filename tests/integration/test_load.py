@@ -1,12 +1,14 @@
 import dataclasses
 import errno
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 
 from integration.cli.preparation import opened
 from integration.files.reading import load_json, load_result, load_scenario
+from integration.flink.rest import FlinkRestError
 from netstack import GeneratorSpec, PathSpec, Result, ScenarioError, scenario_document, to_json
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"
@@ -336,3 +338,9 @@ def test_memory_that_the_machine_has_not_is_a_matter_of_the_segment_size(file):
     assert problem.startswith(
         f"{file}: flink.taskmanager.memory.segment-size: is 32 kb; this machine has not"
     )
+
+
+def test_mistakes_cross_to_another_process_line_by_line():
+    error = ScenarioError(["a: is wrong", "b: is missing"])
+    assert pickle.loads(pickle.dumps(error)).problems == error.problems
+    assert pickle.loads(pickle.dumps(FlinkRestError("c: is away"))).problems == ("c: is away",)
