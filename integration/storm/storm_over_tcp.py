@@ -44,6 +44,7 @@ from .going_on import with_possible_faults
 from .record_order import check_order
 from .state_witness import StateWitness
 from .stored_files import unreadable
+from .storm_lives import Lives, Run
 from .storm_outcome import Outcome, digest_of, not_run
 from .storm_scenarios import scenario_of
 from .storm_settings import ENDLESS
@@ -168,9 +169,10 @@ def _problems(
         yield f"checkpoints {complete} are stored, and {retained} are to be retained"
     for number in complete:
         yield from unreadable(storage, number)
-    restarts = len(result.restarts)
-    yield from check_output(case, log, ended, restarts)
-    yield from check_order(case, list(log.transactions.values()), restarts)
+    parallelism = {vertex.name: vertex.parallelism for vertex in case.vertices}
+    lives = Lives(runs=(Run(parallelism=parallelism, restarts=result.restarts),))
+    yield from check_output(case, log, ended, lives)
+    yield from check_order(case, list(log.transactions.values()), lives.restarts)
 
 
 def _outcome(
