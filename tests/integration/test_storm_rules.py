@@ -290,13 +290,19 @@ def test_turns_are_those_of_what_comes_alone(
     assert turns_of(joined, source) == turns
 
 
+class OneBuffer:
+    """A channel as debloating sees it."""
+
+    buffers_in_use = 1
+
+
 def test_debloating_is_followed_byte_by_byte_while_it_grows() -> None:
     settings = DebloatSettings(
         target_s=0.05, max_size=4096, min_size=64, starting_size=64, threshold_percent=0, samples=1
     )
     checked = CheckedDebloating(settings)
     for throughput in (1499, *[34_000] * 6):
-        checked.recalculate(throughput, [], 0.0)
+        checked.recalculate(throughput, [OneBuffer()], 0.0)
     assert checked.last_announced == 1700
 
 
