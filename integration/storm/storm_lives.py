@@ -101,8 +101,8 @@ def lives_of(jobs: Sequence[Job]) -> Lives:
 
 
 def _is_of(restart: Returned, vertex: str, subtask: int) -> bool:
-    """Whether a subtask was there again after a restart."""
-    if restart.restarted_at is None:
+    """Whether a subtask was there again after a restart; of what was lost only that it began may be known."""
+    if restart.restarted_at is None and restart.checkpoint_id is None:
         return False
     if restart.tasks is UNSET or not restart.tasks:
         return True

@@ -9,7 +9,7 @@ barrier, and that every failure has its fault.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ import trio
 from netstack import (
     Assignment,
     AtTime,
+    FileLayout,
     JobFailedError,
     KillSubtask,
     KillTaskManager,
@@ -130,8 +131,8 @@ def _run(seed: int) -> Outcome:
             result = run_distributed(scenario, launch, storage)
         except JobFailedError as error:
             result = error.result
-    problems = list(_problems(case, log, result, storage, reports))
-    return _outcome(case, log, result, tuple(problems), perf_counter() - started)
+    problems = list(problems_of(case, log, result, storage, reports))
+    return outcome_of(case, log, result, tuple(problems), perf_counter() - started)
 
 
 async def _run_processes(assignment: Assignment, storage: MemoryStorage) -> list[Report]:
@@ -151,15 +152,23 @@ async def _run_processes(assignment: Assignment, storage: MemoryStorage) -> list
     return [reports[index] for index in range(size)]
 
 
-def _problems(
-    case: StormCase, log: CommitLog, result: Result, storage: MemoryStorage, reports: list[Report]
+def problems_of(
+    case: StormCase,
+    log: CommitLog,
+    result: Result,
+    storage: FileLayout,
+    reports: Sequence[Report],
+    *,
+    explained: Sequence[str] = (),
 ) -> Iterator[str]:
+    """Yield what is wrong with a run over TCP; `explained`: what it may fail for beside its faults."""
+    known = [*map(str, case.faults), *explained]
     leaked = sum(report.leaked_segments for report in reports)
     if leaked:
         yield f"{leaked} segments were not given back"
     causes = [restart.cause for restart in result.restarts] + ([result.failure] if result.failure else [])
     for cause in causes:
-        if not any(str(fault) in cause for fault in case.faults):
+        if not any(each in cause for each in known):
             yield f"failed for no good reason: {cause}"
     ended = result.failure is None and result.emulated_seconds < case.duration_s
     if not ended and result.failure is None:
@@ -175,9 +184,10 @@ def _problems(
     yield from check_order(case, list(log.transactions.values()), lives.restarts)
 
 
-def _outcome(
+def outcome_of(
     case: StormCase, log: CommitLog, result: Result, problems: tuple[str, ...], wall_s: float
 ) -> Outcome:
+    """Return what became of a run over TCP."""
     output = digest_of(sorted(log.output.items()))
     return Outcome(
         seed=case.seed,
