@@ -23,8 +23,13 @@ _SIDE_OUTPUT = 0.2
 _OF_AN_EDGE = 0.5
 """Share of the edges that could have a fraction which have one."""
 
-_ODD = 0.5
+_ODD = 0.9
 """Share of the vertices that emit as the scenario says of which it says no whole number."""
+
+_MORE_ODD = 0.3
+"""Share of the vertices that pass records on, or mark them, in whose place one emits so at once."""
+
+_SHARES = {Work.EMIT: _ODD, Work.PASS: _MORE_ODD, Work.MARK: _MORE_ODD}
 
 _FRACTIONS = tuple(map(Fraction, ("1/20", "1/4", "1/3", "2/5", "1/2", "3/4", "9/10")))
 _SELECTIVITIES = tuple(map(Fraction, ("1/4", "1/3", "2/5", "1/2", "3/4", "9/10", "3/2", "7/3")))
@@ -46,8 +51,8 @@ def with_shares(
         if ways[source] > 1 and ship != _WITHOUT_A_SHARE and chance.random() < _OF_AN_EDGE
     )
     odd = [
-        replace(vertex, selectivity=chance.choice(_SELECTIVITIES))
-        if vertex.work is Work.EMIT and chance.random() < _ODD
+        replace(vertex, work=Work.EMIT, selectivity=chance.choice(_SELECTIVITIES))
+        if chance.random() < _SHARES.get(vertex.work, 0.0)
         else vertex
         for vertex in vertices
     ]
