@@ -25,7 +25,7 @@ TASKS = (
         "        self._selectivity = selectivity\n",
         "        self._selectivity = float(round(selectivity))\n",
         "a selectivity counts as the nearest whole number",
-        ("tests/netstack/test_event_time.py",),
+        ("tests/netstack/test_multiple_inputs.py",),
     ),
     Mutant(
         "owed-is-forgotten",
@@ -41,7 +41,7 @@ TASKS = (
         "            self._owed = max(0.0, owed - count)\n",
         "            self._owed = max(0.0, owed - count) or owed\n",
         "an emission that has given all it owes goes on as if it had not",
-        ("tests/netstack/test_event_time.py",),
+        ("tests/netstack/test_multiple_inputs.py",),
     ),
     Mutant(
         "block-reversed-at-the-sink",
