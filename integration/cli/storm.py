@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +21,8 @@ from ..storm.one_storm import run_storm
 from ..storm.other_process import check_elsewhere
 from ..storm.shrinking import Shrunk, again, shrink
 from ..storm.storm_log import StormLog
+from ..storm.storm_on_spark import MASTER, case_on_spark
+from ..storm.storm_on_spark import run_on_spark as run_in_tasks
 from ..storm.storm_outcome import Outcome
 from ..storm.storm_over_tcp import case_over_tcp, run_over_tcp
 from ..storm.storm_runs import run_on_spark, run_storms
@@ -47,6 +50,7 @@ def storm(
     log: Path | None = None,
     paranoid: Flag = False,
     tcp: Flag = False,
+    on_spark: Flag = False,
     spark: Flag = False,
     verbose: Flag = False,
 ) -> int:
@@ -63,16 +67,23 @@ def storm(
         log: Note in this file which seeds are done and which failed, and leave out those that are done.
         paranoid: Look at each run after every single step of it, and not only now and then.
         tcp: Run them one after the other over real sockets and in real time, as far as they can be.
+        on_spark: Run them so over several processes inside Spark tasks, some of which are killed.
         spark: Run them on Spark instead of the processes of this machine.
         verbose: Print each case and what became of it; they are run one after the other.
     """
     require_some("storm", "--seeds", seeds)
     _refuse_contradictions(first_seed, seed, simpler, log, spark, verbose)
     console = to_stdout()
-    if tcp:
-        _refuse_beside_tcp(simpler, log, paranoid, spark, verbose)
+    if tcp or on_spark:
+        option = "--tcp" if tcp else "--on-spark"
+        _refuse_in_real_time(option, tcp and on_spark, simpler, log, paranoid, spark, verbose)
         wanted = range(first_seed, first_seed + seeds) if seed is None else range(seed, seed + 1)
-        return _run_over_tcp(wanted, console)
+        if tcp:
+            return _run_in_real_time(wanted, option, case_over_tcp, run_over_tcp, console)
+        session = spark_session(MASTER)
+        return _run_in_real_time(
+            wanted, option, case_on_spark, lambda each: run_in_tasks(each, session), console
+        )
     if seed is not None:
         return _run_one(seed, simpler, paranoid, console)
     wanted = range(first_seed, first_seed + seeds)
@@ -101,9 +112,17 @@ def _refuse_contradictions(
         raise ScenarioError([f"netstack storm: {problem}"])
 
 
-def _refuse_beside_tcp(
-    simpler: tuple[str, ...], log: Path | None, paranoid: bool, spark: bool, verbose: bool
+def _refuse_in_real_time(
+    wanted: str,
+    both: bool,
+    simpler: tuple[str, ...],
+    log: Path | None,
+    paranoid: bool,
+    spark: bool,
+    verbose: bool,
 ) -> None:
+    if both:
+        raise ScenarioError(["netstack storm: --tcp and --on-spark are two ways to run them; leave one out"])
     of_virtual_time = (
         ("--simpler", simpler),
         ("--log", log),
@@ -113,22 +132,34 @@ def _refuse_beside_tcp(
     )
     for option, value in of_virtual_time:
         if value:
-            text = f"{option} is for runs in virtual time, and --tcp runs in real time; leave one out"
+            text = f"{option} is for runs in virtual time, and {wanted} runs in real time; leave one out"
             raise ScenarioError([f"netstack storm: {text}"])
 
 
-def _run_over_tcp(seeds: range, console: Console) -> int:
-    """Run storms over TCP, one after the other; print each that failed, and of a single one all there is."""
+class _WithLines(Protocol):
+    """A case, as text."""
+
+    def lines(self) -> Iterator[str]: ...
+
+
+def _run_in_real_time(
+    seeds: range,
+    option: str,
+    case_of: Callable[[int], _WithLines],
+    run: Callable[[int], Outcome],
+    console: Console,
+) -> int:
+    """Run storms one after the other; print each that failed, and of a single one all there is."""
     tally = Tally()
     with progress("storm", len(seeds), "seeds", to_stderr()) as report:
         for seed in seeds:
-            outcome = run_over_tcp(seed)
+            outcome = run(seed)
             tally.add(outcome)
             if len(seeds) == 1:
-                _print_lines([*case_over_tcp(seed).lines(), *outcome.lines()], console)
+                _print_lines([*case_of(seed).lines(), *outcome.lines()], console)
             elif outcome.problems:
                 lines = [f"seed {seed}: {problem}" for problem in outcome.problems]
-                _print_lines([*lines, f"  netstack storm --tcp --seed {seed}"], console)
+                _print_lines([*lines, f"  netstack storm {option} --seed {seed}"], console)
             report(tally.storms)
     tally.print(console)
     return FAILED if tally.failed else 0

@@ -26,6 +26,9 @@ _BLOCKS_LOST = (
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
 
+WORKER_DIED = "a Python worker of Spark has died"
+"""What `first_cause` says of a process that was ended from outside, or has crashed."""
+
 _QUERY_LOG = "DataFrameQueryContextLogger"
 """Where PySpark logs errors of queries, with all of their stack, before it raises them."""
 
@@ -49,7 +52,7 @@ def first_cause(error: BaseException) -> str:
     """Return in one line why a stage has failed: what its first task to fail said."""
     text = str(error)
     if _WORKER_DIED in text:
-        return "a Python worker of Spark has died"
+        return WORKER_DIED
     traceback = _TRACEBACK.search(text)
     return traceback[1].strip() if traceback else one_line(error)
 

@@ -10,8 +10,8 @@ from flowcontrol import ChannelSender
 from netstack import RemoteInputChannel
 
 from .case import StormCase
+from .storm_flows import flows_of
 from .storm_operators import Broken
-from .storm_records import flows_of
 
 _ONE_SIZE_EACH = "per-channel"
 """The policy that announces another size to each channel, of which a gate shows the smallest."""
@@ -102,6 +102,6 @@ class SizesInForce:
         if not self._largest:
             flows = flows_of(self._case)
             self._largest = {
-                name: _HEADER + max(map(len, flow.written), default=0) for name, flow in flows.items()
+                name: _HEADER + max(map(len, flow.written.most), default=0) for name, flow in flows.items()
             }
         return self._largest[vertex]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from fractions import Fraction
 
 from flowcontrol import SavepointFormat
 from netstack import (
@@ -47,6 +48,9 @@ SUMS = frozenset({Work.SUM, Work.SUM_IN_VALUE, Work.SUM_IN_AGGREGATE})
 
 GATHERS = frozenset({Work.GATHER, Work.GATHER_IN_MAP})
 """What keeps all records by their keys, and emits them when the input has ended."""
+
+ONE_FOR_ONE = GATHERS | {Work.PASS, Work.MARK, Work.REMEMBER}
+"""What emits a record for each that it reads, sooner or later."""
 
 KEYED = SUMS | GATHERS | {Work.REMEMBER}
 """What keeps keyed state."""
@@ -91,6 +95,8 @@ class StormVertex:
     """Share of a source's records that have one and the same key."""
     copies: int = 1
     """Copies of each record."""
+    selectivity: Fraction = Fraction(1)
+    """How many records it emits for one, as the scenario says; if it is `apart`, each edge says so."""
     emit_every_s: float = 0.0
     """How long what the scenario lets it emit is held back; 0: it is not."""
     by_event_time: bool = False
@@ -179,6 +185,8 @@ class StormCase:
     """Producer, consumer and how records are dealt out."""
     config: NetworkConfig
     duration_s: float
+    fractions: tuple[tuple[str, str, Fraction], ...] = ()
+    """Edges that take a share of the records only, by producer and consumer."""
     costs: CostModel = field(default_factory=CostModel)
     link: LinkConditions = field(default_factory=LinkConditions)
     faults: tuple[Fault, ...] = ()
@@ -202,6 +210,12 @@ class StormCase:
     def inputs(self, vertex: StormVertex) -> list[tuple[StormVertex, str]]:
         """The producers that a vertex reads from, and how their records are dealt out."""
         return [(self.vertex(source), ship) for source, target, ship in self.edges if target == vertex.name]
+
+    def fraction(self, source: str, target: str) -> Fraction:
+        """The share of a producer's records that goes to a consumer; 1 where nothing else reads from it."""
+        ways = sum(origin == source for origin, _, _ in self.edges)
+        shares = {edge[:2]: edge[2] for edge in self.fractions} if ways > 1 else {}
+        return shares.get((source, target), Fraction(1))
 
     @property
     def takes_checkpoints(self) -> bool:
@@ -260,7 +274,8 @@ class StormCase:
         for vertex in self.vertices:
             yield f"  {vertex.name}: {', '.join(_details(vertex))}"
         for source, target, ship in self.edges:
-            yield f"  {source} -> {target}: {ship}"
+            share = self.fraction(source, target)
+            yield f"  {source} -> {target}: {ship}{f', {share} of the records' if share < 1 else ''}"
         yield f"  settings: {', '.join(_changes(self.config, NetworkConfig()))}"
         yield f"  costs: {', '.join(_changes(self.costs, CostModel())) or 'as always'}"
         yield f"  link: {', '.join(_changes(self.link, LinkConditions())) or 'as always'}"

@@ -21,7 +21,9 @@ from netstack import (
 
 from .case import Guarantee, StormCase
 from .storm_faults import lasts_for_good
-from .storm_records import expected_output, is_sum, parse_sum
+from .storm_flows import expected_output, together
+from .storm_lives import Lives
+from .storm_records import is_sum, parse_sum
 
 _SHOWN = 3
 """Records that a line names at most."""
@@ -46,6 +48,10 @@ class CommitLog:
     def output(self) -> Counter[bytes]:
         """Each record that is visible, and how often."""
         return Counter(record for each in self.transactions.values() for record in each.records)
+
+    def records_of(self, sink: str) -> int:
+        """How many records of a sink are visible."""
+        return sum(len(each.records) for each in self.transactions.values() if each.vertex == sink)
 
 
 def check_memory(job: Job, neighbours_kept: int) -> Iterator[str]:
@@ -87,24 +93,33 @@ def _explained(case: StormCase, cause: str, fired: Iterable[Fault]) -> bool:
 
 
 def check_output(
-    case: StormCase, log: CommitLog, ended: bool, restarts: int, *, went_back: bool = False
+    case: StormCase, log: CommitLog, ended: bool, lives: Lives, *, went_back: bool = False
 ) -> Iterator[str]:
     """What was committed is what the job had to put out, as far as it got and as its mode promises.
 
     `went_back`: the job went on from a checkpoint that was not the last.
     """
-    guarantee = case.guarantee(restarts, went_back=went_back)
+    guarantee = case.guarantee(lives.restarts, went_back=went_back)
     if guarantee is not Guarantee.NOTHING_INVENTED:
         for transaction in log.changed[:_SHOWN]:
             name = f"{transaction.vertex}[{transaction.subtask}]"
             yield f"{name} committed transaction {transaction.checkpoint_id} twice, with other records"
-    wanted, got = expected_output(case), log.output
+    sinks, got = expected_output(case, lives), log.output
+    wanted = together(sinks.values())
+    complete = ended and case.commits_all and guarantee is not Guarantee.NOTHING_INVENTED
     if guarantee is Guarantee.EXACTLY_ONCE:
-        yield from _differences("put out too often", got - wanted)
+        yield from _differences("put out too often", got - wanted.most)
     else:
-        yield from _differences("invented", Counter(_invented(case, wanted, got)))
-    if ended and case.commits_all and guarantee is not Guarantee.NOTHING_INVENTED:
-        yield from _differences("missing", _missing(guarantee, wanted, got))
+        yield from _differences("invented", Counter(_invented(case, wanted.most, got)))
+    if complete:
+        yield from _differences("missing", _missing(guarantee, wanted.least, got))
+    for name, amount in sinks.items():
+        if not amount.is_exact:
+            number = log.records_of(name)
+            if guarantee is Guarantee.EXACTLY_ONCE and number > amount.high:
+                yield f"{name} has put out {number} records, and turns let through {amount.high} at most"
+            if complete and number < amount.low:
+                yield f"{name} has put out {number} records, and turns let through {amount.low} at least"
 
 
 def _invented(case: StormCase, wanted: Counter[bytes], got: Counter[bytes]) -> Iterator[bytes]:

@@ -13,8 +13,8 @@ from .storm_operators import Broken
 CHECKED_POLICY = f"{__name__}:CheckedDebloating"
 """The name of Flink's policy under observation."""
 
-_SLACK_BYTES = 3.0
-"""Of what is rounded, the bytes of a target time among them."""
+_SLACK_BYTES = 1.0
+"""What is announced is rounded."""
 
 
 class CheckedDebloating(DebloatPolicy):
@@ -47,7 +47,9 @@ class CheckedDebloating(DebloatPolicy):
 
     def _step(self, throughput: int, in_use: int) -> None:
         settings = self.settings
-        wanted = throughput * settings.target_s / max(1, in_use)
+        # Whole bytes, as growth doubles what is left out here.
+        in_time = throughput * round(1000 * settings.target_s) // 1000
+        wanted = in_time / max(1, in_use)
         weight = 2 / (settings.samples + 1)
         moved = (1 - weight) * self._size + weight * min(wanted, 2 * self._size)
         self._size = min(max(moved, settings.min_size), settings.max_size)

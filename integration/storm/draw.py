@@ -20,6 +20,7 @@ from .storm_estimates import estimate_s, idle_checkpoint_s
 from .storm_faults import draw_faults, draw_neighbours, draw_read_trouble, lasts_for_good
 from .storm_jobs import draw_job, draw_link
 from .storm_settings import draw_config, draw_costs, with_scarce_memory, with_state_stored
+from .storm_shares import with_shares
 
 LONGEST_S = 5.0
 """How long a job may take, by a rough estimate, if nothing goes wrong; in emulated seconds."""
@@ -44,12 +45,14 @@ def draw_case(seed: int) -> StormCase:
     vertices, edges = set_apart(apart, draw_job(chance), lambda: draw_job(apart))
     emits = random.Random(f"{seed} emits")
     vertices = with_emissions(emits, vertices)
+    vertices, edges, fractions = with_shares(random.Random(f"{seed} shares"), vertices, edges)
     config, patient = draw_config(chance)
     config = with_watermarks(emits, with_failover(apart, config), vertices)
     case = StormCase(
         seed=seed,
         vertices=vertices,
         edges=edges,
+        fractions=fractions,
         config=config,
         link=draw_link(chance),
         duration_s=DURATION_S,
@@ -153,11 +156,11 @@ def _comparable(case: StormCase) -> StormCase:
 
     Of a sum then only its bound is known, so nothing may be made of it but output.
     """
-    last = {source for source, target, _ in case.edges if case.vertex(target).work is Work.SINK}
+    others = {source for source, target, _ in case.edges if case.vertex(target).work is not Work.SINK}
     return replace(
         case,
         vertices=tuple(
-            replace(vertex, work=Work.PASS) if vertex.work in SUMS and vertex.name not in last else vertex
+            replace(vertex, work=Work.PASS) if vertex.work in SUMS and vertex.name in others else vertex
             for vertex in case.vertices
         ),
     )

@@ -34,6 +34,7 @@ from .going_on import ScenarioAt, goes_back, second_run, stopping
 from .record_order import check_order, check_turns
 from .state_witness import StateWitness
 from .stored_files import check_storage
+from .storm_lives import lives_of
 from .storm_outcome import Outcome, has_ended, not_run, outcome_of
 from .storm_scenarios import scenario_of
 from .troubled_storage import TroubledDirectory, TroubledMemory, copy_of, storage_of, stored_in
@@ -224,11 +225,10 @@ class _Runs:
             yield from check_order(self._case, list(self._log.transactions.values()), len(job.restarts))
 
     def _about_output(self, jobs: Sequence[Job], *, went_back: bool) -> Iterator[str]:
-        restarts = sum(len(job.restarts) for job in jobs) + len(jobs) - 1
-        ended = has_ended(jobs[-1])
+        lives, ended = lives_of(jobs), has_ended(jobs[-1])
         back = went_back or any(map(_went_back, jobs))
-        yield from check_output(self._case, self._log, ended, restarts, went_back=back)
-        if ended and not restarts:
+        yield from check_output(self._case, self._log, ended, lives, went_back=back)
+        if ended and not lives.restarts:
             yield from check_counters(self._case, jobs[0])
             yield from check_turns(self._case, list(self._log.transactions.values()))
 

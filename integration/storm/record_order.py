@@ -8,8 +8,8 @@ exchange keeps these together::
     source[0] --hash-----> map[..] --hash------> sink[0]      those of each key are
     source[0] --rebalance> map[..] --hash------> sink[0]      none have to be
 
-A rebalance exchange deals records out in turns. So where it is the only choice on the way, each subtask
-behind it has every n-th record of a subtask of the source.
+A rebalance exchange deals records out in turns. So where it is the only choice on the way, and those of a
+subtask of the source come to it alone, each subtask behind it has every n-th of them.
 """
 
 from __future__ import annotations
@@ -131,17 +131,19 @@ def check_turns(case: StormCase, transactions: Sequence[Transaction]) -> Iterato
 
 def turns_of(case: StormCase, source: StormVertex) -> int:
     """Among how many subtasks the records of a source are dealt out on their way; 0: not in turns alone."""
-    turns, vertex = 1, source
+    turns, alone, vertex = 1, True, source
     while vertex.work is not Work.SINK:
         ways = [(target, ship) for origin, target, ship in case.edges if origin == vertex.name]
         if len(ways) != 1 or vertex.work not in (Work.SOURCE, Work.PASS):
             return 0
         ((target, ship),) = ways
-        vertex = case.vertex(target)
-        if ship == "rebalance" and turns == 1:
+        producer, vertex = vertex, case.vertex(target)
+        if ship == "rebalance" and turns == 1 and alone:
             turns = vertex.parallelism
         elif ship != "forward" and vertex.parallelism > 1:
             return 0
+        one_producer = producer.parallelism == 1 or ship == "forward"
+        alone = alone and one_producer and len(case.inputs(vertex)) == 1
     return turns if vertex.parallelism > 1 and turns > 1 else 0
 
 

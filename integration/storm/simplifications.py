@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from fractions import Fraction
+from math import ceil
 
 from netstack import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, ScenarioError
 
@@ -54,6 +56,7 @@ def _without_what_goes_wrong(case: StormCase) -> Iterator[tuple[str, Step]]:
         ("files that cannot be read", {"trouble": ()}),
         ("neighbours", {"neighbours": ()}),
         ("requests", {"manual_checkpoints_s": ()}),
+        ("fractions", {"fractions": ()}),
     ):
         if any(getattr(case, field) != value for field, value in empty.items()):
             yield f"without {name}", lambda now, empty=empty: replace(now, **empty)  # type: ignore[misc]
@@ -151,6 +154,9 @@ def _with_less_of_each(case: StormCase) -> Iterator[tuple[str, Step]]:
         for field in ("rates", "keys", "hot_share", "service_s", "service_skew", "service_mode"):
             if getattr(vertex, field) != getattr(plain, field):
                 yield f"{vertex.name} plain {field}", _Changed(vertex.name, **{field: getattr(plain, field)})
+        if vertex.selectivity.denominator > 1:
+            whole = Fraction(ceil(vertex.selectivity))
+            yield f"{vertex.name} whole selectivity", _Changed(vertex.name, selectivity=whole)
         if vertex.emit_every_s:
             yield f"{vertex.name} at once", lambda now, name=vertex.name: _at_once(now, name)  # type: ignore[misc]
         for field in ("service_steps", "apart"):

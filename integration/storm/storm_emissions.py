@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from flowcontrol import MAX_WATERMARK, NO_WATERMARK
@@ -65,7 +66,8 @@ def _emitting(chance: random.Random, vertex: StormVertex) -> StormVertex:
     return replace(
         vertex,
         work=Work.EMIT,
-        copies=chance.choice((1, 2, 3)) if held_back else chance.choice((2, 3)),
+        copies=1,
+        selectivity=Fraction(chance.choice((1, 2, 3)) if held_back else chance.choice((2, 3))),
         emit_every_s=_SHORTEST_S * _TIMES_LONGER ** chance.random() if held_back else 0.0,
         by_event_time=held_back and chance.random() < _BY_EVENT_TIME,
     )

@@ -21,7 +21,7 @@ from .storm_outcome import Outcome
 SEEDS_A_LINE = 256
 """Seeds that a line tells of at most."""
 
-_DRAWN = 8
+_DRAWN = 64
 """So many cases tell what seeds mean."""
 
 

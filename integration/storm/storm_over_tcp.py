@@ -9,7 +9,7 @@ barrier, and that every failure has its fault.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ import trio
 from netstack import (
     Assignment,
     AtTime,
+    FileLayout,
     JobFailedError,
     KillSubtask,
     KillTaskManager,
@@ -44,6 +45,7 @@ from .going_on import with_possible_faults
 from .record_order import check_order
 from .state_witness import StateWitness
 from .stored_files import unreadable
+from .storm_lives import Lives, Run
 from .storm_outcome import Outcome, digest_of, not_run
 from .storm_scenarios import scenario_of
 from .storm_settings import ENDLESS
@@ -129,8 +131,8 @@ def _run(seed: int) -> Outcome:
             result = run_distributed(scenario, launch, storage)
         except JobFailedError as error:
             result = error.result
-    problems = list(_problems(case, log, result, storage, reports))
-    return _outcome(case, log, result, tuple(problems), perf_counter() - started)
+    problems = list(problems_of(case, log, result, storage, reports))
+    return outcome_of(case, log, result, tuple(problems), perf_counter() - started)
 
 
 async def _run_processes(assignment: Assignment, storage: MemoryStorage) -> list[Report]:
@@ -150,15 +152,23 @@ async def _run_processes(assignment: Assignment, storage: MemoryStorage) -> list
     return [reports[index] for index in range(size)]
 
 
-def _problems(
-    case: StormCase, log: CommitLog, result: Result, storage: MemoryStorage, reports: list[Report]
+def problems_of(
+    case: StormCase,
+    log: CommitLog,
+    result: Result,
+    storage: FileLayout,
+    reports: Sequence[Report],
+    *,
+    explained: Sequence[str] = (),
 ) -> Iterator[str]:
+    """Yield what is wrong with a run over TCP; `explained`: what it may fail for beside its faults."""
+    known = [*map(str, case.faults), *explained]
     leaked = sum(report.leaked_segments for report in reports)
     if leaked:
         yield f"{leaked} segments were not given back"
     causes = [restart.cause for restart in result.restarts] + ([result.failure] if result.failure else [])
     for cause in causes:
-        if not any(str(fault) in cause for fault in case.faults):
+        if not any(each in cause for each in known):
             yield f"failed for no good reason: {cause}"
     ended = result.failure is None and result.emulated_seconds < case.duration_s
     if not ended and result.failure is None:
@@ -168,14 +178,16 @@ def _problems(
         yield f"checkpoints {complete} are stored, and {retained} are to be retained"
     for number in complete:
         yield from unreadable(storage, number)
-    restarts = len(result.restarts)
-    yield from check_output(case, log, ended, restarts)
-    yield from check_order(case, list(log.transactions.values()), restarts)
+    parallelism = {vertex.name: vertex.parallelism for vertex in case.vertices}
+    lives = Lives(runs=(Run(parallelism=parallelism, restarts=result.restarts),))
+    yield from check_output(case, log, ended, lives)
+    yield from check_order(case, list(log.transactions.values()), lives.restarts)
 
 
-def _outcome(
+def outcome_of(
     case: StormCase, log: CommitLog, result: Result, problems: tuple[str, ...], wall_s: float
 ) -> Outcome:
+    """Return what became of a run over TCP."""
     output = digest_of(sorted(log.output.items()))
     return Outcome(
         seed=case.seed,

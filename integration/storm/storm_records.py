@@ -1,9 +1,9 @@
-"""The records of storms, and what comes out of a job without any network: `flows_of`.
+"""The records of storms, and what each operator makes of them.
 
 A record begins with a key of two bytes; whatever else an operator makes of it follows from its bytes. So
-what a job has to put out follows from its case alone, as a multiset. Behind the key stand the name of the
-source, the subtask and a number, by which the order of records is checked; the smallest records have a key
-only.
+what a job has to put out follows from its case, as a multiset (`storm_flows`). Behind the key stand the name
+of the source, the subtask and a number, by which the order of records is checked; the smallest records have
+a key only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -94,51 +93,7 @@ def records_of(case: StormCase, vertex: StormVertex, subtask: int) -> list[bytes
     return records
 
 
-class Flow(NamedTuple):
-    """The records that all subtasks of a vertex read, and those that they write: each, and how often."""
-
-    read: Counter[bytes]
-    written: Counter[bytes]
-
-
-def flows_of(case: StormCase) -> dict[str, Flow]:
-    """What goes through each vertex of a case in a run without failures."""
-    flows: dict[str, Flow] = {}
-    for vertex in case.vertices:  # each stands behind those that it reads from
-        if vertex.work is Work.SOURCE:
-            subtasks = range(vertex.parallelism)
-            own = Counter(record for subtask in subtasks for record in records_of(case, vertex, subtask))
-            flows[vertex.name] = Flow(Counter(), own)
-            continue
-        inputs = case.inputs(vertex)
-        broadcast = all(ship == "broadcast" for _, ship in inputs)
-        seen: Counter[bytes] = Counter()
-        for producer, ship in inputs:
-            times = vertex.parallelism if ship == "broadcast" and not broadcast else 1
-            for record, number in flows[producer.name].written.items():
-                seen[record] += number * times
-        # If all inputs are broadcast, each subtask sees, and does, the same.
-        made = _made(vertex, seen)
-        times = vertex.parallelism if broadcast else 1
-        flows[vertex.name] = Flow(_times(seen, times), _times(made, times))
-    return flows
-
-
-def _times(records: Counter[bytes], times: int) -> Counter[bytes]:
-    return Counter({record: number * times for record, number in records.items()})
-
-
-def expected_output(case: StormCase) -> Counter[bytes]:
-    """What the sinks of a case have to commit in the end: each record, and how often."""
-    flows = flows_of(case)
-    committed: Counter[bytes] = Counter()
-    for vertex in case.vertices:
-        if vertex.work is Work.SINK:
-            committed += flows[vertex.name].written
-    return committed
-
-
-def _made(vertex: StormVertex, seen: Counter[bytes]) -> Counter[bytes]:
+def made_of(vertex: StormVertex, seen: Counter[bytes]) -> Counter[bytes]:
     """What a vertex makes of all the records it sees."""
     if vertex.work in SUMS:
         sums: Counter[bytes] = Counter()
@@ -158,8 +113,6 @@ def _results(vertex: StormVertex, record: bytes) -> Iterator[bytes]:
             yield mark(record)
         case Work.COPY:
             yield from copies_of(record, vertex.copies)
-        case Work.EMIT:
-            yield from [record] * vertex.copies
         case Work.FILTER:
             yield from filtered(record)
         case _:

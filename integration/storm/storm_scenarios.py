@@ -53,11 +53,12 @@ def _edges(case: StormCase) -> list[Edge]:
     edges, inputs = list[Edge](), dict[str, int]()
     for source, target, ship in case.edges:
         number = inputs[target] = inputs.get(target, -1) + 1
-        edge = Edge(source=source, target=target, ship=ship, key_hash=key_hash)
+        fraction = float(case.fraction(source, target))
+        edge = Edge(source=source, target=target, ship=ship, key_hash=key_hash, fraction=fraction)
         if (reader := case.vertex(target)).apart:
             edge = replace(edge, input=number)
             if reader.work is Work.EMIT:
-                edge = replace(edge, selectivity=float(reader.copies))
+                edge = replace(edge, selectivity=float(reader.selectivity))
             if reader.work in (Work.PASS, Work.EMIT):
                 edge = replace(edge, service=((0.0, reader.service_s * (1 + number)),))
         edges.append(edge)
@@ -82,7 +83,7 @@ def _vertex(case: StormCase, vertex: StormVertex, commit: Commit, witness: Witne
         service_skew=vertex.service_skew,
         service_mode=vertex.service_mode,
         operator=operator_of(case, vertex, commit, witness),
-        selectivity=float(vertex.copies) if vertex.work is Work.EMIT and not vertex.apart else 1.0,
+        selectivity=1.0 if vertex.apart else float(vertex.selectivity),
         emit_every_s=vertex.emit_every_s or None,
         emit_by="event_time" if vertex.by_event_time else "processing_time",
     )

@@ -250,5 +250,6 @@ class InputGate:
         self._ready.clear()
         self._urgent.clear()
         for channel in self.channels:
+            channel.queued = channel.urgent = False
             channel.release()
         self.floating.lazy_destroy()

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.analysis.checkpoint_times import window_times
-from integration.analysis.rules.diagnosis import UNDECIDED
+from integration.analysis.rules.diagnosis import UNDECIDED, Diagnosis
 from integration.analysis.trial import trials
 from integration.analysis.wording import milliseconds
 from integration.cli.app import main
 from integration.flink.rest.answers import FlinkRestError
 from integration.flink.rest.diagnosing import diagnose_job
+from integration.flink.rest.sampling import METRICS
 from netstack import (
     Edge,
     GeneratorSpec,
@@ -285,51 +286,88 @@ def take_away(cluster: Cluster, gone: Gone) -> None:
         cluster.answers[path] = kept if found[3] else kept[0]
 
 
-METRIC = re.compile(
-    r"accumulate\w+TimeMs|numRecords(In|Out)|numBytes(In|Out)|numBuffersIn\w+|.*Buffers\..*|.*BufferSize|.*BuffersMs"
-)
+METRIC = re.compile("|".join(pattern for patterns in METRICS.values() for pattern in patterns))
+"""What is read of a subtask."""
+
+ACCOUNT = {"accumulateBusyTimeMs", "accumulateIdleTimeMs", "accumulateBackPressuredTimeMs"}
 PHASE_FIELDS = ("start_delay", "alignment", "checkpoint", "end_to_end_duration", "unaligned_checkpoint")
 
 
 @cache
 def fired_with_all(name: str) -> set[tuple[str, str]]:
     with replayed(name) as whole:
-        return {
-            (found.rule, found.where) for found in diagnose_job(whole.url, watch_s=0.0).windows[0].findings
-        }
+        return fired_by(diagnose_job(whole.url, watch_s=0.0))
+
+
+def fired_by(diagnosis: Diagnosis) -> set[tuple[str, str]]:
+    (window,) = diagnosis.windows
+    return {(found.rule, found.where) for found in window.findings}
+
+
+def without(name: str, gone: Gone) -> Cluster:
+    cluster = Cluster(recording(name))
+    take_away(cluster, gone)
+    return cluster
+
+
+def without_fields(cluster: Cluster, fields: list[str]) -> None:
+    """Drop what each subtask says of the phases of its checkpoints."""
+    for path in filter(re.compile("/checkpoints/details/.*/subtasks/").search, cluster.answers):
+        for subtask in cluster.answers[path]["subtasks"]:
+            for field in fields:
+                subtask.pop(field, None)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), part=st.sampled_from([0.05, 0.3, 0.7, 1.0]))
 def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part: float) -> None:
-    document = recording(name)
-    fired = fired_with_all(name)
-    cluster = Cluster(document)
+    """Each metric is there of all subtasks or of none, so none of them is silent while others go on."""
     chance = Random(seed)
+    fates: dict[str, bool] = {}
+
+    def gone(vertex: str, subtask: int, metric: str) -> bool:
+        return fates.setdefault(metric, chance.random() < part and METRIC.fullmatch(metric) is not None)
+
+    cluster = without(name, gone)
+    if chance.random() < 0.5:
+        cluster.forget("/backpressure")
+    without_fields(cluster, [field for field in PHASE_FIELDS if chance.random() < part / 2])
+    diagnosis = diagnose_job(Unserved(cluster), watch_s=0.0)
+    assert fired_by(diagnosis) <= fired_with_all(name)
+    assert diagnosis.windows[0].not_known or diagnosis.notes or not any(fates.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32))
+def test_a_subtask_that_tells_nothing_is_refused_just_where_another_goes_on(name: str, seed: int) -> None:
+    """A vertex is asked for what its first subtask lists; who tells all of its time is seen to go on."""
+    chance = Random(seed)
+    parts: dict[tuple[str, int], float] = {}
+    told: dict[tuple[str, int], set[str]] = {}
     fates: dict[tuple[str, int, str], bool] = {}
 
     def gone(vertex: str, subtask: int, metric: str) -> bool:
-        key = (vertex, subtask, metric)
-        return fates.setdefault(key, chance.random() < part and METRIC.fullmatch(metric) is not None)
+        part = parts.setdefault((vertex, subtask), chance.choice((0.0, 0.1, 0.6, 1.0)))
+        # Rates are not asked for of a young job.
+        away = metric.endswith("PerSecond") or (METRIC.fullmatch(metric) and chance.random() < part)
+        fate = fates.setdefault((vertex, subtask, metric), bool(away))
+        if METRIC.fullmatch(metric) and not fate:
+            told.setdefault((vertex, subtask), set()).add(metric)
+        return fate
 
-    take_away(cluster, gone)
-    if chance.random() < 0.5:
-        cluster.forget("/backpressure")
-    dropped = [field for field in PHASE_FIELDS if chance.random() < part / 2]
-    for path in filter(re.compile("/checkpoints/details/.*/subtasks/").search, cluster.answers):
-        for subtask in cluster.answers[path]["subtasks"]:
-            for field in dropped:
-                subtask.pop(field, None)
-    try:
-        diagnosis = diagnose_job(Unserved(cluster), watch_s=0.0)
-    except FlinkRestError as error:  # of a subtask that tells nothing while others do, none of it is believed
-        if "fell silent while others went on" not in str(error):
-            raise
-        return
-    (window,) = diagnosis.windows
-    assert {(found.rule, found.where) for found in window.findings} <= fired
-    assert window.not_known or diagnosis.notes or not any(fates.values())
+    cluster = without(name, gone)
+    asked = {vertex: told.get((vertex, 0), set()) for vertex, _ in parts}
+    heard = {task: told.get(task, set()) & asked[task[0]] for task in parts if asked[task[0]]}
+    silent = [task for task, metrics in heard.items() if not metrics]
+    if silent and any(metrics >= ACCOUNT for metrics in heard.values()):
+        with pytest.raises(FlinkRestError, match="fell silent while others went on") as refused:
+            diagnose_job(Unserved(cluster), watch_s=0.0)
+        names = {each["id"]: each["name"] for each in cluster.answers[f"/jobs/{cluster.job}"]["vertices"]}
+        assert any(f"subtask {task} of {names[vertex]!r}" in str(refused.value) for vertex, task in silent)
+    else:
+        assert fired_by(diagnose_job(Unserved(cluster), watch_s=0.0)) <= fired_with_all(name)
 
 
 def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:

@@ -20,8 +20,10 @@ from integration.storm.draw import DURATION_S, LONGEST_S, draw_case
 from integration.storm.one_storm import LITERAL_EVERY, in_fair_weather, run_case, run_storm
 from integration.storm.other_process import digests_elsewhere
 from integration.storm.storm_estimates import estimate_s
+from integration.storm.storm_flows import expected_output
+from integration.storm.storm_lives import Lives, Run
 from integration.storm.storm_outcome import Outcome
-from integration.storm.storm_records import expected_output, is_sum, parse_sum, records_of, value_of
+from integration.storm.storm_records import is_sum, parse_sum, records_of, value_of
 from integration.storm.storm_runs import run_on_spark, run_storms
 from netstack import (
     CheckpointMode,
@@ -34,6 +36,7 @@ from netstack import (
     Transaction,
     TransactionalSink,
 )
+from netstack.jobs.restarts import Restart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,6 +173,22 @@ def vertex(name: str, work: Work, parallelism: int = 1, **more: object) -> Storm
 SOURCE = vertex("source", Work.SOURCE, 2, records=(3, 1), keys=5)
 
 
+def output_of(case: StormCase) -> Counter[bytes]:
+    """What the sink of a case puts out, where there is no choice."""
+    amount = expected_output(case)["sink"]
+    assert amount.is_exact
+    return amount.most
+
+
+def lives_after(case: StormCase, restarts: int) -> Lives:
+    """The lives of a job that has come back so often, each time from another checkpoint."""
+    parallelism = {vertex.name: vertex.parallelism for vertex in case.vertices}
+    back = [Restart(0.1 * number, "a fault") for number in range(1, restarts + 1)]
+    for number, each in enumerate(back, 1):
+        each.checkpoint_id, each.restarted_at = number, each.failed_at
+    return Lives(runs=(Run(parallelism=parallelism, restarts=back),))
+
+
 def test_what_is_expected_follows_from_records_and_operators() -> None:
     records = [
         record for subtask in range(2) for record in records_of(a_case(SOURCE, edges=()), SOURCE, subtask)
@@ -187,7 +206,7 @@ def test_what_is_expected_follows_from_records_and_operators() -> None:
             ("sum", "sink", "broadcast"),
         ),
     )
-    expected = expected_output(case)
+    expected = output_of(case)
     copies = [record[:2] + digit + record[2:] for record in records for digit in (b"0", b"1")]
     assert Counter({record: n for record, n in expected.items() if not is_sum(record)}) == Counter(copies)
     sums: Counter[bytes] = Counter()
@@ -199,14 +218,16 @@ def test_what_is_expected_follows_from_records_and_operators() -> None:
 
 def test_a_broadcast_is_seen_by_every_subtask() -> None:
     case = a_case(SOURCE, vertex("sink", Work.SINK, 3), edges=(("source", "sink", "broadcast"),))
-    assert set(expected_output(case).values()) == {3}
-    assert expected_output(case).total() == 12
+    assert set(output_of(case).values()) == {3}
+    assert output_of(case).total() == 12
 
 
 def problems_of(case: StormCase, records: list[bytes], *, restarts: int, ended: bool = True) -> list[str]:
     log = CommitLog()
     log.commit(Transaction("sink", 0, 1, tuple(records)))
-    return [problem.partition(":")[0] for problem in check_output(case, log, ended, restarts)]
+    return [
+        problem.partition(":")[0] for problem in check_output(case, log, ended, lives_after(case, restarts))
+    ]
 
 
 TO_SINK = (("source", "sink", "rebalance"),)
@@ -216,7 +237,7 @@ WITHOUT = replace(PLAIN, config=replace(PLAIN.config, checkpoint_interval_s=None
 
 
 def test_each_promise_is_held_to_its_own_word() -> None:
-    wanted = list(expected_output(PLAIN))
+    wanted = list(output_of(PLAIN))
     for case in (PLAIN, TWICE, WITHOUT):
         assert problems_of(case, wanted, restarts=1) == []
         assert problems_of(case, [*wanted, b"other"], restarts=0) == ["put out too often"]
@@ -235,7 +256,7 @@ def test_a_sum_may_be_too_large_only_where_records_may_come_twice() -> None:
     vertices = (SOURCE, vertex("sum", Work.SUM), vertex("sink", Work.SINK))
     exact = a_case(*vertices, edges=edges, checkpoint_interval_s=1.0)
     loose = replace(exact, config=replace(exact.config, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE))
-    first, *others = expected_output(exact)
+    first, *others = output_of(exact)
     key, total = parse_sum(first)
     larger, smaller = b"%b %d" % (key, total + 1), b"%b %d" % (key, total - 1)
     assert problems_of(exact, [larger, *others], restarts=1) == ["put out too often", "missing"]
@@ -246,9 +267,9 @@ def test_a_sum_may_be_too_large_only_where_records_may_come_twice() -> None:
 
 def test_a_transaction_must_not_change() -> None:
     log = CommitLog()
-    for record in expected_output(PLAIN):
+    for record in output_of(PLAIN):
         log.commit(Transaction("sink", 0, 1, (record,)))
-    problems = list(check_output(PLAIN, log, False, 0))
+    problems = list(check_output(PLAIN, log, False, lives_after(PLAIN, 0)))
     assert problems[0] == "sink[0] committed transaction 1 twice, with other records"
 
 

@@ -19,6 +19,7 @@ from netstack.checkpoints.expiry import Expiry
 from netstack.checkpoints.failures import FailureCounter
 from netstack.checkpoints.scheduler import CheckpointScheduler
 from netstack.exchange.open_buffers import OpenBuffers
+from netstack.exchange.selectors import Fraction
 from netstack.faults.injection import FaultInjector
 from netstack.state.copy_on_write import CopyOnWriteMap
 from netstack.tasks.emission import Emission, HeldBack
@@ -99,6 +100,38 @@ def fires_nothing(original: Method) -> Method:
 
 def emits_once(original: Method) -> Method:
     return lambda emission, block: block
+
+
+def lets_all_through(original: Method) -> Method:
+    return lambda fraction, block: fraction._selector.select(block)
+
+
+def owes_one_at_first(original: Method) -> Method:
+    def init(fraction: Fraction, share: float, selector: Any) -> None:
+        original(fraction, share, selector)
+        fraction._owed = 1.0 - share
+
+    return init
+
+
+def rounds(original: Method) -> Method:
+    return lambda emission, selectivity, *args: original(emission, float(round(selectivity)), *args)
+
+
+def owes_one_more_when_restored(original: Method) -> Method:
+    def start(emission: Emission, context: Any) -> None:
+        original(emission, context)
+        emission._owed += bool(emission._owed)
+
+    return start
+
+
+def forgets_what_it_owes(original: Method) -> Method:
+    def start(emission: Emission, context: Any) -> None:
+        original(emission, context)
+        emission._owed = 0.0
+
+    return start
 
 
 def trims_nothing(original: Method) -> Method:
@@ -197,6 +230,36 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
             marks=INTERPRETED,
         ),
         pytest.param(Emission, "_of_one", emits_once, "missing: ", id="a selectivity is taken for 1"),
+        pytest.param(
+            Fraction, "select", lets_all_through, "and turns let through", id="a fraction is ignored"
+        ),
+        pytest.param(
+            Fraction, "__init__", owes_one_at_first, "and in turns", id="a fraction begins with a record"
+        ),
+        pytest.param(
+            Emission,
+            "__init__",
+            rounds,
+            "and turns let through",
+            id="a selectivity is rounded",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            Emission,
+            "open",
+            owes_one_more_when_restored,
+            "at most",
+            id="an emission owes one more after a restart",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            Emission,
+            "open",
+            forgets_what_it_owes,
+            "at least",
+            id="what an emission owes is lost",
+            marks=INTERPRETED,
+        ),
         pytest.param(HeldBack, "restore", nothing, "missing: ", id="what is held back is lost"),
         pytest.param(EventTimeWindows, "restore", nothing, "missing: ", id="windows are lost"),
         pytest.param(

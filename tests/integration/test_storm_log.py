@@ -17,6 +17,8 @@ from netstack import ScenarioError
 
 PLAIN = run_storm(2)
 
+OTHERS = "its seeds were other storms than those of this version; name another file"
+
 
 def outcome(seed: int, *problems: str) -> Outcome:
     return replace(PLAIN, seed=seed, problems=problems)
@@ -54,7 +56,8 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
     ("content", "mistake"),
     [
         ("hello\n", "it is no log of storms; name another file"),
-        ('{"storms":"0123"}\n', "its seeds were other storms than those of this version; name another file"),
+        ('{"storms":"0123"}\n', OTHERS),
+        ('{"storms":"5548491bba170b9a"}\n', OTHERS),  # those without fractions
     ],
 )
 def test_a_file_that_is_no_log_of_these_storms_is_refused(tmp_path: Path, content: str, mistake: str) -> None:

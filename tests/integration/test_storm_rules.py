@@ -10,11 +10,13 @@ import pytest
 import trio
 
 from buffers import NetworkBufferPool
+from flowcontrol import DebloatSettings
 from integration.storm.case import Neighbour, StormCase, StormVertex, Work
 from integration.storm.checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
 from integration.storm.checks import CommitLog
 from integration.storm.coordinator_rules import check_coordinator
 from integration.storm.counted_work import check_counters
+from integration.storm.debloating_rules import CheckedDebloating
 from integration.storm.failure_rules import check_delays, check_heartbeats
 from integration.storm.machine_rules import check_machines
 from integration.storm.one_storm import run_case
@@ -260,6 +262,48 @@ def test_records_that_are_dealt_out_come_in_turns() -> None:
         "sink[1] has records [1, 2] of source0[0], which deals out to 2 in turns"
     ]
     assert turns_of(CASE, SOURCE) == 0
+
+
+@pytest.mark.parametrize(
+    ("subtasks", "ship", "others", "turns"),
+    [
+        (1, "rebalance", (), 2),
+        (2, "forward", (), 2),
+        (2, "rebalance", (), 0),  # two subtasks of the source come together before they are dealt out
+        (1, "rebalance", (vertex("source1", Work.SOURCE, records=(9,)),), 0),
+    ],
+)
+def test_turns_are_those_of_what_comes_alone(
+    subtasks: int, ship: str, others: tuple[StormVertex, ...], turns: int
+) -> None:
+    source, behind = replace(SOURCE, parallelism=subtasks), subtasks if ship == "forward" else 1
+    joined = case_of(
+        source,
+        *others,
+        vertex("step0", Work.PASS, behind),
+        SINK,
+        edges=(
+            *((each.name, "step0", ship) for each in (source, *others)),
+            ("step0", "sink", "rebalance"),
+        ),
+    )
+    assert turns_of(joined, source) == turns
+
+
+class OneBuffer:
+    """A channel as debloating sees it."""
+
+    buffers_in_use = 1
+
+
+def test_debloating_is_followed_byte_by_byte_while_it_grows() -> None:
+    settings = DebloatSettings(
+        target_s=0.05, max_size=4096, min_size=64, starting_size=64, threshold_percent=0, samples=1
+    )
+    checked = CheckedDebloating(settings)
+    for throughput in (1499, *[34_000] * 6):
+        checked.recalculate(throughput, [OneBuffer()], 0.0)
+    assert checked.last_announced == 1700
 
 
 def test_a_pool_that_gives_back_too_much_is_found() -> None:

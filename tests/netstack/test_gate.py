@@ -310,6 +310,9 @@ def test_release_drops_what_is_in_line_and_every_channel() -> None:
     readable.gate.release()
     assert not readable.gate.readable
     assert all(channel.released for channel in readable.channels.values())
+    assert [(channel.queued, channel.urgent) for channel in readable.channels.values()] == [
+        (False, False)
+    ] * 2
     assert readable.memory.used == 0
 
 

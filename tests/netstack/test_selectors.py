@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from buffers import RecordBlock
 from netstack.exchange.java_hash import hash_strings
-from netstack.exchange.selectors import KeyGroupSelector, RoundRobin
+from netstack.exchange.selectors import LEFT_OUT, Fraction, KeyGroupSelector, RoundRobin
 
 
 def block_of(count: int) -> RecordBlock:
@@ -38,6 +38,19 @@ def test_blocks_make_no_difference_to_turns(channels: int, data: st.DataObject, 
     selector = RoundRobin(channels, first)
     chosen = [channel for size in sizes for channel in selector.select(block_of(size))]
     assert chosen == [(first + turn) % channels for turn in range(sum(sizes))]
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.lists(st.integers(0, 30)))
+def test_a_fraction_lets_through_as_many_as_are_due_whatever_the_blocks(
+    part: int, more: int, sizes: list[int]
+) -> None:
+    whole = part + more
+    selector = Fraction(part / whole, RoundRobin(3))
+    chosen = [channel for size in sizes for channel in selector.select(block_of(size))]
+    goes = [number for number, channel in enumerate(chosen) if channel != LEFT_OUT]
+    due = [number for number in range(len(chosen)) if (number + 1) * part // whole > number * part // whole]
+    assert goes == due
+    assert [chosen[number] for number in goes] == [turn % 3 for turn in range(len(goes))]
 
 
 def text_of_block(block: RecordBlock) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -96,6 +96,22 @@ EXCHANGES = (
         ("tests/netstack/test_selectors.py",),
     ),
     Mutant(
+        "fraction-owes-nothing-over-blocks",
+        "netstack/exchange/selectors.py",
+        "        self._owed = float(owed[-1] - whole[-1]) if count else self._owed\n",
+        "        self._owed = 0.0\n",
+        "an edge that takes a share of the records counts each block for itself",
+        ("tests/netstack/test_selectors.py",),
+    ),
+    Mutant(
+        "fraction-owes-one-at-first",
+        "netstack/exchange/selectors.py",
+        "        self._selector = selector\n        self._owed = 0.0\n",
+        "        self._selector = selector\n        self._owed = 1.0 - fraction\n",
+        "an edge that takes a share of the records begins with one, in each life of its producer",
+        ("tests/netstack/test_selectors.py",),
+    ),
+    Mutant(
         "credit-sent-late",
         "netstack/exchange/consumer_end.py",
         "        credit = channel.take_credit()\n        if credit:\n",

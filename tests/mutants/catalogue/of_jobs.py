@@ -86,6 +86,14 @@ JOBS = (
         ("tests/netstack/test_region_failover.py",),
     ),
     Mutant(
+        "fraction-ignored",
+        "netstack/jobs/channel_choice.py",
+        "    return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)\n",
+        "    return selector\n",
+        "all records go over an edge that takes a share of them",
+        ("tests/netstack/test_real_jobs.py",),
+    ),
+    Mutant(
         "tasks-deployed-in-no-time",
         "netstack/jobs/deployment.py",
         "    return costs.deploy_s + costs.deploy_per_task_s * max(managers.values(), default=0)\n",

@@ -1,0 +1,241 @@
+"""What goes through a job without any network: each record, how often it may come, and how many in all.
+
+Mostly that is one number. Where a share of the records goes on, in regular turns, which ones these are
+depends on their order, and how many there are has bounds, for a share of p/q::
+
+    an edge's fraction    begins anew in each life of a producer: of n records in L lives
+                          at most p/q n go, and at least p/q n - L (q-1)/q
+    a selectivity         is kept in state: of n records over S subtasks
+                          at most p/q n come out, and at least p/q n - S (q-1)/q
+
+So of one subtask, or where it is known how many records each has read, the number is exact. In a job that has
+never failed also the records of a source are known that go over an edge, each of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+import numpy as np
+
+from buffers import RecordBlock
+from netstack import CheckpointMode, assign_to_operators, default_max_parallelism
+
+from .case import StormCase, StormVertex, Work
+from .storm_lives import Lives
+from .storm_records import key_hash, made_of, records_of
+
+_BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Records: each comes `least` to `most` times, and all together `low` to `high` times."""
+
+    least: Counter[bytes]
+    most: Counter[bytes]
+    low: int
+    high: int
+
+    @classmethod
+    def exactly(cls, records: Counter[bytes]) -> Amount:
+        """These and no others."""
+        total = records.total()
+        return cls(records, records, total, total)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is known which records these are."""
+        return self.least is self.most
+
+    def times(self, number: int) -> Amount:
+        """Each of the records so often."""
+        if number == 1:
+            return self
+        most = _times(self.most, number)
+        least = most if self.is_exact else _times(self.least, number)
+        return Amount(least, most, self.low * number, self.high * number)
+
+    def within(self, low: int, high: int) -> Amount:
+        """As many, as far as `low` and `high` leave room for that."""
+        return Amount(self.least, self.most, max(self.low, low), min(self.high, high))
+
+
+NOTHING = Amount.exactly(Counter())
+
+
+def together(amounts: Iterable[Amount]) -> Amount:
+    """All of them."""
+    some = list(amounts)
+    if len(some) == 1:
+        return some[0]
+    most = sum((each.most for each in some), Counter[bytes]())
+    exact = all(each.is_exact for each in some)
+    least = most if exact else sum((each.least for each in some), Counter[bytes]())
+    return Amount(least, most, sum(each.low for each in some), sum(each.high for each in some))
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What all subtasks of a vertex read, what they write, and what of that goes over each edge."""
+
+    read: Amount
+    written: Amount
+    sent: dict[str, Amount]
+    """By consumer."""
+
+
+def flows_of(case: StormCase, lives: Lives | None = None) -> dict[str, Flow]:
+    """What goes through each vertex of a case, by name; without `lives`, in a job that never failed."""
+    return _Flows(case, lives).all()
+
+
+def expected_output(case: StormCase, lives: Lives | None = None) -> dict[str, Amount]:
+    """What each sink of a case has to commit in the end, by name; `lives` as of `flows_of`."""
+    flows = flows_of(case, lives)
+    return {vertex.name: flows[vertex.name].written for vertex in case.vertices if vertex.work is Work.SINK}
+
+
+class _Flows:
+    def __init__(self, case: StormCase, lives: Lives | None) -> None:
+        self._case = case
+        self._never_failed = lives is None or (lives.restarts == 0 and len(lives.runs) == 1)
+        self._lives = lives
+        # Records that come twice shift the turns of those behind them, so it is not known which these are.
+        self._shifts = not self._never_failed and case.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE
+        self._flows: dict[str, Flow] = {}
+
+    def all(self) -> dict[str, Flow]:
+        case = self._case
+        for vertex in case.vertices:  # each stands behind those that it reads from
+            if vertex.work is Work.SOURCE:
+                subtasks = range(vertex.parallelism)
+                own = Counter(record for each in subtasks for record in records_of(case, vertex, each))
+                read, written = NOTHING, Amount.exactly(own)
+            else:
+                read, written = self._behind(vertex)
+            targets = [target for source, target, _ in case.edges if source == vertex.name]
+            sent = {target: self._over(vertex, target, written) for target in targets}
+            self._flows[vertex.name] = Flow(read, written, sent)
+        return self._flows
+
+    def _over(self, vertex: StormVertex, target: str, written: Amount) -> Amount:
+        """What goes over an edge."""
+        share = self._case.fraction(vertex.name, target)
+        if share == 1:
+            return written
+        if vertex.work is Work.SOURCE and self._never_failed:
+            own = (records_of(self._case, vertex, subtask) for subtask in range(vertex.parallelism))
+            return Amount.exactly(Counter(record for records in own for record in in_turns(records, share)))
+        lives = vertex.parallelism if self._lives is None else self._lives.of(vertex.name)
+        some = Amount(Counter(), written.most, 0, written.high)
+        return some.within(at_least(share, written.low, lives), self._most_over(vertex, share, written))
+
+    def _most_over(self, vertex: StormVertex, share: Fraction, written: Amount) -> int:
+        """How many records go over an edge at most; where it is known who writes how many, by subtask."""
+        if vertex.work is Work.SOURCE and (self._lives is None or len(self._lives.runs) == 1):
+            return sum(floor(share * vertex.record_count(each)) for each in range(vertex.parallelism))
+        return floor(share * written.high)
+
+    def _behind(self, vertex: StormVertex) -> tuple[Amount, Amount]:
+        """What a vertex reads and writes."""
+        inputs = self._case.inputs(vertex)
+        sent = [self._flows[producer.name].sent[vertex.name] for producer, _ in inputs]
+        if all(ship == _BROADCAST for _, ship in inputs):  # each subtask sees, and does, the same
+            seen = together(sent)
+            read = seen.times(vertex.parallelism)
+            if vertex.selectivity.denominator == 1:
+                return read, self._made(vertex, seen).times(vertex.parallelism)
+            return read, self._emitted(vertex, [each.times(vertex.parallelism) for each in sent])
+        ways = zip(sent, inputs, strict=True)
+        seen_over = [each.times(vertex.parallelism if ship == _BROADCAST else 1) for each, (_, ship) in ways]
+        read = together(seen_over)
+        if vertex.selectivity.denominator > 1:
+            return read, self._emitted(vertex, seen_over)
+        return read, self._made(vertex, read)
+
+    def _emitted(self, vertex: StormVertex, seen: list[Amount]) -> Amount:
+        """What comes of what a vertex reads over each edge, where its selectivity is no whole number."""
+        inputs = self._case.inputs(vertex)
+        if vertex.apart:  # each edge is counted for itself
+            pairs = zip(seen, inputs, strict=True)
+            return together(self._of_input(vertex, each, [edge]) for each, edge in pairs)
+        return self._of_input(vertex, together(seen), inputs)
+
+    def _of_input(self, vertex: StormVertex, seen: Amount, inputs: list[tuple[StormVertex, str]]) -> Amount:
+        share, lives = vertex.selectivity, self._lives
+        united = 1 if lives is None else lives.united(vertex.name)
+        keepers = vertex.parallelism if lives is None else lives.keepers(vertex.name)
+        owed = united * Fraction(share.denominator - 1, share.denominator)
+        least, most = _times(seen.least, floor(share)), _times(seen.most, floor(share + owed))
+        some = Amount(least, most, least.total(), most.total())
+        if lives is None or len(lives.runs) == 1:
+            counts = self._read_by_subtask(vertex, seen, inputs)
+            if counts is not None:
+                exact = sum(floor(share * count) for count in counts)
+                return some.within(exact, exact)
+        return some.within(at_least(share, seen.low, keepers), floor(share * seen.high))
+
+    def _read_by_subtask(
+        self, vertex: StormVertex, seen: Amount, inputs: list[tuple[StormVertex, str]]
+    ) -> list[int] | None:
+        """How many records each subtask of a vertex reads; None where that is not known."""
+        ships = {ship for _, ship in inputs}
+        if vertex.parallelism == 1 and seen.low == seen.high:
+            return [seen.low]
+        if ships == {_BROADCAST} and seen.low == seen.high:
+            return [seen.low // vertex.parallelism] * vertex.parallelism
+        if ships == {"hash"} and seen.is_exact:
+            return _by_key(seen.most, vertex.parallelism)
+        if ships == {"forward"} and all(self._is_known(producer, vertex) for producer, _ in inputs):
+            subtasks = range(vertex.parallelism)
+            return [sum(producer.record_count(each) for producer, _ in inputs) for each in subtasks]
+        return None
+
+    def _is_known(self, producer: StormVertex, consumer: StormVertex) -> bool:
+        """Whether a producer is a source all of whose records go to a consumer."""
+        return producer.work is Work.SOURCE and self._case.fraction(producer.name, consumer.name) == 1
+
+    def _made(self, vertex: StormVertex, seen: Amount) -> Amount:
+        """What a vertex makes of the records it sees, where each gives as many whatever others there are."""
+        if vertex.work is Work.EMIT:
+            return seen.times(int(vertex.selectivity))
+        most = made_of(vertex, seen.most)
+        if seen.is_exact:
+            return Amount.exactly(most)
+        least = made_of(vertex, seen.least)
+        if vertex.work is not Work.FILTER:
+            return Amount(least, most, seen.low * vertex.copies, seen.high * vertex.copies)
+        some = Amount(least, most, least.total(), most.total())
+        low = 0 if self._shifts else seen.low - (seen.most.total() - most.total())
+        return some.within(low, seen.high - (seen.least.total() - least.total()))
+
+
+def in_turns(records: list[bytes], share: Fraction) -> Iterator[bytes]:
+    """The records that a fraction lets through, from the first one on."""
+    for number, record in enumerate(records):
+        if floor(share * (number + 1)) > floor(share * number):
+            yield record
+
+
+def at_least(share: Fraction, records: int, counts: int) -> int:
+    """How many records go at least, of so many, where as many counts leave off somewhere."""
+    return max(0, ceil(share * records - counts * Fraction(share.denominator - 1, share.denominator)))
+
+
+def _by_key(records: Counter[bytes], parallelism: int) -> list[int]:
+    """How many records each subtask is sent by their keys."""
+    hashes = key_hash(RecordBlock.from_payloads(list(records)))
+    subtasks = assign_to_operators(hashes, default_max_parallelism(parallelism), parallelism)
+    numbers = np.fromiter(records.values(), dtype=np.int64, count=len(records))
+    return [int(count) for count in np.bincount(subtasks, weights=numbers, minlength=parallelism)]
+
+
+def _times(records: Counter[bytes], times: int) -> Counter[bytes]:
+    if times == 1:
+        return records
+    return Counter({record: number * times for record, number in records.items()}) if times else Counter()

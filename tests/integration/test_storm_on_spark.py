@@ -1,0 +1,161 @@
+"""Storms over several processes inside Spark tasks: the cases that can be, and that none goes wrong."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration.cli.app import main
+from integration.spark.spark_errors import WORKER_DIED
+from integration.storm.case import StormCase, StormVertex, Work
+from integration.storm.commit_folder import CommitFolder
+from integration.storm.storm_on_spark import (
+    SLOTS,
+    SparkCase,
+    Strike,
+    case_on_spark,
+    run_case_on_spark,
+    run_on_spark,
+)
+from integration.storm.storm_over_tcp import case_over_tcp
+from netstack import AtTime, Fault, KillSubtask, KillTaskManager, SubtaskName, Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+
+SEEDS = range(4)
+
+pytestmark = pytest.mark.long
+
+
+def vertex(name: str, work: Work, **more: Any) -> StormVertex:
+    return StormVertex(name=name, work=work, parallelism=2, task_manager=name, **more)
+
+
+SLOW = StormCase(
+    seed=1,
+    vertices=(
+        vertex("source0", Work.SOURCE, records=(60,), rates=(40.0,), keys=5, record_bytes=(8, 40)),
+        vertex("gather", Work.GATHER),
+        vertex("sink", Work.SINK),
+    ),
+    edges=(("source0", "gather", "hash"), ("gather", "sink", "rebalance"), ("source0", "sink", "rebalance")),
+    fractions=(("source0", "sink", Fraction(2, 5)),),
+    config=replace(case_over_tcp(0).config, checkpoint_interval_s=0.1, checkpoint_min_pause_s=0.0),
+    duration_s=60.0,
+)
+"""A job of one and a half seconds."""
+
+KILL = KillSubtask(when=AtTime(0.8), subtask=SubtaskName("gather", 1))
+
+
+@pytest.mark.spark
+def test_no_storm_on_spark_goes_wrong(spark: SparkSession) -> None:
+    outcomes = [run_on_spark(seed, spark) for seed in SEEDS]
+    assert [(outcome.seed, outcome.problems) for outcome in outcomes if outcome.problems] == []
+    assert {outcome.end for outcome in outcomes} == {"ended"}
+    assert sum(outcome.checkpoints["COMPLETED"] for outcome in outcomes) > len(SEEDS)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("faults", "strike", "cause"),
+    [((KILL,), None, str(KILL)), ((), Strike(process=1, after_s=0.6), WORKER_DIED)],
+    ids=["a subtask is killed", "a process is ended"],
+)
+def test_a_job_comes_back_whole(
+    spark: SparkSession, faults: tuple[Fault, ...], strike: Strike | None, cause: str
+) -> None:
+    outcome = run_case_on_spark(SparkCase(case=replace(SLOW, faults=faults), strike=strike), spark)
+    assert (outcome.problems, outcome.end, outcome.restarts) == ((), "ended", 1)
+    assert outcome.causes[0].startswith(cause)
+    assert len(outcome.fired) == 1
+
+
+@pytest.mark.spark
+def test_output_that_is_committed_at_once_is_found_out(spark: SparkSession) -> None:
+    case = replace(SLOW, faults=(KILL,), transactional=False)
+    problems = run_case_on_spark(SparkCase(case=case, strike=None), spark).problems
+    assert any("twice, with other records" in problem for problem in problems)
+
+
+def test_a_case_fits_into_the_slots_and_takes_two_processes_at_least() -> None:
+    struck = 0
+    for seed in range(300):
+        drawn = case_on_spark(seed)
+        managers = {vertex.task_manager for vertex in drawn.case.vertices}
+        assert 2 <= len(managers) <= SLOTS
+        assert all(isinstance(fault, KillSubtask | KillTaskManager) for fault in drawn.case.faults)
+        if drawn.strike is not None:
+            struck += 1
+            assert 0 <= drawn.strike.process < len(managers)
+    assert 90 < struck < 150
+
+
+def test_a_transaction_is_committed_once_and_must_not_change(tmp_path: Path) -> None:
+    commits = CommitFolder(tmp_path)
+    first, other = Transaction("sink", 0, 3, (b"a", b"b\0")), Transaction("sink", 1, 3, (b"c",))
+    for transaction in (first, other, first):
+        commits.commit(transaction)
+    assert commits.log().transactions == {first[:3]: first, other[:3]: other}
+    assert commits.log().changed == []
+    commits.commit(first._replace(records=(b"a",)))
+    assert commits.log().changed == [first._replace(records=(b"a",))]
+    assert commits.log().output == {b"a": 1, b"b\0": 1, b"c": 1}
+    assert commits.processes() == []
+    pickle.loads(pickle.dumps(commits)).commit(other)
+    assert commits.processes() == [os.getpid()]
+
+
+def test_what_is_of_virtual_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["storm", "--on-spark", "--log", "log"]) == 2
+    told = "--log is for runs in virtual time, and --on-spark runs in real time; leave one out"
+    assert told in capsys.readouterr().err
+    assert main(["storm", "--on-spark", "--tcp"]) == 2
+    assert "--tcp and --on-spark are two ways to run them; leave one out" in capsys.readouterr().err
+
+
+def of_this_run(mark: str) -> list[str]:
+    """The processes that have a mark in their environment."""
+    marked = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes():
+                marked.append(process.name)
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    return marked
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="who is left is told by /proc")
+def test_ctrl_c_ends_all_processes_and_leaves_no_file(tmp_path: Path) -> None:
+    mark = f"NETSTACK_MARK={tmp_path}"
+    name, _, value = mark.partition("=")
+    with subprocess.Popen(
+        [sys.executable, "-m", "integration", "storm", "--on-spark", "--seeds", "1000"],
+        env={**os.environ, name: value, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("storm: 1 of 1000 seeds")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "netstack: stopped")
+    while of_this_run(mark):  # Java ends by itself, a little later
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []
