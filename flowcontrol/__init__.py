@@ -103,6 +103,7 @@ from .policies.frozen import FrozenWhileBlockedPolicy
 from .policies.longest import LongestChannelPolicy
 from .policies.per_channel import PerChannelPolicy
 from .policies.registry import POLICIES, register_policy
+from .policies.unblocked import LongestWhenUnblockedPolicy
 from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
 from .sealing import SEAL_BYTES, seal, unseal
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
@@ -187,6 +188,7 @@ __all__ = [
     "KeepAlive",
     "LocalProtocolError",
     "LongestChannelPolicy",
+    "LongestWhenUnblockedPolicy",
     "MalformedEvent",
     "MalformedFrame",
     "Message",

@@ -73,6 +73,7 @@ KNOWN = {
     "frozen-while-blocked": Rule(blocked="frozen"),
     "longest-channel": Rule(counting="longest", blocked="frozen"),
     "burst": Rule(blocked="frozen", half_life_s=30, jump_percent=25),
+    "longest-when-unblocked": Rule(counting="longest", blocked="held"),
 }
 """The policies that there are already, as rules of the family; `per-channel` is none."""
 

@@ -11,6 +11,7 @@ from .flink import FlinkPolicy
 from .frozen import FrozenWhileBlockedPolicy
 from .longest import LongestChannelPolicy
 from .per_channel import PerChannelPolicy
+from .unblocked import LongestWhenUnblockedPolicy
 
 _policies: dict[str, type[DebloatPolicy]] = {
     "flink": FlinkPolicy,
@@ -18,6 +19,7 @@ _policies: dict[str, type[DebloatPolicy]] = {
     "longest-channel": LongestChannelPolicy,
     "per-channel": PerChannelPolicy,
     "burst": BurstPolicy,
+    "longest-when-unblocked": LongestWhenUnblockedPolicy,
 }
 
 POLICIES: Mapping[str, type[DebloatPolicy]] = MappingProxyType(_policies)

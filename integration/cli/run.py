@@ -85,7 +85,8 @@ def run(
         seed: In place of the scenario's.
         trace: Print on stderr what happens to each checkpoint, step by step.
         policy: How debloating sizes buffers, in place of the scenario's way: flink, frozen-while-blocked,
-            longest-channel, per-channel, burst or MODULE:CLASS; share/doc/netstack/POLICIES.md compares them.
+            longest-channel, per-channel, burst, longest-when-unblocked or MODULE:CLASS;
+            share/doc/netstack/POLICIES.md compares them.
     """
     if place.master is not None and not place.on_spark:
         raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])

@@ -28,7 +28,15 @@ ENDLESS = 1_000_000
 TABLES = 0.03
 """Share of the jobs with keyed state that keep it in RocksDB, where that is installed."""
 
-_POLICIES = ("flink", "flink", "frozen-while-blocked", "longest-channel", "per-channel", "burst")
+_POLICIES = (
+    "flink",
+    "flink",
+    "frozen-while-blocked",
+    "longest-channel",
+    "per-channel",
+    "burst",
+    "longest-when-unblocked",
+)
 """By name, as users may register more in a process, and the draw depends on nothing but the seed."""
 
 _STRATEGIES = (

@@ -21,7 +21,14 @@ from netstack import (
 from .slot_groups import placement_of
 from .software import VERSION
 
-POLICIES = ("flink", "frozen-while-blocked", "longest-channel", "per-channel", "burst")
+POLICIES = (
+    "flink",
+    "frozen-while-blocked",
+    "longest-channel",
+    "per-channel",
+    "burst",
+    "longest-when-unblocked",
+)
 """Those that the agent knows."""
 
 SERIALIZED_BYTES = 13

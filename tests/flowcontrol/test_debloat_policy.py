@@ -17,6 +17,7 @@ from flowcontrol import (
     FlinkPolicy,
     FrozenWhileBlockedPolicy,
     LongestChannelPolicy,
+    LongestWhenUnblockedPolicy,
     PerChannelPolicy,
     announcements,
     register_policy,
@@ -104,6 +105,19 @@ def test_the_longest_channel_counts_for_each_that_has_data() -> None:
     assert policy.buffers_in_use(channels(0, 0)) == 0
     assert policy.buffers_in_use(channels(6, 2)) == 12
     assert policy.buffers_in_use([Channel(1, blocked=True), Channel(2)]) == 12
+
+
+def test_no_step_is_taken_while_a_channel_is_blocked() -> None:
+    policy = LongestWhenUnblockedPolicy(SETTINGS)
+    settle(policy, 400_000, channels(20, 5), periods=400)
+    size, time_s = policy.last_announced, policy.estimated_time_s
+    assert size == pytest.approx(10_000, rel=0.25)
+    for _ in range(50):
+        assert not list(policy.recalculate(400_000, [Channel(0, blocked=True), Channel(1)], 0.0))
+    assert (policy.last_announced, policy.estimated_time_s) == (size, time_s)
+    assert policy.buffers_in_use(channels(20, 5, 0)) == 40
+    settle(policy, 400_000, channels(40, 40), periods=400)
+    assert policy.last_announced < 0.75 * size
 
 
 def test_each_channel_gets_the_size_of_its_own_queue() -> None:

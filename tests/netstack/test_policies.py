@@ -71,7 +71,7 @@ def records_per_s(result: Result) -> float:
     return sum(rate or 0.0 for rate in result.steady[-1].vertices[-1].records_in_per_s)
 
 
-@pytest.mark.parametrize("name", ["flink", "frozen-while-blocked", "longest-channel", "per-channel", "burst"])
+@pytest.mark.parametrize("name", list(POLICIES))
 def test_every_policy_keeps_the_throughput_and_shortens_checkpoints(name: str) -> None:
     off = emulate(job("flink", debloat_enabled=False))
     on = emulate(job(name, target_s=0.5))

@@ -22,8 +22,12 @@ final class PerChannel {
     PerChannel(SingleInputGate gate) {
         this.gate = gate;
         shown = (BufferDebloater) get(gate, "bufferDebloater");
-        throughput = (ThroughputCalculator) get(gate, "throughputCalculator");
+        throughput = throughputOf(gate);
         debloaters = new BufferDebloater[gate.getNumberOfInputChannels()];
+    }
+
+    static ThroughputCalculator throughputOf(SingleInputGate gate) {
+        return (ThroughputCalculator) get(gate, "throughputCalculator");
     }
 
     void step() {

@@ -14,6 +14,7 @@ public final class Policies {
     private static final String NAME = System.getProperty("testbed.policy");
     private static final double PEAK_KEPT = Math.pow(0.5, 0.2 / 30.0); // half in 30 s of periods of 200 ms
     private static final double JUMP = 0.25;
+    private static final String UNBLOCKED = "longest-when-unblocked";
 
     static final boolean COUNTS_POLLS = NAME.equals("per-channel");
 
@@ -39,20 +40,34 @@ public final class Policies {
         return switch (NAME) {
             case "frozen-while-blocked" -> frozen(gate, now);
             case "longest-channel" -> longest(frozenOfChannels(gate));
+            case UNBLOCKED -> longest(ofChannels(gate));
             case "burst" -> peak(gate, frozen(gate, now));
             default -> now;
         };
     }
 
-    private static int frozen(SingleInputGate gate, int now) {
-        Memory memory = memory(gate);
+    private static boolean blocked(SingleInputGate gate) {
         for (int place = 0; place < gate.getNumberOfInputChannels(); place++) {
             if (Observed.blocked(gate.getChannel(place))) {
-                return Math.max(now, memory.unblocked);
+                return true;
             }
+        }
+        return false;
+    }
+
+    private static int frozen(SingleInputGate gate, int now) {
+        Memory memory = memory(gate);
+        if (blocked(gate)) {
+            return Math.max(now, memory.unblocked);
         }
         memory.unblocked = now;
         return now;
+    }
+
+    private static int[] ofChannels(SingleInputGate gate) {
+        int[] counts = new int[gate.getNumberOfInputChannels()];
+        Arrays.setAll(counts, place -> gate.getChannel(place).getBuffersInUseCount());
+        return counts;
     }
 
     /** The buffers in use of each channel; of a blocked one not fewer than before. */
@@ -95,6 +110,10 @@ public final class Policies {
 
     /** Whether the policy does a whole step of debloating itself; if so, it has. */
     public static boolean debloats(SingleInputGate gate) {
+        if (NAME.equals(UNBLOCKED) && blocked(gate)) {
+            PerChannel.throughputOf(gate).calculateThroughput(); // of a step that is not taken
+            return true;
+        }
         if (!NAME.equals("per-channel")) {
             return false;
         }
