@@ -190,6 +190,26 @@ def test_one_full_reader_beside_a_starved_one_is_skew() -> None:
     assert rules(some_readers_full, seen(source(), reader())) == []
 
 
+@pytest.mark.parametrize(
+    "busy",
+    [(740.0, 740.0), (740.0, 850.0), (820.0, 910.0), (960.0, 740.0)],
+    ids=["both have time left", "the full one has", "nearly as much", "the empty one has less"],
+)
+def test_readers_that_do_the_same_work_are_not_skewed_though_one_pool_was_found_full(
+    busy: tuple[float, float],
+) -> None:
+    view = seen(source(), reader([0.46, 0.83], busy=busy), history=[checkpoint(3000.0, 0.0)])
+    assert rules(some_readers_full, view) == []
+    found = only(slow_phase, view)
+    assert not any("skew" in step for step in found.next)
+    assert any("wait before reader," in line for line in found.evidence)  # not before one of its subtasks
+
+
+def test_a_full_reader_of_unknown_idle_time_is_not_said_to_lag() -> None:
+    view = seen(source(), reader([0.0, 1.0], busy=(300.0, 1000.0), idle_ms_per_s=[700.0, None]))
+    assert rules(some_readers_full, view) == []
+
+
 def test_where_back_pressure_comes_from_is_told_by_the_two_pools_of_a_vertex() -> None:
     passing = reader(name="middle", outPoolUsage=FULL, backpressured_ms_per_s=[900.0, 900.0])
     view = seen(source(), passing, reader())
