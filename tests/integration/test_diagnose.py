@@ -328,7 +328,10 @@ def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part:
             raise
         return
     (window,) = diagnosis.windows
-    assert {(found.rule, found.where) for found in window.findings} <= fired
+    weaker = {
+        ("at-its-limit", where) for rule, where in fired if rule in ("operator-bound", "near-its-limit")
+    }
+    assert {(found.rule, found.where) for found in window.findings} <= fired | weaker
     assert window.not_known or diagnosis.notes or not any(fates.values())
 
 

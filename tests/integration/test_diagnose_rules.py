@@ -40,6 +40,7 @@ from integration.analysis.rules.pools import (
 )
 from integration.analysis.rules.pressure import (
     alternating,
+    at_its_limit,
     not_bound,
     operator_bound,
     skewed_cost,
@@ -147,8 +148,8 @@ def test_without_back_pressure_the_busiest_tells(
 ) -> None:
     writer = source(EMPTY, EMPTY, busy_ms_per_s=[busy_source] * 2)
     view = seen(writer, reader(EMPTY, busy=(busy_reader, busy_reader)))
-    assert rules(not_bound, view) == [expected]
-    assert rules(not_bound, seen(source(), reader())) == []
+    assert [*rules(at_its_limit, view), *rules(not_bound, view)] == [expected]
+    assert [*rules(at_its_limit, seen(source(), reader())), *rules(not_bound, seen(source(), reader()))] == []
 
 
 def test_full_writers_and_idle_empty_readers_mean_the_network() -> None:
@@ -461,9 +462,34 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
     said = {"calm": only(slow_phase, calm).next, "unknown": only(slow_phase, unknown).next}
     assert "nobody is back-pressured" in " ".join(said["calm"])
     assert "nobody is back-pressured" not in " ".join(said["unknown"])
-    assert said["unknown"][0] == "find out who is back-pressured, which is not known; if anybody is:"
+    assert said["unknown"][0] == "find out whether source is back-pressured, which is not known; if so:"
     assert "back-pressured time of source, and so who waits" in diagnose(unknown).not_known
     assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
+
+
+def test_a_vertex_at_its_limit_is_named_where_nobody_knows_who_waits_for_it() -> None:
+    # as a source of the old kind tells of its time
+    old = source(busy_ms_per_s=[None, None], backpressured_ms_per_s=EMPTY, idle_ms_per_s=EMPTY)
+    slow = [checkpoint(3000.0, 0.0)]
+    for levels in ({}, {"source": False}):
+        found = diagnose(seen(old, reader(), history=slow, levels=levels))
+        assert found.verdict == "at its limit: reader; whether others wait for it is not told"
+        first = found.findings[0]
+        assert (first.rule, first.where, first.severity) == ("at-its-limit", "reader", "problem")
+        assert first.says == "It is busy all the time, at the limit; whether source waits for it is not told."
+        assert first.evidence == ["busy 100 %", "reads 400 records/s, with 5.00 ms a record"]
+        assert "nobody is back-pressured" not in str(found.findings)
+    assert diagnose(seen(old, reader(), levels={"source": True})).verdict == "operator bound, at reader"
+    some = only(at_its_limit, seen(old, reader(busy=(500.0, 1000.0))))
+    assert some.says.startswith("Some of its subtasks are busy all the time")
+    assert rules(at_its_limit, seen(old, reader(busy=(500.0, 500.0)))) == []
+
+
+def test_an_account_without_busy_time_that_is_full_is_believed() -> None:
+    paced = source(busy_ms_per_s=[None, None], backpressured_ms_per_s=EMPTY, idle_ms_per_s=[990.0, 950.0])
+    assert rules(at_its_limit, seen(paced, reader())) == [("near-its-limit", "reader")]
+    half = msgspec.structs.replace(paced, idle_ms_per_s=[990.0, 500.0])
+    assert rules(at_its_limit, seen(half, reader())) == [("at-its-limit", "reader")]
 
 
 def test_flinks_word_stands_in_for_a_time_that_is_not_told() -> None:
@@ -577,6 +603,9 @@ def test_knowing_less_never_says_more(data: st.DataObject, debloat: bool) -> Non
     found = diagnose(seen(*fewer, config=config, history=unsure))
 
     fired = {(finding.rule, finding.where) for finding in known.findings}
+    fired |= {
+        ("at-its-limit", where) for rule, where in fired if rule in ("operator-bound", "near-its-limit")
+    }
     assert {(finding.rule, finding.where) for finding in found.findings} <= fired
     assert (len(found.not_known) > 0) == (fewer_is_less(whole, fewer, debloat) or history != unsure)
 

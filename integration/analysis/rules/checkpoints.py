@@ -144,7 +144,8 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
     if calm:
         return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
     if calm is None:
-        steps = [*steps, "find out who is back-pressured, which is not known; if anybody is:"]
+        unknown = view.may_wait(view.vertices)
+        steps = [*steps, f"find out whether {unknown} is back-pressured, which is not known; if so:"]
     return [*steps, _let_less_wait(view), _overtake(view)]
 
 

@@ -23,6 +23,7 @@ Rule = Callable[[Observation], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
     pressure.operator_bound,
+    pressure.at_its_limit,
     pressure.not_bound,
     pressure.alternating,
     pressure.skewed_records,
@@ -59,11 +60,12 @@ PITFALLS: tuple[Rule, ...] = (
 _ORDER = ("problem", "notice", "fine")
 
 _VERDICTS = {
-    "operator-bound": "operator bound",
-    "network-bound": "network bound",
-    "source-bound": "source bound",
-    "alternating": "bound by turns",
-    "near-its-limit": "operator bound, nearly",
+    "operator-bound": "operator bound, at {}",
+    "network-bound": "network bound, at {}",
+    "source-bound": "source bound, at {}",
+    "alternating": "bound by turns, at {}",
+    "at-its-limit": "at its limit: {}; whether others wait for it is not told",
+    "near-its-limit": "operator bound, nearly, at {}",
     "input-bound": "input bound",
 }
 """What limits the throughput of a job, by the rule that says so; earlier ones count first."""
@@ -115,7 +117,7 @@ def _verdict(findings: list[Finding]) -> str:
     for rule, words in _VERDICTS.items():
         places = [finding.where for finding in findings if finding.rule == rule]
         if places:
-            return words if rule == "input-bound" else f"{words}, at {', '.join(places)}"
+            return words.format(", ".join(places))
     return UNDECIDED
 
 

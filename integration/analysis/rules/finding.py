@@ -78,6 +78,15 @@ def is_busy(vertex: VertexSteady) -> bool | None:
     return reaches(vertex.busy_ms_per_s, 1000 * BUSY)
 
 
+def is_accounted_for(vertex: VertexSteady) -> bool:
+    """Whether it is known of all subtasks where their time goes, but for what would not matter."""
+    parts = zip(vertex.busy_ms_per_s, vertex.idle_ms_per_s, vertex.backpressured_ms_per_s, strict=False)
+    return all(
+        busy is not None or sum(known((idle, waiting))) > 1000 * (1 - BACK_PRESSURED)
+        for busy, idle, waiting in parts
+    )
+
+
 def negation(condition: bool | None) -> bool | None:
     """Return the opposite; of what is not known, None."""
     return None if condition is None else not condition
