@@ -307,6 +307,47 @@ def test_the_longest_phase_names_the_rule(phases: tuple[float, float, float, flo
     assert only(slow_phase, view).rule == rule
 
 
+def bursty(pressed: float = 300.0, busy: float = 740.0, **more: Any) -> Observation:
+    """A view of a window that fires now and then, which two of ten checkpoints meet."""
+    window = reader(
+        EMPTY,
+        name="window",
+        busy=(10.0, 10.0),
+        backpressured_ms_per_s=[0.0, pressed],
+        idle_ms_per_s=[990.0] * 2,
+    )
+    sink = reader([0.8, 0.5], busy=(busy, busy), name="sink")
+    history = [checkpoint(delay, 1.0) for delay in [6000.0, 6200.0, *[60.0] * 8]]
+    times = {"end_to_end_ms": 67.0, "end_to_end_ms_max": 6207.0, "checkpoints": 10}
+    calm = source(EMPTY, EMPTY)
+    return seen(
+        calm, window, sink, history=history, config=NetworkConfig(checkpoint_interval_s=2.0), **times, **more
+    )
+
+
+def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for() -> None:
+    first, second = [each for each in diagnose(bursty()).findings if each.where.startswith("checkpoints")]
+    assert (first.rule, first.severity, second.rule) == ("uneven-checkpoints", "problem", "long-start-delay")
+    assert first.says.endswith("they meet bursts, in which window emits more than sink reads meanwhile.")
+    assert first.evidence == [
+        "2 of 10 checkpoints took 6.01 s to 6.21 s, half of them at most 67 ms",
+        "window is back-pressured 0-30 % of its time, and sink, which it waits for, is busy 74 %",
+    ]
+    assert second.evidence == [
+        "6.11 s from trigger to completion, of the 2 that took long: start delay 6.10 s, alignment 1 ms, "
+        "sync 1 ms, async 1 ms, acknowledgement 4 ms"
+    ]
+    assert second.next == ["mend the bursts first: barriers wait until what has come at once is read"]
+
+
+@pytest.mark.parametrize(
+    "view", [bursty(pressed=50.0), bursty(pressed=700.0), bursty(busy=950.0)], ids=["calm", "always", "busy"]
+)
+def test_who_waits_all_the_time_or_for_a_busy_reader_is_not_said_to_meet_bursts(view: Observation) -> None:
+    assert only(uneven, view).says == "Some take far longer than most."
+    assert "let less wait" in str(only(slow_phase, view).next) or view.nobody_waits
+
+
 def test_no_phase_is_called_the_longest_where_one_that_was_not_measured_may_be() -> None:
     (whole,) = checkpoint(700.0, 1200.0, 10.0, 10.0).vertices
     bare = msgspec.structs.replace(whole, alignment_ms=[None])
