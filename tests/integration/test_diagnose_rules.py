@@ -398,6 +398,8 @@ def test_what_goes_wrong_with_checkpoints_is_told() -> None:
     long, short = [checkpoint(2400.0, 100.0)], [checkpoint(1400.0, 100.0)]
     assert rules(back_to_back, seen(source(), reader(), config=every_2_s, history=long)) != []
     assert rules(back_to_back, seen(source(), reader(), config=every_2_s, history=short)) == []
+    nearly = seen(source(), reader(), config=every_2_s, history=[checkpoint(1900.0, 1.0)])
+    assert only(back_to_back, nearly).says.startswith("A checkpoint takes nearly the whole interval")
     expired = [CheckpointResult(id=at, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED") for at in (1, 2)]
     assert only(failed, seen(source(), reader(), history=expired)).evidence == ["2 times: CHECKPOINT_EXPIRED"]
     assert rules(failed, seen(source(), reader(), history=[checkpoint(1.0, 1.0)])) == []

@@ -31,6 +31,7 @@ from .data_waiting import bytes_waiting, of_subtasks
 from .finding import (
     BACK_PRESSURED,
     HIGHLY_BACK_PRESSURED,
+    NO_PAUSE,
     Finding,
     Severity,
     is_busy,
@@ -282,23 +283,37 @@ def late_source(view: Observation) -> Iterator[Finding]:
 
 
 def back_to_back(view: Observation) -> Iterator[Finding]:
-    """Checkpoints longer than their interval, so that one follows the other at once."""
-    interval, times = view.config.checkpoint_interval_s, phases(view)
-    if not interval or times is None or share_of_interval(times.end_to_end_ms, interval) <= 1:
+    """Checkpoints as long as their interval, or nearly, so that one follows the other at once."""
+    followed = without_pause(view)
+    if followed is None:
         return
+    took_ms, interval = followed
     yield Finding(
         rule="back-to-back",
         severity="problem",
         where="checkpoints",
-        says="A checkpoint takes longer than the interval: the next one begins as soon as it is complete, "
-        "and blocked channels are the rule.",
-        evidence=[f"{milliseconds(times.end_to_end_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
+        says=f"{_as_long(took_ms, interval)}, and blocked channels are the rule.",
+        evidence=[f"{milliseconds(took_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
         next=[
             "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until they "
             "are faster",
             "under debloating, each drains the buffers and makes them grow again",
         ],
     )
+
+
+def without_pause(view: Observation) -> tuple[float, float] | None:
+    """Return what a checkpoint takes in ms, and the interval in s, where that leaves hardly a pause."""
+    interval, times = view.config.checkpoint_interval_s, phases(view)
+    if not interval or times is None or share_of_interval(times.end_to_end_ms, interval) < NO_PAUSE:
+        return None
+    return times.end_to_end_ms, interval
+
+
+def _as_long(took_ms: float, interval_s: float) -> str:
+    if share_of_interval(took_ms, interval_s) > 1:
+        return "A checkpoint takes longer than the interval: the next one begins as soon as it is complete"
+    return "A checkpoint takes nearly the whole interval: the next one begins soon after it is complete"
 
 
 def failed(view: Observation) -> Iterator[Finding]:

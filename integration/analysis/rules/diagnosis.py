@@ -54,6 +54,7 @@ PITFALLS: tuple[Rule, ...] = (
     debloat_pitfalls.window_bursts,
     debloat_pitfalls.moving_load,
     debloat_pitfalls.skewed_consumers,
+    debloat_pitfalls.back_to_back,
 )
 """What `netstack tune` asks of each point with debloating: the documented ways in which it fails."""
 

@@ -37,6 +37,9 @@ MISSED = 1.1
 AT_MINIMUM = 1.05
 """Quotient to the minimum up to which a buffer is as small as it may be; a median or mean may be above."""
 
+NO_PAUSE = 0.9
+"""Share of the interval from which on a checkpoint leaves hardly a pause before the next."""
+
 MOST_CHANNELS = 200
 """Channels into a gate beyond which Flink's documentation expects debloating to fail with its defaults."""
 
