@@ -116,11 +116,7 @@ def advise(
     ]
     most = _totals(seeds, most_seeds)[-1]
     if points:
-        possible = [
-            *_further(axes, scenario, _as_many(most), rows, wanted),
-            *_further(axes, scenario, _as_many(PROBE_SEEDS), rows, wanted, _other_probes),
-        ]
-        planned(scenario, points, possible, rows)
+        planned(scenario, points, _possible(axes, scenario, most, rows, wanted), rows)
         rows += run(longest_first(points, rows), (), "tuning")
     if more := _further(axes, scenario, _as_many(seeds), rows, _disagreeing(rows) - costly - expensive):
         why = f"seeds {min(FIRST_SEEDS, seeds) + 1} on, where the first differ"
@@ -310,6 +306,16 @@ def _further(
         if (place := place_of(point)) in wanted
         and point.seed < scenario.seed + seeds[place]
         and (point.probe, place, point.seed) not in have_run
+    ]
+
+
+def _possible(
+    axes: Sequence[Axis], scenario: Scenario, most: int, rows: Sequence[PointRow], wanted: set[Place]
+) -> list[Point]:
+    """The points that may follow if every setting gets all the seeds that it may have."""
+    return [
+        *_further(axes, scenario, _as_many(most), rows, wanted),
+        *_further(axes, scenario, _as_many(PROBE_SEEDS), rows, wanted, _other_probes),
     ]
 
 

@@ -190,8 +190,8 @@ def back_to_back(view: Observation) -> Iterator[Finding]:
             "each drains the buffers, and debloating takes blocked channels for empty ones"
         ],
         next=[
-            "Take a longer execution.checkpointing.interval or a shorter target: what is predicted of "
-            "checkpoints without a pause is the least sure."
+            "Take a longer execution.checkpointing.interval until checkpoints are faster; what is predicted "
+            "of those without a pause is the least sure."
         ],
         weight=took_ms / interval,
     )
