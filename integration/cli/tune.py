@@ -277,13 +277,18 @@ def _import_late(out: Path | None) -> None:
         importlib.import_module("..report.tuning_report", __package__)
 
 
-def _announce(scenario: Scenario, points: Sequence[Point], tried: Sequence[PointRow]) -> None:
-    """Say how much there is to do, and how long that takes by what was tried."""
-    seconds, cores = seconds_for(points, tried), os.cpu_count() or 1
-    time = "for an unknown time" if seconds is None else f"about {duration_text(seconds / cores)}"
+def _announce(
+    scenario: Scenario, points: Sequence[Point], possible: Sequence[Point], tried: Sequence[PointRow]
+) -> None:
+    """Say how much there is to do at least and at most, and how long that takes by what was tried."""
+    cores = os.cpu_count() or 1
+    least, most = (seconds_for(each, tried) for each in (points, possible))
+    time = "for an unknown time"
+    if least is not None and most is not None:
+        time = f"about {duration_text(least / cores)} to {duration_text(max(least, most) / cores)}"
     say(
-        f"{scenario.name}: {len(points)} emulations, {time} on {cores} cores; more of settings whose runs "
-        "differ, or leave open which to take"
+        f"{scenario.name}: {len(points)} to {max(len(points), len(possible))} emulations, {time} on {cores} "
+        "cores; most where runs differ, and leave open which setting to take"
     )
 
 

@@ -22,6 +22,9 @@ _LEGEND = (
     "more brings nothing, or makes barriers wait longer. Delays: the times that barriers take from vertex to "
     "vertex, in all, the mean over checkpoints. Overdraft buffers come on top, from what is left."
 )
+_WITH_OPTIONS = ("flink-1.20",)
+"""Presets of versions that obey options for the number of buffers."""
+
 _KEYS = "A scenario has the plan by these keys of its edges (--out writes it):"
 
 
@@ -47,7 +50,7 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
     for line in _keys(plan):
         console.print(Text(line))
     console.print()
-    for line in _one_setting(plan):
+    for line in _one_setting(job, plan):
         console.print(Text(line))
     console.print()
     console.print(Text(_LEGEND, style="dim"))
@@ -140,11 +143,28 @@ def _loss(plan: BudgetPlan) -> Iterator[str]:
     """What the plan costs, if no size that was tried costs nothing."""
     figures, now = plan.trials[0].figures, plan.records_per_s_now
     if figures is not None and now is not None and figures.records_per_s < now * (1 - SAME_THROUGHPUT):
-        yield f"Now the job does {_rate(now)} records/s, with this plan {_rate(figures.records_per_s)}."
+        lost = 100 * (1 - figures.records_per_s / now)
+        yield (
+            f"Throughput is lost: now the job does {_rate(now)} records/s, with this plan "
+            f"{_rate(figures.records_per_s)}, {lost:.1f} % less. No split that was tried loses less than "
+            f"{100 * SAME_THROUGHPUT:g} %."
+        )
 
 
-def _one_setting(plan: BudgetPlan) -> Iterator[str]:
+def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
     """What a real Flink can be told of the plan."""
+    if job.preset not in _WITH_OPTIONS:
+        names = ", ".join(OPTIONS[field].name for field in msgspec.structs.asdict(plan.one_setting))
+        memory, debloating = (
+            OPTIONS[field].name for field in ("network_memory_max_bytes", "debloat_enabled")
+        )
+        version = job.preset.removeprefix("flink-")
+        yield (
+            f"Flink {version} cannot be told any of this: its numbers of buffers are fixed, and it "
+            f"ignores {names}. What it obeys is {memory} for all of a task manager, and "
+            f"{debloating} with its target, which makes buffers smaller."
+        )
+        return
     yield "Flink has one setting for all exchanges; by options in 1.x, with the plan's greatest:"
     for field, number in msgspec.structs.asdict(plan.one_setting).items():
         yield f"  {OPTIONS[field].name}: {number}"

@@ -20,7 +20,9 @@ from ..tuning.remedies import Remedy
 from ..tuning.summaries import OFF, TargetSummary
 
 LEGEND = (
-    "Means over seeds; times in ms, bytes in KiB. thr. %: throughput, of what it is now. "
+    "Means over seeds; ranges are 95 % intervals over seeds, not of the emulation against a real job, whose "
+    "throughput may differ by more (docs/FIDELITY.md). Times in ms, bytes in KiB. "
+    "thr. %: throughput, of what it is now. "
     "delay, align, end to end: start delay, alignment and whole of checkpoints, of the subtask that "
     "acknowledged last, with the 95th percentile of the whole. flight: bytes queued. unal.: bytes that an "
     "unaligned checkpoint would store. record: from a record's emission to its processing, which unaligned "

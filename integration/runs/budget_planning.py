@@ -43,7 +43,8 @@ from .budget_runs import BudgetRuns, Done
 
 PLAN, ONE_SETTING = "the plan", "one setting for all"
 AS_IT_IS, IN_AS_LITTLE = "options as they are", "the same, in as little"
-"""The trials; the last is the options as they are with no more memory than the plan takes."""
+NOW = "now, with all it can use"
+"""The trials; `IN_AS_LITTLE` is the options as they are with no more memory than the plan takes."""
 
 _AS_EXPECTED = 0.05
 """Share by which the emulated delays of a plan may differ from what its curves say."""
@@ -83,6 +84,8 @@ def plan_budget(
     trials = [Trial(name=PLAN, memory_bytes=memory, figures=held.figures)]
     places = _places(seen, held)
     one = one_setting(places)
+    if not check:  # else what is emulated in the same memory says more
+        trials.append(Trial(name=NOW, memory_bytes=None, figures=seen.now))
     if check:
         trials.append(runs.trial(ONE_SETTING, _with_one_setting(runs.scenario, one), budget_bytes))
         trials.append(runs.trial(AS_IT_IS, runs.scenario, budget_bytes))

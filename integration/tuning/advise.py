@@ -9,7 +9,8 @@
 3. What is chosen and the present setting get more seeds, since the first may have been luck: as many as were
    asked for, and as many again where their figures do not agree.
 4. Where the intervals leave open whether a setting should have been chosen, it and the present one get more,
-   at most `MOST_GROWTH` times as many as were asked for. What is open then is said.
+   at most `MOST_GROWTH` times as many as were asked for; none where they say that these are plainly too few.
+   What is open then is said.
 5. What is run beside each setting, and nothing is chosen by, has one seed; of the chosen and the present
    setting it has `PROBE_SEEDS`.
 
@@ -30,6 +31,7 @@ from netstack import Scenario
 
 from ..analysis.known_values import known, quotient
 from .axes import Axis, with_present_target
+from .choice import may_be_decided
 from .constraints import Constraints, too_costly
 from .durations import is_expensive, longest_first
 from .measures import Measures
@@ -60,6 +62,10 @@ SeedsOf = Callable[[Place], int]
 """How many seeds a setting is to have."""
 
 
+Planned = Callable[[Scenario, Sequence[Point], Sequence[Point], Sequence[PointRow]], None]
+"""Is told of the points that follow in any case, of those that may, and of the rows that tell their time."""
+
+
 class RunPoints(Protocol):
     """Runs points and returns their rows in the same order; `known` are rows that are there already."""
 
@@ -87,15 +93,14 @@ def advise(
     seeds: int = SEEDS,
     most_seeds: int | None = None,
     at_once: int = AT_ONCE,
-    planned: Callable[[Scenario, Sequence[Point], Sequence[PointRow]], None] = lambda *_: None,
+    planned: Planned = lambda *_: None,
 ) -> Advice:
     """Run a scenario at its present setting, without debloating and at every target, and say which to take.
 
     `seeds` is how many a setting gets whose first ones differ, `most_seeds` how many at most, by default
     `MOST_GROWTH` times as many.
     `at_once` is how many targets are tried before shorter ones are: more keep more cores busy, and may be
-    for nothing. `planned` is told of the points that follow when each setting has been tried, and of the rows
-    of that, by which the time can be reckoned.
+    for nothing. `planned` is told when each setting has been tried.
 
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
@@ -109,15 +114,16 @@ def advise(
         *_further(axes, scenario, _first_seeds(expensive, seeds), rows, wanted),
         *_further(axes, scenario, _as_many(1), rows, wanted - expensive, _other_probes),
     ]
+    most = _totals(seeds, most_seeds)[-1]
     if points:
-        planned(scenario, points, rows)
+        planned(scenario, points, _possible(axes, scenario, most, rows, wanted), rows)
         rows += run(longest_first(points, rows), (), "tuning")
     if more := _further(axes, scenario, _as_many(seeds), rows, _disagreeing(rows) - costly - expensive):
         why = f"seeds {min(FIRST_SEEDS, seeds) + 1} on, where the first differ"
         rows += run(longest_first(more, rows), (), why)
     recommended = recommendations(rows, scenario, constraints)
     for total in _totals(seeds, most_seeds):
-        wanted = _open(recommended, rows, seeds, total, expensive)
+        wanted = _open(recommended, rows, seeds, total, most, expensive)
         if more := _further(axes, scenario, _as_many(total), rows, wanted):
             rows += run(longest_first(more, rows), (), f"up to {total} seeds, to decide")
             recommended = recommendations(rows, scenario, constraints)
@@ -245,11 +251,13 @@ def _open(
     rows: Sequence[PointRow],
     seeds: int,
     total: int,
+    most: int,
     expensive: set[Place],
 ) -> set[Place]:
     """The settings that are not decided, and what they are compared with; `total` is what each may have.
 
-    Also what is chosen by too few seeds: they may have favoured it by luck.
+    Not those that `most` seeds, what each may have in the end, plainly do not decide. Also what is chosen by
+    too few seeds: they may have favoured it by luck.
     """
     disagreeing = _disagreeing(rows)
     places: set[Place] = set()
@@ -260,9 +268,15 @@ def _open(
         enough = 2 * seeds if place in disagreeing else seeds
         enough = min(FIRST_SEEDS, seeds) if place in expensive else enough
         unconfirmed = bool(each.configuration) and len(chosen.seeds) < min(enough, total)
-        if each.undecided or unconfirmed:
-            places |= {(target, conditions) for target in (*each.undecided, each.current, chosen.target)}
+        decidable = [target for target in each.undecided if _may_be_decided(each, target, most)]
+        if decidable or unconfirmed:
+            places |= {(target, conditions) for target in (*decidable, each.current, chosen.target)}
     return places
+
+
+def _may_be_decided(recommended: Recommendation, target: str, most: int) -> bool:
+    summaries = {setting.target: setting for setting in recommended.settings}
+    return may_be_decided(summaries[target], summaries[recommended.current], recommended.objective, most)
 
 
 def _compared(recommended: Sequence[Recommendation]) -> set[Place]:
@@ -292,6 +306,16 @@ def _further(
         if (place := place_of(point)) in wanted
         and point.seed < scenario.seed + seeds[place]
         and (point.probe, place, point.seed) not in have_run
+    ]
+
+
+def _possible(
+    axes: Sequence[Axis], scenario: Scenario, most: int, rows: Sequence[PointRow], wanted: set[Place]
+) -> list[Point]:
+    """The points that may follow if every setting gets all the seeds that it may have."""
+    return [
+        *_further(axes, scenario, _as_many(most), rows, wanted),
+        *_further(axes, scenario, _as_many(PROBE_SEEDS), rows, wanted, _other_probes),
     ]
 
 

@@ -123,6 +123,20 @@ def is_better(setting: TargetSummary, now: TargetSummary, objective: str) -> Ans
     return _either(faster, _both(as_fast, more))
 
 
+def may_be_decided(setting: TargetSummary, now: TargetSummary, objective: str, runs: int) -> bool:
+    """Return whether so many runs may decide what is undecided of a setting, as far as its figures tell."""
+    doubts = [shortfall for shortfall in setting.shortfalls if shortfall.kept == "undecided"]
+    if doubts:
+        return all(doubt.value is None or doubt.value.may_decide(doubt.limit, runs) for doubt in doubts)
+    before = value(now, objective)
+    margin = SAME_SHARE if before is None or not before.mean else max(SAME_SHARE, SAME_MS / before.mean)
+    questions = (
+        (getattr(setting, _SHARES[objective]), 1 / (1 + margin)),
+        (setting.throughput_share, 1 + LEAST_GAIN),
+    )
+    return any(figure is None or figure.may_decide(limit, runs) for figure, limit in questions)
+
+
 def breaks_constraint(now: TargetSummary) -> bool:
     """Return whether the present setting clearly breaks a constraint; a failed run says nothing of it."""
     return any(shortfall.kept == "no" and shortfall.constraint != RUNS for shortfall in now.shortfalls)

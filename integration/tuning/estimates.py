@@ -74,6 +74,22 @@ class Estimate(msgspec.Struct, frozen=True):
         reach = max(self.high - self.mean, self.mean - self.low)
         return max(self.runs + 1, round(self.runs * (reach / abs(self.mean - limit)) ** 2 + 0.5))
 
+    def may_decide(self, limit: float, runs: int) -> bool:
+        """Whether so many runs, these included, may decide on which side of a limit it lies.
+
+        No where that takes the mean to move, with the further runs, by more than its standard deviation: a
+        chance of one in six. With few runs the mean may still move far, and the answer is yes.
+        """
+        if self.low is None or self.high is None:
+            return True
+        if runs <= self.runs:
+            return False
+        reach = max(self.high - self.mean, self.mean - self.low)
+        spread = reach * sqrt(self.runs) / _quantile((1.0 + CONFIDENCE) / 2.0, self.runs)
+        moves = spread * sqrt(1 / self.runs - 1 / runs)
+        needed = spread * _quantile((1.0 + CONFIDENCE) / 2.0, runs) / sqrt(runs)
+        return abs(self.mean - limit) + moves >= needed
+
 
 def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | None:
     """Return the mean of the values that are there with its interval; None where there are none.

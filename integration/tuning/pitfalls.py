@@ -16,7 +16,7 @@ from netstack import Result, from_json
 from ..analysis.known_values import known
 from ..analysis.rules.diagnosis import PITFALLS
 from ..analysis.rules.finding import Finding
-from ..analysis.rules.observation import Observation, observation_of
+from ..analysis.rules.observation import Observation, observations
 from ..files.shipped import example
 from .axes import TARGET
 from .point_rows import PointRow
@@ -72,7 +72,7 @@ def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
 
 def observed_point(result: Result, label: str = "") -> ObservedPoint:
     """Return a result as the rules want it."""
-    return ObservedPoint(label, result.seed, observation_of(result.scenario, result.steady[-1]))
+    return ObservedPoint(label, result.seed, observations(result)[-1])
 
 
 def _varying_axes(rows: Iterable[PointRow]) -> list[str]:

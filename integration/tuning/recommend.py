@@ -254,7 +254,9 @@ def _present(summaries: Sequence[TargetSummary], scenario: Scenario) -> TargetSu
 def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Remedy]:
     if choice.kind in ("set", "turn off") or sweep.baseline is None:
         return []
-    return remedies(Case(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds))
+    return remedies(
+        Case(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds, sweep.now)
+    )
 
 
 def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:

@@ -16,12 +16,12 @@ import msgspec
 from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
 
 from ..analysis.known_values import known
-from ..analysis.rules.finding import BUSY, at_minimum, is_larger, share, share_of_interval
+from ..analysis.rules.finding import BUSY, NO_PAUSE, at_minimum, is_larger, share, share_of_interval
 from ..analysis.sizing.flow import wire_bytes
 from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
 from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, Constraints, Shortfall
-from .summaries import TargetSummary, target_s
+from .summaries import OFF, TargetSummary, target_s
 
 if TYPE_CHECKING:
     from .point_rows import PointRow
@@ -31,9 +31,6 @@ _LEAST_TIMEOUT_MS = 50.0
 _LEAST_SEGMENT = 4096
 _OVERDRAFT = 20
 _OLD = "flink-1.20"
-
-NO_PAUSE = 0.9
-"""Share of the interval from which on a checkpoint leaves hardly a pause before the next."""
 
 _PAUSE_FACTOR = 5
 
@@ -66,11 +63,17 @@ class Case:
     constraints: Constraints
     binding: Sequence[str]
     """The constraints that rule out all targets; none where they are kept."""
+    now: TargetSummary
 
     @property
     def too_slow(self) -> bool:
         """Whether checkpoints or records take too long, whatever the target."""
         return bool({MAX_CHECKPOINT, MAX_DELAY, CHECKPOINTS} & set(self.binding))
+
+    @property
+    def leaves_no_pause(self) -> bool:
+        """Whether checkpoints follow one another as it is now, which is reason enough to look for more."""
+        return _leaves_no_pause(self, self.now)
 
     def shortfall(self, name: str) -> Shortfall | None:
         """That of a constraint by the setting that is nearest to it."""
@@ -210,9 +213,12 @@ def _at_floor(case: Case, summary: TargetSummary) -> bool:
 
 def _unaligned(case: Case) -> Iterator[Remedy]:
     """Unaligned checkpoints, at once or after a timeout, where the probes show that they are fast enough."""
-    if not {MAX_CHECKPOINT, CHECKPOINTS} & set(case.binding):
+    binds = {MAX_CHECKPOINT, CHECKPOINTS} & set(case.binding)
+    if not binds and not case.leaves_no_pause:
         return
     limit = case.constraints.max_checkpoint_ms
+    if not binds and case.now.end_to_end_ms is not None:
+        limit = min(case.now.end_to_end_ms.mean / 2, limit or math.inf)  # less is hardly worth the change
     quick = [
         (summary, summary.unaligned_end_to_end_p95_ms.greatest)
         for summary in case.targets
@@ -233,7 +239,7 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
         measured=True,
         configuration=[line("unaligned_enabled", "true")],
     )
-    if limit is not None and limit - time >= _LEAST_TIMEOUT_MS:
+    if binds and limit is not None and limit - time >= _LEAST_TIMEOUT_MS:
         yield _aligned_with_timeout(target.target, limit - time, time)
 
 
@@ -251,7 +257,7 @@ def _aligned_with_timeout(target: str, left_ms: float, overtaking_ms: float) -> 
 
 def _parallelism(case: Case) -> Iterator[Remedy]:
     """More subtasks of the vertex that all wait for."""
-    if not case.too_slow:
+    if not case.too_slow and not case.leaves_no_pause:
         return
     name, busy = _busiest(case.rows)
     if busy < BUSY:
@@ -268,24 +274,31 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
 def _pauses(case: Case) -> Iterator[Remedy]:
     """A longer interval, where checkpoints follow one another without a pause."""
     interval = case.scenario.config.checkpoint_interval_s
+    if interval is None or not (MAX_CHECKPOINT in case.binding or case.leaves_no_pause):
+        return
+    followed = [case.now] if case.leaves_no_pause and not case.binding else case.targets
     times = [
         (summary.end_to_end_ms.mean, summary.target)
-        for summary in case.targets
+        for summary in followed
         if summary.end_to_end_ms is not None and not _at_floor(case, summary)
     ]
-    if interval is None or not times or MAX_CHECKPOINT not in case.binding:
-        return
-    shortest, target = min(times)
+    shortest, target = min(times, default=(0.0, ""))
     if share_of_interval(shortest, interval) < NO_PAUSE:
         return
+    debloated = target != OFF
+    misled = "; while channels are blocked for alignment, debloating sees no backlog and sizes grow"
     yield Remedy(
         name="a longer checkpoint interval",
         why=f"checkpoints take {milliseconds(shortest)} at an interval of {milliseconds(interval * 1e3)}, so "
-        "one follows the other; while channels are blocked for alignment, debloating sees no backlog and "
-        "sizes grow",
+        f"one follows the other{misled if debloated else ''}",
         configuration=[line("checkpoint_interval_s", f"{math.ceil(interval * _PAUSE_FACTOR)} s")],
-        target=target,
+        target=target if debloated else None,
     )
+
+
+def _leaves_no_pause(case: Case, summary: TargetSummary) -> bool:
+    interval, took = case.scenario.config.checkpoint_interval_s, summary.end_to_end_ms
+    return bool(interval and took and share_of_interval(took.mean, interval) >= NO_PAUSE)
 
 
 def _state(case: Case) -> Iterator[Remedy]:
@@ -315,7 +328,7 @@ _RULES: tuple[Callable[[Case], Iterator[Remedy]], ...] = (
 
 
 def remedies(case: Case) -> list[Remedy]:
-    """Return what would help, where constraints rule out all targets."""
+    """Return what would help, where constraints rule out all targets, or none of them is better than now."""
     return [remedy for rule in _RULES for remedy in rule(case)]
 
 

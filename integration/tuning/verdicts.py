@@ -78,7 +78,8 @@ def _change(choice: Choice, now: TargetSummary, objective: str, pitfalls: Sequen
     price = "" if rate is None else f", at {with_range(rate, share_text)} of the throughput"
     if breaks_constraint(now):
         price += f"; now {'; '.join(shortfall.text for shortfall in now.shortfalls)}"
-    warned = "".join(f"; but {pitfall.what} ({pitfall.name}, below)" for pitfall in pitfalls)
+    shown = ", and ".join(f"{pitfall.what} ({pitfall.name}, below)" for pitfall in pitfalls)
+    warned = f"; but {shown}" if shown else ""
     return f"{do}: {what} {_against(chosen, now, objective)}{price}{warned}."
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from integration import load_scenario
 from integration.analysis.sizing.budget_plan import (
@@ -25,9 +26,11 @@ from integration.analysis.sizing.places import Place, places_of, wide, with_size
 from integration.analysis.sizing.splitting import buffers_of
 from integration.cli.app import main
 from integration.cli.size import SizeReport
+from integration.report.budget_text import print_plan
 from integration.runs.budget_planning import (
     AS_IT_IS,
     IN_AS_LITTLE,
+    NOW,
     ONE_SETTING,
     PLAN,
     plan_budget,
@@ -340,6 +343,33 @@ def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
     assert planned == planned_scenario(load_scenario(file), plan)
     keys = tomllib.loads((out / "plan.toml").read_text())["edges"][0]["buffers"]
     assert "buffers = { " + ", ".join(f"{key} = {value}" for key, value in keys.items()) + " }" in words
+
+
+@pytest.mark.parametrize("preset", ["flink-2.2", "flink-1.20"])
+def test_a_plan_is_shown_beside_the_job_as_it_is_with_what_its_flink_can_be_told(
+    preset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(FILE.replace('duration = "30 s"', f'duration = "30 s"\npreset = "{preset}"'))
+    assert main(["size", str(file), "--budget", "384 kb", "--seeds", "1", "--json"]) == 0
+    report = msgspec.json.decode(capsys.readouterr().out, type=SizeReport)
+    assert report.plan is not None
+    assert [each.name for each in report.plan.trials] == [PLAN, NOW]
+    now = trial(report.plan, NOW).figures
+    assert now is not None
+    assert now.records_per_s == report.plan.records_per_s_now
+    planned = trial(report.plan, PLAN).figures
+    assert planned is not None
+    console = Console(width=1000)
+    with console.capture() as shown:
+        print_plan(report.size, report.plan, console)
+    assert ("network.memory.buffers-per-channel: " in shown.get()) == (preset == "flink-1.20")
+    assert ("Flink 2.2 cannot be told any of this" in shown.get()) == (preset == "flink-2.2")
+    assert "Throughput is lost" not in shown.get()
+    slower = msgspec.structs.replace(report.plan, records_per_s_now=planned.records_per_s / 0.985)
+    with console.capture() as shown:
+        print_plan(report.size, slower, console)
+    assert ", 1.5 % less. No split that was tried loses less than 1 %." in shown.get()
 
 
 def test_a_job_without_an_exchange_has_no_memory_to_split(

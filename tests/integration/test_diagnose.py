@@ -318,6 +318,12 @@ def without_fields(cluster: Cluster, fields: list[str]) -> None:
                 subtask.pop(field, None)
 
 
+def or_weaker(fired: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """With what is said where it is not known who waits for a vertex that has no time left."""
+    bound = ("operator-bound", "near-its-limit")
+    return fired | {("at-its-limit", where) for rule, where in fired if rule in bound}
+
+
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), part=st.sampled_from([0.05, 0.3, 0.7, 1.0]))
@@ -334,7 +340,7 @@ def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part:
         cluster.forget("/backpressure")
     without_fields(cluster, [field for field in PHASE_FIELDS if chance.random() < part / 2])
     diagnosis = diagnose_job(Unserved(cluster), watch_s=0.0)
-    assert fired_by(diagnosis) <= fired_with_all(name)
+    assert fired_by(diagnosis) <= or_weaker(fired_with_all(name))
     assert diagnosis.windows[0].not_known or diagnosis.notes or not any(fates.values())
 
 
@@ -367,7 +373,7 @@ def test_a_subtask_that_tells_nothing_is_refused_just_where_another_goes_on(name
         names = {each["id"]: each["name"] for each in cluster.answers[f"/jobs/{cluster.job}"]["vertices"]}
         assert any(f"subtask {task} of {names[vertex]!r}" in str(refused.value) for vertex, task in silent)
     else:
-        assert fired_by(diagnose_job(Unserved(cluster), watch_s=0.0)) <= fired_with_all(name)
+        assert fired_by(diagnose_job(Unserved(cluster), watch_s=0.0)) <= or_weaker(fired_with_all(name))
 
 
 def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:

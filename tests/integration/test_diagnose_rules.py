@@ -40,6 +40,7 @@ from integration.analysis.rules.pools import (
 )
 from integration.analysis.rules.pressure import (
     alternating,
+    at_its_limit,
     not_bound,
     operator_bound,
     skewed_cost,
@@ -147,8 +148,8 @@ def test_without_back_pressure_the_busiest_tells(
 ) -> None:
     writer = source(EMPTY, EMPTY, busy_ms_per_s=[busy_source] * 2)
     view = seen(writer, reader(EMPTY, busy=(busy_reader, busy_reader)))
-    assert rules(not_bound, view) == [expected]
-    assert rules(not_bound, seen(source(), reader())) == []
+    assert [*rules(at_its_limit, view), *rules(not_bound, view)] == [expected]
+    assert [*rules(at_its_limit, seen(source(), reader())), *rules(not_bound, seen(source(), reader()))] == []
 
 
 def test_full_writers_and_idle_empty_readers_mean_the_network() -> None:
@@ -188,6 +189,26 @@ def test_one_full_reader_beside_a_starved_one_is_skew() -> None:
     assert finding.says.startswith("reader[1] cannot keep up, and reader[0] waits with it")
     assert rules(some_readers_full, seen(source(), reader([0.0, 1.0]))) == []  # the empty one is never idle
     assert rules(some_readers_full, seen(source(), reader())) == []
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [(740.0, 740.0), (740.0, 850.0), (820.0, 910.0), (960.0, 740.0)],
+    ids=["both have time left", "the full one has", "nearly as much", "the empty one has less"],
+)
+def test_readers_that_do_the_same_work_are_not_skewed_though_one_pool_was_found_full(
+    busy: tuple[float, float],
+) -> None:
+    view = seen(source(), reader([0.46, 0.83], busy=busy), history=[checkpoint(3000.0, 0.0)])
+    assert rules(some_readers_full, view) == []
+    found = only(slow_phase, view)
+    assert not any("skew" in step for step in found.next)
+    assert any("wait before reader," in line for line in found.evidence)  # not before one of its subtasks
+
+
+def test_a_full_reader_of_unknown_idle_time_is_not_said_to_lag() -> None:
+    view = seen(source(), reader([0.0, 1.0], busy=(300.0, 1000.0), idle_ms_per_s=[700.0, None]))
+    assert rules(some_readers_full, view) == []
 
 
 def test_where_back_pressure_comes_from_is_told_by_the_two_pools_of_a_vertex() -> None:
@@ -286,6 +307,47 @@ def test_the_longest_phase_names_the_rule(phases: tuple[float, float, float, flo
     assert only(slow_phase, view).rule == rule
 
 
+def bursty(pressed: float = 300.0, busy: float = 740.0, **more: Any) -> Observation:
+    """A view of a window that fires now and then, which two of ten checkpoints meet."""
+    window = reader(
+        EMPTY,
+        name="window",
+        busy=(10.0, 10.0),
+        backpressured_ms_per_s=[0.0, pressed],
+        idle_ms_per_s=[990.0] * 2,
+    )
+    sink = reader([0.8, 0.5], busy=(busy, busy), name="sink")
+    history = [checkpoint(delay, 1.0) for delay in [6000.0, 6200.0, *[60.0] * 8]]
+    times = {"end_to_end_ms": 67.0, "end_to_end_ms_max": 6207.0, "checkpoints": 10}
+    calm = source(EMPTY, EMPTY)
+    return seen(
+        calm, window, sink, history=history, config=NetworkConfig(checkpoint_interval_s=2.0), **times, **more
+    )
+
+
+def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for() -> None:
+    first, second = [each for each in diagnose(bursty()).findings if each.where.startswith("checkpoints")]
+    assert (first.rule, first.severity, second.rule) == ("uneven-checkpoints", "problem", "long-start-delay")
+    assert first.says.endswith("they meet bursts, in which window emits more than sink reads meanwhile.")
+    assert first.evidence == [
+        "2 of 10 checkpoints took 6.01 s to 6.21 s, half of them at most 67 ms",
+        "window is back-pressured 0-30 % of its time, and sink, which it waits for, is busy 74 %",
+    ]
+    assert second.evidence == [
+        "6.11 s from trigger to completion, of the 2 that took long: start delay 6.10 s, alignment 1 ms, "
+        "sync 1 ms, async 1 ms, acknowledgement 4 ms"
+    ]
+    assert second.next == ["mend the bursts first: barriers wait until what has come at once is read"]
+
+
+@pytest.mark.parametrize(
+    "view", [bursty(pressed=50.0), bursty(pressed=700.0), bursty(busy=950.0)], ids=["calm", "always", "busy"]
+)
+def test_who_waits_all_the_time_or_for_a_busy_reader_is_not_said_to_meet_bursts(view: Observation) -> None:
+    assert only(uneven, view).says == "Some take far longer than most."
+    assert "let less wait" in str(only(slow_phase, view).next) or view.nobody_waits
+
+
 def test_no_phase_is_called_the_longest_where_one_that_was_not_measured_may_be() -> None:
     (whole,) = checkpoint(700.0, 1200.0, 10.0, 10.0).vertices
     bare = msgspec.structs.replace(whole, alignment_ms=[None])
@@ -336,6 +398,8 @@ def test_what_goes_wrong_with_checkpoints_is_told() -> None:
     long, short = [checkpoint(2400.0, 100.0)], [checkpoint(1400.0, 100.0)]
     assert rules(back_to_back, seen(source(), reader(), config=every_2_s, history=long)) != []
     assert rules(back_to_back, seen(source(), reader(), config=every_2_s, history=short)) == []
+    nearly = seen(source(), reader(), config=every_2_s, history=[checkpoint(1900.0, 1.0)])
+    assert only(back_to_back, nearly).says.startswith("A checkpoint takes nearly the whole interval")
     expired = [CheckpointResult(id=at, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED") for at in (1, 2)]
     assert only(failed, seen(source(), reader(), history=expired)).evidence == ["2 times: CHECKPOINT_EXPIRED"]
     assert rules(failed, seen(source(), reader(), history=[checkpoint(1.0, 1.0)])) == []
@@ -441,9 +505,34 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
     said = {"calm": only(slow_phase, calm).next, "unknown": only(slow_phase, unknown).next}
     assert "nobody is back-pressured" in " ".join(said["calm"])
     assert "nobody is back-pressured" not in " ".join(said["unknown"])
-    assert said["unknown"][0] == "find out who is back-pressured, which is not known; if anybody is:"
+    assert said["unknown"][0] == "find out whether source is back-pressured, which is not known; if so:"
     assert "back-pressured time of source, and so who waits" in diagnose(unknown).not_known
     assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
+
+
+def test_a_vertex_at_its_limit_is_named_where_nobody_knows_who_waits_for_it() -> None:
+    # as a source of the old kind tells of its time
+    old = source(busy_ms_per_s=[None, None], backpressured_ms_per_s=EMPTY, idle_ms_per_s=EMPTY)
+    slow = [checkpoint(3000.0, 0.0)]
+    for levels in ({}, {"source": False}):
+        found = diagnose(seen(old, reader(), history=slow, levels=levels))
+        assert found.verdict == "at its limit: reader; whether others wait for it is not told"
+        first = found.findings[0]
+        assert (first.rule, first.where, first.severity) == ("at-its-limit", "reader", "problem")
+        assert first.says == "It is busy all the time, at the limit; whether source waits for it is not told."
+        assert first.evidence == ["busy 100 %", "reads 400 records/s, with 5.00 ms a record"]
+        assert "nobody is back-pressured" not in str(found.findings)
+    assert diagnose(seen(old, reader(), levels={"source": True})).verdict == "operator bound, at reader"
+    some = only(at_its_limit, seen(old, reader(busy=(500.0, 1000.0))))
+    assert some.says.startswith("Some of its subtasks are busy all the time")
+    assert rules(at_its_limit, seen(old, reader(busy=(500.0, 500.0)))) == []
+
+
+def test_an_account_without_busy_time_that_is_full_is_believed() -> None:
+    paced = source(busy_ms_per_s=[None, None], backpressured_ms_per_s=EMPTY, idle_ms_per_s=[990.0, 950.0])
+    assert rules(at_its_limit, seen(paced, reader())) == [("near-its-limit", "reader")]
+    half = msgspec.structs.replace(paced, idle_ms_per_s=[990.0, 500.0])
+    assert rules(at_its_limit, seen(half, reader())) == [("at-its-limit", "reader")]
 
 
 def test_flinks_word_stands_in_for_a_time_that_is_not_told() -> None:
@@ -557,6 +646,9 @@ def test_knowing_less_never_says_more(data: st.DataObject, debloat: bool) -> Non
     found = diagnose(seen(*fewer, config=config, history=unsure))
 
     fired = {(finding.rule, finding.where) for finding in known.findings}
+    fired |= {
+        ("at-its-limit", where) for rule, where in fired if rule in ("operator-bound", "near-its-limit")
+    }
     assert {(finding.rule, finding.where) for finding in found.findings} <= fired
     assert (len(found.not_known) > 0) == (fewer_is_less(whole, fewer, debloat) or history != unsure)
 

@@ -94,7 +94,7 @@ def test_unknown_is_not_taken_for_zero(name: str) -> None:
     assert any(line.startswith("records per second of ") for line in window.not_known)
     for word in ("nobody", "idle", "busy"):
         assert word not in texts(diagnosis)
-    assert "who is back-pressured, which is not known" in texts(diagnosis)
+    assert " is back-pressured, which is not known" in texts(diagnosis)
     assert any(found.rule == "long-start-delay" for found in window.findings)
     assert not any("means since" in note for note in diagnosis.notes)
 

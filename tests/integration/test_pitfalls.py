@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from integration import load_scenario
+from integration.analysis.rules.debloat_pitfalls import IDLE
 from integration.analysis.rules.diagnosis import PITFALLS
 from integration.analysis.rules.observation import observation_of
 from integration.tuning.pitfalls import (
@@ -21,7 +23,7 @@ from integration.tuning.pitfalls import (
 )
 from integration.tuning.point_rows import failed_row
 from integration.tuning.points import point_of
-from netstack import Result, Scenario, Vertex, emulate, to_json
+from netstack import Result, Scenario, Vertex, emulate, to_json, with_options
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "pitfalls"
@@ -35,6 +37,7 @@ MISSED = {
     "window_bursts": ("window", 4.0),
     "moving_load": ("stage1", 3.5),
     "skewed_consumers": ("stage1", 1.2),
+    "back_to_back": ("checkpoints", 0.9),
 }
 """Where each scenario fails, and by what factor its longest checkpoint exceeds the target at least."""
 
@@ -88,6 +91,22 @@ def test_the_evidence_is_of_the_worst_point_and_names_all() -> None:
     assert pitfall.settings == ["target 0.4", "target 0.05", "target 0.2"]
     assert pitfall.point == "target 0.05"
     assert "against a target of 50 ms" in pitfall.evidence
+
+
+def test_a_full_consumer_that_holds_up_the_others_is_skew_though_these_are_busy_too() -> None:
+    scenario = load_scenario(EXAMPLES / "skewed_consumers.toml")
+    little = emulate(changed(scenario, "stage1", service_skew=(2.0, 2.0, 2.0, 2.7)))
+    busy = little.steady[-1].vertices[1].busy_ms_per_s
+    assert min(share or 0.0 for share in busy) > 1000 * IDLE
+    assert "skewed-consumers" in found_in(little)
+
+
+def test_checkpoints_that_leave_hardly_a_pause_are_told_by_the_mean_of_the_window() -> None:
+    evidence = found_in(shown("back_to_back"))["back-to-back"].evidence
+    assert re.match(r"a checkpoint takes (9\d\d ms|1\.\d\d s), every 1\.00 s; ", evidence)
+    scenario = load_scenario(EXAMPLES / "back_to_back.toml")
+    rare = dataclasses.replace(scenario, config=with_options(scenario.config, {"checkpoint_interval_s": 4.0}))
+    assert "back-to-back" not in found_in(emulate(rare))
 
 
 def test_skew_shows_by_what_subtasks_do_not_by_how_it_was_made() -> None:

@@ -62,3 +62,28 @@ def test_the_nearer_the_limit_the_more_runs_decide() -> None:
     assert found.runs_to_decide(0.95) == 20
     assert found.runs_to_decide(0.99) == 500
     assert found.runs_to_decide(1.0) is None
+
+
+def test_what_is_given_up_would_hardly_have_been_decided() -> None:
+    chance, limit = np.random.default_rng(1), 0.0
+    given_up = [0, 0]
+    for _ in range(1500):
+        values = chance.normal(chance.uniform(0.0, 0.6), 1.0, 20)
+        first = estimate(values[:10], 6)
+        if first is not None and first.at_least(limit) == "undecided" and not first.may_decide(limit, 20):
+            whole = estimate(values, 6)
+            assert whole is not None
+            given_up[whole.at_least(limit) != "undecided"] += 1
+    undecided, decided = given_up
+    assert undecided > 50
+    assert decided < undecided / 4
+
+
+def test_few_runs_and_those_far_from_the_limit_leave_all_open() -> None:
+    for values, open_ in (([0.0], True), ([-1.0, 1.0], True), ([-1.0, 1.0] * 10, False)):
+        found = estimate(values)
+        assert found is not None
+        assert found.may_decide(0.0, 20) is open_, values
+    ten = estimate([-1.0, 1.0] * 5)
+    assert ten is not None
+    assert [ten.may_decide(limit, 20) for limit in (0.0, 0.2, 0.3, 0.6)] == [False, False, True, True]

@@ -212,6 +212,47 @@ def test_debloating_that_brings_nothing_is_left_off(job: Scenario) -> None:
     )
 
 
+@pytest.mark.parametrize(("now_ms", "helps"), [(1790.0, False), (1980.0, True)])
+def test_where_checkpoints_leave_no_pause_it_says_what_would_help_instead(
+    job: Scenario, now_ms: float, helps: bool
+) -> None:
+    rows = [
+        point(None, probe="baseline", end_to_end_ms=now_ms + 10, result=_busy(at_target(job, 1.0))),
+        point("1 s", end_to_end_ms=now_ms),
+        point("1 s", probe="unaligned", end_to_end_ms=37.0, persisted_bytes=365_000.0),
+    ]
+    found = recommend(each_seed(rows), at_target(job, 1.0))
+    assert found.verdict == "keep"
+    names = ["unaligned checkpoints", "more parallelism", "a longer checkpoint interval"]
+    assert [remedy.name for remedy in found.remedies] == (names if helps else [])
+    if helps:
+        assert "checkpoints take 1.98 s at an interval of 2.00 s" in found.remedies[-1].why
+
+
+def test_unaligned_checkpoints_that_are_hardly_faster_are_no_remedy(job: Scenario) -> None:
+    rows = [
+        point(None, probe="baseline", end_to_end_ms=1990.0, result=_busy(job)),
+        point("1 s", end_to_end_ms=1980.0),
+        point("1 s", probe="unaligned", end_to_end_ms=1100.0, persisted_bytes=365_000.0),
+    ]
+    found = recommend(each_seed(rows), job)
+    assert [remedy.name for remedy in found.remedies] == ["more parallelism", "a longer checkpoint interval"]
+    assert found.remedies[-1].target is None
+    assert "debloating" not in found.remedies[-1].why
+
+
+def test_two_pitfalls_of_the_target_are_one_warning(job: Scenario) -> None:
+    pitfall = load_scenario(PITFALLS / "large_records.toml")
+    often = replace(pitfall, config=with_options(pitfall.config, {"checkpoint_interval_s": 0.2}))
+    result = to_json(emulate(often)).decode()
+    rows = [point(None, probe="baseline", end_to_end_ms=3000.0), point("50 ms", result=result)]
+    (first, *_) = recommend(each_seed(rows), job).words
+    assert first.endswith(
+        "; but records are larger than the debloated buffers (large-records, below), and one checkpoint "
+        "follows the other (back-to-back, below)."
+    )
+
+
 def test_no_target_is_better_than_one_that_costs_too_much(job: Scenario) -> None:
     found = recommend(sweep({None: (300.0, 400.0), "50 ms": (45.0, 300.0)}), job)
     assert (found.verdict, found.configuration) == ("keep", [])

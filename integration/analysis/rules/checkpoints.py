@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from netstack import CheckpointResult, VertexSteady
+
 from ..checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
+    COMPLETED,
     FAILED,
     START_DELAY,
     SYNC,
@@ -23,9 +26,18 @@ from ..checkpoint_times import (
     mean_times,
 )
 from ..known_values import complete
-from ..wording import bytes_per_second, milliseconds, percent, size
+from ..wording import bytes_per_second, counted, milliseconds, percent, size
 from .data_waiting import bytes_waiting, of_subtasks
-from .finding import Finding, Severity, share_of_interval
+from .finding import (
+    BACK_PRESSURED,
+    HIGHLY_BACK_PRESSURED,
+    NO_PAUSE,
+    Finding,
+    Severity,
+    is_busy,
+    share_of_interval,
+    span_percent,
+)
 from .observation import Observation
 from .pools import full_readers, subtasks_text
 
@@ -75,12 +87,85 @@ def data_in_flight(view: Observation) -> Iterator[str]:
             )
 
 
+def uneven(view: Observation) -> Iterator[Finding]:
+    """Checkpoints of which some take far longer than most, which a mean and a median hide."""
+    usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
+    if usual is None or slowest is None or not _is_uneven(view):
+        return
+    times = sorted(checkpoint.duration_ms or 0.0 for checkpoint in _long_ones(view))
+    took = f"the longest took {milliseconds(slowest)}"
+    if times:
+        least, most = milliseconds(times[0]), milliseconds(times[-1])
+        took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took "
+        took += most if least == most else f"{least} to {most}"
+    bursts = list(_bursts(view))
+    says = "Some take far longer than most"
+    if bursts:
+        at_once = ", ".join(f"{writer.name} emits more than {reader.name} reads" for writer, reader in bursts)
+        says += f": they meet bursts, in which {at_once} meanwhile"
+    yield Finding(
+        rule="uneven-checkpoints",
+        severity=_severity(view, slowest),
+        where="checkpoints",
+        says=f"{says}.",
+        evidence=[
+            f"{took}, half of them at most {milliseconds(usual)}",
+            *(
+                f"{writer.name} is back-pressured {span_percent(writer.backpressured_ms_per_s)} of its time, "
+                f"and {reader.name}, which it waits for, is busy {span_percent(reader.busy_ms_per_s)}"
+                for writer, reader in bursts
+            ),
+        ],
+        next=[step for writer, reader in bursts for step in _smooth(view, writer, reader)]
+        or ["look at the load while those were under way: data waits then, and not at other times"],
+    )
+
+
+def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
+    """What to do about bursts."""
+    parallel = f"raise the parallelism of {reader.name}: a burst lasts until it is read"
+    if not view.inputs(writer):
+        return [f"look at what {writer.name} reads: it comes in portions", parallel]
+    return [
+        f"let {writer.name} emit in smaller portions: windows and timers that do not fire all at once",
+        parallel,
+        "buffers and their target change little: a task handles no barrier while it emits a portion",
+    ]
+
+
+def _is_uneven(view: Observation) -> bool:
+    usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
+    return usual is not None and slowest is not None and slowest >= max(UNEVEN * usual, SHORT_MS)
+
+
+def _long_ones(view: Observation) -> list[CheckpointResult]:
+    """The completed checkpoints that take far longer than most, of a view of which some do."""
+    least = max(UNEVEN * (view.steady.end_to_end_ms or 0.0), SHORT_MS)
+    return [
+        each for each in view.checkpoints if each.status == COMPLETED and (each.duration_ms or 0.0) >= least
+    ]
+
+
+def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
+    """Who waits for whom now and then: for somebody who has time left, and waits for nobody."""
+    for writer in view.vertices:
+        waiting = complete(writer.backpressured_ms_per_s) or [0.0]
+        if not 1000 * BACK_PRESSURED <= max(waiting) < 1000 * HIGHLY_BACK_PRESSURED:
+            continue
+        for _, reader in view.outputs(writer):
+            if is_busy(reader) is False and view.is_back_pressured(reader) is False:
+                yield writer, reader
+
+
 def slow_phase(view: Observation) -> Iterator[Finding]:
-    """The phase that takes most of a checkpoint, and what it means."""
-    times = phases(view)
+    """The phase that takes most of a checkpoint, and what it means; where few are long, of these."""
+    long_ones = _long_ones(view) if _is_uneven(view) else []
+    times = mean_times(long_ones) or phases(view)
     if times is None:
         return
-    evidence = [f"{milliseconds(times.end_to_end_ms)} from trigger to completion: {_phases_text(times)}"]
+    of_which = f", of the {len(long_ones)} that took long" if long_ones else ""
+    took = f"{milliseconds(times.end_to_end_ms)} from trigger to completion{of_which}"
+    evidence = [f"{took}: {_phases_text(times)}"]
     if times.end_to_end_ms < SHORT_MS:
         yield Finding(
             rule="checkpoints-short",
@@ -94,12 +179,13 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
     if phase not in _MEANING:  # `NOT_TOLD`, which may be one that was not measured
         return
     means, steps = _MEANING[phase]
+    has_medians = phase in (START_DELAY, ALIGNMENT) and not long_ones  # those are of usual times
     yield Finding(
         rule=f"long-{phase.replace(' ', '-')}",
         severity=_severity(view, times.end_to_end_ms),
         where=f"checkpoints, at {times.vertex}",
         says=means,
-        evidence=[*evidence, *(data_in_flight(view) if phase in (START_DELAY, ALIGNMENT) else [])],
+        evidence=[*evidence, *(data_in_flight(view) if has_medians else [])],
         next=_next(view, phase, steps),
     )
 
@@ -132,6 +218,8 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
     if phase not in (START_DELAY, ALIGNMENT):
         return list(steps)
     config = view.config
+    if _is_uneven(view) and any(_bursts(view)):
+        return [*steps, "mend the bursts first: barriers wait until what has come at once is read"]
     if any(full_readers(vertex) for vertex in view.vertices):
         steps = [*steps, "mend the skew first: barriers wait in the channels of the slow subtasks"]
     if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
@@ -144,7 +232,8 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
     if calm:
         return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
     if calm is None:
-        steps = [*steps, "find out who is back-pressured, which is not known; if anybody is:"]
+        unknown = view.may_wait(view.vertices)
+        steps = [*steps, f"find out whether {unknown} is back-pressured, which is not known; if so:"]
     return [*steps, _let_less_wait(view), _overtake(view)]
 
 
@@ -193,39 +282,38 @@ def late_source(view: Observation) -> Iterator[Finding]:
         )
 
 
-def uneven(view: Observation) -> Iterator[Finding]:
-    """Checkpoints of which some take far longer than most, which a median hides."""
-    usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
-    if usual is None or slowest is None or slowest < max(UNEVEN * usual, SHORT_MS):
-        return
-    yield Finding(
-        rule="uneven-checkpoints",
-        severity="notice",
-        where="checkpoints",
-        says="Some take far longer than most.",
-        evidence=[f"the longest took {milliseconds(slowest)}, half of them at most {milliseconds(usual)}"],
-        next=["look at the load while those were under way: data waits then, and not at other times"],
-    )
-
-
 def back_to_back(view: Observation) -> Iterator[Finding]:
-    """Checkpoints longer than their interval, so that one follows the other at once."""
-    interval, times = view.config.checkpoint_interval_s, phases(view)
-    if not interval or times is None or share_of_interval(times.end_to_end_ms, interval) <= 1:
+    """Checkpoints as long as their interval, or nearly, so that one follows the other at once."""
+    followed = without_pause(view)
+    if followed is None:
         return
+    took_ms, interval = followed
     yield Finding(
         rule="back-to-back",
         severity="problem",
         where="checkpoints",
-        says="A checkpoint takes longer than the interval: the next one begins as soon as it is complete, "
-        "and blocked channels are the rule.",
-        evidence=[f"{milliseconds(times.end_to_end_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
+        says=f"{_as_long(took_ms, interval)}, and blocked channels are the rule.",
+        evidence=[f"{milliseconds(took_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
         next=[
             "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until they "
             "are faster",
             "under debloating, each drains the buffers and makes them grow again",
         ],
     )
+
+
+def without_pause(view: Observation) -> tuple[float, float] | None:
+    """Return what a checkpoint takes in ms, and the interval in s, where that leaves hardly a pause."""
+    interval, times = view.config.checkpoint_interval_s, phases(view)
+    if not interval or times is None or share_of_interval(times.end_to_end_ms, interval) < NO_PAUSE:
+        return None
+    return times.end_to_end_ms, interval
+
+
+def _as_long(took_ms: float, interval_s: float) -> str:
+    if share_of_interval(took_ms, interval_s) > 1:
+        return "A checkpoint takes longer than the interval: the next one begins as soon as it is complete"
+    return "A checkpoint takes nearly the whole interval: the next one begins soon after it is complete"
 
 
 def failed(view: Observation) -> Iterator[Finding]:

@@ -13,9 +13,11 @@ from netstack import VertexSteady
 
 from ..known_values import highest, known, lowest, total
 from ..wording import counted, digits, milliseconds, size
+from .checkpoints import without_pause
 from .debloating import smaller_than_records, stuck_at_the_minimum
 from .finding import BUSY, MOST_CHANNELS, Finding
 from .observation import Observation
+from .pools import full_readers
 
 UNEVEN = 4.0
 """Quotient of the rates of two inputs from which on one of them counts as slow."""
@@ -152,10 +154,11 @@ def moving_load(view: Observation) -> Iterator[Finding]:
 
 
 def skewed_consumers(view: Observation) -> Iterator[Finding]:
-    """Vertices of which some subtasks are busy all the time while others are not."""
+    """Vertices of which some subtasks are busy all the time, or hold up the writers, while others are not."""
     for vertex in view.consumers:
         busy = [1e-3 * value for value in known(vertex.busy_ms_per_s)]
-        if len(busy) < 2 or max(busy) < BUSY or min(busy) > IDLE * max(busy):
+        uneven = len(busy) > 1 and max(busy) >= BUSY and min(busy) <= IDLE * max(busy)
+        if not uneven and not (full_readers(vertex) and view.holds_up(vertex)):
             continue
         sizes = known(vertex.debloatedBufferSize)
         buffers = f", with buffers of {size(min(sizes))} and of {size(max(sizes))}" if sizes else ""
@@ -169,6 +172,29 @@ def skewed_consumers(view: Observation) -> Iterator[Finding]:
             "Spread the load (other keys, more parallelism); the slowest consumer decides, "
             "whatever the target.",
         )
+
+
+def back_to_back(view: Observation) -> Iterator[Finding]:
+    """Checkpoints that leave hardly a pause, so that debloating is misled by blocked channels."""
+    followed = without_pause(view)
+    if followed is None:
+        return
+    took_ms, interval = followed
+    yield Finding(
+        rule="back-to-back",
+        severity="problem",
+        where="checkpoints",
+        says="one checkpoint follows the other",
+        evidence=[
+            f"a checkpoint takes {milliseconds(took_ms)}, every {milliseconds(1e3 * interval)}; "
+            "each drains the buffers, and debloating takes blocked channels for empty ones"
+        ],
+        next=[
+            "Take a longer execution.checkpointing.interval until checkpoints are faster; what is predicted "
+            "of those without a pause is the least sure."
+        ],
+        weight=took_ms / interval,
+    )
 
 
 def _pitfall(

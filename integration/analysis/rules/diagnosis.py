@@ -23,6 +23,7 @@ Rule = Callable[[Observation], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
     pressure.operator_bound,
+    pressure.at_its_limit,
     pressure.not_bound,
     pressure.alternating,
     pressure.skewed_records,
@@ -32,8 +33,8 @@ RULES: tuple[Rule, ...] = (
     pools.some_readers_full,
     pools.input_full,
     pools.output_full_input_free,
-    checkpoints.slow_phase,
     checkpoints.uneven,
+    checkpoints.slow_phase,
     checkpoints.late_source,
     checkpoints.back_to_back,
     checkpoints.failed,
@@ -53,17 +54,19 @@ PITFALLS: tuple[Rule, ...] = (
     debloat_pitfalls.window_bursts,
     debloat_pitfalls.moving_load,
     debloat_pitfalls.skewed_consumers,
+    debloat_pitfalls.back_to_back,
 )
 """What `netstack tune` asks of each point with debloating: the documented ways in which it fails."""
 
 _ORDER = ("problem", "notice", "fine")
 
 _VERDICTS = {
-    "operator-bound": "operator bound",
-    "network-bound": "network bound",
-    "source-bound": "source bound",
-    "alternating": "bound by turns",
-    "near-its-limit": "operator bound, nearly",
+    "operator-bound": "operator bound, at {}",
+    "network-bound": "network bound, at {}",
+    "source-bound": "source bound, at {}",
+    "alternating": "bound by turns, at {}",
+    "at-its-limit": "at its limit: {}; whether others wait for it is not told",
+    "near-its-limit": "operator bound, nearly, at {}",
     "input-bound": "input bound",
 }
 """What limits the throughput of a job, by the rule that says so; earlier ones count first."""
@@ -115,7 +118,7 @@ def _verdict(findings: list[Finding]) -> str:
     for rule, words in _VERDICTS.items():
         places = [finding.where for finding in findings if finding.rule == rule]
         if places:
-            return words if rule == "input-bound" else f"{words}, at {', '.join(places)}"
+            return words.format(", ".join(places))
     return UNDECIDED
 
 

@@ -37,6 +37,9 @@ MISSED = 1.1
 AT_MINIMUM = 1.05
 """Quotient to the minimum up to which a buffer is as small as it may be; a median or mean may be above."""
 
+NO_PAUSE = 0.9
+"""Share of the interval from which on a checkpoint leaves hardly a pause before the next."""
+
 MOST_CHANNELS = 200
 """Channels into a gate beyond which Flink's documentation expects debloating to fail with its defaults."""
 
@@ -76,6 +79,15 @@ def is_empty(usage: Values) -> bool | None:
 def is_busy(vertex: VertexSteady) -> bool | None:
     """Whether a subtask of a vertex has no time left; None: not known."""
     return reaches(vertex.busy_ms_per_s, 1000 * BUSY)
+
+
+def is_accounted_for(vertex: VertexSteady) -> bool:
+    """Whether it is known of all subtasks where their time goes, but for what would not matter."""
+    parts = zip(vertex.busy_ms_per_s, vertex.idle_ms_per_s, vertex.backpressured_ms_per_s, strict=False)
+    return all(
+        busy is not None or sum(known((idle, waiting))) > 1000 * (1 - BACK_PRESSURED)
+        for busy, idle, waiting in parts
+    )
 
 
 def negation(condition: bool | None) -> bool | None:

@@ -23,7 +23,7 @@ from netstack import (
 )
 
 from ..checkpoint_times import triggered_within
-from .finding import BACK_PRESSURED, any_of, negation, reaches
+from .finding import BACK_PRESSURED, any_of, is_accounted_for, negation, reaches
 
 AS_OPTIONS_SAY = EdgeBuffers()
 
@@ -99,9 +99,21 @@ class Observation:
         ]
 
     def is_back_pressured(self, vertex: VertexSteady) -> bool | None:
-        """Whether a subtask of a vertex waits for buffers to write to; None: not known."""
+        """Whether a subtask of a vertex waits for buffers to write to; None: not known.
+
+        That it does not is believed only of an account that says where the time goes instead: a source of the
+        old kind (SourceFunction) tells of no busy time, and of 0 ms idle and back-pressured.
+        """
         waits = reaches(vertex.backpressured_ms_per_s, 1000 * BACK_PRESSURED)
-        return self.levels.get(vertex.name) if waits is None else waits
+        said = self.levels.get(vertex.name)
+        if waits is None:
+            return said
+        return waits or (False if is_accounted_for(vertex) else said or None)
+
+    def may_wait(self, vertices: Sequence[VertexSteady]) -> str:
+        """Those vertices of which nobody knows whether they are back-pressured, as "a or b"."""
+        names = [vertex.name for vertex in vertices if self.is_back_pressured(vertex) is None]
+        return " or ".join(names) if len(names) <= 3 else f"one of {len(names)} vertices"
 
     @property
     def nobody_waits(self) -> bool | None:

@@ -30,7 +30,7 @@ from .finding import HIGH_USAGE, LOW_USAGE, Finding, any_of, is_empty, is_full, 
 from .observation import Exchange, Observation
 
 _STARVED = 0.1
-"""Share of its time from which a reader that is idle beside a full one is said to wait for data."""
+"""Share of its time from which a reader is said to wait for data; beside a full one, more by that."""
 
 
 _MOSTLY_IDLE = 0.2
@@ -41,11 +41,10 @@ _NEAR = 0.7
 
 
 def some_readers_full(view: Observation) -> Iterator[Finding]:
-    """One reader full and others empty, while the writers wait: one channel stops them all."""
+    """One reader full and busy, others empty and idle, while the writers wait: one channel stops them all."""
     for writer in view.vertices:
         for exchange, reader in view.outputs(writer):
-            full = full_readers(reader)
-            empty = _starved(reader)
+            full, empty = _unequal(reader)
             if view.is_back_pressured(writer) and full and exchange.ship not in ("forward", "rescale"):
                 yield Finding(
                     rule="some-readers-full",
@@ -181,15 +180,34 @@ def _subtasks(usage: Sequence[float | None], least: float, below: float) -> list
 
 
 def full_readers(vertex: VertexSteady) -> list[int]:
-    """Return the subtasks of which the input is full, where others are starved; else none."""
-    return _subtasks(vertex.inPoolUsage, HIGH_USAGE, 2.0) if _starved(vertex) else []
+    """Return the subtasks that are full and have no time left, where others starve beside them; else none."""
+    return _unequal(vertex)[0]
 
 
-def _starved(vertex: VertexSteady) -> list[int]:
-    """The subtasks that are empty and wait for data; one that is never idle may be empty, too."""
-    idle = [time is not None and time / 1000 >= _STARVED for time in vertex.idle_ms_per_s]
-    empty = _subtasks(vertex.inPoolUsage, -1.0, LOW_USAGE)
-    return [subtask for subtask in empty if subtask < len(idle) and idle[subtask]]
+def _unequal(vertex: VertexSteady) -> tuple[list[int], list[int]]:
+    """The subtasks that are full and hardly idle, and those that are empty and wait for data beside them.
+
+    None of either where the one kind is not there. Pools alone say nothing: subtasks that do the same work
+    are found full by turns. So the full ones are known to have no time left, and the others to have more of
+    it by `_STARVED`; one that is never idle may be empty, too.
+    """
+    idle = [None if time is None else time / 1000 for time in vertex.idle_ms_per_s]
+    full = [
+        subtask
+        for subtask in _subtasks(vertex.inPoolUsage, HIGH_USAGE, 2.0)
+        if (time := _at(idle, subtask)) is not None and time < _STARVED
+    ]
+    least = min(known(_at(idle, subtask) for subtask in full), default=0.0) + _STARVED
+    empty = [
+        subtask
+        for subtask in _subtasks(vertex.inPoolUsage, -1.0, LOW_USAGE)
+        if (time := _at(idle, subtask)) is not None and time >= least
+    ]
+    return (full, empty) if full and empty else ([], [])
+
+
+def _at(values: Sequence[float | None], subtask: int) -> float | None:
+    return values[subtask] if subtask < len(values) else None
 
 
 def subtasks_text(vertex: VertexSteady, subtasks: Sequence[int]) -> str:

@@ -50,8 +50,7 @@ def operator_bound(view: Observation) -> Iterator[Finding]:
             if known(writer.backpressured_ms_per_s)
         )
         waiting = waiting or "by Flink's word for them"
-        busy = mean(vertex.busy_ms_per_s)
-        some = busy is not None and busy / 1000 < BUSY
+        some = _only_some(vertex)
         yield Finding(
             rule="operator-bound",
             severity="problem",
@@ -72,6 +71,45 @@ def operator_bound(view: Observation) -> Iterator[Finding]:
         )
 
 
+def _only_some(vertex: VertexSteady) -> bool:
+    """Whether a busy vertex has time left, over all its subtasks."""
+    busy = mean(vertex.busy_ms_per_s)
+    return busy is not None and busy / 1000 < BUSY
+
+
+def at_its_limit(view: Observation) -> Iterator[Finding]:
+    """A vertex that is busy all the time, and holds up nobody who is known to wait."""
+    for vertex in view.consumers:
+        held = view.holds_up(vertex)
+        if not is_busy(vertex) or held:
+            continue
+        evidence = [f"busy {span_percent(vertex.busy_ms_per_s)}", *_work(vertex)]
+        if held is False:
+            yield Finding(
+                rule="near-its-limit",
+                severity="notice",
+                where=vertex.name,
+                says="Nobody waits for it yet, and it has hardly any time left: a little more input will "
+                "make back-pressure.",
+                evidence=evidence,
+                next=["raise its parallelism before the load grows"],
+            )
+            continue
+        writers = view.may_wait([writer for _, writer in view.inputs(vertex)])
+        yield Finding(
+            rule="at-its-limit",
+            severity="problem",
+            where=vertex.name,
+            says=f"{'Some of its subtasks are' if _only_some(vertex) else 'It is'} busy all the time, at the "
+            f"limit; whether {writers} waits for it is not told.",
+            evidence=evidence,
+            next=[
+                f"see whether {writers} emits less than it would: then this is the bottleneck",
+                "profile it, or raise its parallelism: no option of the network layer makes it faster",
+            ],
+        )
+
+
 def not_bound(view: Observation) -> Iterator[Finding]:
     """Nobody waits: the job does what its input asks of it."""
     shares = [share(complete(vertex.busy_ms_per_s) or ()) for vertex in view.vertices]
@@ -82,17 +120,7 @@ def not_bound(view: Observation) -> Iterator[Finding]:
     if busy < BUSY:
         says = "Nothing holds the job up: it is as fast as its input."
         yield Finding(rule="input-bound", severity="fine", where=busiest.name, says=says, evidence=evidence)
-    elif view.inputs(busiest):
-        yield Finding(
-            rule="near-its-limit",
-            severity="notice",
-            where=busiest.name,
-            says="Nobody waits for it yet, and it has hardly any time left: a little more input will make "
-            "back-pressure.",
-            evidence=evidence,
-            next=["raise its parallelism before the load grows"],
-        )
-    else:
+    elif not view.inputs(busiest):
         yield Finding(
             rule="source-bound",
             severity="notice",
