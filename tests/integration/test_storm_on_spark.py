@@ -37,6 +37,9 @@ ROOT = Path(__file__).parents[2]
 
 SEEDS = range(4)
 
+PATIENCE_S = 120.0
+"""After so long a process that has not ended is one that was left behind."""
+
 pytestmark = pytest.mark.long
 
 
@@ -156,6 +159,8 @@ def test_ctrl_c_ends_all_processes_and_leaves_no_file(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "netstack: stopped")
-    while of_this_run(mark):  # Java ends by itself, a little later
+    patience = time.monotonic() + PATIENCE_S
+    while of_this_run(mark) and time.monotonic() < patience:  # Java ends by itself, a little later
         time.sleep(0.05)
+    assert of_this_run(mark) == []
     assert list(tmp_path.iterdir()) == []
