@@ -58,6 +58,9 @@ LEAST_PACE, MOST_PACE = 1 / 1000, 1000.0
 _LONGEST_PAUSE_S = 0.25
 """Of time on the wall that was not used, no more than this is made up for."""
 
+_NEAR_S = 1.0
+"""A side that lags by no more emulated seconds than this is where its user is, and can be acted on."""
+
 
 class Lab:
     """A job under the eyes of a user; `version` goes up whenever a page has to be told all anew.
@@ -163,7 +166,7 @@ class Lab:
         return [side.frame(self._state(side), self.speed) for side in self._sides]
 
     def _state(self, side: LiveJob) -> str:
-        if side.now < self._now - 1.0:
+        if side.now < self._now - _NEAR_S:
             return "behind"
         return "paused" if self.paused else "running"
 
@@ -216,7 +219,7 @@ class Lab:
     def _act(self, request: Change | Kill | Cut | TakeCheckpoint) -> None:
         """Do what is done to the job of one side."""
         side = self._side(request.side)
-        if side.now < self._now:
+        if self._state(side) == "behind":
             raise ScenarioError(["this side is not there yet; wait until it has come to this moment"])
         at = AtTime(side.now)
         match request:
@@ -299,7 +302,7 @@ class Lab:
     def _copied(self, side: LiveJob) -> str:
         scenario = side.scenario
         comment = f"As it was run in the lab up to {self._now:.3f} s; running it gives the same numbers."
-        duration_s = max(self._asked_s, round(self._now, 3))
+        duration_s = max(self._asked_s, math.ceil(self._now * 1000) / 1000)
         return scenario_toml(replace(scenario, duration_s=duration_s), [comment])
 
     def close(self) -> None:

@@ -169,7 +169,7 @@ def test_there_is_a_way_back_to_a_moment(browser: Any) -> None:
     find(browser, "#back-to").send_keys("1.5")
     find(browser, "#back").click()
     wait(browser, lambda page: seconds(page) == 1.5)
-    assert "service" not in incidents(browser)  # what was changed later is forgotten
+    wait(browser, lambda page: "service" not in incidents(page))  # what was changed later is forgotten
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

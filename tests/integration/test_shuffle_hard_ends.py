@@ -176,9 +176,10 @@ def test_a_worker_that_is_killed_has_the_exchange_run_again(
 
     def kill() -> None:
         with fifo.open("wb"):
-            while not (tmp_path / str(victim)).exists():
+            told = tmp_path / str(victim)
+            while not (told.exists() and told.read_text()):  # it is there before it is written
                 sleep(0.01)
-            os.kill(int((tmp_path / str(victim)).read_text()), signal.SIGKILL)
+            os.kill(int(told.read_text()), signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()

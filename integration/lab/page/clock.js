@@ -82,7 +82,7 @@ export class Clock {
     setText(byId("time"), moment(model.now));
     const frame = [...model.sides.values()].find((side) => side.frame !== null)?.frame;
     this.#drawSpeed(frame?.speed ?? null);
-    const states = [...model.sides.values()].map((side) => side.frame?.state ?? "running");
+    const states = model.states.map(([, state]) => state);
     const worst = ["failed", "restarting", "behind", "ended", "paused", "running"].find((state) => states.includes(state));
     const state = byId("state");
     if (state.dataset.state !== worst) state.dataset.state = worst ?? "";

@@ -61,9 +61,15 @@ export class Model {
     return this.hello?.paused ?? false;
   }
 
+  // What each side is doing; one that has shown nothing yet may still have to come to where the others are.
+  get states() {
+    const unseen = (side) => (side.t < this.now ? "behind" : "running");
+    return [...this.sides.values()].map((side) => [side.side, side.frame?.state ?? unseen(side)]);
+  }
+
   // What all sides are doing, in words.
   get stateWords() {
-    const states = [...this.sides.values()].map((side) => [side.side, side.frame?.state ?? "running"]);
+    const { states } = this;
     const different = new Set(states.map(([, state]) => state)).size > 1;
     return different ? states.map(([name, state]) => `${name} ${state}`).join(", ") : (states[0]?.[1] ?? "");
   }
