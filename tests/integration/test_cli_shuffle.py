@@ -9,10 +9,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -23,9 +22,6 @@ from integration.cli.app import main
 from integration.spark.shuffling.placement import HashPlacement
 from integration.spark.spark_errors import one_line
 from tests.integration.clusters import ROOT, environment
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -115,24 +111,7 @@ def calls(spark, folder) -> dict[str, Call]:
             *("--output", str(folder / "no-4")),
         ],
     }
-    called = {}
-    for name, arguments in wanted.items():
-        with settings_kept(spark):
-            called[name] = call(arguments)
-    return called
-
-
-@contextmanager
-def settings_kept(spark: SparkSession) -> Iterator[None]:
-    """Set the session back afterwards, which the command sets to cut its file."""
-    before = spark.conf.getAll
-    try:
-        yield
-    finally:
-        for name in spark.conf.getAll.keys() - before.keys():
-            spark.conf.unset(name)
-        for name, value in before.items() - spark.conf.getAll.items():
-            spark.conf.set(name, value)
+    return {name: call(arguments) for name, arguments in wanted.items()}
 
 
 def parts(folder: Path) -> list[Path]:

@@ -177,11 +177,13 @@ def class_name(instance: Any) -> str:
 def read_in_partitions(session: SparkSession, path: str, count: int, format: str | None = None) -> DataFrame:
     """Return the DataFrame of a file or folder, in `count` partitions if Spark can be made to cut it so.
 
-    It cannot where files are too small or cannot be cut. The session is set for this file from now on.
+    It cannot where files are too small or cannot be cut. The DataFrame has a session of its own, set for this
+    file; the one that is given stays as it is.
 
     Raises:
         SourceError: as `read_files`.
     """
+    session = session.newSession()
     frame = read_files(session, path, format)
     size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     for name, value in _AS_SPLIT.items():
