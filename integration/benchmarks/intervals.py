@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf, nan, sqrt
+from math import hypot, inf, nan, sqrt
 
 CONFIDENCE = 0.999
 THRESHOLD_PERCENT = 5.0
@@ -59,8 +59,8 @@ def interval_of(scores: Sequence[float]) -> Interval:
     mean = sum(scores) / count
     if count == 1:
         return Interval(mean, nan)
-    variance = sum((score - mean) ** 2 for score in scores) / (count - 1)
-    return Interval(mean, _quantile(count - 1) * sqrt(variance / count))
+    spread = hypot(*(score - mean for score in scores))  # no square of its own, which could be too large
+    return Interval(mean, _quantile(count - 1) * spread / sqrt((count - 1) * count))
 
 
 def _quantile(degrees: int) -> float:

@@ -54,3 +54,8 @@ def test_of_a_time_less_is_better() -> None:
 def test_a_change_is_in_percent_of_what_was() -> None:
     assert change_percent(Interval(50, 1), Interval(60, 1)) == pytest.approx(20)
     assert change_percent(Interval(0, 0), Interval(1, 1)) == math.inf
+
+
+def test_scores_of_any_size_have_an_interval():
+    small, large = interval_of([1.0, 2.0, 4.0]), interval_of([1e300, 2e300, 4e300])
+    assert large.error / 1e300 == pytest.approx(small.error)
