@@ -304,3 +304,17 @@ class TestCommands:
         assert main(["import-flink", str(EXAMPLE), "--recording", str(tmp_path)]) == 2
         shown = capsys.readouterr()
         assert (shown.out, shown.err.count("\n")) == ("", 1)
+
+
+def test_a_subtask_without_a_number_is_not_of_a_flink(tmp_path: Path) -> None:
+    document = recording(NAMES[0])
+
+    def spoil(value: Any) -> None:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            spoil(each)
+        if isinstance(value, dict) and "subtask" in value and value["subtask"] == 0:
+            value["subtask"] = []
+
+    spoil(document["answers"])
+    with pytest.raises(FlinkRestError, match="does not answer as Flink's REST API does"):
+        import_scenario(Recording(written(document, tmp_path)))
