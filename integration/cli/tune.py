@@ -262,10 +262,14 @@ def _milliseconds(option: str, text: str | None) -> float | None:
 
 def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
     def run(points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
-        with progress(f"{name}: {why}", len(points), "points", to_stderr()) as report:
-            return run_points(
-                points, None, out, report, master=master, known=known, meanwhile=partial(_import_late, out)
-            )
+        late = partial(_import_late, out)
+        try:
+            with progress(f"{name}: {why}", len(points), "points", to_stderr()) as report:
+                return run_points(points, None, out, report, master=master, known=known, meanwhile=late)
+        except KeyboardInterrupt:
+            if out is not None:
+                say(f"points that are done are kept in {out / FOLDER}; the same command goes on from there")
+            raise
 
     return run
 

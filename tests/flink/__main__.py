@@ -21,6 +21,7 @@ from . import ordinary_jobs, policy_runs
 from .arguments import whole
 from .cluster import FOLDER, PORT
 from .comparing import SEEDS, compared
+from .debloating_steps import Step, check_steps, emulated_steps, side_by_side
 from .errors import TestbedError
 from .job_description import described
 from .measuring import measure, outcome, repeated, say
@@ -72,6 +73,20 @@ def compare(asked: argparse.Namespace) -> int:
     if asked.markdown:
         asked.markdown.write_text(comparison_markdown([comparison]), "utf-8")
     return 0 if comparison.ok else _FAILED
+
+
+def steps(asked: argparse.Namespace) -> int:
+    """Show what debloating goes by, step by step, in Flink and here."""
+    scenario = scenario_named(asked.scenario, asked.policy)
+    described(scenario)
+    check_steps(scenario)
+    flinks: list[Step] = []
+    say(f"{scenario.name}, {scenario.config.debloat_policy}: {scenario.duration_s:.0f} s and a start")
+    ran, document = measure(scenario, prepare(), asked.port, steps=flinks)
+    say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
+    ours = [emulated_steps(ran, seed) for seed in range(1, asked.seeds + 1)]
+    print(side_by_side([flinks], ours, scenario.windows), end="")
+    return 0
 
 
 def _measured(scenario: Scenario, asked: argparse.Namespace) -> Measured:
@@ -129,8 +144,12 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_argument("scenario", metavar="NAME|FILE.toml")
     comparing.add_argument("--seeds", type=whole, default=SEEDS, help="of the emulator (%(default)s)")
     comparing.add_argument("--markdown", type=Path, help="a file for the table")
-    for made in (running, comparing):
+    looking = measuring("steps", steps)
+    looking.add_argument("scenario", metavar="NAME|FILE.toml")
+    looking.add_argument("--seeds", type=whole, default=SEEDS, help="of the emulator (%(default)s)")
+    for made in (running, comparing, looking):
         made.add_argument("--policy", help="in place of the scenario's: see docs/POLICIES.md")
+    for made in (running, comparing):
         made.add_argument(
             "--repetitions", type=whole, default=1, help="each in a cluster of its own (%(default)s)"
         )

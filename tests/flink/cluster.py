@@ -68,6 +68,13 @@ class Layout:
     network_bytes: int = 256 << 20
     """Network memory of each task manager."""
     policy: str = "flink"
+    steps: bool = False
+    """Whether task managers write down each step of debloating, which `debloating_steps` reads."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the agent is needed."""
+        return self.policy != "flink" or self.steps
 
 
 class Cluster:
@@ -187,11 +194,11 @@ def _start(software: Software, layout: Layout, folder: Path, processes: Processe
     start(JOB_MANAGER, ["-Xmx768m"], entry, ["--executionMode", "cluster"])
     direct = layout.network_bytes + _OTHER_DIRECT_BYTES
     memory = [f"-Xmx{_HEAP_MB}m", f"-XX:MaxDirectMemorySize={direct}"]
-    if layout.policy != "flink":
-        memory += software.agent_options(layout.policy)
     for number, room in enumerate(layout.task_managers):
         name = f"tm{number}"
         (folder / name).mkdir()
+        steps = steps_file(folder, name) if layout.steps else None
+        agent = software.agent_options(layout.policy, steps) if layout.changed else []
         placing = {
             "taskmanager.host": "127.0.0.1",
             "taskmanager.bind-host": "127.0.0.1",
@@ -202,7 +209,12 @@ def _start(software: Software, layout: Layout, folder: Path, processes: Processe
         if room:
             placing["external-resources"] = ";".join(room)
         given = [part for key, value in placing.items() for part in ("-D", f"{key}={value}")]
-        start(name, memory, "org.apache.flink.runtime.taskexecutor.TaskManagerRunner", given)
+        start(name, [*memory, *agent], "org.apache.flink.runtime.taskexecutor.TaskManagerRunner", given)
+
+
+def steps_file(folder: Path, task_manager: str) -> Path:
+    """Where a task manager writes its steps of debloating."""
+    return folder / f"{task_manager}.steps"
 
 
 def options_of(layout: Layout, folder: Path, port: int, rpc_port: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
@@ -14,7 +15,8 @@ from typing import Any
 
 from netstack import Scenario
 
-from .cluster import PORT, Cluster, cluster
+from .cluster import PORT, Cluster, cluster, steps_file
+from .debloating_steps import Step, steps_in
 from .errors import TestbedError
 from .job_description import ENTRY, described, in_order, layout_of
 from .sampling import JobVertex, Samples, checkpoints_of, vertices_of
@@ -32,8 +34,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(scenario: Scenario, software: Software, port: int = PORT) -> tuple[Scenario, dict[str, Any]]:
+def measure(
+    scenario: Scenario, software: Software, port: int = PORT, *, steps: list[Step] | None = None
+) -> tuple[Scenario, dict[str, Any]]:
     """Run a scenario in a fresh cluster; returns it as it was placed, and what was measured.
+
+    `steps` gets what each gate's debloating went by; None: Flink is not asked for it.
 
     Raises:
         ScenarioError: it cannot be made in Flink.
@@ -42,15 +48,20 @@ def measure(scenario: Scenario, software: Software, port: int = PORT) -> tuple[S
     description = described(scenario)
     began = time.time()
     load = Load()
-    with cluster(software, layout_of(scenario), port) as running:
+    layout = dataclasses.replace(layout_of(scenario), steps=steps is not None)
+    with cluster(software, layout, port) as running:
         job, ran, vertices = _submitted(running, scenario, json.dumps(description))
-        if scenario.config.debloat_policy != "flink":
-            _check_agent(running)
+        if layout.changed:
+            check_agent(running)
         load.begin(running)
         samples, began_ms = sampled(running, job, vertices, scenario.duration_s)
         load.end(running)
         checkpoints, failed = checkpoints_of(running.rest, job, vertices, began_ms)
         running.cancel(job)
+        if steps is not None:
+            names = [vertex.name for vertex in in_order(scenario)]
+            files = [steps_file(running.folder, name) for name in running.processes.ids]
+            steps += steps_in(files, names, began_ms)
     document = {
         "scenario": scenario.name,
         "about": "",
@@ -126,7 +137,12 @@ def sampled(
     return samples, began * 1000
 
 
-def _check_agent(running: Cluster) -> None:
+def check_agent(running: Cluster) -> None:
+    """See to it that Flink is the one that was asked for.
+
+    Raises:
+        TestbedError: the agent has changed none of its classes.
+    """
     said = [(running.folder / f"{name}.out").read_text("utf-8") for name in running.processes.ids]
     if not any("testbed: " in text for text in said):
         raise TestbedError("the agent has changed nothing: Flink's classes are not what it expects")

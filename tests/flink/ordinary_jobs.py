@@ -15,7 +15,8 @@ from integration.flink.rest import LiveCluster, Overrides
 from .arguments import whole
 from .cluster import Cluster, Layout, cluster
 from .errors import TestbedError
-from .measuring import machine, outcome, sampled, say
+from .measuring import check_agent, machine, outcome, sampled, say
+from .refusals import POLICIES
 from .sampling import all_vertices, checkpoints_of
 from .software import VERSION, prepare
 from .steady_windows import steady
@@ -63,6 +64,7 @@ JOBS: Mapping[str, Kind] = {
     **{name: Kind(_SQL, 2, 2) for name in ("nexmark_q8", "nexmark_q17")},
 }
 
+_FLINKS = "flink"
 _NETWORK_BYTES = 128 << 20
 _BETWEEN = ":"
 
@@ -91,16 +93,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     known = f"JOB is one of {', '.join(JOBS)}; SETTING one of {', '.join(SETTINGS)}, or {BURN} before one"
     parser.add_argument("jobs", nargs="+", metavar="JOB:SETTING", help=known)
     parser.add_argument("--seconds", type=whole, default=75, help="how long to measure (%(default)s)")
+    parser.add_argument(
+        "--policy", choices=POLICIES, default=_FLINKS, help="of debloating; its name comes behind the files'"
+    )
     parser.add_argument("--warmup", type=whole, default=25, help="seconds that do not count (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure ordinary jobs on an unchanged Flink, and record its REST API."""
+    """Measure ordinary jobs on a Flink, unchanged but for its debloating policy, and record its REST API."""
     wanted = [asked_for(text) for text in options.jobs]
     if options.warmup >= options.seconds:
         raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
     for asked in wanted:
-        say(f"{asked.name}: {options.seconds} s, then a recording")
+        say(f"{asked.name}, {options.policy}: {options.seconds} s, then a recording")
         _measure(asked, options)
     return 0
 
@@ -127,15 +132,19 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
         slots=kind.slots,
         options=asked.options,
         network_bytes=_NETWORK_BYTES,
+        policy=options.policy,
     )
+    name = asked.name if options.policy == _FLINKS else f"{asked.name}.{options.policy}"
     options.out.mkdir(parents=True, exist_ok=True)
-    recording = options.out / f"{asked.name}.rest.json.gz"
+    recording = options.out / f"{name}.rest.json.gz"
     with cluster(prepare(), layout, options.port) as running:
         job = running.submit(kind.entry, [asked.job, *(["burn"] if asked.burns else [])])
+        if layout.changed:
+            check_agent(running)
         document = _document(running, job, asked, options)
         imported = read_flink(LiveCluster(running.rest.url), job, Overrides(), None, recording)
         running.cancel(job)
-    _write(options.out / f"{asked.name}.json", document)
+    _write(options.out / f"{name}.json", document)
     say(f"  {outcome(document)}; {recording} has {len(imported.scenario.vertices)} vertices")
 
 
@@ -147,6 +156,7 @@ def _document(running: Cluster, job: str, asked: Asked, options: argparse.Namesp
     window = (options.warmup, options.seconds)
     return {
         "scenario": asked.name,
+        "policy": options.policy,
         "flink_options": asked.options,
         "versions": {"flink": VERSION},
         "machine": machine(),

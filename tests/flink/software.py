@@ -40,15 +40,16 @@ class Software:
     jobs: Path
     """Our jobs, and the factory that chooses numbers of buffers."""
     agent: Path
-    """What gives Flink another debloating policy."""
+    """What gives Flink another debloating policy, and writes down its steps."""
 
     @property
     def class_path(self) -> str:
         return os.pathsep.join(map(str, (self.jobs, *self.jars)))
 
-    def agent_options(self, policy: str) -> list[str]:
-        """Options of a Java that is to run under another policy than Flink's."""
-        return [f"-javaagent:{self.agent}={policy}", _ASM]
+    def agent_options(self, policy: str, steps: Path | None = None) -> list[str]:
+        """Options of a Java that is to run under a policy, and to write its steps of debloating to a file."""
+        recording = [] if steps is None else [f"-Dtestbed.steps={steps}"]
+        return [f"-javaagent:{self.agent}={policy}", _ASM, *recording]
 
 
 def cache() -> Path:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from integration.cli import tune as command_tune
 from integration.cli.app import main
+from integration.cli.exit_status import INTERRUPTED
 from integration.report.output import WIDTH
 from integration.tuning.advise import FIRST_SEEDS, PROBE_SEEDS, SEEDS
 from tests.integration.flink_cluster import replayed
@@ -119,6 +121,21 @@ def test_points_are_kept_and_not_run_again(
     assert found["recommendations"] == document(tuned)["recommendations"]
     assert {path: path.stat().st_mtime_ns for path in (out_of(command) / "points").iterdir()} == kept
     assert len(kept) == len(found["points"])
+
+
+def test_ctrl_c_says_where_the_points_are_that_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_tune, "run_points", interrupted)
+    file, out = tmp_path / "slow.toml", tmp_path / "out"
+    file.write_text(SCENARIO, "utf-8")
+    assert main(["tune", str(file), "--out", str(out)]) == INTERRUPTED
+    assert f"are kept in {out / 'points'}; the same command goes on" in capsys.readouterr().err
+    assert main(["tune", str(file)]) == INTERRUPTED
+    assert "kept" not in capsys.readouterr().err
 
 
 @pytest.mark.spark

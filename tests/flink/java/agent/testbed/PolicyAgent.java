@@ -17,19 +17,22 @@ import jdk.internal.org.objectweb.asm.Opcodes;
  * Gives a Flink another debloating policy while its classes are loaded: -javaagent:policies.jar=POLICY.
  *
  * Channels tell `Observed` of barriers, resumptions and polls; a gate asks `Policies` how many buffers are in use,
- * and, before it debloats, whether the policy does that itself; the moving average asks it for its weight.
+ * and, before it debloats, whether the policy does that itself; the moving average asks it for its weight. The
+ * debloater tells `Steps` the throughput that it goes by.
  */
 public final class PolicyAgent {
     private static final String CONSUMER = "org/apache/flink/runtime/io/network/partition/consumer/";
     private static final String THROUGHPUT = "org/apache/flink/runtime/throughput/";
     private static final String OBSERVED = CONSUMER + "Observed";
     private static final String POLICIES = CONSUMER + "Policies";
+    private static final String STEPS = CONSUMER + "Steps";
 
     private static final Map<String, Function<ClassVisitor, ClassVisitor>> CHANGES = Map.of(
             CONSUMER + "RemoteInputChannel", Channel::new,
             CONSUMER + "LocalInputChannel", Channel::new,
             CONSUMER + "SingleInputGate", Gate::new,
-            THROUGHPUT + "BufferSizeEMA", Average::new);
+            THROUGHPUT + "BufferSizeEMA", Average::new,
+            THROUGHPUT + "BufferDebloater", Debloater::new);
 
     private PolicyAgent() {}
 
@@ -159,6 +162,23 @@ public final class PolicyAgent {
             super.visitInsn(Opcodes.RETURN);
             super.visitLabel(otherwise);
             super.visitFrame(Opcodes.F_SAME, 0, null, 0, null);
+        }
+    }
+
+    private static final class Debloater extends Changed {
+        Debloater(ClassVisitor next) {
+            super(next);
+        }
+
+        @Override
+        MethodVisitor changed(String name, String descriptor, MethodVisitor method) {
+            if (!name.equals("recalculateBufferSize")) {
+                return method;
+            }
+            return new Before(method, v -> () -> {
+                v.visitVarInsn(Opcodes.LLOAD, 1);
+                v.visitMethodInsn(Opcodes.INVOKESTATIC, STEPS, "recalculates", "(J)V", false);
+            });
         }
     }
 

@@ -21,13 +21,17 @@ final class PerChannel {
 
     PerChannel(SingleInputGate gate) {
         this.gate = gate;
-        shown = (BufferDebloater) get(gate, "bufferDebloater");
+        shown = debloaterOf(gate);
         throughput = throughputOf(gate);
         debloaters = new BufferDebloater[gate.getNumberOfInputChannels()];
     }
 
     static ThroughputCalculator throughputOf(SingleInputGate gate) {
         return (ThroughputCalculator) get(gate, "throughputCalculator");
+    }
+
+    static BufferDebloater debloaterOf(SingleInputGate gate) {
+        return (BufferDebloater) get(gate, "bufferDebloater");
     }
 
     void step() {

@@ -110,6 +110,15 @@ public final class Policies {
 
     /** Whether the policy does a whole step of debloating itself; if so, it has. */
     public static boolean debloats(SingleInputGate gate) {
+        Steps.begin(gate);
+        boolean whole = takesStep(gate);
+        if (whole) {
+            Steps.taken();
+        }
+        return whole;
+    }
+
+    private static boolean takesStep(SingleInputGate gate) {
         if (NAME.equals(UNBLOCKED) && blocked(gate)) {
             PerChannel.throughputOf(gate).calculateThroughput(); // of a step that is not taken
             return true;
