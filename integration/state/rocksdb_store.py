@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netstack import StateError, TableOptions
 
-from .sst_bytes import FORMAT_VERSION, family_of, normalised
+from .sst_bytes import FORMAT_VERSION, family_of, normalised, normalised_size
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
@@ -212,7 +212,7 @@ class RocksStore:
         self._last_number += 1
         link = self._folder / str(self._last_number)
         os.link(path, link)
-        table = RocksTable(self._last_number, level, path.stat().st_size, link)
+        table = RocksTable(self._last_number, level, _size_at(path), link)
         self._seen.add(name)
         self._links.hold([table])
         return table
@@ -345,3 +345,9 @@ def _switch(families: Iterable[Rdict], *, automatic: bool) -> None:
 def _family_at(path: Path) -> str:
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as table:
         return family_of(table)
+
+
+def _size_at(path: Path) -> int:
+    """Bytes of what is stored of a table file."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as table:
+        return normalised_size(table)

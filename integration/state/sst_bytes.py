@@ -6,16 +6,17 @@ that says where the block of properties is::
     blocks of entries | index | properties | index of meta blocks | footer
 
 Two files with the same entries differ in the properties only: each names the database, the session and the
-host that wrote it, and when. `normalised` writes constants of the same length in their place, so no offset
-changes. It holds for files of `FORMAT_VERSION` without checksums of blocks, and what is stored of them has a
-checksum of its own.
+host that wrote it, when, and under which number. `normalised` writes constants in their place, whatever their
+length, so that the end of the file is made anew. It holds for files of `FORMAT_VERSION` without checksums of
+blocks, and what is stored of them has a checksum of its own.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from mmap import mmap
+from typing import NamedTuple
 
 from netstack import StateError
 
@@ -27,18 +28,25 @@ _FOOTER = 53
 _MAGIC = bytes.fromhex("f7cff485b741e288")
 _PROPERTIES = b"rocksdb.properties"
 _FAMILY = b"rocksdb.column.family.name"
-_IDENTITIES = frozenset(
-    {b"rocksdb.creating.db.identity", b"rocksdb.creating.session.identity", b"rocksdb.creating.host.identity"}
-)
-_NUMBERS = frozenset(
-    {
-        b"rocksdb.creation.time",
-        b"rocksdb.file.creation.time",
-        b"rocksdb.newest.key.time",
-        b"rocksdb.oldest.key.time",
-        b"rocksdb.original.file.number",
-    }
-)
+_ZERO = b"\x80\x80\x80\x80\x00"
+"""0 as a number of five bytes, which is as long as a time in seconds."""
+_CONSTANTS = {
+    b"rocksdb.creating.db.identity": b"0" * 36,
+    b"rocksdb.creating.session.identity": b"0" * 20,
+    b"rocksdb.creating.host.identity": b"host",
+    b"rocksdb.creation.time": _ZERO,
+    b"rocksdb.file.creation.time": _ZERO,
+    b"rocksdb.newest.key.time": _ZERO,
+    b"rocksdb.oldest.key.time": _ZERO,
+    # Of varying length, and how many files there were before depends on RocksDB's threads.
+    b"rocksdb.original.file.number": _ZERO,
+}
+"""What is written in place of properties."""
+
+_TRAILER = 5
+"""Bytes behind each block: how it is compressed, and its checksum."""
+_PLACES = 40
+"""Bytes in the footer for the places of two blocks."""
 
 _MOST_BITS = 63
 """Of a number of variable length, before its last byte."""
@@ -67,43 +75,115 @@ def normalised(table: bytes) -> bytes:
     Raises:
         StateError: It is no table file.
     """
-    changed = bytearray(table)
-    for name, start, size in _properties(table):
-        if name in _IDENTITIES:
-            changed[start : start + size] = b"0" * size
-        elif name in _NUMBERS and size:
-            changed[start : start + size] = b"\x80" * (size - 1) + b"\x00"  # 0 as a number of that length
-    return bytes(changed)
+    start, end = _new_end(table)
+    return table[:start] + end
 
 
-def _properties(table: _Bytes) -> list[tuple[bytes, int, int]]:
-    """Return the name of each property, and where in the file its value begins and how long it is."""
+def normalised_size(table: _Bytes) -> int:
+    """Return how long a table file is once it is normalised.
+
+    Raises:
+        StateError: It is no table file.
+    """
+    start, end = _new_end(table)
+    return start + len(end)
+
+
+def _new_end(table: _Bytes) -> tuple[int, bytes]:
+    """Return where the properties begin, and all from there on with constants in their place."""
+    blocks = _blocks(table)
+    properties, places = blocks.properties, blocks.places
+    if properties.stop + _TRAILER != places.start or places.stop + _TRAILER != len(table) - _FOOTER:
+        raise StateError("a table file of RocksDB has its blocks in another order")
+    try:
+        new_properties = _with_values(table, properties, _CONSTANTS)
+        place = _number_bytes(properties.start) + _number_bytes(len(new_properties))
+        new_places = _with_values(table, places, {_PROPERTIES: place})
+    except (IndexError, KeyError, struct.error):
+        raise StateError("a table file of RocksDB is damaged") from None
+    start = properties.start + len(new_properties) + _TRAILER
+    placed = b"".join(
+        map(_number_bytes, (start, len(new_places), blocks.entry_index.start, len(blocks.entry_index)))
+    )
+    footer = table[-_FOOTER]
+    parts = [
+        new_properties,
+        table[properties.stop : places.start],
+        new_places,
+        table[places.stop : len(table) - _FOOTER],
+        bytes([footer]),
+        placed.ljust(_PLACES, b"\0"),
+        table[-_FOOTER + 1 + _PLACES :],
+    ]
+    return properties.start, b"".join(map(bytes, parts))
+
+
+class _Blocks(NamedTuple):
+    """Where the blocks at the end of a file are."""
+
+    properties: range
+    places: range
+    """The index of meta blocks."""
+    entry_index: range
+
+
+def _blocks(table: _Bytes) -> _Blocks:
     try:
         if len(table) < _FOOTER or table[-len(_MAGIC) :] != _MAGIC:
             raise StateError("it does not end like a table file of RocksDB")
-        place = len(table) - _FOOTER + 1
-        start, place = _number(table, place)
-        size, _ = _number(table, place)
-        for name, at, _ in _entries(table, start, size):
+        places, at = _block(table, len(table) - _FOOTER + 1)
+        entry_index, _ = _block(table, at)
+        for name, at, _ in _entries(table, places):
             if name == _PROPERTIES:
-                start, at = _number(table, at)
-                size, _ = _number(table, at)
-                return list(_entries(table, start, size))
+                return _Blocks(_block(table, at)[0], places, entry_index)
     except (IndexError, struct.error):
         raise StateError("a table file of RocksDB is damaged") from None
     raise StateError("a table file of RocksDB has no properties")
 
 
-def _entries(table: _Bytes, start: int, size: int) -> Iterator[tuple[bytes, int, int]]:
+def _block(table: _Bytes, at: int) -> tuple[range, int]:
+    """Return the block whose place and size are written here, and what is behind them."""
+    start, at = _number(table, at)
+    size, at = _number(table, at)
+    return range(start, start + size), at
+
+
+def _properties(table: _Bytes) -> list[tuple[bytes, int, int]]:
+    """Return the name of each property, and where in the file its value begins and how long it is."""
+    try:
+        return list(_entries(table, _blocks(table).properties))
+    except (IndexError, struct.error):
+        raise StateError("a table file of RocksDB is damaged") from None
+
+
+def _with_values(table: _Bytes, block: range, values: Mapping[bytes, bytes]) -> bytes:
+    """Return a block whose entries have other values, where these are given."""
+    made = bytearray()
+    moved = {}
+    begin = block.start
+    for name, at, length in _entries(table, block):
+        moved[begin - block.start] = len(made)
+        value = values.get(name, bytes(table[at : at + length]))
+        shared, place = _number(table, begin)
+        own, place = _number(table, place)
+        made += _number_bytes(shared) + _number_bytes(own) + _number_bytes(len(value))
+        made += name[len(name) - own :] + value
+        begin = at + length
+    restarts = [at for (at,) in struct.iter_unpack("<I", table[begin : block.stop - 4])]
+    made += b"".join(struct.pack("<I", moved[at]) for at in restarts)
+    return bytes(made) + table[block.stop - 4 : block.stop]
+
+
+def _entries(table: _Bytes, block: range) -> Iterator[tuple[bytes, int, int]]:
     """Yield the key of each entry of a block, and where its value begins and how long it is.
 
     A key shares its first bytes with the one before; behind the entries are places where one does not.
     """
-    if start + size > len(table) or size < 4:
+    if block.stop > len(table) or len(block) < 4:
         raise IndexError
-    (restarts,) = struct.unpack("<I", table[start + size - 4 : start + size])
-    end = start + size - 4 - 4 * (restarts & 0x7FFFFFFF)
-    place, key = start, b""
+    (restarts,) = struct.unpack("<I", table[block.stop - 4 : block.stop])
+    end = block.stop - 4 - 4 * (restarts & 0x7FFFFFFF)
+    place, key = block.start, b""
     while place < end:
         shared, place = _number(table, place)
         own, place = _number(table, place)
@@ -128,3 +208,13 @@ def _number(table: _Bytes, place: int) -> tuple[int, int]:
             return number, place
         if shift > _MOST_BITS:
             raise IndexError
+
+
+def _number_bytes(number: int) -> bytes:
+    """Return a number in as few bytes of variable length as it takes."""
+    made = bytearray()
+    while number >= 0x80:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.state.rocksdb_store import RocksStore
+from integration.state.rocksdb_store import RocksStore, _switch
 from integration.state.sst_bytes import _properties, family_of, normalised
 from integration.state.stores import RocksStores
 from netstack import StateError, TableOptions, TableStore, TableStores
@@ -149,6 +149,28 @@ def test_the_same_calls_give_the_same_bytes(options: TableOptions, tmp_path: Pat
     assert found[0] == found[1]
     levels = {level for _, level, _ in found[0][0]}
     assert (2 in levels) == (options is MANY_LEVELS)
+
+
+def test_bytes_do_not_depend_on_how_many_files_there_were_before(tmp_path: Path) -> None:
+    """Numbers of files, which RocksDB's threads take as well, are one byte long up to 127, and then two."""
+    found = []
+    for more in (0, 150):
+        store = RocksStore(tmp_path / str(more), OPTIONS)
+        store.family("a")
+        for _ in range(more):  # each takes a number for its file of options
+            _switch([store.family("a").rocks], automatic=False)
+        write(store, "a", 0, 30)
+        store.flush()
+        (file,) = store.view().files
+        found.append((file.size, file.read()))
+        store.close()
+    assert found[0] == found[1]
+    size, data = found[0]
+    assert size == len(data)
+    other = RocksStore(tmp_path / "other", OPTIONS)
+    other.restore([data])
+    assert len(entries(other, "a")) == 30
+    other.close()
 
 
 def test_files_are_numbered_by_family(tmp_path: Path) -> None:
