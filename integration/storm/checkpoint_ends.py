@@ -22,6 +22,9 @@ _COUNTED = (
 """Failures of which a job tolerates only so many in a row."""
 
 
+_ABORTED = "aborted"
+
+
 class Notices:
     """Counts what a coordinator tells its tasks, by kind and time."""
 
@@ -49,9 +52,13 @@ class Notices:
                 continue
             if head.failure == "CHECKPOINT_COORDINATOR_SUSPEND":
                 continue  # the tasks are gone
-            kind = "aborted" if head.failure else "completed"
+            kind = _ABORTED if head.failure else "completed"
             if not self._sent[kind, head.ended_at]:
                 yield f"no task was told that checkpoint {head.checkpoint_id} was {kind}"
+
+    def were_all_over(self, job: Job, failed_at: float) -> bool:
+        """Whether all tasks had ended when a checkpoint failed, as nobody was told of it."""
+        return failed_at > job.agenda.now - _LAST_S and not self._sent[_ABORTED, failed_at]
 
 
 def check_subsumed(job: Job) -> Iterator[str]:
@@ -67,8 +74,8 @@ def check_subsumed(job: Job) -> Iterator[str]:
                 yield f"{text}, when checkpoint {head.checkpoint_id} was complete"
 
 
-def check_tolerance(job: Job) -> Iterator[str]:
-    """A job fails with the first checkpoint that is one failure in a row too many."""
+def check_tolerance(job: Job, notices: Notices) -> Iterator[str]:
+    """A job that is not over fails with the first checkpoint that is one failure in a row too many."""
     tolerable, in_a_row, succeeded = job.scenario.config.tolerable_failed_checkpoints, 0, 0
     failed_at = [restart.failed_at for restart in job.restarts]
     if job.failure is not None:
@@ -81,7 +88,8 @@ def check_tolerance(job: Job) -> Iterator[str]:
             in_a_row += 1
             if in_a_row > tolerable:
                 in_a_row = 0
-                if not any(abs(at - ended_at) <= _ROUNDING_S for at in failed_at):
+                failed = any(abs(at - ended_at) <= _ROUNDING_S for at in failed_at)
+                if not failed and not notices.were_all_over(job, ended_at):
                     text = f"checkpoint {head.checkpoint_id} failed at {ended_at:.6f} s"
                     yield f"{text}, more in a row than {tolerable}, and the job went on"
 

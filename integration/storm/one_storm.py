@@ -207,7 +207,7 @@ class _Runs:
             yield from check_coordinator(case, job)
             yield from stage.notices.check(job)
             yield from check_subsumed(job)
-            yield from check_tolerance(job)
+            yield from check_tolerance(job, stage.notices)
             yield from check_uploads(job)
             yield from check_heartbeats(case, job)
             yield from check_delays(case, job)

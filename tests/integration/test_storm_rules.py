@@ -151,17 +151,31 @@ def test_no_more_go_on_at_once_than_may(tmp_path: Any) -> None:
 
 def test_what_follows_the_end_of_a_checkpoint_is_looked_at(tmp_path: Any) -> None:
     right = run(CASE, tmp_path)
-    ends = [*check_subsumed(right.job), *check_tolerance(right.job), *check_uploads(right.job)]
+    ends = [*check_subsumed(right.job), *check_tolerance(right.job, Notices()), *check_uploads(right.job)]
     assert ends == []
     assert "no task was told that checkpoint 1 was completed" in list(Notices().check(right.job))
     heads = right.job.recorder.checkpoints
     heads_with(right, ended_at=[(0, heads[1].ended_at + 0.01)])  # type: ignore[operator]
     assert "when checkpoint 2 was complete" in next(check_subsumed(right.job))
     heads_with(right, failure=[(3, "CHECKPOINT_DECLINED")], status=[(3, "FAILED")])
-    assert "more in a row than 0, and the job went on" in next(check_tolerance(right.job))
+    assert "more in a row than 0, and the job went on" in next(check_tolerance(right.job, Notices()))
     fast = replace(right.job.scenario.costs, upload_rate_bytes_per_s=1.0)
     right.job.scenario = replace(right.job.scenario, costs=fast)
     assert "bytes in" in next(check_uploads(right.job))
+
+
+def test_a_job_whose_tasks_have_all_ended_has_nothing_left_to_fail(tmp_path: Any) -> None:
+    over = run(CASE, tmp_path)
+    at, last = over.job.agenda.now - 0.01, len(over.job.recorder.checkpoints) - 1
+    failed: dict[str, Any] = {"failure": "FINALIZE_CHECKPOINT_FAILURE", "status": "FAILED", "ended_at": at}
+    heads_with(over, **{name: [(last, value)] for name, value in failed.items()})
+    assert list(check_tolerance(over.job, Notices())) == []
+    told = Notices()
+    told.listen(over.job)
+    over.job.agenda.now = at
+    over.job.coordinator.control_plane.interference[0]("aborted", (0, 0))
+    over.job.agenda.now = at + 0.01
+    assert "and the job went on" in next(check_tolerance(over.job, told))
 
 
 CUT = CutLink(when=AtTime(0.3), from_task_manager="source0", to_task_manager="sum", for_s=0.25)
