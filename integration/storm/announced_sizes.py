@@ -29,15 +29,17 @@ _ARRIVES_S = 0.01
 class SizesInForce:
     """Compares sizes from one look to the next, in one attempt of a job.
 
-    `buffers`: looks come so often that no size can come and go in between, so those of buffers are checked.
+    `looks_s`: seconds from one look to the next; 0: one comes after every entry. Where a size can go and come
+    again in between, nobody knows when it was announced; where one can come and go, what buffers began with.
     """
 
-    def __init__(self, case: StormCase, *, buffers: bool = True) -> None:
+    def __init__(self, case: StormCase, looks_s: float = 0.0) -> None:
         self._case = case
+        period = case.config.debloat_period_s
         self._on = case.config.debloat_enabled
-        self._one_size = case.config.debloat_policy != _ONE_SIZE_EACH
+        self._one_size = case.config.debloat_policy != _ONE_SIZE_EACH and period >= looks_s
         # From Flink 2 on the last buffer of a pool grows, again and again where a record gives several.
-        self._buffers = buffers and case.preset.startswith("flink-1")
+        self._buffers = period >= 3 * looks_s and case.preset.startswith("flink-1")
         self._announced: dict[object, tuple[int, float]] = {}
         self._seen: dict[PipelinedSubpartition, tuple[int, BufferBuilder | None]] = {}
         self._largest: dict[str, int] = {}

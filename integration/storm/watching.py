@@ -44,8 +44,7 @@ class Watch:
 
     def _forget(self) -> None:
         self._pools = PoolRules(closely=self._paranoid)
-        often = self._case.config.debloat_period_s < 3 * LOOKS_S
-        self._sizes = SizesInForce(self._case, buffers=self._paranoid or not often)
+        self._sizes = SizesInForce(self._case, 0.0 if self._paranoid else LOOKS_S)
 
     def begin(self, job: Job) -> None:
         """Look at a job that is about to run."""
