@@ -12,7 +12,7 @@ from .pitfalls import Pitfall
 from .settling import SETTLED_CHECKPOINTS
 from .summaries import OFF, TargetSummary
 
-MOST_RUNS_NAMED = 400
+MOST_RUNS_NAMED = 100
 """More runs than this are not proposed to decide a question: for all that can be told, it has no answer."""
 
 
