@@ -20,6 +20,7 @@ highlight_language = "text"
 default_role = "code"  # docstrings name things in single backticks
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
+autodoc_type_aliases = {"Whole": "int"}  # its bounds are those of the numbers in a file
 
 html_theme = "furo"
 html_title = "netstack"

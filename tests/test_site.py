@@ -1,20 +1,28 @@
 """The site of the documentation: sorted, whole, and of use without a network."""
 
+import itertools
 import re
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import integration
+import integration.spark
+import netstack
 from integration.cli.app import app
 from netstack import OPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LISTED = re.compile(r"^- \[[^\]]+\]\(([\w/-]+\.md)\): ", re.MULTILINE)
+NAMED = re.compile('<span class="sig-prename.*?<span class="sig-name descname">.*?</span></span>')
 PARTS = ["Tutorials", "How-to guides", "Reference", "Explanation"]
 
 
@@ -103,5 +111,63 @@ def test_the_reference_has_every_command_and_every_option_of_flink(site: Path) -
 def test_the_reference_says_what_docstrings_say(site: Path) -> None:
     pages = {page.name: page.read_text("utf-8") for page in (site / "reference").glob("*.html")}
     assert "What the scenario has set: a target" in pages["tuning.html"]  # not the type of something
-    noise = ("Alias for field number", "&lt;lambda&gt;", "&lt;factory&gt;", " object at 0x", "~netstack.")
-    assert [(name, text) for name, page in pages.items() for text in noise if text in page] == []
+    noise = (
+        "Alias for field number",
+        "&lt;lambda&gt;",
+        "&lt;factory&gt;",
+        " object at 0x",
+        "~netstack.",
+        "Meta(",
+    )
+    words = {name: re.sub("<[^>]*>", "", page) for name, page in pages.items()}
+    assert [(name, text) for name, page in words.items() for text in noise if text in page] == []
+
+
+@pytest.mark.parametrize(
+    "package", [netstack, integration, integration.spark], ids=lambda each: str(each.__name__)
+)
+def test_the_reference_has_every_public_name(site: Path, package: ModuleType) -> None:
+    pages = "".join(page.read_text("utf-8") for page in (site / "reference").glob("*.html"))
+    said = {re.sub("<[^>]*>", "", head) for head in NAMED.findall(pages)}
+    named = [name for name in package.__all__ if callable(getattr(package, name))]
+    assert len(named) > 20
+    assert [name for name in named if f"{package.__name__}.{name}" not in said] == []
+
+
+def test_the_reference_has_what_a_result_says_and_how_it_shows_itself(site: Path) -> None:
+    page = (site / "reference/results.html").read_text("utf-8")
+    for name in ("checkpoints", "wall_seconds", "to_pandas", "to_arrow", "plot"):
+        assert f'id="netstack.Result.{name}"' in page
+
+
+def test_no_two_pages_have_one_title(site: Path) -> None:
+    titles = Counter(
+        re.findall("<title>(.*?)</title>", page.read_text("utf-8"))[0] for page in site.rglob("*.html")
+    )
+    assert len(titles) > 20
+    assert [title for title, times in titles.items() if times > 1] == []
+
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed")
+def test_no_page_is_wider_than_its_window(site: Path) -> None:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    browser = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        for page, width in itertools.product(
+            ("TUTORIAL", "FIDELITY", "reference/results"), (500, 1100, 1400)
+        ):
+            browser.set_window_size(width, 900)
+            browser.get((site / f"{page}.html").as_uri())
+            script = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
+            assert (page, width, browser.execute_script(script)) == (page, width, 0)
+    finally:
+        browser.quit()

@@ -11,6 +11,7 @@ FIRST, LAST = 1, 999
 """Priorities, before and behind napoleon's."""
 
 HIDDEN = re.compile(r"<factory>|<function [^>]*<lambda>>|<function <lambda>>|<[\w.]+ object at 0x[0-9a-f]+>")
+BOUNDED = re.compile(r"Annotated\[(\w+), (?:msgspec\.)?Meta\([^()]*\)\]")
 MODULE = re.compile(r"~?\b(?:[a-z_]\w*\.)+(?=[A-Z]\w*)")
 
 _texts: dict[str, list[str]] = {}
@@ -42,9 +43,9 @@ def shortened(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """A signature without modules before the names of types, and without defaults that nobody can read."""
+    """A signature without modules before types, the bounds of numbers, and defaults that nobody can read."""
     if signature is not None:
-        signature = MODULE.sub("", HIDDEN.sub("...", signature))
+        signature = BOUNDED.sub(r"\1", MODULE.sub("", HIDDEN.sub("...", signature)))
     return signature, returns if returns is None else MODULE.sub("", returns)
 
 

@@ -99,7 +99,7 @@ def _of_vertex(vertex: Vertex) -> Iterator[Control]:
 
 
 def _numbers(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
+    return ", ".join(f"{value:.15g}" for value in values)
 
 
 def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:

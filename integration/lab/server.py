@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from time import perf_counter, process_time
-from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -55,6 +54,9 @@ _TURN_S = 0.02
 
 _ROUNDS, _ROUNDS_OF_FRAMES = 4, 20
 """How often all others are run in their turn: a message passes through several tasks on its way to a page."""
+
+_LONGEST_NAME = 64
+"""Of a file of the page, with its folder: a file system may refuse to look for one that is too long."""
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
 _POLICY = "default-src 'self'; connect-src 'self' ws:; img-src 'self' data:; frame-ancestors 'none'"
@@ -205,8 +207,8 @@ class LabServer:
         return _page_file(request.path_params["path"])
 
     async def _page(self, socket: WebSocket) -> None:
-        origin = urlsplit(socket.headers.get("origin", "")).netloc
-        if origin not in self._hosts:
+        scheme, _, host = socket.headers.get("origin", "").partition("://")
+        if scheme != "http" or host not in self._hosts:
             await socket.close(_FORBIDDEN)
             return
         await socket.accept()  # a page is told the code of a close after it alone
@@ -271,11 +273,13 @@ class LabServer:
         """Do what a page asks for, until it goes away or makes no sense."""
         while True:
             try:
-                text = await socket.receive_text()
-            except (WebSocketDisconnect, KeyError, RuntimeError):
+                message = await socket.receive()
+            except RuntimeError:
+                return
+            if message["type"] == "websocket.disconnect":
                 return
             try:
-                answer = self._answer_to(text)
+                answer = self._answer_to(message.get("text") or "")  # bytes are no text
             except msgspec.DecodeError as error:
                 answer = Refused(f"this is no request: {error}")
             except ScenarioError as error:
@@ -286,12 +290,15 @@ class LabServer:
 
 def _page_file(name: str) -> Response:
     """A file of the page; no other can be named."""
+    no_file = PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
+    if len(name) > _LONGEST_NAME:
+        return no_file
     found = files(__package__) / "page"
     for part in name.split("/"):
         if part in ("", ".", ".."):
-            return PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
+            return no_file
         found = found / part
     suffix = name[name.rfind(".") :]
     if suffix not in _TYPES or not found.is_file():
-        return PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
+        return no_file
     return Response(found.read_bytes(), media_type=_TYPES[suffix], headers=_HEADERS)

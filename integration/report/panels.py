@@ -168,6 +168,8 @@ def colours(field: str, names: Sequence[str], palette: Sequence[str], symbol: st
     """Return the colours of a field's values, with a legend of them above the picture."""
     scale = alt.Scale(domain=list(names), range=list(palette[: len(names)]))
     legend = alt.Legend(title=None, orient="top", symbolType=symbol)
+    if symbol == "stroke":
+        legend.symbolOpacity = 1  # lines have it, whatever the marks beside them have
     return alt.Color(f"{field}:N", scale=scale, legend=legend)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 LEGEND = "Of the last window of each; difference: the second less the first; ratio: the second by the first."
 
+_PIECE = re.compile(r"[^.-]+[.-]*|[.-]+")
+
 _TEXTS: Mapping[str, Callable[[float | None], str]] = {
     quantity.name: quantity.text for quantity in QUANTITIES
 }
@@ -45,11 +48,25 @@ def print_differences(differences: ResultDifferences, console: Console) -> None:
     if not differences.settings:
         console.print("Both have the same settings.")
         return
-    settings = Table("set otherwise", "first", "second", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    width = min(max(len(setting.key) for setting in differences.settings), console.width // 2)
+    settings = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    settings.add_column("set otherwise", width=width)
+    settings.add_column("first")
+    settings.add_column("second")
     for setting in differences.settings:
-        cells = (setting.key, setting.first or NOTHING, setting.second or NOTHING)
+        cells = (_broken(setting.key, width), setting.first or NOTHING, setting.second or NOTHING)
         settings.add_row(*(Text(cell, overflow="fold") for cell in cells))
     console.print(settings)
+
+
+def _broken(key: str, width: int) -> str:
+    """A key on lines of a width, broken behind dots and hyphens where it has them."""
+    lines = [""]
+    for piece in _PIECE.findall(key):
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def figure_cells(figure: FigureDifference) -> tuple[str, str, str, str]:

@@ -9,6 +9,7 @@ from .changed import changed
 from .changes import CHANGEABLE, ScheduledChange
 from .config import OPTIONS, CheckpointMode
 from .config_rules import Problem, did_you_mean, option_problems, policy_problems, time_text
+from .flow_rules import rate_problems
 from .scenario import Scenario
 
 
@@ -74,6 +75,7 @@ def _about_vertex(scenario: Scenario, change: ScheduledChange, name: str) -> Ite
         yield "service", f"{name} is a source; change its rate"
     if change.service_s is not None and not 0 <= change.service_s < math.inf:
         yield "service", f"is {time_text(change.service_s)}; it must be 0 s or more"
-    for key, values in (("service_skew", change.service_skew), ("rate", change.rates)):
-        if not all(0 <= value < math.inf for value in values):
-            yield key, f"is {list(values)}; each must be 0 or more"
+    if not all(0 <= factor < math.inf for factor in change.service_skew):
+        yield "service_skew", f"is {list(change.service_skew)}; each must be 0 or more"
+    for message in rate_problems(change.rates):
+        yield "rate", message

@@ -63,10 +63,10 @@ class ScheduledChange:
     def _parts(self) -> Iterator[str]:
         for field, value in self.settings:
             name = OPTIONS[field].name if field in OPTIONS else "policy"
-            yield f"{name} is {_rendered(field, value)}"
+            yield f"{name} is {_in_words(_rendered(field, value))}"
         for key, value in change_document(self).items():
             if key in ("service", "service_skew", "rate"):
-                yield f"{self.vertex}: {key} is {value}"
+                yield f"{self.vertex}: {key} is {_in_words(value)}"
 
 
 def by_time(changes: Iterable[ScheduledChange]) -> list[tuple[float, list[ScheduledChange]]]:
@@ -99,3 +99,10 @@ def change_document(change: ScheduledChange) -> Mapping[str, Any]:
 
 def _rendered(field: str, value: Any) -> Any:
     return OPTIONS[field].kind.render(value) if field in OPTIONS else value
+
+
+def _in_words(value: Any) -> str:
+    """A value as a scenario file or a user would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(f"{number:.15g}" for number in value) if isinstance(value, list) else str(value)

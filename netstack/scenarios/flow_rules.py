@@ -27,6 +27,9 @@ from .scenario import (
 MAX_KEYS = 10_000_000
 """Most keys that a generator tells apart: how often each of them comes is kept in memory."""
 
+MOST_RECORDS_PER_S = 1e9
+"""Of a subtask of a source: more than any computer counts."""
+
 _ROUNDING = 1e-9
 _OUTPUT_FIELDS = {
     "selectivity": 1.0,
@@ -72,6 +75,13 @@ def record_bytes_problems(record_bytes: int) -> Iterator[Problem]:
 def _about_selectivity(selectivity: float) -> Iterator[Problem]:
     if not 0 <= selectivity < math.inf:
         yield "selectivity", f"is {selectivity:g}; it must be 0 (nothing comes out) or more"
+
+
+def rate_problems(rates: Sequence[float]) -> Iterator[str]:
+    """Yield what is wrong with the rates of a source, from its beginning or from a change on."""
+    if any(not 0 <= rate <= MOST_RECORDS_PER_S for rate in rates):
+        most = f"{MOST_RECORDS_PER_S:g} records per second at most"
+        yield f"is {list(rates)}; a rate is 0 (as fast as possible) or more, {most}"
 
 
 def generator_problems(source: GeneratorSpec) -> Iterator[Problem]:

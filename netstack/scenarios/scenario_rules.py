@@ -25,7 +25,13 @@ from .config_rules import (
 )
 from .event_time import event_time_problems
 from .fault_rules import fault_problems
-from .flow_rules import edge_problems, generator_problems, output_problems, service_problems
+from .flow_rules import (
+    edge_problems,
+    generator_problems,
+    output_problems,
+    rate_problems,
+    service_problems,
+)
 from .scenario import (
     FROM_SOURCE,
     MAX_PARALLELISM,
@@ -40,9 +46,6 @@ from .scenario import (
     Vertex,
 )
 from .user_code import NamedObject
-
-MOST_RECORDS_PER_S = 1e9
-"""Of a subtask of a source: more than any computer counts."""
 
 LARGEST_SPREAD = 0.5
 """A cost that is known no better than this is not known."""
@@ -163,9 +166,8 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
 
 
 def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[Problem]:
-    if any(not 0 <= rate <= MOST_RECORDS_PER_S for rate in source.rates):
-        most = f"{MOST_RECORDS_PER_S:g} records per second at most"
-        yield "source.rate", f"is {list(source.rates)}; a rate is 0 (as fast as possible) or more, {most}"
+    for message in rate_problems(source.rates):
+        yield "source.rate", message
     if not source.rates:
         yield "source.rate", "is empty; leave it out, or give one rate for each subtask"
     if isinstance(source, GeneratorSpec):

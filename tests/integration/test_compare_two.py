@@ -2,14 +2,17 @@
 
 import itertools
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from rich.console import Console
 
-from integration.analysis.result_differences import differences
+from integration.analysis.result_differences import SettingDifference, differences
 from integration.cli.app import main
 from integration.report.charts import queue_length
-from integration.report.two_runs_report import figure_cells
+from integration.report.two_runs_report import figure_cells, print_differences
 from netstack import Edge, GeneratorSpec, Result, Scenario, Vertex, emulate, to_json
 from tests.integration.sample_results import sample_result
 
@@ -54,6 +57,20 @@ def test_settings_that_differ_are_named_with_both_values(runs: dict[str, Result]
         "edges.map → sink.ship": ("hash", None),
         "edges.source → <b>sink.ship": (None, "hash"),
     }
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_keys_are_broken_between_their_words(runs: dict[str, Result], width: int) -> None:
+    key = "flink.taskmanager.network.memory.buffer-debloat.threshold-percentages"
+    setting = SettingDifference(key=key, first="1234567", second="x" * 53)
+    found = replace(differences(*runs.items()), settings=[setting])
+    console = Console(width=width, record=True, file=StringIO())
+    print_differences(found, console)
+    _, _, below = console.export_text().partition("set otherwise")
+    cells = [line.split()[0] for line in below.splitlines()[2:] if line[:1].strip()]
+    assert "".join(cells) == key
+    assert below.count("x") == 53
+    assert all(cell[-1] in ".-" for cell in cells[:-1])
 
 
 def test_figures_have_difference_and_ratio_and_none_where_one_is_unknown() -> None:

@@ -267,6 +267,12 @@ def test_a_policy_that_cannot_be_made_ends_the_command(
     assert "netstack lab: --policy: " in capsys.readouterr().err
 
 
+def test_a_rate_is_shown_as_it_was_given(lab: Lab) -> None:
+    lab.handle(Change("a", "rate", "1234567.5, 2000", "source"))
+    (rate,) = [each for each in lab.hello().sides[0].controls if each.key == "rate"]
+    assert rate.value == "1234567.5, 2000"
+
+
 def test_a_run_that_is_over_says_so(lab: Lab) -> None:
     short = Lab(example().ending_at(3.0))
     short.paused = True

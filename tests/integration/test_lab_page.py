@@ -106,7 +106,7 @@ def test_a_job_runs_and_does_what_a_user_wants(browser: Any) -> None:
     enter(browser, "service", "sink", "1 ms")
     wait(browser, lambda page: "sink: service is 1 ms" in incidents(page))
     find(browser, '[data-control="taskmanager.network.memory.buffer-debloat.enabled"]').click()
-    wait(browser, lambda page: "buffer-debloat.enabled is True" in incidents(page))
+    wait(browser, lambda page: "buffer-debloat.enabled is true" in incidents(page))
     find(browser, "#kill-subtask").click()
     wait(browser, lambda page: "restarts from checkpoint" in incidents(page))
 

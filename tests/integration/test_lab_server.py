@@ -12,6 +12,7 @@ import trio
 import wsproto
 from wsproto.events import (
     AcceptConnection,
+    BytesMessage,
     CloseConnection,
     RejectConnection,
     Request,
@@ -82,6 +83,9 @@ class Page:
 
     async def say(self, text: str) -> None:
         await self.stream.send_all(self._connection.send(TextMessage(data=text)))
+
+    async def say_bytes(self, data: bytes) -> None:
+        await self.stream.send_all(self._connection.send(BytesMessage(data=data)))
 
 
 class Browser:
@@ -199,6 +203,7 @@ async def test_only_who_has_the_address_gets_in(server: LabServer, browser: Brow
         {"origin": "http://evil.example"},
         {"origin": ""},
         {"origin": "null"},
+        {"origin": f"https://{browser.url.netloc}"},
         {"host": "evil.example"},
     ):
         with pytest.raises(Refusal, match=r"4403|403"):
@@ -217,7 +222,8 @@ async def test_only_files_of_the_page_are_given_out(server: LabServer, browser: 
     assert status == 200
     assert b"content-security-policy: default-src 'self'" in answer.lower()
     for path in ("/static/../server.py", "/static/%2e%2e/server.py", "/static/none.js", "/static/", "/x",
-                 "/static/vendor", "/static//etc/passwd", "/static/lab.js%00"):  # fmt: skip
+                 "/static/vendor", "/static//etc/passwd", "/static/lab.js%00", f"/static/{'a' * 5000}.js",
+                 f"/static/{'a/' * 2500}lab.js"):  # fmt: skip
         assert (await browser.get(path))[0] == 404, path
     assert (await browser.get("/static/lab.js", host="evil.example"))[0] == 403
 
@@ -228,6 +234,8 @@ async def test_what_makes_no_sense_is_refused_and_the_page_stays(server: LabServ
     for text in NONSENSE:
         await page.say(text)
         assert (await page.next("refused"))["text"]
+    await page.say_bytes(b"\xff\x00")
+    assert (await page.next("refused"))["text"]
     assert (await page.next("frame"))["side"] == "a"
     await page.say("x" * (MOST_MESSAGE_BYTES + 1))
     with pytest.raises(Refusal, match="1009"):

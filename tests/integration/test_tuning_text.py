@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from io import StringIO
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from integration.notebook.drawings import inline_svg
 from integration.report.charts import VEGA_LITE, to_png
 from integration.report.trade_off_labels import HEIGHT, NARROW, NOWHERE, WIDTH, label_boxes, placed
 from integration.report.tuning_charts import times_by_target, trade_off, tuning_charts
@@ -178,6 +180,14 @@ def test_several_conditions_are_curves_of_one_picture() -> None:
     assert "(skew 1:1); " in chart.title
     text = printed(found)
     assert [line for line in text.splitlines() if line.startswith("skew ")] == ["skew 1:1", "skew 1:4"]
+
+
+def test_a_legend_has_the_colours_of_its_lines() -> None:
+    chart = times_by_target(found_in(rows(), min_throughput=0.99)[0])
+    assert chart is not None
+    svg = inline_svg(chart)
+    symbols = re.findall(r'<g class="mark-symbol role-legend-symbol".*?</g>', svg)
+    assert [re.findall(r'opacity="([\d.]+)"', symbol) for symbol in symbols] == [["1"]] * 3
 
 
 def test_without_checkpoints_there_is_no_trade_off() -> None:

@@ -199,6 +199,23 @@ def test_changes_are_written_and_read_back() -> None:
     assert [change.at_s for change in scenario.ending_at(4.0).changes] == [2.0, 3.0]
 
 
+def test_a_change_is_told_as_a_file_would_have_it() -> None:
+    scenario = read_scenario(
+        document(
+            {"at": "2 s", "flink": {f"{DEBLOAT}.enabled": True, f"{DEBLOAT}.target": "300 ms"}},
+            {"at": "3 s", "policy": "burst"},
+            {"at": "4 s", "vertex": "sink", "service": "700 us", "service_skew": [1, 2.5]},
+            {"at": "5 s", "vertex": "source", "rate": [3000, 12345678]},
+        )
+    )
+    assert [str(change) for change in scenario.changes] == [
+        f"{DEBLOAT}.enabled is true, {DEBLOAT}.target is 300 ms",
+        "policy is burst",
+        "sink: service is 700 us, sink: service_skew is 1, 2.5",
+        "source: rate is 3000, 12345678",
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -210,6 +227,10 @@ def test_changes_are_written_and_read_back() -> None:
         ({"at": "1 s", "vertex": "sink", "rate": 5}, "changes.0.rate: sink is no source; change its service"),
         ({"at": "1 s", "vertex": "source", "service": "1 ms"}, "changes.0.service: source is a source"),
         ({"at": "1 s", "vertex": "sink", "service_skew": [-1]}, "changes.0.service_skew: is [-1"),
+        (
+            {"at": "1 s", "vertex": "source", "rate": [1e300]},
+            "changes.0.rate: is [1e+300]; a rate is 0 (as fast as possible) or more, 1e+09 records",
+        ),
         ({"at": "1 s", "policy": "best"}, "changes.0.policy: 'best' is unknown"),
         ({"at": "1 s", "flink": {f"{DEBLOAT}.target": "0 s"}}, f"changes.0.flink.{DEBLOAT}.target: is 0 s"),
         (
