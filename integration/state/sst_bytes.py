@@ -93,7 +93,8 @@ def _new_end(table: _Bytes) -> tuple[int, bytes]:
     """Return where the properties begin, and all from there on with constants in their place."""
     blocks = _blocks(table)
     properties, places = blocks.properties, blocks.places
-    if properties.stop + _TRAILER != places.start or places.stop + _TRAILER != len(table) - _FOOTER:
+    ends = [properties.start - _TRAILER, places.start - _TRAILER, len(table) - _FOOTER - _TRAILER]
+    if blocks.entry_index.stop > ends[0] or [properties.stop, places.stop] != ends[1:]:
         raise StateError("a table file of RocksDB has its blocks in another order")
     try:
         new_properties = _with_values(table, properties, _CONSTANTS)
@@ -105,13 +106,13 @@ def _new_end(table: _Bytes) -> tuple[int, bytes]:
     placed = b"".join(
         map(_number_bytes, (start, len(new_places), blocks.entry_index.start, len(blocks.entry_index)))
     )
-    footer = table[-_FOOTER]
+    kind_of_checksum = table[-_FOOTER]
     parts = [
         new_properties,
         table[properties.stop : places.start],
         new_places,
         table[places.stop : len(table) - _FOOTER],
-        bytes([footer]),
+        bytes([kind_of_checksum]),
         placed.ljust(_PLACES, b"\0"),
         table[-_FOOTER + 1 + _PLACES :],
     ]

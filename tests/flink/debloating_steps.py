@@ -154,7 +154,9 @@ def figures(runs: Sequence[Sequence[Step]], begin: float, end: float) -> list[Ro
     within = [step for gate in gates for step in gate]
     free = [step for step in within if not step.blocked]
     share = [100 * sum(bool(step.blocked) for step in gate) / len(gate) for gate in gates]
-    told = [sum(one.size != next_.size for one, next_ in pairwise(gate)) / (end - begin) for gate in gates]
+    told = [
+        sum(before.size != after.size for before, after in pairwise(gate)) / (end - begin) for gate in gates
+    ]
     return [
         Row("steps with a blocked channel", "%", _spread(share)),
         Row("buffers in use, none blocked", "", _spread(sum(step.in_use) for step in free)),

@@ -236,6 +236,7 @@ def test_what_a_damaged_table_file_says_of_itself_is_not_believed(tmp_path: Path
         good[: length - 1] + b"\xff" * 12 + good[length + 11 :],
         good.replace(b"some family", b"some\xfffamily"),
         good[:-52] + b"\xff" * 20 + good[-32:],
+        good[:-48] + b"\xff" * 9 + b"\x01" + good[-38:],
     ):
         with pytest.raises(StateError):
             _properties_read(bad)
