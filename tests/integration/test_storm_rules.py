@@ -14,7 +14,7 @@ from flowcontrol import DebloatSettings
 from integration.storm.case import Neighbour, StormCase, StormVertex, Work
 from integration.storm.checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
 from integration.storm.checks import CommitLog
-from integration.storm.coordinator_rules import check_coordinator
+from integration.storm.coordinator_rules import Span, Times, _Model, check_coordinator
 from integration.storm.counted_work import check_counters
 from integration.storm.debloating_rules import CheckedDebloating
 from integration.storm.failure_rules import check_delays, check_heartbeats
@@ -147,6 +147,19 @@ def test_no_more_go_on_at_once_than_may(tmp_path: Any) -> None:
     assert "checkpoint 2 began beside 1 others, and 1 may go on at once" in list(
         check_coordinator(CASE, both.job)
     )
+
+
+def test_as_many_requests_are_granted_after_several_ends_at_once_as_may_go_on() -> None:
+    config = replace(
+        CASE.config, checkpoint_interval_s=None, checkpoint_min_pause_s=0.0, max_concurrent_checkpoints=3
+    )
+    begins = {0.1: 0.5, 0.11: 0.5, 0.12: 0.5}, {0.502: 0.6}, {0.502: 0.7}, {0.502: 0.7}, {0.602: 0.8}
+    spans = [span for group in begins for span in group.items()]
+    begun = [Times(number, begin, end, None, False) for number, (begin, end) in enumerate(spans, 1)]
+    model = _Model(replace(CASE, config=config), Span(0.0, 1.0), [])
+    asked = [0.1, 0.11, 0.12, 0.3, 0.31, 0.32, 0.33]
+    model.follow(sorted(end for _, end in spans), asked, begun, 1.0)
+    assert (model.problems, model.missing) == ([], [])
 
 
 def test_what_follows_the_end_of_a_checkpoint_is_looked_at(tmp_path: Any) -> None:
