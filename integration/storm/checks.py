@@ -61,6 +61,9 @@ def check_memory(job: Job, neighbours_kept: int) -> Iterator[str]:
         yield f"{leaked} segments were not given back"
 
 
+_NOTHING_TO_RESTORE = ("no other checkpoint is left", "the run was over before an older one was tried")
+
+
 def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
     """The job has ended by itself, or a fault explains why not."""
     fired = [fault for fault in case.faults if any(str(fault) == each.what for each in job.faults.fired)]
@@ -74,7 +77,7 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
     if job.failure is not None:
         causes.append(job.failure)
         is_stopped = job.coordinator.stopped_with is not None  # and so it does not begin again
-        hopeless = bool(case.trouble) and "no other checkpoint is left" in job.failure
+        hopeless = bool(case.trouble) and any(why in job.failure for why in _NOTHING_TO_RESTORE)
         if not (is_stopped or hopeless or merged or case.gives_up([*failures, job.agenda.now])):
             yield f"failed for good after {len(failures)} restarts, against {case.restart_strategy}"
     elif not ended and not lasts_for_good(case.faults):  # else it was given little time

@@ -11,9 +11,9 @@ import trio
 
 from buffers import NetworkBufferPool
 from flowcontrol import DebloatSettings
-from integration.storm.case import Neighbour, StormCase, StormVertex, Work
+from integration.storm.case import Neighbour, ReadTrouble, StormCase, StormVertex, Work
 from integration.storm.checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
-from integration.storm.checks import CommitLog
+from integration.storm.checks import CommitLog, check_end
 from integration.storm.coordinator_rules import Span, Times, _Model, check_coordinator
 from integration.storm.counted_work import check_counters
 from integration.storm.debloating_rules import CheckedDebloating
@@ -175,6 +175,16 @@ def test_what_follows_the_end_of_a_checkpoint_is_looked_at(tmp_path: Any) -> Non
     fast = replace(right.job.scenario.costs, upload_rate_bytes_per_s=1.0)
     right.job.scenario = replace(right.job.scenario, costs=fast)
     assert "bytes in" in next(check_uploads(right.job))
+
+
+def test_a_job_may_fail_for_good_when_no_checkpoint_can_be_read_in_time(tmp_path: Any) -> None:
+    failed = run(CASE, tmp_path).job
+    damaged = replace(CASE, trouble=(ReadTrouble(number=1, damaged=True),))
+    why = "checkpoint 4 cannot be restored: a file is damaged, as the storm will have it"
+    failed.failure = f"{why}; the run was over before an older one was tried"
+    assert list(check_end(damaged, failed, False)) == []
+    failed.failure = why
+    assert "failed for good after 0 restarts" in next(check_end(damaged, failed, False))
 
 
 def test_a_job_whose_tasks_have_all_ended_has_nothing_left_to_fail(tmp_path: Any) -> None:
