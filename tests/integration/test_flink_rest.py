@@ -521,6 +521,13 @@ class TestWhatCannotBeRead:
             with pytest.raises(FlinkRestError, match="Flink's are from 1 to 32768"):
                 read(cluster)
 
+    def test_a_vertex_that_is_there_twice(self):
+        with replayed(ON1S) as cluster:
+            vertices = cluster.answers[f"/jobs/{cluster.job}"]["vertices"]
+            vertices.append(vertices[0])
+            with pytest.raises(FlinkRestError, match="has 2 vertices with the id"):
+                read(cluster)
+
     def test_a_want_of_counts_is_told_with_the_paths_that_would_have_had_them(self):
         with replayed(ON1S) as cluster:
             cluster.forget("/vertices/")

@@ -84,6 +84,7 @@ def read_job(client: RestClient, state: JobState, *, ended: bool = False) -> Fli
     details = state.details
     plan = (client.find(f"/jobs/{state.id}/plan") or details)["plan"]
     descriptions = {node["id"]: str(node.get("description", "")) for node in plan["nodes"]}
+    _refuse_twins(client, state)
     vertices = [_vertex(client, state, entry, descriptions) for entry in details["vertices"]]
     edges = _edges(plan)
     checkpointing = client.find(f"/jobs/{state.id}/checkpoints/config")
@@ -100,6 +101,16 @@ def read_job(client: RestClient, state: JobState, *, ended: bool = False) -> Fli
         configuration=_configuration(client, state.id, ended),
         checkpointing=None if checkpointing is None else dict(checkpointing),
     )
+
+
+def _refuse_twins(client: RestClient, state: JobState) -> None:
+    ids = [entry["id"] for entry in state.details["vertices"]]
+    if len(set(ids)) < len(ids):
+        twin = next(each for each in ids if ids.count(each) > 1)
+        raise FlinkRestError(
+            f"{client.url}: job {state.id}: has {ids.count(twin)} vertices with the id {twin!r}; "
+            "in Flink each has its own"
+        )
 
 
 def _vertex(
