@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from fractions import Fraction
+from math import ceil
 
 from flowcontrol import SavepointFormat
 from netstack import (
@@ -97,6 +98,8 @@ class StormVertex:
     """Copies of each record."""
     selectivity: Fraction = Fraction(1)
     """How many records it emits for one, as the scenario says; if it is `apart`, each edge says so."""
+    at_random: bool = False
+    """Whether what that has behind the point goes by chance, and not in turns."""
     emit_every_s: float = 0.0
     """How long what the scenario lets it emit is held back; 0: it is not."""
     by_event_time: bool = False
@@ -123,6 +126,11 @@ class StormVertex:
         """The task manager of a subtask."""
         placed = self.task_manager
         return placed if isinstance(placed, str) else placed[subtask % len(placed)]
+
+    @property
+    def most_for_one(self) -> int | Fraction:
+        """How many records its selectivity lets it emit for one, at most, if many are read."""
+        return ceil(self.selectivity) if self.at_random else self.selectivity
 
     def record_count(self, subtask: int) -> int:
         """How many records a subtask of a source emits."""

@@ -120,9 +120,9 @@ def check_output(
         if not amount.is_exact:
             number = log.records_of(name)
             if guarantee is Guarantee.EXACTLY_ONCE and number > amount.high:
-                yield f"{name} has put out {number} records, and turns let through {amount.high} at most"
+                yield f"{name} has put out {number} records, and its shares allow {amount.high} at most"
             if complete and number < amount.low:
-                yield f"{name} has put out {number} records, and turns let through {amount.low} at least"
+                yield f"{name} has put out {number} records, and its shares allow {amount.low} at least"
 
 
 def _invented(case: StormCase, wanted: Counter[bytes], got: Counter[bytes]) -> Iterator[bytes]:

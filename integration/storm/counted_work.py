@@ -17,7 +17,7 @@ from netstack import Job
 
 from .case import ONE_FOR_ONE, StormCase, StormVertex, Work
 from .storm_emissions import has_watermarks
-from .storm_flows import Amount, at_least, flows_of
+from .storm_flows import Amount, at_least, by_chance, flows_of
 
 _LENGTH_BYTES = 4
 
@@ -87,7 +87,7 @@ def _compare_turns(
         sent = int(counted["records_out"][subtask])
         if not low <= sent <= high:
             wanted = f"{low}" if low == high else f"{low} to {high}"
-            yield f"{vertex.name}[{subtask}] has sent {sent} records, and in turns {wanted} are due"
+            yield f"{vertex.name}[{subtask}] has sent {sent} records, and {wanted} are due"
 
 
 def _emitted(case: StormCase, vertex: StormVertex, subtask: int, read: int) -> tuple[int, int] | None:
@@ -97,6 +97,8 @@ def _emitted(case: StormCase, vertex: StormVertex, subtask: int, read: int) -> t
         return number, number
     if vertex.work is Work.EMIT:
         share = vertex.selectivity
+        if vertex.at_random:
+            return by_chance(share, read, len(case.inputs(vertex)) if vertex.apart else 1)
         counts = len(case.inputs(vertex)) if vertex.apart else 1  # of each input for itself
         most = floor(share * read)
         return (most if counts == 1 else at_least(share, read, counts)), most

@@ -159,7 +159,7 @@ def _with_less_of_each(case: StormCase) -> Iterator[tuple[str, Step]]:
             yield f"{vertex.name} whole selectivity", _Changed(vertex.name, selectivity=whole)
         if vertex.emit_every_s:
             yield f"{vertex.name} at once", lambda now, name=vertex.name: _at_once(now, name)  # type: ignore[misc]
-        for field in ("service_steps", "apart"):
+        for field in ("service_steps", "apart", "at_random"):
             if getattr(vertex, field):
                 yield f"{vertex.name} plain {field}", _Changed(vertex.name, **{field: getattr(plain, field)})
         if len(vertex.managers) > 1:

@@ -38,7 +38,7 @@ def estimate_s(case: StormCase) -> float:
                 total += _round_trips_s(case, number * share, record_size)
                 total += number * copies * (record_size + 20) / (case.link.bandwidth_bytes_per_s or 2e9)
         total += most * (slowest_s(case, vertex) + 1e-5)
-        emitted[vertex.name] = records * max(1.0, vertex.copies * float(vertex.selectivity)), size
+        emitted[vertex.name] = records * max(1.0, vertex.copies * float(vertex.most_for_one)), size
     return total
 
 

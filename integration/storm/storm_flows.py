@@ -10,6 +10,9 @@ depends on their order, and how many there are has bounds, for a share of p/q::
 
 So of one subtask, or where it is known how many records each has read, the number is exact. In a job that has
 never failed also the records of a source are known that go over an edge, each of them.
+
+Where it goes by chance, each record gives the whole number below or above the selectivity, and of many a
+number that is hardly ever further from p/q n than `by_chance` says.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, log, sqrt
 
 import numpy as np
 
@@ -30,6 +33,9 @@ from .storm_lives import Lives
 from .storm_records import key_hash, made_of, records_of
 
 _BROADCAST = "broadcast"
+
+_HARDLY_EVER = 1e-13
+"""Chance that a right number lies outside its bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +174,8 @@ class _Flows:
 
     def _of_input(self, vertex: StormVertex, seen: Amount, inputs: list[tuple[StormVertex, str]]) -> Amount:
         share, lives = vertex.selectivity, self._lives
+        if vertex.at_random:
+            return self._drawn(vertex, seen)
         united = 1 if lives is None else lives.united(vertex.name)
         keepers = vertex.parallelism if lives is None else lives.keepers(vertex.name)
         owed = united * Fraction(share.denominator - 1, share.denominator)
@@ -179,6 +187,15 @@ class _Flows:
                 exact = sum(floor(share * count) for count in counts)
                 return some.within(exact, exact)
         return some.within(at_least(share, seen.low, keepers), floor(share * seen.high))
+
+    def _drawn(self, vertex: StormVertex, seen: Amount) -> Amount:
+        """What comes of what a vertex reads where chance says whether a record gives one more."""
+        share, lives = vertex.selectivity, self._lives
+        counts = vertex.parallelism if lives is None else lives.of(vertex.name)
+        least, most = seen.times(floor(share)), seen.times(ceil(share))
+        some = Amount(least.least, most.most, least.low, most.high)
+        low, high = by_chance(share, seen.low, counts)[0], by_chance(share, seen.high, counts)[1]
+        return some.within(low, high)
 
     def _read_by_subtask(
         self, vertex: StormVertex, seen: Amount, inputs: list[tuple[StormVertex, str]]
@@ -225,6 +242,19 @@ def in_turns(records: list[bytes], share: Fraction) -> Iterator[bytes]:
 def at_least(share: Fraction, records: int, counts: int) -> int:
     """How many records go at least, of so many, where as many counts leave off somewhere."""
     return max(0, ceil(share * records - counts * Fraction(share.denominator - 1, share.denominator)))
+
+
+def by_chance(share: Fraction, records: int, counts: int) -> tuple[int, int]:
+    """How many records go at least and at most, of so many in as many counts, which may draw alike.
+
+    Each count begins with the same numbers after a restart, so no two are taken to make up for each other;
+    and any of its records may be its last (Hoeffding's bound, for each of them).
+    """
+    if not records:
+        return 0, 0
+    strays = counts * sqrt(records / 2 * log(2 * records * counts / _HARDLY_EVER))
+    low, high = ceil(share * records - strays), floor(share * records + strays)
+    return max(low, floor(share) * records), min(high, ceil(share) * records)
 
 
 def _by_key(records: Counter[bytes], parallelism: int) -> list[int]:

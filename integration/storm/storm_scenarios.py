@@ -84,6 +84,7 @@ def _vertex(case: StormCase, vertex: StormVertex, commit: Commit, witness: Witne
         service_mode=vertex.service_mode,
         operator=operator_of(case, vertex, commit, witness),
         selectivity=1.0 if vertex.apart else float(vertex.selectivity),
+        emission="random" if vertex.at_random else "regular",
         emit_every_s=vertex.emit_every_s or None,
         emit_by="event_time" if vertex.by_event_time else "processing_time",
     )

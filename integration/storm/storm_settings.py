@@ -28,6 +28,9 @@ ENDLESS = 1_000_000
 TABLES = 0.03
 """Share of the jobs with keyed state that keep it in RocksDB, where that is installed."""
 
+_TABLE_BYTES = 4 << 10
+"""About what the files of a subtask's tables take beside what is in them."""
+
 _POLICIES = (
     "flink",
     "flink",
@@ -148,7 +151,9 @@ def draw_costs(chance: random.Random, case: StormCase) -> CostModel:
     """The costs of the machine: state moves within a second, for some in hardly less."""
     if not case.patient or chance.random() < 0.8:
         return CostModel()
-    state = 3 * sum(vertex.all_records * vertex.record_bytes[1] for vertex in case.vertices)
+    state = 3 * sum(vertex.all_records * max(vertex.record_bytes) for vertex in case.vertices)
+    if case.config.state_backend is StateBackendType.ROCKSDB:
+        state += _TABLE_BYTES * sum(each.parallelism for each in case.vertices if each.work in KEYED)
     rate = state / chance.uniform(0.05, 1.0)
     return CostModel(upload_rate_bytes_per_s=rate, download_rate_bytes_per_s=rate)
 

@@ -26,6 +26,9 @@ _OF_AN_EDGE = 0.5
 _ODD = 0.9
 """Share of the vertices that emit as the scenario says of which it says no whole number."""
 
+_AT_RANDOM = 0.3
+"""Share of the vertices with an odd selectivity whose records come at random, and not in turns."""
+
 _MORE_ODD = 0.3
 """Share of the vertices that pass records on, or mark them, in whose place one emits so at once."""
 
@@ -56,7 +59,11 @@ def with_shares(
         else vertex
         for vertex in vertices
     ]
-    return _without_sums(odd, edges, fractions), edges, fractions
+    emitting = [
+        replace(vertex, at_random=vertex.selectivity.denominator > 1 and chance.random() < _AT_RANDOM)
+        for vertex in odd
+    ]
+    return _without_sums(emitting, edges, fractions), edges, fractions
 
 
 def _side_output(

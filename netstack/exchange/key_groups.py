@@ -21,6 +21,9 @@ _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _MULTIPLIER, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
 _FINAL1, _FINAL2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
+_FEW = 8
+"""So many hash codes are mixed one by one in less time than arrays take for each step."""
+
 
 def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
     """Mix Java hash codes so that neighbouring ones land in unrelated key groups.
@@ -33,6 +36,9 @@ def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
 
     Flink: ``MathUtils.murmurHash``.
     """
+    if np.size(hash_codes) <= _FEW:
+        mixed_codes = [_mixed(code) for code in np.ravel(hash_codes).tolist()]
+        return np.array(mixed_codes, dtype=np.int32).reshape(np.shape(hash_codes))
     code = np.array(hash_codes, dtype=np.int32, ndmin=1).view(np.uint32)
     shifted = np.empty_like(code)  # one array for all steps
     code *= _C1
@@ -51,6 +57,19 @@ def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
     np.abs(mixed, out=mixed)
     code &= _LARGEST_INT  # abs(-2^31) stays -2^31
     return mixed.reshape(np.shape(hash_codes))
+
+
+def _mixed(code: int) -> int:
+    """One hash code, mixed."""
+    code = (code & 0xFFFFFFFF) * 0xCC9E2D51 & 0xFFFFFFFF
+    code = (code << 15 | code >> 17) & 0xFFFFFFFF
+    code = code * 0x1B873593 & 0xFFFFFFFF
+    code = (code << 13 | code >> 19) & 0xFFFFFFFF
+    code = (code * 5 + 0xE6546B64 & 0xFFFFFFFF) ^ 4
+    code = (code ^ code >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    code = (code ^ code >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    code ^= code >> 16
+    return abs(code - (code >> 31 << 32)) & 0x7FFFFFFF  # of an int32; the smallest one becomes 0
 
 
 def _rotate_left(code: NDArray[np.uint32], bits: int, shifted: NDArray[np.uint32]) -> None:

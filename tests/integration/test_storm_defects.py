@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -118,6 +119,13 @@ def rounds(original: Method) -> Method:
     return lambda emission, selectivity, *args: original(emission, float(round(selectivity)), *args)
 
 
+def draws_the_same_each_time(original: Method) -> Method:
+    def init(emission: Emission, selectivity: float, record_bytes: Any, chance: Any, *args: Any) -> None:
+        original(emission, selectivity, record_bytes, chance and itertools.repeat(0.99), *args)
+
+    return init
+
+
 def owes_one_more_when_restored(original: Method) -> Method:
     def start(emission: Emission, context: Any) -> None:
         original(emission, context)
@@ -231,17 +239,25 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
         ),
         pytest.param(Emission, "_of_one", emits_once, "missing: ", id="a selectivity is taken for 1"),
         pytest.param(
-            Fraction, "select", lets_all_through, "and turns let through", id="a fraction is ignored"
+            Fraction, "select", lets_all_through, "and its shares allow", id="a fraction is ignored"
         ),
         pytest.param(
-            Fraction, "__init__", owes_one_at_first, "and in turns", id="a fraction begins with a record"
+            Fraction, "__init__", owes_one_at_first, "are due", id="a fraction begins with a record"
         ),
         pytest.param(
             Emission,
             "__init__",
             rounds,
-            "and turns let through",
+            "and its shares allow",
             id="a selectivity is rounded",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            Emission,
+            "__init__",
+            draws_the_same_each_time,
+            "are due",
+            id="what comes at random always comes",
             marks=INTERPRETED,
         ),
         pytest.param(

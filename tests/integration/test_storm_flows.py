@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from buffers import RecordBlock
 from integration.storm.case import StormCase, StormVertex, Work
 from integration.storm.checks import CommitLog, check_output
 from integration.storm.one_storm import run_case
-from integration.storm.storm_flows import at_least, expected_output, flows_of, in_turns
+from integration.storm.storm_flows import at_least, by_chance, expected_output, flows_of, in_turns
 from integration.storm.storm_lives import Lives, Run
 from integration.storm.storm_records import records_of
 from netstack import (
@@ -27,7 +29,9 @@ from netstack import (
     SubtaskName,
     Transaction,
 )
+from netstack.engine.randomness import numbers_of
 from netstack.jobs.restarts import Restart
+from netstack.tasks.emission import Emission
 
 TWO_FIFTHS = Fraction(2, 5)
 
@@ -131,6 +135,30 @@ def test_it_is_exact_where_it_is_known_who_reads_how_many(ship: str, number: int
     assert number is None or written.low == number
 
 
+DRAWN = replace(HALVED, vertices=(SOURCE, replace(HALVED.vertex("emit"), at_random=True), HALVED.vertices[2]))
+
+
+@given(st.fractions(0, 3, max_denominator=9), st.integers(0, 2000), st.integers(0, 99))
+def test_what_comes_by_chance_is_within_its_bounds(share: Fraction, records: int, seed: int) -> None:
+    emission = Emission(float(share), chance=numbers_of(seed))
+    emitted = len(emission.process(RecordBlock.blank(records, 8)))
+    low, high = by_chance(share, records, 1)
+    assert floor(share) * records <= low <= emitted <= high <= ceil(share) * records
+
+
+def test_bounds_of_chance_say_something_of_many_records() -> None:
+    low, high = by_chance(Fraction(1, 2), 2000, 1)
+    assert (low, high) == (805, 1195)
+    assert by_chance(Fraction(1, 2), 9, 1) == (0, 9)
+    assert by_chance(Fraction(1, 2), 2000, 2)[0] < low
+
+
+def test_by_chance_each_record_gives_the_number_below_or_above() -> None:
+    written = flows_of(DRAWN)["emit"].written
+    assert (written.low, written.high) == (32, 64)
+    assert (set(written.least.values()), set(written.most.values())) == ({1}, {2})
+
+
 def test_at_another_parallelism_what_several_have_kept_comes_to_one() -> None:
     runs = lives(HALVED).runs
     fewer = Run(parallelism={"source0": 2, "emit": 1, "sink": 1}, restarts=(), began_with=7)
@@ -154,14 +182,14 @@ def told(case: StormCase, number: int, *restarts: Restart) -> list[str]:
 
 def test_more_or_fewer_than_turns_let_through_are_found() -> None:
     assert told(HALVED, 47, back(1)) == told(HALVED, 48, back(1)) == []
-    assert told(HALVED, 49, back(1)) == ["sink has put out 49 records, and turns let through 48 at most"]
-    assert told(HALVED, 46, back(1)) == ["sink has put out 46 records, and turns let through 47 at least"]
+    assert told(HALVED, 49, back(1)) == ["sink has put out 49 records, and its shares allow 48 at most"]
+    assert told(HALVED, 46, back(1)) == ["sink has put out 46 records, and its shares allow 47 at least"]
     twice = replace(HALVED, config=replace(HALVED.config, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE))
     assert told(twice, 49, back(1)) == []
-    assert told(twice, 46, back(1)) == ["sink has put out 46 records, and turns let through 47 at least"]
+    assert told(twice, 46, back(1)) == ["sink has put out 46 records, and its shares allow 47 at least"]
 
 
-@pytest.mark.parametrize("case", [SIDE, HALVED], ids=["fraction", "selectivity"])
+@pytest.mark.parametrize("case", [SIDE, HALVED, DRAWN], ids=["fraction", "selectivity", "at random"])
 @pytest.mark.parametrize("faults", [(), (0.05,), (0.05, 0.17)], ids=len)
 def test_a_job_keeps_within_its_bounds(case: StormCase, faults: tuple[float, ...]) -> None:
     kills = tuple(KillSubtask(when=AtTime(at), subtask=SubtaskName("source0", 0)) for at in faults)

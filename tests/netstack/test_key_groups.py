@@ -81,7 +81,7 @@ def test_murmur_of_known_codes(code: int, expected: int) -> None:
     assert murmur(np.array([code], dtype=np.int32)).tolist() == [expected]
 
 
-@given(st.lists(INT32))
+@given(st.lists(INT32) | st.lists(INT32, min_size=9))
 def test_murmur_is_the_formula(codes: list[int]) -> None:
     given_codes = np.array(codes, dtype=np.int32)
     before = given_codes.copy()
@@ -103,7 +103,8 @@ def test_murmur_of_the_code_that_mixes_to_the_smallest_int() -> None:
     code = code * pow(0x1B873593, -1, 2**32) & 0xFFFFFFFF
     code = (code >> 15 | code << 17) & 0xFFFFFFFF
     code = code * pow(0xCC9E2D51, -1, 2**32) & 0xFFFFFFFF
-    assert murmur(np.array([code], dtype=np.uint32).view(np.int32)).tolist() == [0]
+    for number in (1, 20):  # one by one, and as an array
+        assert murmur(np.array([code] * number, dtype=np.uint32).view(np.int32)).tolist() == [0] * number
 
 
 def test_murmur_keeps_the_shape() -> None:
