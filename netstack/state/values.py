@@ -26,6 +26,9 @@ _TUPLE, _DICT = 1, 2
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 """What stands before the one extension that msgpack knows by itself: its length, and -1."""
 
+_LAST_OF_MARKS = b"\xff"
+"""Most values have no such byte, and so none of the marks."""
+
 
 class StateError(Exception):
     """State cannot be stored or restored; the message is one line."""
@@ -56,7 +59,7 @@ def decode_value(data: bytes) -> Any:
         value = _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(f"a stored value cannot be read: {error}") from error
-    if any(mark in data for mark in _TIMESTAMPS) and not _is_value(value):
+    if _LAST_OF_MARKS in data and any(mark in data for mark in _TIMESTAMPS) and not _is_value(value):
         raise StateError("a stored value cannot be read: it holds a timestamp, which no value is")
     return value
 

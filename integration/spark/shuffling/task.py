@@ -31,7 +31,7 @@ from ..rendezvous import Meeting, Rendezvous
 from ..spark_errors import ShuffleTaskError
 from ..task_notes import Noting
 from ..workers import MapFunction, worker_function
-from .blocks import PartitionBlocks, empty_block
+from .blocks import PartitionBlocks
 from .layout import Layout
 from .pieces import Compression, Cutter, Merger, Pieces
 from .placement import PlacementSpec
@@ -91,28 +91,22 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
         report: Told at the end what the task has counted.
 
     Raises:
-        ShuffleTaskError: when iterated, if a peer fails or cannot be reached; the message is the first cause.
+        ShuffleTaskError: the stage has another number of tasks than planned; or when iterated, if a peer
+            fails or cannot be reached. The message is the first cause.
     """
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
     tasks = len(context.getTaskInfos())
     if tasks != spec.layout.tasks:
-        return _expect_nothing(batches, tasks, spec.layout)
+        # Also without rows: Spark keeps what tasks have done that end while it gives their stage up, and runs
+        # the others alone; what is for these would be missing.
+        raise ShuffleTaskError(
+            f"the stage has {tasks} task{'s' * (tasks > 1)}, not {spec.layout.tasks} as when shuffle() was"
+            " called: the input or the session's settings have changed since, so call shuffle() again; or"
+            " Spark has begun it again without tasks that were done, and what failed before is the cause"
+        )
     return ShuffleTask(spec, context, batches, report).run()
-
-
-def _expect_nothing(
-    batches: Iterator[pa.RecordBatch], tasks: int, layout: Layout
-) -> Iterator[pa.RecordBatch]:
-    """Take the end of an input that has other partitions than planned: Spark makes an empty one smaller."""
-    for batch in batches:
-        if batch.num_rows:
-            raise ShuffleTaskError(
-                f"the number of partitions of the input is {tasks}, not {layout.tasks} as when shuffle() was"
-                " called; the data or the settings of the session have changed since, so call shuffle() again"
-            )
-    return iter([empty_block(0)] if layout.several else [])
 
 
 class ShuffleTask:
