@@ -25,6 +25,7 @@ has to be on, as it has to be for Spark itself.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
 import struct
@@ -56,6 +57,11 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
 _WORD_OF_THE_FIRST_S = 1.0
 """How long the others leave it to task 0 to say who has not come."""
+
+LONG_S = 60.0
+"""After so long the log says whom a task waits for."""
+
+_log = logging.getLogger("netstack.spark")
 
 _ATTEMPT_LABEL, _CONNECTIONS_LABEL = b"netstack attempt of a stage: ", b"netstack connections of an attempt: "
 
@@ -128,6 +134,7 @@ class Rendezvous:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_others if self._index == 0 else self._ask_first, greeting)
             nursery.start_soon(self._wait_for_spark)
+            nursery.start_soon(self._say_who_is_awaited)
             await self._answered.wait()
             nursery.cancel_scope.cancel()
         if self._failure is not None and not self._greetings:
@@ -192,16 +199,29 @@ class Rendezvous:
 
     async def _not_all_there(self) -> MeetingError:
         """Say who has not come. Task 0 knows it and has the first word; the others know of task 0 only."""
-        absent = [0]
-        if self._index == 0:
-            absent = [index for index in range(self._size) if index not in self._collected]
-        else:
+        if self._index:
             await trio.sleep(_WORD_OF_THE_FIRST_S)
-        who = (
-            f" before task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))} had come" if absent else ""
-        )
+        absent = self._absent()
+        who = f" before {absent} had come" if absent else ""
         return MeetingError(
             f"Spark has ended the barrier at which tasks meet{who} (spark.barrier.sync.timeout)"
+        )
+
+    def _absent(self) -> str:
+        """The tasks that have not come, in words, as far as this one knows: task 0 knows of all."""
+        known = range(self._size if self._index == 0 else 1)
+        absent = [index for index in known if index not in self._collected]
+        return f"task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}" if absent else ""
+
+    async def _say_who_is_awaited(self) -> None:
+        """Say after a while who has not come: Spark waits on, also for those that it will never begin."""
+        await trio.sleep(LONG_S)
+        _log.warning(
+            "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as"
+            " happens with an executor, it waits in vain: stop the query and unpersist() the DataFrame",
+            self._index,
+            self._context.stageId(),
+            "others" if self._index else self._absent(),
         )
 
     # By each other.

@@ -177,6 +177,31 @@ def test_who_has_not_come_is_named_when_spark_gives_up(absent: tuple[int, ...], 
     assert len(outcomes) == len(present)
 
 
+def test_the_log_says_whom_a_task_waits_for_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where rows are cached: their tasks are over at once, and Spark waits for them without end."""
+    monkeypatch.setattr("integration.spark.rendezvous.LONG_S", 0.1)
+    stage = Stage()
+    stage.failure = EOFError()
+    stage.expect(2)
+    threading.Timer(0.5, stage.answers.set).start()
+
+    def meet_in_vain(index: int) -> None:
+        with pytest.raises(MeetingError):
+            trio.run(rendezvous(Context(stage, index)).meet, 4000 + index)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(meet_in_vain, (0, 2)))
+    assert {record.getMessage().partition(";")[0] for record in caplog.records} == {
+        "task 0 of stage 5 waits for task 1",
+        "task 2 of stage 5 waits for others",
+    }
+    caplog.clear()
+    meet(Stage())
+    assert not caplog.records
+
+
 class Ended(Context):
     """Of a task for which Spark has ended the barrier."""
 
