@@ -27,6 +27,7 @@ from netstack import ScenarioError, SourceError, split_assignment
 from ..analysis.wording import digits, milliseconds, size
 from ..report.output import OutputError, fits, require_place, say, to_stderr, to_stdout, write_json
 from ..report.progress import activity
+from ..spark.causes import before_begun_again
 from ..spark.files import count_rows, has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
@@ -277,7 +278,9 @@ def _session(master: str | None, partitions: int, options: Mapping[str, str]) ->
         run_cancellable(session, lambda: send_packages(session))
         yield session
     except Exception as error:
-        problem = own_files_problem(error, session) if is_from_spark(error) else None
+        problem = None
+        if is_from_spark(error):
+            problem = own_files_problem(before_begun_again(error, session), session)
         if problem is None:
             raise
         raise SourceError(problem) from error

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from .own_files import own_files_problem
-from .spark_errors import one_line
+from .spark_errors import BEGUN_AGAIN, one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_GIVEN_UP = re.compile(r"Job aborted due to stage failure: ShuffleMapStage (\d+) ")
 
 
 def failure_cause(error: BaseException, session: SparkSession) -> str:
@@ -21,4 +24,35 @@ def failure_cause(error: BaseException, session: SparkSession) -> str:
         error: What the action has raised.
         session: That of the DataFrame; it still runs.
     """
+    error = before_begun_again(error, session)
     return own_files_problem(error, session) or one_line(error)
+
+
+def before_begun_again(error: BaseException, session: SparkSession) -> BaseException:
+    """Return the failure after which Spark has begun a stage again with some of its tasks, or `error` itself.
+
+    Spark raises the last failure of a stage, and what these tasks say is that they are not all.
+    """
+    from py4j.protocol import Py4JError
+
+    stage = _GIVEN_UP.search(str(error))
+    if stage is None or BEGUN_AGAIN not in str(error):
+        return error
+    try:
+        reasons = _failures_of(int(stage[1]), session)
+    except Py4JError:  # Spark has ended meanwhile
+        return error
+    before = next((reason for reason in reasons if BEGUN_AGAIN not in reason), None)
+    return error if before is None else RuntimeError(f"Job aborted due to stage failure: {before}")
+
+
+def _failures_of(stage: int, session: SparkSession) -> list[str]:
+    """Why each attempt of a stage has failed, in their order."""
+    jvm, gateway = session._jvm, session.sparkContext._gateway
+    assert jvm is not None
+    assert gateway is not None
+    nothing, no_numbers = jvm.java.util.ArrayList(), gateway.new_array(jvm.double, 0)
+    store = session.sparkContext._jsc.sc().statusStore()
+    found = store.stageData(stage, False, nothing, False, no_numbers)
+    attempts = sorted((found.apply(i) for i in range(found.size())), key=lambda each: int(each.attemptId()))
+    return [each.failureReason().get() for each in attempts if each.failureReason().isDefined()]

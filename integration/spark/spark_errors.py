@@ -26,6 +26,9 @@ _BLOCKS_LOST = (
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
 
+BEGUN_AGAIN = "Spark has begun it again without tasks that were done"
+"""Stands in what a task says of its stage if Spark may have begun that again after another failure."""
+
 WORKER_DIED = "a Python worker of Spark has died"
 """What `first_cause` says of a process that was ended from outside, or has crashed."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from integration.spark import failure_cause, shuffle, shuffle_statistics
-from integration.spark.spark_errors import one_line
+from integration.spark.spark_errors import BEGUN_AGAIN, ShuffleTaskError, one_line
 from netstack import ConnectionLimits, TransportConfig
 
 if TYPE_CHECKING:
@@ -279,6 +279,25 @@ def test_a_stage_of_another_number_of_tasks_fails(spark: SparkSession, tmp_path:
         spark.conf.unset("spark.sql.files.minPartitionNum")
         spark.conf.unset("spark.sql.files.openCostInBytes")
     assert "the stage has 1 task, not 2 as when shuffle() was called" in message
+
+
+def test_the_cause_is_what_failed_before_spark_began_a_stage_again_with_some_tasks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def work(batches: Batches) -> Batches:
+        from pyspark import BarrierTaskContext
+
+        if BarrierTaskContext.get().partitionId() == 0:
+            if any(tmp_path.iterdir()):
+                raise ShuffleTaskError(f"or {BEGUN_AGAIN}")
+            (tmp_path / "failed").touch()
+            raise OSError("the disk is gone")
+        return batches
+
+    stage = spark.range(9, numPartitions=2).mapInArrow(work, "id long", barrier=True)
+    with pytest.raises(Exception, match=BEGUN_AGAIN) as raised:
+        stage.repartition(3).collect()
+    assert failure_cause(raised.value, spark) == "OSError: the disk is gone"
 
 
 def test_no_secret_is_in_the_plan(spark: SparkSession) -> None:

@@ -28,7 +28,7 @@ from flowcontrol import Secret
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
 
 from ..rendezvous import Meeting, Rendezvous
-from ..spark_errors import ShuffleTaskError
+from ..spark_errors import BEGUN_AGAIN, ShuffleTaskError
 from ..task_notes import Noting
 from ..workers import MapFunction, worker_function
 from .blocks import PartitionBlocks
@@ -104,7 +104,7 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
         raise ShuffleTaskError(
             f"the stage has {tasks} task{'s' * (tasks > 1)}, not {spec.layout.tasks} as when shuffle() was"
             " called: the input or the session's settings have changed since, so call shuffle() again; or"
-            " Spark has begun it again without tasks that were done, and what failed before is the cause"
+            f" {BEGUN_AGAIN}, and what failed before is the cause"
         )
     return ShuffleTask(spec, context, batches, report).run()
 
