@@ -373,7 +373,9 @@ class CheckpointCoordinator:
     def _discard_reports(self, reports: Iterable[tuple[int, TaskKey]]) -> None:
         """Delete what stands in reports, on checkpoints that have failed, which nobody will hear."""
         for number in sorted({each[0] for each in reports}):
-            self.store.discard(number, self._reports_on(number))
+            shared = self._reports_on(number)
+            if not self._savepoints.delete_since(number):
+                self.store.discard(number, shared)
 
     def _discard(self, checkpoint: Checkpoint) -> None:
         """Delete what was stored for a checkpoint that will not be complete."""

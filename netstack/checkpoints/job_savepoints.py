@@ -47,8 +47,16 @@ class Savepoints:
     def give_up(self, checkpoint_id: int, savepoint: Savepoint) -> None:
         """Delete what was stored; what cannot be deleted is no savepoint, since its metadata is missing."""
         self._given_up[checkpoint_id] = savepoint.location
+        self.delete_since(checkpoint_id)
+
+    def delete_since(self, checkpoint_id: int) -> bool:
+        """Delete all that was stored since a savepoint was given up; whether it was one."""
+        location = self._given_up.get(checkpoint_id)
+        if location is None:
+            return False
         with suppress(StorageError):
-            self._storage.savepoint(savepoint.location).discard(checkpoint_id)
+            self._storage.savepoint(location).discard(checkpoint_id)
+        return True
 
     def delete_late(self, checkpoint_id: int, files: Iterable[StoredFile]) -> bool:
         """Delete what has come after its savepoint was given up; whether it was one."""

@@ -93,7 +93,9 @@ class Task:
 
     def acknowledge(self, number: int) -> None:
         name = f"{self.vertex}-{self.index}" + (f"-{number}" if self.shares else "")
-        file = self.job.storage.write(number, name, b"state", shared=self.shares)
+        savepoint = next(each for each in self.barriers if each.checkpoint_id == number).options.savepoint
+        storage = self.job.storage if savepoint is None else self.job.storage.savepoint(savepoint.location)
+        file = storage.write(number, name, b"state", shared=self.shares)
         self.first_file = self.first_file or file
         files = [self.first_file, file] if self.shares else [file]
         handles = tuple(StateHandle(kind=self.kind, size=each.size, file=each) for each in files)
@@ -618,6 +620,22 @@ def test_a_task_that_cannot_go_on_fails_what_is_connected_with_it_if_somebody_kn
     )
     coordinator.fail_task(job.tasks[1], "no more")
     assert (tasks, len(job.causes)) == ([((0, 1), "source[1]: no more")], 1)
+
+
+@pytest.mark.parametrize("ending", ["release", "suspend"])
+def test_what_was_stored_for_a_savepoint_since_it_was_given_up_goes_with_the_attempt(ending: str) -> None:
+    job = Job(sources=2)
+    job.tasks[0].declined = {1: "CHECKPOINT_DECLINED"}
+    job.tasks[1].work_s = 1.0
+    job.delay(ControlMessage.ACKNOWLEDGE, 5.0, 1)
+    job.agenda.at(1.0, job.coordinator.request_savepoint, SavepointRequest())
+    job.run(3.0)
+    assert list(job.storage.files) == ["savepoint-1/0-1"]
+    if ending == "release":
+        job.coordinator.release()
+    else:
+        job.coordinator.suspend({(0, 1)})
+    assert job.storage.files == {}
 
 
 def test_what_tasks_that_are_gone_have_reported_on_failed_checkpoints_is_deleted() -> None:
