@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from netstack import StateBackendType
 
 from .case import KEYED, StormCase, StormVertex, Work
@@ -16,21 +18,30 @@ _TABLE_S = 6e-4
 """Time for what an operator does with tables for a record."""
 
 
+class _Emitted(NamedTuple):
+    """What a vertex emits: records, the bytes of one, and the share of the subtask that has most of them."""
+
+    records: float
+    record_bytes: float
+    greatest_share: float
+
+
 def estimate_s(case: StormCase) -> float:
     """Seconds until the last record has been processed, if nothing goes wrong, as if nothing overlapped."""
-    emitted: dict[str, tuple[float, float]] = {}
+    emitted: dict[str, _Emitted] = {}
     total = _COMMIT_S
     for vertex in case.vertices:
         if vertex.work is Work.SOURCE:
             rate = min(vertex.rates)
             total += max(vertex.records) / rate if rate else 0.0
-            emitted[vertex.name] = vertex.all_records, vertex.record_bytes[1] / 3 + 24
+            greatest = max(vertex.records[: vertex.parallelism]) / max(1, vertex.all_records)
+            emitted[vertex.name] = _Emitted(vertex.all_records, vertex.record_bytes[1] / 3 + 24, greatest)
             continue
-        records, most, size = 0.0, 0.0, 0.0
+        records, most, size, greatest = 0.0, 0.0, 0.0, 0.0
         for producer, ship in case.inputs(vertex):
-            number, record_size = emitted[producer.name]
-            share = _greatest_share(producer, vertex, ship)
-            size = max(size, record_size)
+            number, record_size, one_has = emitted[producer.name]
+            share = _greatest_share(producer, vertex, ship, one_has)
+            size, greatest = max(size, record_size), max(greatest, share)
             copies = vertex.parallelism if ship == "broadcast" else 1
             records += number * copies
             most += number * share
@@ -38,7 +49,8 @@ def estimate_s(case: StormCase) -> float:
                 total += _round_trips_s(case, number * share, record_size)
                 total += number * copies * (record_size + 20) / (case.link.bandwidth_bytes_per_s or 2e9)
         total += most * (slowest_s(case, vertex) + 1e-5)
-        emitted[vertex.name] = records * max(1.0, vertex.copies * float(vertex.most_for_one)), size
+        number = records * max(1.0, vertex.copies * float(vertex.most_for_one))
+        emitted[vertex.name] = _Emitted(number, size, greatest)
     return total
 
 
@@ -50,13 +62,17 @@ def slowest_s(case: StormCase, vertex: StormVertex) -> float:
     return vertex.service_s * max(vertex.service_skew) * times * inputs + (_TABLE_S if tables else 0.0)
 
 
-def _greatest_share(producer: StormVertex, consumer: StormVertex, ship: str) -> float:
-    """The share of a producer's records that one subtask of the consumer may have to process."""
+def _greatest_share(producer: StormVertex, consumer: StormVertex, ship: str, one_has: float) -> float:
+    """The share of a producer's records that one subtask of the consumer may have to process.
+
+    `one_has`: that of the producer's subtask that has most.
+    """
     if ship in ("hash", "broadcast"):
         return 1.0
     if ship == "rebalance":
         return 1.0 / consumer.parallelism
-    return 1.0 / min(producer.parallelism, consumer.parallelism)
+    read_by_one = -(-producer.parallelism // consumer.parallelism)
+    return min(1.0, read_by_one * one_has / max(1, consumer.parallelism // producer.parallelism))
 
 
 def _round_trips_s(case: StormCase, records: float, size: float) -> float:
