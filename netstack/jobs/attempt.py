@@ -299,7 +299,9 @@ class Attempt:
         )
 
     def release(self, *, final: bool) -> None:
-        """Give everything back, connections first; an error of one does not keep the others.
+        """Give everything back, checkpoints first, then connections; an error keeps nobody from it.
+
+        So a barrier that goes with its connection does not complete what a subtask has to acknowledge.
 
         `final`: nothing of the job follows, so what one channel gives back is offered to no other. Otherwise
         it is: that draws random numbers, which decide what those are that the next attempt draws.
@@ -312,6 +314,8 @@ class Attempt:
                 stack.callback(subtask.release)
             for producer in self.builder.connections.producers:
                 stack.callback(producer.close)
+            for subtask in self.present:
+                stack.callback(subtask.checkpoints.release)
             if final:
                 for gate in self.builder.gates:
                     gate.abandon()

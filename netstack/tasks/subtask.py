@@ -348,6 +348,7 @@ class Subtask:
     def cancel(self) -> None:
         """Its routine was closed, and it will not be woken any more; `release` is to follow."""
         self._waiter.forget()
+        self.checkpoints.release()  # before its outputs, whose barriers count as sent when they go
 
     def release(self) -> None:
         """Give all memory back, and what the state has outside of it."""

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import RecordBlock
-from integration.storm.case import StormCase, StormVertex, Work
+from integration.storm.case import GoingOn, StormCase, StormVertex, Work
 from integration.storm.checks import CommitLog, check_output
 from integration.storm.one_storm import run_case
 from integration.storm.storm_flows import at_least, by_chance, expected_output, flows_of, in_turns
@@ -22,7 +22,9 @@ from integration.storm.storm_lives import Lives, Run
 from integration.storm.storm_records import records_of
 from netstack import (
     AtTime,
+    ChangelogStorage,
     CheckpointMode,
+    CutLink,
     KillSubtask,
     NetworkConfig,
     RestartStrategy,
@@ -195,3 +197,27 @@ def test_a_job_keeps_within_its_bounds(case: StormCase, faults: tuple[float, ...
     kills = tuple(KillSubtask(when=AtTime(at), subtask=SubtaskName("source0", 0)) for at in faults)
     outcome = run_case(replace(case, faults=kills))
     assert (outcome.problems, outcome.end, outcome.restarts) == ((), "ended", len(faults))
+
+
+def test_files_of_a_checkpoint_whose_barriers_wait_in_outputs_go_with_the_run() -> None:
+    """A barrier that goes with its connection is not sent, so nothing is acknowledged behind the end."""
+    case = case_of(
+        vertex("source0", Work.SOURCE, records=(200,), rates=(600.0,)),
+        vertex("step0", Work.GATHER),
+        vertex("sink", Work.SINK, 2),
+        edges="source0>step0 hash, step0>sink rebalance, source0>sink rebalance",
+    )
+    config = replace(
+        case.config,
+        checkpoint_interval_s=0.0163591,
+        unaligned_enabled=True,
+        aligned_checkpoint_timeout_s=0.3,
+        changelog_enabled=True,
+        changelog_storage=ChangelogStorage.FILESYSTEM,
+        state_memory_threshold_bytes=0,
+    )
+    cut = CutLink(when=AtTime(0.02), from_task_manager="step0", to_task_manager="sink", for_s=0.3)
+    stopped = GoingOn(stopped_at_s=0.0548, parallelism=(1, 1, 2), killed=True)
+    outcome = run_case(replace(case, config=config, faults=(cut,), going_on=stopped))
+    assert outcome.problems == ()
+    assert outcome.checkpoints["IN_PROGRESS"] >= 1
