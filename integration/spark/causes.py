@@ -43,16 +43,23 @@ def before_begun_again(error: BaseException, session: SparkSession) -> BaseExcep
     except Py4JError:  # Spark has ended meanwhile
         return error
     before = next((reason for reason in reasons if BEGUN_AGAIN not in reason), None)
-    return error if before is None else RuntimeError(f"Job aborted due to stage failure: {before}")
+    return error if before is None else RuntimeError(before)
 
 
 def _failures_of(stage: int, session: SparkSession) -> list[str]:
-    """Why each attempt of a stage has failed, in their order."""
+    """What the tasks of a stage have failed with, attempt by attempt; those ended for others have not."""
     jvm, gateway = session._jvm, session.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None
     nothing, no_numbers = jvm.java.util.ArrayList(), gateway.new_array(jvm.double, 0)
     store = session.sparkContext._jsc.sc().statusStore()
-    found = store.stageData(stage, False, nothing, False, no_numbers)
+    found = store.stageData(stage, True, nothing, False, no_numbers)
     attempts = sorted((found.apply(i) for i in range(found.size())), key=lambda each: int(each.attemptId()))
-    return [each.failureReason().get() for each in attempts if each.failureReason().isDefined()]
+    messages = []
+    for attempt in attempts:
+        tasks = attempt.tasks().get().values().iterator()
+        while tasks.hasNext():
+            task = tasks.next()
+            if task.status() == "FAILED" and task.errorMessage().isDefined():
+                messages.append(str(task.errorMessage().get()))
+    return messages

@@ -285,16 +285,12 @@ def test_the_cause_is_what_failed_before_spark_began_a_stage_again_with_some_tas
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def work(batches: Batches) -> Batches:
-        from pyspark import BarrierTaskContext
+        if any(tmp_path.iterdir()):
+            raise ShuffleTaskError(f"or {BEGUN_AGAIN}")
+        (tmp_path / "failed").touch()
+        raise OSError("the disk is gone")
 
-        if BarrierTaskContext.get().partitionId() == 0:
-            if any(tmp_path.iterdir()):
-                raise ShuffleTaskError(f"or {BEGUN_AGAIN}")
-            (tmp_path / "failed").touch()
-            raise OSError("the disk is gone")
-        return batches
-
-    stage = spark.range(9, numPartitions=2).mapInArrow(work, "id long", barrier=True)
+    stage = spark.range(9, numPartitions=1).mapInArrow(work, "id long", barrier=True)
     with pytest.raises(Exception, match=BEGUN_AGAIN) as raised:
         stage.repartition(3).collect()
     assert failure_cause(raised.value, spark) == "OSError: the disk is gone"
