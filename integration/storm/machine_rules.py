@@ -28,6 +28,18 @@ def check_machines(attempt: Any) -> None:
             check_partition(f"{subtask}", output.partition)
 
 
+def check_mail(attempt: Any) -> None:
+    """A task that waits has no mail, unless it waits within a record.
+
+    Raises:
+        Broken: one lets its mail lie.
+    """
+    for subtask in attempt.subtasks:
+        waits = subtask._waiter._routine is not None
+        if waits and subtask.mail and not any(output.partition.blocked for output in subtask.outputs):
+            raise Broken(f"{subtask} waits for {subtask._waiting.value}, and has mail")
+
+
 def check_segments(name: str, memory: NetworkBufferPool) -> None:
     """No segment is free twice.
 

@@ -18,17 +18,22 @@ class PoolRules:
     def __init__(self, *, closely: bool = True) -> None:
         self._closely = closely
         self._requested: dict[LocalBufferPool, int] = {}
+        self._owed: dict[str, int] = {}
 
-    def check(self, name: str, memory: NetworkBufferPool) -> None:
+    def check(self, name: str, memory: NetworkBufferPool, *, may_owe: bool = False) -> None:
         """Check the memory of a task manager.
+
+        `may_owe`: tasks were built anew there, whose exclusive segments may still be in use elsewhere.
 
         Raises:
             Broken: its pools do not add up, or one holds what it should have given back.
         """
         sizes, minima, out = 0, 0, 0
         resizable, most = 0, 0
+        owed_before, self._owed[name] = self._owed.get(name, 0), memory.owed
+        still_owed = bool(owed_before and memory.owed)
         for pool in memory.pools:
-            self._check_pool(name, pool)
+            self._check_pool(name, pool, still_owed)
             sizes += pool.size
             minima += pool.minimum
             out += pool.requested
@@ -44,10 +49,11 @@ class PoolRules:
         wanted = minima - resizable + min(most, rest + resizable)
         if sizes != wanted:
             raise Broken(f"the pools of {name} may hold {sizes} segments together, and {wanted} are theirs")
-        if memory.free < 0 or out + exclusive > memory.used:
+        overdrawn = memory.owed > (memory._reserved if may_owe else 0)
+        if overdrawn or out + exclusive > memory.used:
             raise Broken(f"{name} has lent {memory.used} segments, and {out} + {exclusive} are in use")
 
-    def _check_pool(self, name: str, pool: LocalBufferPool) -> None:
+    def _check_pool(self, name: str, pool: LocalBufferPool, still_owed: bool) -> None:
         size, requested, free = pool.size, pool.requested, pool.free
         before, self._requested[pool] = self._requested.get(pool, 0), requested
         wrong = ""
@@ -57,6 +63,8 @@ class PoolRules:
             wrong = "keeps segments above its size"
         elif self._closely and requested > size + pool.max_overdraft and requested > before:
             wrong = "has taken more than its size and overdraft"
+        elif self._closely and still_owed and requested > before:
+            wrong = "has taken what is owed to others"
         elif pool.available and not free:
             wrong = "is available, and nothing is free"
         if wrong:

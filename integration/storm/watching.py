@@ -17,7 +17,7 @@ from netstack import Job, RemoteInputChannel
 from .announced_sizes import SizesInForce
 from .case import Neighbour, StormCase
 from .debloating_rules import CheckedDebloating
-from .machine_rules import check_machines
+from .machine_rules import check_machines, check_mail
 from .pool_rules import PoolRules, check_shrunk
 from .storm_emissions import check_event_time
 from .storm_operators import Broken
@@ -82,8 +82,10 @@ class Watch:
             self._forget()
             self._look_at_turns()
             check_key_groups(attempt)
+        may_owe = attempt.builder._rebuilding
         for manager in attempt.builder.task_managers.values():
-            self._pools.check(manager.name, manager.pool)
+            self._pools.check(manager.name, manager.pool, may_owe=may_owe)
+        check_mail(attempt)
         check_credit(self._channels)
         self._check_both_ends()
         check_event_time(attempt)

@@ -156,12 +156,13 @@ class Subtask:
         return True
 
     async def handle_mail(self) -> None:
-        """Handle all mail; then the time that a snapshot took while doing so has to pass."""
-        while self.mail:
-            self.mail.popleft()()
-        while self._stalled_s:
+        """Handle all mail, also what comes while the time passes that a snapshot took in doing so."""
+        while self.mail or self._stalled_s:
+            while self.mail:
+                self.mail.popleft()()
             stalled, self._stalled_s = self._stalled_s, 0.0
-            await self.agenda.sleep(stalled)
+            if stalled:
+                await self.agenda.sleep(stalled)
 
     def stall(self, duration: float) -> None:
         """Do nothing for `duration` seconds, once the mail has been handled."""
@@ -179,7 +180,8 @@ class Subtask:
     async def wait_for_output(self) -> None:
         """Wait until the next record may be begun; mail is handled meanwhile."""
         while not (self.available or self.suspended):
-            await self._wait(Waiting.OUTPUT)
+            if not self.mail:  # it may have come while a record was being written
+                await self._wait(Waiting.OUTPUT)
             if self.mail:
                 await self.handle_mail()
 

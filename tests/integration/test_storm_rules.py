@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,7 @@ from integration.storm.coordinator_rules import Span, Times, _Model, check_coord
 from integration.storm.counted_work import check_counters
 from integration.storm.debloating_rules import CheckedDebloating
 from integration.storm.failure_rules import check_delays, check_heartbeats
-from integration.storm.machine_rules import check_machines
+from integration.storm.machine_rules import check_machines, check_mail
 from integration.storm.one_storm import run_case
 from integration.storm.pool_rules import PoolRules, check_shrunk
 from integration.storm.record_order import Order, check_order, check_turns, orders_at, turns_of
@@ -39,6 +40,7 @@ from netstack import (
     SubtaskName,
     Transaction,
 )
+from netstack.tasks.time_account import Waiting
 
 
 def vertex(name: str, work: Work, parallelism: int = 1, **more: Any) -> StormVertex:
@@ -380,6 +382,25 @@ def test_a_pool_that_keeps_more_than_its_size_is_found() -> None:
         rules.check("tm", memory)
 
 
+def test_segments_are_owed_only_to_tasks_that_were_built_anew() -> None:
+    memory = NetworkBufferPool(10, 64)
+    pool, other = memory.create_pool(8, 2, 8), memory.create_pool(2, 2, 2)
+    held = [pool.request() for _ in range(8)]
+    rules = PoolRules()
+    rules.check("tm", memory)
+    memory.reserve_unpooled(4, owed=True)
+    with pytest.raises(Broken, match="tm has lent 13 segments"):
+        rules.check("tm", memory)
+    rules.check("tm", memory, may_owe=True)
+    assert held[0] is not None
+    pool.recycle(held[0])
+    rules.check("tm", memory, may_owe=True)
+    assert memory.owed == 2
+    other.requested += 1
+    with pytest.raises(Broken, match="what is owed to others"):
+        rules.check("tm", memory, may_owe=True)
+
+
 def test_neighbours_take_memory_and_give_it_back() -> None:
     neighbours = tuple(
         Neighbour(task_manager=name, comes_at_s=at, stays_s=stays, segments=4)
@@ -411,6 +432,18 @@ def test_a_witness_compares_what_is_stored_with_what_was_kept(tmp_path: Any) -> 
     witness.completed(part, number)  # it is looked at once
     witness.barrier(part, 1, {b"\0\0": 1})
     witness.completed(part, 1)  # that is gone
+
+
+def test_a_task_that_waits_has_no_mail() -> None:
+    task = SimpleNamespace(mail=[], outputs=[SimpleNamespace(partition=SimpleNamespace(blocked=False))])
+    task._waiting, task._waiter = Waiting.INPUT, SimpleNamespace(_routine=object())
+    attempt = SimpleNamespace(subtasks=[task])
+    check_mail(attempt)
+    task.mail.append(print)
+    with pytest.raises(Broken, match="waits for input, and has mail"):
+        check_mail(attempt)
+    task.outputs[0].partition.blocked = True  # it waits within a record
+    check_mail(attempt)
 
 
 @pytest.mark.parametrize(
