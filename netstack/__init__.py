@@ -8,7 +8,8 @@ and described where it is defined, ``help("netstack.scenarios.fault")``:
 netstack.scenarios     scenario: machines, keys, paths, limits; config: Flink's options, presets; fault,
                        fault_document: all that may go wrong, and when; changes, changed, savepoints:
                        what users do meanwhile; wiring, slots, edge_buffers: who sends to whom, where,
-                       with how many buffers; scenario_reader, scenario_document, scenario_schema,
+                       with how many buffers; standstill: jobs that unaligned checkpoints may
+                       bring to a stand; scenario_reader, scenario_document, scenario_schema,
                        scenario_rules, config_rules, quantities, sections, user_code: documents
 netstack.results       result: what a run found, field by field; statistics: what is sampled; trace:
                        each step of a checkpoint; viewed: how results show themselves in a notebook
@@ -152,6 +153,8 @@ from .scenarios.scenario_schema import scenario_schema as scenario_schema
 from .scenarios.scenario_toml import scenario_toml
 from .scenarios.sections import Section as Section
 from .scenarios.slots import in_slots as in_slots
+from .scenarios.standstill import Standstill as Standstill
+from .scenarios.standstill import standstills as standstills
 from .scenarios.user_code import Source
 from .scenarios.user_code import SourceReader as SourceReader
 from .scenarios.user_code import object_name as object_name

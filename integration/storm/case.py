@@ -7,7 +7,7 @@ done with them, `storm_scenarios` what is run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from fractions import Fraction
@@ -18,11 +18,13 @@ from netstack import (
     DEFAULT_PRESET,
     CheckpointMode,
     CostModel,
+    Edge,
     Fault,
     LinkConditions,
     NetworkConfig,
     RestartStrategy,
     format_duration,
+    standstills,
 )
 
 
@@ -224,6 +226,14 @@ class StormCase:
         ways = sum(origin == source for origin, _, _ in self.edges)
         shares = {edge[:2]: edge[2] for edge in self.fractions} if ways > 1 else {}
         return shares.get((source, target), Fraction(1))
+
+    def may_stand_still(self, parallelism: Mapping[str, int]) -> bool:
+        """Whether unaligned checkpoints can bring the job to a stand, as they do in Flink (`standstills`)."""
+        if not self.config.takes_unaligned_checkpoints:
+            return False
+        edges = [Edge(source=source, target=target, ship=ship) for source, target, ship in self.edges]
+        after_a_timeout = self.config.aligned_checkpoint_timeout_s > 0
+        return any(each.at_once or after_a_timeout for each in standstills(edges, parallelism))
 
     @property
     def takes_checkpoints(self) -> bool:

@@ -69,6 +69,7 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
     fired = [fault for fault in case.faults if any(str(fault) == each.what for each in job.faults.fired)]
     causes = [restart.cause for restart in job.restarts]
     failures = [restart.failed_at for restart in job.restarts]
+    stands_still = case.may_stand_still({each.name: each.parallelism for each in job.scenario.vertices})
     # A failure while another region waits for its restart counts as one with its.
     merged = any(restart.tasks for restart in job.restarts)
     for count in range(1, len(failures) + 1):
@@ -80,16 +81,16 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
         hopeless = bool(case.trouble) and any(why in job.failure for why in _NOTHING_TO_RESTORE)
         if not (is_stopped or hopeless or merged or case.gives_up([*failures, job.agenda.now])):
             yield f"failed for good after {len(failures)} restarts, against {case.restart_strategy}"
-    elif not ended and not lasts_for_good(case.faults):  # else it was given little time
+    elif not (ended or stands_still or lasts_for_good(case.faults)):  # else it was given little time
         yield f"did not end within {case.duration_s:g} s, and nothing keeps it from that"
     for cause in causes:
-        if not _explained(case, cause, fired):
+        if not _explained(cause, fired, patient=case.patient and not stands_still):
             yield f"failed for no good reason: {cause}"
 
 
-def _explained(case: StormCase, cause: str, fired: Iterable[Fault]) -> bool:
+def _explained(cause: str, fired: Iterable[Fault], *, patient: bool) -> bool:
     if cause.startswith("checkpoint ") and " failed: " in cause:
-        return not case.patient or any(isinstance(fault, _HINDER_CHECKPOINTS) for fault in fired)
+        return not patient or any(isinstance(fault, _HINDER_CHECKPOINTS) for fault in fired)
     if "cannot be restored" in cause:
         return "as the storm will have it" in cause
     return any(cause.startswith(str(fault)) for fault in fired)

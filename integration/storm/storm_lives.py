@@ -77,8 +77,11 @@ class Lives:
             yield run, None if after is None else after.began_with
 
     def keepers(self, vertex: str) -> int:
-        """How many subtasks of a vertex may have kept, at their end, a part of what is in state."""
-        return sum({run.parallelism[vertex] for run in self.runs})
+        """How many subtasks of a vertex may have kept, at their end, a part of what is in state.
+
+        Of those that had ended before the checkpoint that another run goes on from, it has no state.
+        """
+        return sum(run.parallelism[vertex] for run in self.runs)
 
     def united(self, vertex: str) -> int:
         """Of how many subtasks one has got at most what they had kept in a list of state."""

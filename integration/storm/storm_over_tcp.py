@@ -171,7 +171,8 @@ def problems_of(
         if not any(each in cause for each in known):
             yield f"failed for no good reason: {cause}"
     ended = result.failure is None and result.emulated_seconds < case.duration_s
-    if not ended and result.failure is None:
+    stands_still = case.may_stand_still({each.name: each.parallelism for each in case.vertices})
+    if not ended and result.failure is None and not stands_still:
         yield f"did not end within {case.duration_s:g} s, and nothing keeps it from that"
     complete, retained = storage.checkpoints(), case.config.retained_checkpoints
     if len(complete) > retained:

@@ -17,6 +17,7 @@ from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_s
 
 from ..analysis.known_values import known
 from ..analysis.rules.finding import BUSY, NO_PAUSE, at_minimum, is_larger, share, share_of_interval
+from ..analysis.rules.unaligned import may_overtake_in
 from ..analysis.sizing.flow import wire_bytes
 from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
@@ -214,7 +215,7 @@ def _at_floor(case: Case, summary: TargetSummary) -> bool:
 def _unaligned(case: Case) -> Iterator[Remedy]:
     """Unaligned checkpoints, at once or after a timeout, where the probes show that they are fast enough."""
     binds = {MAX_CHECKPOINT, CHECKPOINTS} & set(case.binding)
-    if not binds and not case.leaves_no_pause:
+    if not (binds or case.leaves_no_pause) or not may_overtake_in(case.scenario):
         return
     limit = case.constraints.max_checkpoint_ms
     if not binds and case.now.end_to_end_ms is not None:

@@ -27,7 +27,7 @@ from ..scenarios.contents import contents_of
 from ..scenarios.debloat_policies import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
-from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+from ..scenarios.wiring import ALIGNED_SHIPS, consumers_of_producers, producers_of_consumers
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.pace import pace_of
@@ -42,9 +42,6 @@ from .vertex_work import calls_of
 
 Watched = Callable[[str, str, int], Mapping[int, Tap]]
 """The taps of the gate that reads from a vertex (the first name) into a subtask of another, by producer."""
-
-ALIGNED_SHIPS = POINTWISE | {"broadcast"}
-"""Exchanges whose data no barrier overtakes: it could not be dealt out anew if the parallelism changed."""
 
 
 @dataclass

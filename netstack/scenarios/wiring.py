@@ -5,6 +5,9 @@ from __future__ import annotations
 POINTWISE = frozenset({"forward", "rescale"})
 """Exchanges in which a producer reaches only its own group of consumers."""
 
+ALIGNED_SHIPS = POINTWISE | {"broadcast"}
+"""Exchanges whose data no barrier overtakes: it could not be dealt out anew if the parallelism changed."""
+
 
 def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:
     """The consumers that each producer has a subpartition for, in the order of the subpartitions.

@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.analysis.rules import checkpoints, debloat_pitfalls, debloating, pools, pressure
+from integration.analysis.rules import (
+    checkpoints,
+    debloat_pitfalls,
+    debloating,
+    pools,
+    pressure,
+    unaligned,
+)
 from integration.analysis.rules.checkpoints import (
     back_to_back,
     data_in_flight,
@@ -47,6 +54,7 @@ from integration.analysis.rules.pressure import (
     skewed_records,
     unequal_writers,
 )
+from integration.analysis.rules.unaligned import stands_still
 from netstack import (
     CheckpointResult,
     LinkConditions,
@@ -265,6 +273,39 @@ def test_unequal_subtasks_are_named() -> None:
     assert rules(unequal_writers, seen(source(), reader())) == []
 
 
+def diamond(*, forward: bool = True, **config: Any) -> Observation:
+    """Source -> early -> slow -> reader, and early -> reader; `forward`: so is slow -> reader."""
+    early, slow = (msgspec.structs.replace(source([1.0, 0.2]), name=name) for name in ("early", "slow"))
+    view = seen(source(), early, slow, reader(), config=NetworkConfig(**config))
+    ways = [
+        Exchange("source", "early", "forward"),
+        Exchange("early", "slow", "hash"),
+        Exchange("slow", "reader", "forward" if forward else "rebalance"),
+        Exchange("early", "reader"),
+    ]
+    return dataclasses.replace(view, exchanges=tuple(ways))
+
+
+def test_a_shape_that_unaligned_checkpoints_bring_to_a_stand_is_told_of() -> None:
+    assert rules(stands_still, diamond(forward=False, unaligned_enabled=True)) == []
+    can, could = only(stands_still, diamond(unaligned_enabled=True)), only(stands_still, diamond())
+    assert (can.severity, could.severity, can.where) == ("notice", "notice", "reader")
+    assert can.says == (
+        "Unaligned checkpoints can bring the job to a stand: reader does not read slow before it has the "
+        "barriers of early, and those come behind data that waits for slow."
+    )
+    assert could.says.startswith("Unaligned checkpoints could bring")
+    expired = CheckpointResult(id=1, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED")
+    stood = dataclasses.replace(diamond(unaligned_enabled=True), checkpoints=[expired])
+    assert only(stands_still, stood).severity == "problem"
+
+
+def test_nobody_is_sent_to_unaligned_checkpoints_that_bring_the_job_to_a_stand() -> None:
+    advice = {forward: next(unequal_writers(diamond(forward=forward))).next[0] for forward in (True, False)}
+    assert advice[True] == "expect long alignments"
+    assert advice[False].endswith("unaligned checkpoints or an aligned timeout avoid them")
+
+
 def sampled(shares: Sequence[float]) -> list[Series]:
     """Samples of a source each second, back-pressured for such shares of the seconds between them."""
     counter = [1000 * sum(shares[:second]) for second in range(len(shares) + 1)]
@@ -477,7 +518,7 @@ def test_every_rule_has_its_row() -> None:
     listed = [*RULES, *PITFALLS]
     written = {
         function
-        for module in (checkpoints, debloating, debloat_pitfalls, pools, pressure)
+        for module in (checkpoints, debloating, debloat_pitfalls, pools, pressure, unaligned)
         for function in vars(module).values()
         if getattr(function, "__annotations__", {}) == {"view": "Observation", "return": "Iterator[Finding]"}
     }

@@ -434,6 +434,26 @@ def test_a_witness_compares_what_is_stored_with_what_was_kept(tmp_path: Any) -> 
     witness.completed(part, 1)  # that is gone
 
 
+@pytest.mark.parametrize(("timeout_s", "stands"), [(0.0, False), (0.01, True)])
+def test_a_job_that_may_stand_still_is_not_held_to_its_end(timeout_s: float, stands: bool) -> None:
+    step = vertex("step", Work.PASS, 2)
+    edges = (("source0", "step", "forward"), ("step", "sum", "hash"), ("sum", "sink", "rescale"))
+    case = case_of(
+        SOURCE,
+        step,
+        replace(SUM, parallelism=4),
+        SINK,
+        edges=edges,
+        unaligned_enabled=True,
+        aligned_checkpoint_timeout_s=timeout_s,
+    )
+    sizes = {each.name: each.parallelism for each in case.vertices}
+    assert case.may_stand_still(sizes) is stands, "two subtasks of sum write to one of sink"
+    assert not case.may_stand_still(sizes | {"sink": 4})
+    aligned = replace(case, config=replace(case.config, unaligned_enabled=False))
+    assert not aligned.may_stand_still(sizes)
+
+
 def test_a_task_that_waits_has_no_mail() -> None:
     task = SimpleNamespace(mail=[], outputs=[SimpleNamespace(partition=SimpleNamespace(blocked=False))])
     task._waiting, task._waiter = Waiting.INPUT, SimpleNamespace(_routine=object())

@@ -241,6 +241,20 @@ def test_unaligned_checkpoints_that_are_hardly_faster_are_no_remedy(job: Scenari
     assert "debloating" not in found.remedies[-1].why
 
 
+@pytest.mark.parametrize("ship", ["forward", "rebalance"])
+def test_unaligned_checkpoints_that_can_bring_the_job_to_a_stand_are_no_remedy(ship: str) -> None:
+    example = load_scenario(PITFALLS.parent / "standstill.toml")
+    edges = [replace(edge, ship=ship) if edge.source == "enrich" else edge for edge in example.edges]
+    scenario = replace(example, edges=tuple(edges))
+    rows = [
+        point(None, probe="baseline", end_to_end_ms=1990.0, result=_busy(scenario)),
+        point("1 s", end_to_end_ms=1980.0),
+        point("1 s", probe="unaligned", end_to_end_ms=37.0, persisted_bytes=365_000.0),
+    ]
+    names = [remedy.name for remedy in recommend(each_seed(rows), scenario).remedies]
+    assert ("unaligned checkpoints" in names) is (ship == "rebalance")
+
+
 def test_two_pitfalls_of_the_target_are_one_warning(job: Scenario) -> None:
     pitfall = load_scenario(PITFALLS / "large_records.toml")
     often = replace(pitfall, config=with_options(pitfall.config, {"checkpoint_interval_s": 0.2}))

@@ -40,6 +40,7 @@ from .finding import (
 )
 from .observation import Observation
 from .pools import full_readers, subtasks_text
+from .unaligned import may_overtake
 
 _WORTH_MS = 0.5
 """A phase that takes less cannot be told from 0."""
@@ -234,7 +235,7 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
     if calm is None:
         unknown = view.may_wait(view.vertices)
         steps = [*steps, f"find out whether {unknown} is back-pressured, which is not known; if so:"]
-    return [*steps, _let_less_wait(view), _overtake(view)]
+    return [*steps, _let_less_wait(view), *([_overtake(view)] if may_overtake(view) else [])]
 
 
 def _let_less_wait(view: Observation) -> str:

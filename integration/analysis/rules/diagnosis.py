@@ -15,7 +15,7 @@ from netstack import VertexSteady
 
 from ..checkpoint_times import NOT_TOLD, PHASES
 from ..known_values import complete
-from . import checkpoints, debloat_pitfalls, debloating, pools, pressure
+from . import checkpoints, debloat_pitfalls, debloating, pools, pressure, unaligned
 from .finding import Finding
 from .observation import Observation
 
@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     pools.some_readers_full,
     pools.input_full,
     pools.output_full_input_free,
+    unaligned.stands_still,
     checkpoints.uneven,
     checkpoints.slow_phase,
     checkpoints.late_source,

@@ -28,6 +28,7 @@ from .finding import (
 )
 from .observation import Observation
 from .pools import out_pools_upstream
+from .unaligned import may_overtake
 
 _ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
 """Shares between which an average may hide that a subtask is back-pressured now wholly, now not at all."""
@@ -216,6 +217,7 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
 
 def unequal_writers(view: Observation) -> Iterator[Finding]:
     """A reader whose writers are unequal: some fill their channels, others hardly use them."""
+    avoided = "; unaligned checkpoints or an aligned timeout avoid them" if may_overtake(view) else ""
     for vertex in view.consumers:
         usage = complete(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage) or []
         full = [used for used in usage if is_full([used])]
@@ -229,7 +231,7 @@ def unequal_writers(view: Observation) -> Iterator[Finding]:
             "barriers come early on some channels and late on others.",
             evidence=[out_pools_upstream(view, vertex)],
             next=[
-                "expect long alignments; unaligned checkpoints or an aligned timeout avoid them",
+                f"expect long alignments{avoided}",
                 "debloating gives all channels of a gate buffers of one size, whatever waits on each",
             ],
         )
