@@ -41,6 +41,7 @@ class SizesInForce:
         # From Flink 2 on the last buffer of a pool grows, again and again where a record gives several.
         self._buffers = period >= 3 * looks_s and case.preset.startswith("flink-1")
         self._announced: dict[object, tuple[int, float]] = {}
+        self._looked_at_s = 0.0
         self._seen: dict[PipelinedSubpartition, tuple[int, BufferBuilder | None]] = {}
         self._largest: dict[str, int] = {}
 
@@ -54,7 +55,10 @@ class SizesInForce:
             if self._one_size:
                 self._check_announced(attempt, now, sender_of)
             if self._buffers:
-                self._check_buffers(attempt)
+                # What a blocked link has held up arrives all at once, and only the last size of it is seen.
+                held_up = any(link.blocked_until() > self._looked_at_s for link in attempt.links.values())
+                self._check_buffers(attempt, compares=not held_up)
+            self._looked_at_s = now
 
     def _check_announced(self, attempt: Any, now: float, sender_of: SenderOf) -> None:
         idle = all(link.under_way == 0 and link.blocked_until() <= now for link in attempt.links.values())
@@ -79,7 +83,7 @@ class SizesInForce:
                     f"and its producer goes by {view.buffer_size}"
                 )
 
-    def _check_buffers(self, attempt: Any) -> None:
+    def _check_buffers(self, attempt: Any, *, compares: bool) -> None:
         """A buffer is as large as was wanted when it was begun, or as the record in it.
 
         What was wanted may have changed since the last look, so the larger of both sizes counts.
@@ -90,7 +94,7 @@ class SizesInForce:
                 for queue, builder in zip(partition.subpartitions, partition.open_buffers, strict=True):
                     before, known = self._seen.get(queue, (queue.buffer_size, None))
                     self._seen[queue] = queue.buffer_size, builder
-                    if builder is None or builder is known:
+                    if not compares or builder is None or builder is known:
                         continue
                     record = self._largest_record(subtask.name)
                     if builder.capacity > max(before, queue.buffer_size, record):

@@ -85,8 +85,10 @@ def check_delays(case: StormCase, job: Job) -> Iterator[str]:
         case _:
             least, most = config.restart_initial_backoff_s, config.restart_max_backoff_s
     for number, restart in enumerate(job.restarts, 1):
-        # A failure while another region waits counts as one with its.
-        merged = bool(restart.tasks) and case.restart_strategy is RestartStrategy.EXPONENTIAL_DELAY
+        # A failure while tasks wait for their restart counts as one with theirs.
+        earlier = [each.restarted_at or math.inf for each in job.restarts[: number - 1]]
+        waits = bool(restart.tasks) or max(earlier, default=0.0) > restart.failed_at
+        merged = waits and case.restart_strategy is RestartStrategy.EXPONENTIAL_DELAY
         if restart.restarted_at is None or merged:
             continue
         shortest, longest = _deployment_s(job, restart.tasks)

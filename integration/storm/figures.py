@@ -11,6 +11,9 @@ from netstack import Job
 from .case import StormCase
 
 _SLACK_S = 1e-6
+_WAKE_UPS = 10
+"""A task takes less than so many of their median to wake up."""
+
 _OVERTAKEN = frozenset({"hash", "rebalance"})
 """Exchanges whose data unaligned barriers overtake."""
 
@@ -33,18 +36,20 @@ def check_figures(case: StormCase, job: Job) -> Iterator[str]:
 
 
 def check_checkpoint_times(case: StormCase, job: Job) -> Iterator[str]:
-    """No task has aligned a checkpoint for longer than its timeout, where barriers may overtake."""
+    """No task has aligned a checkpoint for longer than its timeout, where barriers may overtake.
+
+    The timeout wakes the task, which takes a moment, and the last barrier may come in that.
+    """
     config = case.config
     if not config.takes_unaligned_checkpoints:
         return
     timeout = config.aligned_checkpoint_timeout_s
+    latest = timeout + _WAKE_UPS * case.costs.wake_up_s + _SLACK_S
     for number, vertex in enumerate(case.vertices):
         parts = job.recorder.parts_of(number)
         start_delay, alignment = parts["start_delay_s"], parts["alignment_s"]
         kept = np.array([head.savepoint is None for head in job.recorder.checkpoints], dtype=bool)
         if all(ship in _OVERTAKEN for _, ship in case.inputs(vertex)):
-            late = (
-                (alignment > 0) & (start_delay + alignment > timeout + _SLACK_S) & (parts["unaligned"] == 0)
-            )
+            late = (alignment > 0) & (start_delay + alignment > latest) & (parts["unaligned"] == 0)
             if late[kept].any():
                 yield f"{vertex.name} aligned a checkpoint for longer than its timeout of {timeout} s"
