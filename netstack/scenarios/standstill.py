@@ -14,7 +14,8 @@ Flink 2.2.1 stands still just so (measured). With aligned checkpoints it does no
 when those of all subtasks of `a` are there.
 
 Where barriers overtake after a timeout only, a checkpoint that has expired leaves channels blocked that the
-next ones need, and then no diamond is needed: any vertex whose barriers come behind data will do for `a`.
+next ones need, and then no diamond is needed: any vertex whose barriers come behind data will do for `a`
+(measured as well).
 """
 
 from __future__ import annotations

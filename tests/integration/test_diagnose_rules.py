@@ -291,13 +291,37 @@ def test_a_shape_that_unaligned_checkpoints_bring_to_a_stand_is_told_of() -> Non
     can, could = only(stands_still, diamond(unaligned_enabled=True)), only(stands_still, diamond())
     assert (can.severity, could.severity, can.where) == ("notice", "notice", "reader")
     assert can.says == (
-        "Unaligned checkpoints can bring the job to a stand: reader does not read slow before it has the "
-        "barriers of early, and those come behind data that waits for slow."
+        "Unaligned checkpoints can bring the job to a stand: reader does not read slow before it has "
+        "barriers that wait for early, whose data wait for slow."
     )
     assert could.says.startswith("Unaligned checkpoints could bring")
     expired = CheckpointResult(id=1, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED")
     stood = dataclasses.replace(diamond(unaligned_enabled=True), checkpoints=[expired])
     assert only(stands_still, stood).severity == "problem"
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "status", "told"), [(0.1, "FAILED", 1), (0.1, "COMPLETED", 0), (0.0, "FAILED", 0)]
+)
+def test_a_shape_that_comes_to_a_stand_after_a_failed_checkpoint(
+    timeout_s: float, status: str, told: int
+) -> None:
+    view = diamond(unaligned_enabled=True, aligned_checkpoint_timeout_s=timeout_s)
+    row = dataclasses.replace(
+        view,
+        exchanges=(*view.exchanges[:2], Exchange("slow", "reader", "rescale")),
+        steady=msgspec.structs.replace(
+            view.steady,
+            vertices=[
+                msgspec.structs.replace(each, parallelism=4) if each.name == "slow" else each
+                for each in view.vertices
+            ],
+        ),
+        checkpoints=[CheckpointResult(id=1, t=1.0, status=status)],
+    )
+    found = list(stands_still(row))
+    assert len(found) == told
+    assert all("to a stand after one has expired" in each.says for each in found)
 
 
 def test_nobody_is_sent_to_unaligned_checkpoints_that_bring_the_job_to_a_stand() -> None:

@@ -12,8 +12,8 @@ from integration import load_scenario
 from integration.analysis.known_values import known
 from netstack import Edge, Result, Scenario, Standstill, emulate, standstills
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = load_scenario(ROOT / "docs" / "examples" / "standstill.toml")
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+EXAMPLE = load_scenario(EXAMPLES / "standstill.toml")
 
 
 def found(scenario: Scenario) -> list[Standstill]:
@@ -73,6 +73,14 @@ def test_after_a_timeout_no_diamond_is_needed() -> None:
     sizes = {"events": 4, "parse": 2, "enrich": 4, "join": 2}
     assert list(standstills(edges, sizes)) == [Standstill("parse", "enrich", "join", at_once=False)]
     assert list(standstills(edges, sizes | {"join": 4})) == [], "each has one channel"
+
+
+@pytest.mark.parametrize(("ship", "stands"), [("rescale", True), ("rebalance", False)])
+def test_an_expired_checkpoint_can_bring_a_straight_job_to_a_stand(ship: str, stands: bool) -> None:
+    example = load_scenario(EXAMPLES / "standstill_after_expiry.toml")
+    edges = (replace(edge, ship=ship) if edge.source == "enrich" else edge for edge in example.edges)
+    result = emulate(replace(example, edges=tuple(edges)))
+    assert (read_per_s(result) == 0) is stands
 
 
 def test_a_job_of_many_ways_is_judged_at_once() -> None:

@@ -1,7 +1,8 @@
 """A rule over the shape of a job: whether unaligned checkpoints may bring it to a stand (`standstills`).
 
 Told of a job with aligned checkpoints too, since what is slow about these is often answered with unaligned
-ones. Jobs that come to a stand only after a checkpoint has expired are not told of: there are too many.
+ones. Of jobs that come to a stand only after a checkpoint has expired there are many, so these are told of
+where one has failed.
 """
 
 from __future__ import annotations
@@ -18,27 +19,32 @@ from .observation import Observation
 def stands_still(view: Observation) -> Iterator[Finding]:
     """A vertex that is not read before a barrier has come that waits for it."""
     overtakes = view.config.takes_unaligned_checkpoints
-    failed = any(each.status == FAILED for each in view.checkpoints)
-    for late, blocked, joins, _ in _ways(view):
+    failed = overtakes and any(each.status == FAILED for each in view.checkpoints)
+    after_timeout = failed and view.config.aligned_checkpoint_timeout_s > 0
+    for late, blocked, joins, at_once in _ways(view, after_timeout=after_timeout):
         can = "can" if overtakes else "could"
+        when = "" if at_once else " after one has expired"
+        keep = "or keep to aligned checkpoints: execution.checkpointing.unaligned.enabled: false"
+        if not at_once:
+            keep += "; or to unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
         yield Finding(
             rule="standstill",
-            severity="problem" if overtakes and failed else "notice",
+            severity="problem" if failed else "notice",
             where=joins,
-            says=f"Unaligned checkpoints {can} bring the job to a stand: {joins} does not read {blocked} "
-            f"before it has the barriers of {late}, and those come behind data that waits for {blocked}.",
+            says=f"Unaligned checkpoints {can} bring the job to a stand{when}: {joins} does not read "
+            f"{blocked} before it has barriers that wait for {late}, whose data wait for {blocked}.",
             evidence=[f"no barrier overtakes data into {late}, and none on the way {blocked} -> {joins}"],
             next=[
                 f"let barriers overtake on the way {blocked} -> {joins}: rebalance() or keyBy() in place of "
-                "what Flink connects one to one",
-                "or keep to aligned checkpoints: execution.checkpointing.unaligned.enabled: false",
+                "forward, rescale or broadcast",
+                keep,
             ],
         )
 
 
 def may_overtake(view: Observation) -> bool:
     """Whether unaligned checkpoints are to be recommended: they bring the job of a view to no stand."""
-    return not any(_ways(view))
+    return not any(_ways(view, after_timeout=False))
 
 
 def may_overtake_in(scenario: Scenario) -> bool:
@@ -47,11 +53,11 @@ def may_overtake_in(scenario: Scenario) -> bool:
     return not any(each.at_once for each in standstills(scenario.edges, sizes))
 
 
-def _ways(view: Observation) -> Iterator[Standstill]:
-    """How one checkpoint can do it, each blocked exchange once."""
+def _ways(view: Observation, *, after_timeout: bool) -> Iterator[Standstill]:
+    """How one checkpoint can do it, or also one after another; each blocked exchange once."""
     sizes = {vertex.name: vertex.parallelism for vertex in view.vertices}
     told: set[tuple[str, str]] = set()
     for way in standstills(view.exchanges, sizes):
-        if way.at_once and way[1:3] not in told:
+        if (way.at_once or after_timeout) and way[1:3] not in told:
             told.add((way.blocked, way.joins))
             yield way
