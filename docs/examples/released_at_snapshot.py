@@ -1,0 +1,81 @@
+"""A change of the protocol: a task that has taken its unaligned snapshot blocks no channel any more.
+
+A barrier that has not overtaken blocks its channel, as what comes behind it must not get into the snapshot.
+In an unaligned checkpoint the snapshot is taken with the first barrier, so nothing that is read later gets
+into it. Flink keeps such channels blocked until the last barrier is here all the same, and that can bring a
+job to a stand (docs/CHECKPOINTS.md). Here they are resumed at once::
+
+    Flink      |1|  snapshot ........ blocked ........ last barrier, resumed
+    here       |1|  snapshot, resumed
+
+What is stored is the same: of a channel whose barrier has come nothing is in flight.
+
+``python docs/examples/released_at_snapshot.py`` in a checkout runs the two jobs that come to a stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flowcontrol import Action, AlternatingAligner, AlternatingState, CheckpointBarrier, Resume
+from integration import load_scenario
+from netstack import Result, emulate
+from netstack.tasks import checkpointed_inputs
+
+EXAMPLES = Path(__file__).parent
+JOBS = ("standstill", "standstill_after_expiry")
+
+
+class ReleasingAligner(AlternatingAligner):
+    """Resumes blocked channels when it has triggered an unaligned snapshot, and later ones at once."""
+
+    def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
+        """Take note of a barrier."""
+        return self._release(super().barrier(channel, barrier, now))
+
+    def end_of_partition(self, channel: int, now: float) -> list[Action]:
+        """Take note that a channel has ended."""
+        return self._release(super().end_of_partition(channel, now))
+
+    def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
+        """The time of an aligned checkpoint is over."""
+        return self._release(super().alarm(checkpoint_id, now))
+
+    def _release(self, actions: list[Action]) -> list[Action]:
+        if self.state is not AlternatingState.COLLECTING_UNALIGNED:
+            return actions
+        released = [*actions, *map(Resume, self.blocked)]
+        self._blocked.clear()
+        return released
+
+
+@contextmanager
+def released_at_snapshot() -> Iterator[None]:
+    """Let all jobs in the block resume channels so."""
+    usual = checkpointed_inputs.AlternatingAligner
+    checkpointed_inputs.AlternatingAligner = ReleasingAligner  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        checkpointed_inputs.AlternatingAligner = usual  # type: ignore[misc]
+
+
+def read_per_s(result: Result) -> float:
+    """Records a second that the last vertex reads."""
+    return sum(rate or 0.0 for rate in result.steady[-1].vertices[-1].records_in_per_s)
+
+
+def main() -> None:
+    """Print a table."""
+    print("| job | records/s as it is | released at the snapshot |\n|---|---:|---:|")
+    for job in JOBS:
+        scenario = load_scenario(EXAMPLES / f"{job}.toml")
+        as_it_is = read_per_s(emulate(scenario))
+        with released_at_snapshot():
+            print(f"| {job} | {as_it_is:,.0f} | {read_per_s(emulate(scenario)):,.0f} |")
+
+
+if __name__ == "__main__":
+    main()
