@@ -86,8 +86,11 @@ def check_delays(case: StormCase, job: Job) -> Iterator[str]:
             least, most = config.restart_initial_backoff_s, config.restart_max_backoff_s
     for number, restart in enumerate(job.restarts, 1):
         # A failure while tasks wait for their restart counts as one with theirs.
-        earlier = [each.restarted_at or math.inf for each in job.restarts[: number - 1]]
-        waits = bool(restart.tasks) or max(earlier, default=0.0) > restart.failed_at
+        ends = [
+            each.failed_at + most if each.restarted_at is None else each.restarted_at
+            for each in job.restarts[: number - 1]
+        ]
+        waits = bool(restart.tasks) or max(ends, default=0.0) > restart.failed_at
         merged = waits and case.restart_strategy is RestartStrategy.EXPONENTIAL_DELAY
         if restart.restarted_at is None or merged:
             continue

@@ -27,7 +27,7 @@ from ..scenarios.contents import contents_of
 from ..scenarios.debloat_policies import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
-from ..scenarios.wiring import ALIGNED_SHIPS, consumers_of_producers, producers_of_consumers
+from ..scenarios.wiring import aligned_readers, consumers_of_producers, producers_of_consumers
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.pace import pace_of
@@ -81,6 +81,7 @@ class JobBuilder:
         self._environment = environment
         self._site = site
         self._rebuilding = False
+        self._aligned = aligned_readers(scenario.edges)
         self._contents = contents_of(scenario)
         self._maker = SubtaskMaker(scenario, environment, self._is_blank, environment_of)
         self._channels = 0
@@ -275,7 +276,7 @@ class JobBuilder:
             pool,
             subpartitions,
             flush_always=config.buffer_timeout_s == 0,
-            supports_unaligned=edge.ship not in ALIGNED_SHIPS,
+            supports_unaligned=edge.target not in self._aligned,
             grows=not self._scenario.preset.startswith("flink-1"),
             blank=self._is_blank(edge),
             in_turns=isinstance(selector, RoundRobin),

@@ -1,9 +1,9 @@
 """Jobs that unaligned checkpoints can bring to a stand, by the shape of the job.
 
-Barriers overtake no data of the exchanges in `ALIGNED_SHIPS`, also where checkpoints are unaligned. So one
-checkpoint may be both, and then it can wait for itself::
+Barriers overtake no data on the way into some vertices (`aligned_readers`), also where checkpoints are
+unaligned. So one checkpoint may be both, and then it can wait for itself::
 
-            /--- b ---\\          b -> c is forward: its barrier blocks that channel of c
+            /--- b ---\\          b -> c is forward: each barrier blocks its channel of c
     x --- a            c         until the barriers of all channels of c are there
             \\---------/          x -> a is forward: the barrier comes behind all data of x
 
@@ -21,28 +21,9 @@ next ones need, and then no diamond is needed: any vertex whose barriers come be
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from .wiring import ALIGNED_SHIPS, POINTWISE, channel_counts
-
-
-class Exchange(Protocol):
-    """Vertices by name, and how records are dealt out between them."""
-
-    @property
-    def source(self) -> str:
-        """The vertex that writes."""
-        ...
-
-    @property
-    def target(self) -> str:
-        """The vertex that reads."""
-        ...
-
-    @property
-    def ship(self) -> str:
-        """The way, by its name in a scenario."""
-        ...
+from .wiring import POINTWISE, Exchange, aligned_readers, channel_counts
 
 
 class Standstill(NamedTuple):
@@ -64,10 +45,10 @@ def standstills(exchanges: Sequence[Exchange], parallelism: Mapping[str, int]) -
     `parallelism`: that of each vertex, by name. Whether it comes to that depends on the load: `blocked` has
     to be slower than what it reads, for longer than buffers last.
     """
-    behind_data = dict.fromkeys(each.target for each in exchanges if each.ship in ALIGNED_SHIPS)
+    behind_data = aligned_readers(exchanges)
     for edge in exchanges:
         blocked, joins = edge.source, edge.target
-        if edge.ship not in ALIGNED_SHIPS:
+        if joins not in behind_data or blocked in behind_data:
             continue
         if min(_most_channels(vertex, exchanges, parallelism) for vertex in (blocked, joins)) < 2:
             continue  # no other barrier can be there before, or be waited for
@@ -76,8 +57,8 @@ def standstills(exchanges: Sequence[Exchange], parallelism: Mapping[str, int]) -
         pointwise = [each for each in exchanges if each.ship in POINTWISE and each.target != blocked]
         # Whose subtask may have no barrier but those of one subtask before it, past `blocked`.
         as_late = _all_before(others, pointwise) | set(others)
-        for late in behind_data:
-            if late in before and late != blocked:
+        for late in sorted(behind_data & before):
+            if late != blocked:
                 yield Standstill(late, blocked, joins, at_once=late in as_late)
 
 

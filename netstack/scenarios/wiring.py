@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol
+
 POINTWISE = frozenset({"forward", "rescale"})
 """Exchanges in which a producer reaches only its own group of consumers."""
 
 ALIGNED_SHIPS = POINTWISE | {"broadcast"}
 """Exchanges whose data no barrier overtakes: it could not be dealt out anew if the parallelism changed."""
+
+
+class Exchange(Protocol):
+    """Vertices by name, and how records are dealt out between them."""
+
+    @property
+    def source(self) -> str:
+        """The vertex that writes."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """The vertex that reads."""
+        ...
+
+    @property
+    def ship(self) -> str:
+        """The way, by its name in a scenario."""
+        ...
+
+
+def aligned_readers(exchanges: Iterable[Exchange]) -> set[str]:
+    """The vertices into which no barrier overtakes: one such exchange keeps all others into it aligned.
+
+    As in Flink's StreamGraphGenerator.
+    """
+    return {each.target for each in exchanges if each.ship in ALIGNED_SHIPS}
 
 
 def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:

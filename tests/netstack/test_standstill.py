@@ -93,4 +93,16 @@ def test_a_job_of_many_ways_is_judged_at_once() -> None:
     assert list(standstills(edges, sizes)) == []
     edges.append(Edge(source="v58", target="v60", ship="forward"))
     edges.append(Edge(source="v0", target="v30", ship="broadcast"))
-    assert list(standstills(edges, sizes)) == [Standstill("v30", "v58", "v60", at_once=False)]
+    assert {(way.late, way.joins, way.at_once) for way in standstills(edges, sizes)} == {
+        ("v30", "v60", False),
+    }
+
+
+def test_whoever_waits_for_all_barriers_blocks_nobody() -> None:
+    edges = [
+        Edge(source="events", target="parse", ship="forward"),
+        Edge(source="parse", target="enrich", ship="broadcast"),
+        Edge(source="enrich", target="join", ship="forward"),
+        Edge(source="parse", target="join", ship="rebalance"),
+    ]
+    assert list(standstills(edges, dict.fromkeys(["events", "parse", "enrich", "join"], 2))) == []

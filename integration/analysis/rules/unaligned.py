@@ -33,9 +33,9 @@ def stands_still(view: Observation) -> Iterator[Finding]:
             where=joins,
             says=f"Unaligned checkpoints {can} bring the job to a stand{when}: {joins} does not read "
             f"{blocked} before it has barriers that wait for {late}, whose data wait for {blocked}.",
-            evidence=[f"no barrier overtakes data into {late}, and none on the way {blocked} -> {joins}"],
+            evidence=[f"no barrier overtakes data into {late}, and none into {joins}"],
             next=[
-                f"let barriers overtake on the way {blocked} -> {joins}: rebalance() or keyBy() in place of "
+                f"let barriers overtake into {joins}: rebalance() or keyBy() for each of its inputs that is "
                 "forward, rescale or broadcast",
                 keep,
             ],

@@ -20,6 +20,14 @@ TASKS = (
         ("tests/netstack/test_recovery.py",),
     ),
     Mutant(
+        "mail-lies-while-a-snapshot-takes-its-time",
+        "netstack/tasks/subtask.py",
+        "        while self.mail or self._stalled_s:\n",
+        "        if self.mail or self._stalled_s:\n",
+        "mail that comes while a task stands still for a snapshot is left when it begins to wait",
+        ("tests/netstack/test_mail.py",),
+    ),
+    Mutant(
         "selectivity-rounded",
         "netstack/tasks/emission.py",
         "        self._selectivity = selectivity\n",
