@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netstack import StateError, TableOptions
 
+from .manifest_bytes import with_levels
 from .sst_bytes import FORMAT_VERSION, family_of, normalised, normalised_size
 
 if TYPE_CHECKING:
@@ -120,17 +121,21 @@ class RocksCompaction:
     """A merge that has been done, and that views do not show before `install`."""
 
     def __init__(
-        self, store: RocksStore, merged: Mapping[str, RocksTable], written: Mapping[str, RocksTable]
+        self,
+        store: RocksStore,
+        merged: Mapping[str, RocksTable],
+        written: Mapping[str, RocksTable],
+        moved: Mapping[str, RocksTable],
     ) -> None:
         self.bytes_read = sum(file.size for file in merged.values())
         self.bytes_written = sum(file.size for file in written.values())
         self._store = store
         self._merged = merged
-        self._written = written
+        self._now = {**written, **moved}
 
     def install(self) -> None:
         """Let views that are taken from now on have the merged files in place of the others."""
-        self._store.replace(self._merged, self._written)
+        self._store.replace(self._merged, self._now)
 
 
 class RocksStore:
@@ -247,30 +252,28 @@ class RocksStore:
                 merged[name] = file
             elif levels[name] != file.level:
                 moved[name] = file._replace(level=levels[name])
-        self._tables |= moved
-        return RocksCompaction(self, merged, self._discover())
+        return RocksCompaction(self, merged, self._discover(), moved)
 
     def _compacting(self) -> bool:
         return bool(self._opened.property_int_value("rocksdb.num-running-compactions"))
 
-    def replace(self, merged: Mapping[str, RocksTable], written: Mapping[str, RocksTable]) -> None:
-        """Have views show the files of a compaction in place of those that it has merged."""
+    def replace(self, merged: Mapping[str, RocksTable], now: Mapping[str, RocksTable]) -> None:
+        """Have views show what a compaction has written, or moved, in place of what it has merged.
+
+        Not before that either: a moved file may overlap one at its new level that has been merged.
+        """
         if self._rocks is not None:
             for name in merged:
                 del self._tables[name]
-            self._tables |= written
+            self._tables |= now
             self._links.let_go(merged.values())
 
-    def restore(self, files: Iterable[bytes]) -> list[int]:
-        """Take over the files of a view, before anything is written; returns their numbers here.
-
-        All stand in level 0 afterwards, where the sequence numbers in them decide which entry is the newest.
+    def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
+        """Take over files at their levels, before anything is written; returns their numbers here.
 
         Raises:
-            StateError: They are no such files.
+            StateError: They are no such files, or cannot stand at these levels.
         """
-        from rocksdict import Rdict
-
         known = list(self._families)
         self._close_database()
         self._database.mkdir()
@@ -279,19 +282,28 @@ class RocksStore:
             names.append(f"/{number:06}.sst")
             Path(f"{self._database}{names[-1]}").write_bytes(data)
             there.add(family_of(data))
-        path, options = str(self._database), rocks_options(self._options)
         try:
-            Rdict.repair(path, options)
-            self._open(known, sorted({*Rdict.list_cf(path, options)} - {"default"}))
+            self._open(known, self._repair(levels))
         except Exception as error:
             raise StateError(f"table files cannot be restored: {' '.join(str(error).split())}") from error
         if not there <= self._families.keys():
             raise StateError("table files cannot be restored: a column family is missing afterwards")
-        levels = {file["name"]: file["level"] for file in self._opened.live_files()}
-        if levels.keys() != set(names):
-            raise StateError("table files cannot be restored: some are not used afterwards")
-        self._tables = {name: self._take(name, levels[name], Path(path + name)) for name in names}
+        stand = {file["name"]: file["level"] for file in self._opened.live_files()}
+        if stand != dict(zip(names, levels, strict=True)):
+            raise StateError("table files cannot be restored: some are not used afterwards, or elsewhere")
+        paths = {name: Path(f"{self._database}{name}") for name in names}
+        self._tables = {name: self._take(name, stand[name], path) for name, path in paths.items()}
         return [table.number for table in self._tables.values()]
+
+    def _repair(self, levels: Sequence[int]) -> list[str]:
+        """Make a database of the files in the folder, each at its level; returns the column families."""
+        from rocksdict import Rdict
+
+        path, options = str(self._database), rocks_options(self._options)
+        Rdict.repair(path, options)
+        manifest = self._database / (self._database / "CURRENT").read_text().strip()
+        manifest.write_bytes(with_levels(manifest.read_bytes(), dict(enumerate(levels, _FIRST_FILE))))
+        return sorted({*Rdict.list_cf(path, options)} - {"default"})
 
     def close(self) -> None:
         """Give everything up, with the folder; a second call does nothing."""

@@ -98,13 +98,13 @@ def _new_end(table: _Bytes) -> tuple[int, bytes]:
         raise StateError("a table file of RocksDB has its blocks in another order")
     try:
         new_properties = _with_values(table, properties, _CONSTANTS)
-        place = _number_bytes(properties.start) + _number_bytes(len(new_properties))
+        place = _varint(properties.start) + _varint(len(new_properties))
         new_places = _with_values(table, places, {_PROPERTIES: place})
     except (IndexError, KeyError, struct.error):
         raise StateError("a table file of RocksDB is damaged") from None
     start = properties.start + len(new_properties) + _TRAILER
     placed = b"".join(
-        map(_number_bytes, (start, len(new_places), blocks.entry_index.start, len(blocks.entry_index)))
+        map(_varint, (start, len(new_places), blocks.entry_index.start, len(blocks.entry_index)))
     )
     kind_of_checksum = table[-_FOOTER]
     parts = [
@@ -144,8 +144,8 @@ def _blocks(table: _Bytes) -> _Blocks:
 
 def _block(table: _Bytes, at: int) -> tuple[range, int]:
     """Return the block whose place and size are written here, and what is behind them."""
-    start, at = _number(table, at)
-    size, at = _number(table, at)
+    start, at = read_varint(table, at)
+    size, at = read_varint(table, at)
     return range(start, start + size), at
 
 
@@ -165,9 +165,9 @@ def _with_values(table: _Bytes, block: range, values: Mapping[bytes, bytes]) -> 
     for name, at, length in _entries(table, block):
         moved[begin - block.start] = len(made)
         value = values.get(name, bytes(table[at : at + length]))
-        shared, place = _number(table, begin)
-        own, place = _number(table, place)
-        made += _number_bytes(shared) + _number_bytes(own) + _number_bytes(len(value))
+        shared, place = read_varint(table, begin)
+        own, place = read_varint(table, place)
+        made += _varint(shared) + _varint(own) + _varint(len(value))
         made += name[len(name) - own :] + value
         begin = at + length
     restarts = [at for (at,) in struct.iter_unpack("<I", table[begin : block.stop - 4])]
@@ -186,9 +186,9 @@ def _entries(table: _Bytes, block: range) -> Iterator[tuple[bytes, int, int]]:
     end = block.stop - 4 - 4 * (restarts & 0x7FFFFFFF)
     place, key = block.start, b""
     while place < end:
-        shared, place = _number(table, place)
-        own, place = _number(table, place)
-        length, place = _number(table, place)
+        shared, place = read_varint(table, place)
+        own, place = read_varint(table, place)
+        length, place = read_varint(table, place)
         if place + own + length > end:
             raise IndexError
         key = key[:shared] + bytes(table[place : place + own])
@@ -197,8 +197,12 @@ def _entries(table: _Bytes, block: range) -> Iterator[tuple[bytes, int, int]]:
         place += length
 
 
-def _number(table: _Bytes, place: int) -> tuple[int, int]:
-    """Return the number of variable length at a place, and the place behind it."""
+def read_varint(table: _Bytes, place: int) -> tuple[int, int]:
+    """Return the number of variable length at a place, and the place behind it.
+
+    Raises:
+        IndexError: It does not end, or not before the bytes do.
+    """
     number = shift = 0
     while True:
         byte = table[place]
@@ -211,7 +215,7 @@ def _number(table: _Bytes, place: int) -> tuple[int, int]:
             raise IndexError
 
 
-def _number_bytes(number: int) -> bytes:
+def _varint(number: int) -> bytes:
     """Return a number in as few bytes of variable length as it takes."""
     made = bytearray()
     while number >= 0x80:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -24,12 +24,15 @@ from .keyed_state import KeyedStateBackend
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
 from .stored_state import Accesses, StoredState
 from .table import GROUP_BYTES
-from .table_store import StoreView, TableFile, TableOptions, TableStore, TableStores
+from .table_store import DEEPEST_LEVEL, StoreView, TableFile, TableOptions, TableStore, TableStores
 from .time_to_live import Expiry, StateClock
 from .values import StateError, decode_value, encode_value
 
-LAYOUT = 1
-"""Number of the layout of a catalogue; another one is refused."""
+LAYOUT = 2
+"""Number of the layout of a catalogue."""
+
+LAYOUT_WITHOUT_LEVELS = 1
+"""Is read as well."""
 
 CATALOGUE_NAME = "catalogue"
 
@@ -51,12 +54,16 @@ class TableSettings(NamedTuple):
 
 
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
-    """What a snapshot says of its tables: kinds of states by name, names of tables, options of the store."""
+    """What a snapshot says of its tables: kinds of states by name, names of tables, options of the store.
+
+    `levels` are those at which the tables stand, one for each.
+    """
 
     layout: int
     states: dict[str, str]
     tables: tuple[str, ...]
     options: bytes
+    levels: tuple[Annotated[int, msgspec.Meta(ge=0, le=DEEPEST_LEVEL)], ...] = ()
 
 
 class TableStateBackend(KeyedStateBackend):
@@ -164,7 +171,8 @@ class TableStateBackend(KeyedStateBackend):
     def canonical_handles_of(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the entries of a snapshot's tables, a piece for each state that has any."""
         pieces = []
-        with self._beside("savepoint", (table.read() for table in view.files)) as store:
+        files, levels = (table.read() for table in view.files), [table.level for table in view.files]
+        with self._beside("savepoint", files, levels) as store:
             for name, (kind, _) in sorted(self._tables.items()):
                 data = encode_table(kind, self._unexpired(name, store.family(name).items()))
                 if data is not None:
@@ -180,11 +188,11 @@ class TableStateBackend(KeyedStateBackend):
         return ((key, encode_value(stored)) for key, stored in left if stored is not None)
 
     @contextmanager
-    def _beside(self, suffix: str, files: Iterable[bytes]) -> Iterator[TableStore]:
+    def _beside(self, suffix: str, files: Iterable[bytes], levels: Sequence[int]) -> Iterator[TableStore]:
         """A store of these files beside the own one, for a while."""
         store = self._settings.stores.open(f"{self._name}-{suffix}", self._settings.options)
         try:
-            store.restore(files)
+            store.restore(files, levels)
             yield store
         finally:
             store.close()
@@ -201,7 +209,8 @@ class TableStateBackend(KeyedStateBackend):
                 stored[table.number] = file
         kinds = {name: kind for name, (kind, _) in sorted(self._tables.items())}
         names = tuple(handle.name for handle in handles)
-        data = msgspec.msgpack.encode(Catalogue(LAYOUT, kinds, names, view.options))
+        levels = tuple(table.level for table in view.files)
+        data = msgspec.msgpack.encode(Catalogue(LAYOUT, kinds, names, view.options, levels))
         in_file = len(data) > inline_up_to
         catalogue = StateHandle(
             kind=StateKind.KEYED,
@@ -269,14 +278,15 @@ class TableStateBackend(KeyedStateBackend):
                     tables = []
         if tables:
             raise StateError(f"no catalogue of keyed state is about the tables beside it, {tables[0].name!r}")
-        if len(catalogues) == 1 and same_range and self._store is None:
+        known_levels = all(catalogue.layout == LAYOUT for catalogue, _ in catalogues)
+        if len(catalogues) == 1 and same_range and known_levels and self._store is None:
             self._take_over(*catalogues[0], read)
         else:
             for catalogue, files in catalogues:
                 self._copy(catalogue, files, read)
 
     def _take_over(self, catalogue: Catalogue, tables: Sequence[StateHandle], read: ReadHandle) -> None:
-        numbers = self.store.restore(map(read, tables))
+        numbers = self.store.restore(map(read, tables), catalogue.levels)
         self._names = {number: handle.name for number, handle in zip(numbers, tables, strict=True)}
         if self._settings.incremental:
             self._confirmed = {
@@ -291,7 +301,9 @@ class TableStateBackend(KeyedStateBackend):
         """Open tables beside the own ones, and copy the entries of the own key groups."""
         groups = self.key_groups
         first, stop = (bound.to_bytes(GROUP_BYTES, "big") for bound in (groups.start, groups.stop))
-        with self._beside("restored", map(read, tables)) as beside:
+        # Without levels all stand in level 0, where iterating, which this is, is all that one can rely on.
+        levels = catalogue.levels or [0] * len(tables)
+        with self._beside("restored", map(read, tables), levels) as beside:
             for name, kind in catalogue.states.items():
                 self._table(kind, name)
                 own = self.store.family(name)
@@ -367,7 +379,8 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
         catalogue = msgspec.msgpack.decode(data, type=Catalogue)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StateError(f"the catalogue of keyed state cannot be read: {error}") from error
-    if catalogue.layout != LAYOUT or catalogue.tables != tuple(handle.name for handle in tables):
+    levels = {LAYOUT: len(catalogue.tables), LAYOUT_WITHOUT_LEVELS: 0}.get(catalogue.layout)
+    if levels != len(catalogue.levels) or catalogue.tables != tuple(handle.name for handle in tables):
         raise StateError("the catalogue of keyed state is not about the tables beside it")
     return catalogue
 

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+DEEPEST_LEVEL = 6
+"""Level of the files that are merged into no other one; RocksDB's default."""
+
 
 class TableOptions(NamedTuple):
     """How a store lays its files out; the defaults are those of RocksDB in Flink."""
@@ -37,7 +40,7 @@ class TableFile(Protocol):
 
     @property
     def level(self) -> int:
-        """The level at which it stands."""
+        """The level at which it stands, up to `DEEPEST_LEVEL`."""
         ...
 
     @property
@@ -133,13 +136,13 @@ class TableStore(Protocol):
         """Merge until no level has more than it should. One at a time: the last must have been installed."""
         ...
 
-    def restore(self, files: Iterable[bytes]) -> list[int]:
-        """Take over the files of a view, before anything is written; returns their numbers here.
+    def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
+        """Take over files at their levels, before anything is written; returns their numbers here.
 
         Each is asked for when the one before is in its place, since all of them may not fit into memory.
 
         Raises:
-            StateError: They are no such files.
+            StateError: They are no such files, or cannot stand at these levels.
         """
         ...
 

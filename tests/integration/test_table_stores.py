@@ -119,9 +119,10 @@ def test_what_is_restored_is_what_was_there_and_goes_on(stores: TableStores) -> 
     store.flush()
     files = store.view().files
     other = stores.open("t", OPTIONS)
-    numbers = other.restore([file.read() for file in files])
+    numbers = other.restore([file.read() for file in files], [file.level for file in files])
     assert [file.number for file in other.view().files] == numbers == list(range(1, len(files) + 1))
     assert [file.read() for file in other.view().files] == [file.read() for file in files]
+    assert [file.level for file in other.view().files] == [file.level for file in files]
     assert entries(other, "a") == list(kept.items())
     assert len(entries(other, "b")) == 10
     other.family("a").put(b"0001", b"newest")
@@ -129,6 +130,64 @@ def test_what_is_restored_is_what_was_there_and_goes_on(stores: TableStores) -> 
     while other.wants_compaction():
         other.compact().install()
     assert entries(other, "a") == list((kept | {b"0001": b"newest"}).items())
+
+
+def flushed(store: RocksStore, **values: str) -> bytes:
+    """Put values and flush; returns the new file."""
+    for key, value in values.items():
+        store.family("a").put(key.encode(), value.encode())
+    store.flush()
+    return store.view().files[-1].read()
+
+
+def test_a_file_that_a_merge_left_alone_still_hides_older_entries_in_what_was_merged(tmp_path: Path) -> None:
+    """In one level the merged file, whose last entry is the newest of all, would hide the other one."""
+    store = RocksStore(tmp_path / "s", OPTIONS)
+    base = flushed(store, a="1", z="1")
+    first = flushed(store, p="1", q="old")
+    left_alone = flushed(store, q="new")
+    last = flushed(store, o="1", r="1")
+    store.close()
+
+    merging = RocksStore(tmp_path / "m", TableOptions(level0_files=2))
+    merging.restore([base, first, last], [2, 0, 0])
+    assert merging.wants_compaction()
+    merging.compact().install()
+    (deepest, merged) = merging.view().files
+    assert (deepest.level, merged.level) == (2, 1)
+
+    restored = RocksStore(tmp_path / "r", OPTIONS)
+    restored.restore([base, left_alone, merged.read()], [2, 0, 1])
+    assert [restored.family("a").get(key) for key in (b"a", b"o", b"p", b"q", b"z")] == [
+        *(b"1", b"1", b"1", b"new", b"1")
+    ]
+    assert dict(restored.family("a").items())[b"q"] == b"new"
+    merging.close()
+    restored.close()
+
+
+def test_files_at_levels_where_they_cannot_stand_are_refused_in_one_line(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s", OPTIONS)
+    files = [flushed(store, a=str(number), b="1") for number in range(3)]
+    store.close()
+    for wrong in ([6, 6, 0], [7, 0, 0], [200, 0, 0]):
+        broken = RocksStore(tmp_path / "b", OPTIONS)
+        with pytest.raises(StateError, match="table files cannot be restored") as caught:
+            broken.restore(files, wrong)
+        assert "\n" not in str(caught.value)
+        broken.close()
+
+
+def test_a_file_that_is_moved_shows_at_its_new_level_when_the_compaction_is_installed(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s", OPTIONS)
+    for key in "abcd":
+        flushed(store, **{key: "1"})
+    compaction = store.compact()
+    assert [file.level for file in store.view().files] == [0, 0, 0, 0]
+    compaction.install()
+    assert sorted(file.level for file in store.view().files) != [0, 0, 0, 0]
+    assert (compaction.bytes_read, compaction.bytes_written) == (0, 0)
+    store.close()
 
 
 @pytest.mark.parametrize("options", [OPTIONS, MANY_LEVELS], ids=["one level", "many"])
@@ -140,7 +199,7 @@ def test_the_same_calls_give_the_same_bytes(options: TableOptions, tmp_path: Pat
         view = store.view()
         found.append(([(file.number, file.level, file.read()) for file in view.files], view.options))
         restored = RocksStore(tmp_path / f"r{number}", options)
-        restored.restore([file.read() for file in view.files])
+        restored.restore([file.read() for file in view.files], [file.level for file in view.files])
         churn(restored, 10, seed=4)
         after = restored.view()
         found[-1] += ([(file.number, file.level, file.read()) for file in after.files], after.options)
@@ -168,7 +227,7 @@ def test_bytes_do_not_depend_on_how_many_files_there_were_before(tmp_path: Path)
     size, data = found[0]
     assert size == len(data)
     other = RocksStore(tmp_path / "other", OPTIONS)
-    other.restore([data])
+    other.restore([data], [0])
     assert len(entries(other, "a")) == 30
     other.close()
 
@@ -216,7 +275,7 @@ def test_files_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
         broken = RocksStore(tmp_path / "b", OPTIONS)
         with pytest.raises(StateError):
-            broken.restore([bad])
+            broken.restore([bad], [0])
         broken.close()
 
 

@@ -146,15 +146,15 @@ class ModelStore:
         self.truth = [table for table in self.truth if table not in merged] + written
         return ModelCompaction(self, merged, written)
 
-    def restore(self, files: Iterable[bytes]) -> list[int]:
-        for data in files:
+    def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
+        for data, level in zip(files, levels, strict=True):
             try:
                 family, age, entries = msgspec.msgpack.decode(
                     data, type=tuple[str, int, tuple[tuple[bytes, bytes | None], ...]]
                 )
             except msgspec.DecodeError as error:
                 raise StateError("no table") from error
-            self.truth.append(replace(self._table(0, family, age, {}), entries=entries))
+            self.truth.append(replace(self._table(level, family, age, {}), entries=entries))
             self._age = max(self._age, age)
             self.family(family)
         self.shown = list(self.truth)

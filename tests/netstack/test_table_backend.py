@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -341,6 +342,56 @@ def test_a_catalogue_that_does_not_fit_its_tables_is_refused() -> None:
     for wrong in (handles[1:], handles[:-1], handles[::-1]):
         with pytest.raises(StateError, match="about the tables beside it"):
             store.backend().restore(wrong, store.read())
+
+
+def with_catalogue(handles: Sequence[StateHandle], fields: Sequence[Any]) -> list[StateHandle]:
+    data = msgspec.msgpack.encode(fields)
+    return [*handles[:-1], replace(handles[-1], inline=data, size=len(data))]
+
+
+def test_tables_come_back_to_their_levels_and_are_copied_where_these_are_not_known() -> None:
+    store = Store()
+    backend = store.backend()
+    for _ in range(4):
+        count(backend, [1, 2, 3])
+        backend.store.flush()
+    backend.store.compact().install()
+    count(backend, [4])
+    handles = store.checkpoint(backend, 1, inline_up_to=10_000)
+    catalogue = msgspec.msgpack.decode(handles[-1].inline or b"")
+    assert catalogue[0] == 2
+    assert sorted(catalogue[4]) == [0] * 4 + [1] * 4
+    restored, copied = store.backend(), store.backend()
+    restored.restore(handles, store.read())
+    assert [table.level for table in restored.store.view().files] == catalogue[4]
+    copied.restore(with_catalogue(handles, [1, *catalogue[1:4]]), store.read())
+    copied.store.flush()
+    assert [table.level for table in copied.store.view().files] == [0] * 4
+    assert contents(copied) == contents(restored) == contents(backend)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({0: 3}, "about the tables beside it"),
+        ({4: [0, 0]}, "about the tables beside it"),
+        ({0: 1}, "about the tables beside it"),
+        ({4: [7, 0, 0, 0]}, "cannot be read: Expected `int` <= 6"),
+        ({4: [-1, 0, 0, 0]}, "cannot be read: Expected `int` >= 0"),
+    ],
+)
+def test_a_catalogue_with_another_layout_or_impossible_levels_is_refused(
+    changed: dict[int, Any], told: str
+) -> None:
+    store = Store()
+    backend = store.backend()
+    count(backend, [1])
+    handles = store.checkpoint(backend, 1, inline_up_to=10_000)
+    fields = msgspec.msgpack.decode(handles[-1].inline or b"")
+    for place, value in changed.items():
+        fields[place] = value
+    with pytest.raises(StateError, match=told):
+        store.backend().restore(with_catalogue(handles, fields), store.read())
 
 
 def test_few_key_groups_of_keys_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
