@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from netstack import (
     CheckpointMode,
     DelayMessages,
@@ -20,6 +22,7 @@ from netstack import (
 )
 
 from .case import Guarantee, StormCase
+from .storm_estimates import idle_checkpoint_s
 from .storm_faults import lasts_for_good
 from .storm_flows import expected_output, together
 from .storm_lives import Lives
@@ -28,6 +31,7 @@ from .storm_records import is_sum, parse_sum
 _SHOWN = 3
 """Records that a line names at most."""
 
+_EXPIRED = "CHECKPOINT_EXPIRED"
 _HINDER_CHECKPOINTS = DelayMessages | DropMessages | FailUpload | FillStorage
 
 
@@ -81,11 +85,27 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
         hopeless = bool(case.trouble) and any(why in job.failure for why in _NOTHING_TO_RESTORE)
         if not (is_stopped or hopeless or merged or case.gives_up([*failures, job.agenda.now])):
             yield f"failed for good after {len(failures)} restarts, against {case.restart_strategy}"
-    elif not (ended or stands_still or lasts_for_good(case.faults)):  # else it was given little time
+    elif not (ended or stands_still or lasts_for_good(case.faults) or expire_for_good(case, job)):
         yield f"did not end within {case.duration_s:g} s, and nothing keeps it from that"
     for cause in causes:
         if not _explained(cause, fired, patient=case.patient and not stands_still):
             yield f"failed for no good reason: {cause}"
+
+
+def expire_for_good(case: StormCase, job: Job) -> bool:
+    """Whether all checkpoints of the second half of a run have expired, as they stand in each other's way.
+
+    That is so where those that may be under way at once take longer than their timeout, one after another in
+    one task: each has expired when its turn comes, and another one has been triggered in its place.
+    """
+    recorder, config = job.recorder, case.config
+    late = [head for head in recorder.checkpoints if head.triggered_at > job.agenda.now / 2]
+    expired = [head.failure == _EXPIRED for head in late if head.ended_at is not None]
+    parts = [recorder.parts_of(number)["sync_s"] for number in range(len(case.vertices))]
+    longest_s = max((np.nanmax(each) for each in parts if not np.isnan(each).all()), default=0.0)
+    at_once = config.max_concurrent_checkpoints
+    in_turn_s = at_once * longest_s + idle_checkpoint_s(case)
+    return at_once > 1 and bool(expired) and all(expired) and bool(in_turn_s > config.checkpoint_timeout_s)
 
 
 def _explained(cause: str, fired: Iterable[Fault], *, patient: bool) -> bool:

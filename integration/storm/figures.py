@@ -30,9 +30,10 @@ def check_figures(case: StormCase, job: Job) -> Iterator[str]:
         for name in (*_COUNTERS, *_TIMES):
             if (np.diff(figures[name], axis=1) < -_SLACK_S).any():
                 yield f"{name} of {vertex.name} goes back"
-        longest = np.sum([figures[name][:, -1] for name in _TIMES], axis=0).max()
-        if longest > job.recorder.times[-1] + _SLACK_S:
-            yield f"{vertex.name} was busy, held up or idle for {longest:.6f} s, longer than the run"
+        booked = np.diff(np.sum([figures[name] for name in _TIMES], axis=0), axis=1, prepend=0.0)
+        too_long = booked - np.diff(job.recorder.times, prepend=0.0)
+        if too_long.max() > _SLACK_S:
+            yield f"{vertex.name} was busy, held up or idle for {too_long.max():.6f} s more than there were"
 
 
 def check_checkpoint_times(case: StormCase, job: Job) -> Iterator[str]:

@@ -29,7 +29,6 @@ from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.subtask import Subtask
-from ..tasks.time_account import TimeAccount
 from .build import JobBuilder, Watched
 from .connections import Site
 from .regions import Region, all_tasks
@@ -197,7 +196,7 @@ class Attempt:
         region.begun = True
         self.running += len(tasks)
         for place, subtask in enumerate(tasks):
-            subtask.times = TimeAccount(self._agenda.now)  # they may have waited for others to be built
+            subtask.times.begin(self._agenda.now)
             if delays is None:
                 self._start(subtask)
             else:
@@ -210,6 +209,7 @@ class Attempt:
 
     def _ended(self, subtask: Subtask) -> None:
         subtask.ended = True
+        subtask.times.end(self._agenda.now)
         self.running -= 1
         self._on_end(subtask)
 

@@ -12,16 +12,17 @@ from .time_account import TimeAccount
 
 
 def output_sample(partitions: Sequence[ResultPartition], times: TimeAccount, now: float) -> SubtaskSample:
-    """What every subtask has; `times` is settled up to `now`."""
+    """What every subtask has."""
+    busy, idle, backpressured = times.until(now)
     size = sum(partition.pool.size for partition in partitions)
     queued = [partition.queued for partition in partitions]
     return SubtaskSample(
         records_out=sum(partition.records_out for partition in partitions),
         bytes_out=sum(partition.bytes_out for partition in partitions),
         buffers_out=sum(each.buffers_out for each in queued),
-        busy_s=now - times.opened_at - times.idle - times.backpressured,
-        backpressured_s=times.backpressured,
-        idle_s=times.idle,
+        busy_s=busy,
+        backpressured_s=backpressured,
+        idle_s=idle,
         output_queue_length=sum(each.length for each in queued),
         output_queue_size=sum(each.size for each in queued),
         out_pool_usage=sum(partition.pool.used for partition in partitions) / size if size else 0.0,

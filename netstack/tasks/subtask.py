@@ -82,7 +82,7 @@ class Subtask:
         self.outputs: list[Output] = []
         self.upstream: list[UpstreamTask] = []
         self.readers: list[tuple[str, Sequence[int]]] = []
-        self.times = TimeAccount(environment.agenda.now)
+        self.times = TimeAccount()
         self.lateness = None if environment.judged_by is None else Lateness(environment.judged_by)
         self.data_ended = False
         self.suspended = False
@@ -344,7 +344,6 @@ class Subtask:
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
-        self.times.settle(self.agenda.now)
         return output_sample([output.partition for output in self.outputs], self.times, self.agenda.now)
 
     def cancel(self) -> None:

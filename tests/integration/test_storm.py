@@ -298,6 +298,17 @@ def test_a_job_that_does_not_end_needs_a_reason() -> None:
     assert cut_short == "did not end within 0.001 s, and nothing keeps it from that"
 
 
+def test_checkpoints_that_stand_in_each_others_way_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes 51 ms in one task; five at once have 245 ms. One at a time, the job ends."""
+    case = replace(draw_case(375575), duration_s=30.0)
+    one_by_one = replace(case, config=replace(case.config, max_concurrent_checkpoints=1))
+    outcome = run_case(one_by_one)
+    assert (outcome.end, outcome.problems) == ("ended", ())
+    assert run_case(case).problems == ()
+    monkeypatch.setattr("integration.storm.checks.expire_for_good", lambda *args: False)
+    assert run_case(case).problems == ("did not end within 30 s, and nothing keeps it from that",)
+
+
 def test_a_job_that_fails_needs_a_reason() -> None:
     hasty = replace(PLAIN, config=replace(PLAIN.config, checkpoint_timeout_s=0.001, restart_attempts=1))
     problems = run_case(replace(hasty, duration_s=3.0)).problems

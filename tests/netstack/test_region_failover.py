@@ -583,10 +583,12 @@ def in_scarce_memory(logs: Sequence[TransactionLog], *faults: Fault, shared: str
 def test_a_region_waits_for_memory_that_others_have_taken_meanwhile() -> None:
     """What its pools could use goes to those of others while it is down, and those hold data in it."""
     owed: list[int] = []
+    at_work_s: list[float] = []  # the subtask that failed, as far as it has begun anew
 
     def look(job: Job) -> None:
         if job.attempt is not None:
             owed.append(job.attempt.builder.task_managers["shared"].pool.owed)
+            at_work_s.append(sum(job.attempt.times()[2]))
 
     logs = TransactionLog(), TransactionLog()
     scenario = in_scarce_memory(logs, kill("a_out", 0, 0.4))
@@ -594,6 +596,8 @@ def test_a_region_waits_for_memory_that_others_have_taken_meanwhile() -> None:
     assert [restart.tasks for restart in job.restarts] == [["a_in", "a_out"]]
     assert max(owed) > 2
     assert owed[0] == owed[-1] == 0
+    assert not any(seconds for seconds, memory in zip(at_work_s, owed, strict=True) if memory)
+    assert at_work_s[-1] > 0
     for log in logs:
         assert sorted(int(record.split(b":")[0]) for record in log.records) == sorted([*range(150)] * 2)
 
