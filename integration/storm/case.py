@@ -233,7 +233,22 @@ class StormCase:
             return False
         edges = [Edge(source=source, target=target, ship=ship) for source, target, ship in self.edges]
         after_a_timeout = self.config.aligned_checkpoint_timeout_s > 0
-        return any(each.at_once or after_a_timeout for each in standstills(edges, parallelism))
+        ways = standstills(edges, parallelism, self.write_much)
+        return any(each.at_once or after_a_timeout for each in ways)
+
+    @property
+    def write_much(self) -> set[str]:
+        """The vertices that may write more for one record than a buffer and the overdraft buffers hold."""
+        room = self.config.min_segment_bytes * (1 + self.config.max_overdraft_buffers_per_gate)
+        sizes: dict[str, float] = {}
+        much = set()
+        for vertex in self.vertices:
+            read = max((sizes[producer.name] for producer, _ in self.inputs(vertex)), default=0)
+            sizes[vertex.name] = size = vertex.record_bytes[1] if vertex.work is Work.SOURCE else read
+            at_end = vertex.work in SUMS | GATHERS or vertex.emit_every_s > 0
+            if at_end or size * vertex.copies * vertex.most_for_one > room:
+                much.add(vertex.name)
+        return much
 
     @property
     def takes_checkpoints(self) -> bool:

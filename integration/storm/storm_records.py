@@ -24,6 +24,8 @@ from .case import SUMS, StormCase, StormVertex, Work
 KEY_SIZE = 2
 """Bytes of the key that begins a record."""
 
+_MARK = b"'"
+
 
 def key_of(record: bytes) -> bytes:
     """The key of a record."""
@@ -47,7 +49,7 @@ def key_hash(block: RecordBlock) -> NDArray[np.int32]:
 
 def mark(record: bytes) -> bytes:
     """A record with a mark behind it."""
-    return record + b"'"
+    return record + _MARK
 
 
 def copies_of(record: bytes, copies: int) -> list[bytes]:
@@ -72,8 +74,9 @@ def is_sum(record: bytes) -> bool:
 
 
 def parse_sum(record: bytes) -> tuple[bytes, int]:
-    """The key and the sum that a record tells."""
-    return key_of(record), int(record[KEY_SIZE:])
+    """The key, with the marks of the record behind it, and the sum that a record tells."""
+    told = record[KEY_SIZE:].rstrip(_MARK)
+    return key_of(record) + record[KEY_SIZE + len(told) :], int(told)
 
 
 def records_of(case: StormCase, vertex: StormVertex, subtask: int) -> list[bytes]:

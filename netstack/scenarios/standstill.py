@@ -16,6 +16,9 @@ when those of all subtasks of `a` are there.
 Where barriers overtake after a timeout only, a checkpoint that has expired leaves channels blocked that the
 next ones need, and then no diamond is needed: any vertex whose barriers come behind data will do for `a`
 (measured as well).
+
+A task handles a barrier between two records only. So a vertex will do for `a` as well that waits for buffers
+in the middle of one, as it writes more of it than there is room for.
 """
 
 from __future__ import annotations
@@ -39,13 +42,17 @@ class Standstill(NamedTuple):
     at_once: bool
 
 
-def standstills(exchanges: Sequence[Exchange], parallelism: Mapping[str, int]) -> Iterator[Standstill]:
+def standstills(
+    exchanges: Sequence[Exchange], parallelism: Mapping[str, int], write_much: Collection[str] = ()
+) -> Iterator[Standstill]:
     """Yield how unaligned checkpoints may bring a job of these exchanges to a stand.
 
-    `parallelism`: that of each vertex, by name. Whether it comes to that depends on the load: `blocked` has
+    `parallelism`: that of each vertex, by name. `write_much`: vertices that may write more for one record
+    than a buffer and the overdraft buffers hold. Whether it comes to that depends on the load: `blocked` has
     to be slower than what it reads, for longer than buffers last.
     """
     behind_data = aligned_readers(exchanges)
+    come_late = behind_data | set(write_much)
     for edge in exchanges:
         blocked, joins = edge.source, edge.target
         if joins not in behind_data or blocked in behind_data:
@@ -57,7 +64,7 @@ def standstills(exchanges: Sequence[Exchange], parallelism: Mapping[str, int]) -
         pointwise = [each for each in exchanges if each.ship in POINTWISE and each.target != blocked]
         # Whose subtask may have no barrier but those of one subtask before it, past `blocked`.
         as_late = _all_before(others, pointwise) | set(others)
-        for late in sorted(behind_data & before):
+        for late in sorted(come_late & before):
             if late != blocked:
                 yield Standstill(late, blocked, joins, at_once=late in as_late)
 

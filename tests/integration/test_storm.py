@@ -23,7 +23,7 @@ from integration.storm.storm_estimates import estimate_s
 from integration.storm.storm_flows import expected_output
 from integration.storm.storm_lives import Lives, Run
 from integration.storm.storm_outcome import Outcome
-from integration.storm.storm_records import is_sum, parse_sum, records_of, value_of
+from integration.storm.storm_records import is_sum, mark, parse_sum, records_of, sum_record, value_of
 from integration.storm.storm_runs import run_on_spark, run_storms
 from netstack import (
     CheckpointMode,
@@ -282,6 +282,12 @@ def first_wrong(change: Callable[[StormCase], StormCase | None], seeds: int = 30
 
 def test_a_sink_without_transactions_is_found_out() -> None:
     assert "put out too often" in first_wrong(lambda case: replace(case, transactional=False, going_on=None))
+
+
+def test_sums_are_told_by_records_with_marks_too() -> None:
+    told = sum_record(b"\0\1", 17)
+    assert (is_sum(told), parse_sum(told)) == (True, (b"\0\1", 17))
+    assert parse_sum(mark(mark(told))) == (b"\0\1''", 17)
 
 
 def test_at_least_once_is_not_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,18 @@ def test_after_a_timeout_no_diamond_is_needed() -> None:
     assert list(standstills(edges, sizes | {"join": 4})) == [], "each has one channel"
 
 
+def test_who_writes_much_for_a_record_is_late_as_well() -> None:
+    edges = [
+        Edge(source="events", target="parse", ship="hash"),
+        Edge(source="parse", target="enrich", ship="hash"),
+        Edge(source="enrich", target="join", ship="broadcast"),
+    ]
+    sizes = dict.fromkeys(("events", "parse", "enrich", "join"), 2)
+    assert list(standstills(edges, sizes)) == []
+    expected = [Standstill("parse", "enrich", "join", at_once=False)]
+    assert list(standstills(edges, sizes, ["parse", "enrich", "join"])) == expected
+
+
 @pytest.mark.parametrize(("ship", "stands"), [("rescale", True), ("rebalance", False)])
 def test_an_expired_checkpoint_can_bring_a_straight_job_to_a_stand(ship: str, stands: bool) -> None:
     example = load_scenario(EXAMPLES / "standstill_after_expiry.toml")
