@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from netstack import AtTime, CutLink, Job, RestartStrategy
+from netstack import AtTime, CutLink, DelayMessages, DropMessages, Job, RestartStrategy
 
 from .case import StormCase
 
 _ROUNDING_S = 1e-9
+_COMPLETED = "completed"
+"""What tells tasks that a checkpoint is complete, the last one too, before which they do not end."""
 
 
 class Tasks(NamedTuple):
@@ -25,7 +27,8 @@ class Tasks(NamedTuple):
 def check_heartbeats(case: StormCase, job: Job) -> Iterator[str]:
     """A link that is cut for longer than the timeout has failed the job then, and not before.
 
-    Of a job with several regions only those fail that need the link.
+    Of a job with several regions only those fail that need the link, and nothing fails whose tasks at one of
+    its ends have ended.
     """
     if len(job.regions) > 1:
         return
@@ -37,12 +40,21 @@ def check_heartbeats(case: StormCase, job: Job) -> Iterator[str]:
             if time < tasks.end and any(_until(time, cut) > max(tasks.begin, time) + timeout for cut in cuts)
         ]
         for at, cuts in due:
-            if len(cuts) == 1 and at < tasks.end - _ROUNDING_S:
+            if len(cuts) == 1 and at < tasks.end - _ROUNDING_S and not _only_some_are_left(case, job, tasks):
                 yield f"{cuts[0]}, and no heartbeat came for {timeout:g} s: no failure at {at:.6f} s"
         if tasks.cause is not None and "no heartbeat came" in tasks.cause:
             times = [at for at, _ in due]
             if not any(abs(at - tasks.end) <= _ROUNDING_S for at in times):
                 yield f"{tasks.cause}: at {tasks.end:.6f} s, and due was that at {times}"
+
+
+def _only_some_are_left(case: StormCase, job: Job, tasks: Tasks) -> bool:
+    """Whether a task may have gone on after others had ended: it did not hear of the last checkpoint."""
+    fired = {each.what for each in job.faults.fired}
+    holds_up = (fault for fault in case.faults if isinstance(fault, DelayMessages | DropMessages))
+    return tasks.cause is None and any(
+        fault.messages == _COMPLETED and str(fault) in fired for fault in holds_up
+    )
 
 
 def _fired_cuts(case: StormCase, job: Job) -> Iterator[tuple[float, list[CutLink]]]:

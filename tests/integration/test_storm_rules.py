@@ -18,6 +18,7 @@ from integration.storm.checks import CommitLog, check_end
 from integration.storm.coordinator_rules import Span, Times, _Model, check_coordinator
 from integration.storm.counted_work import check_counters
 from integration.storm.debloating_rules import CheckedDebloating
+from integration.storm.draw import draw_case
 from integration.storm.failure_rules import check_delays, check_heartbeats
 from integration.storm.machine_rules import check_machines, check_mail
 from integration.storm.one_storm import run_case
@@ -220,6 +221,15 @@ def test_a_cut_link_fails_the_job_after_the_timeout(tmp_path: Any) -> None:
     survived = run(replace(cut, config=replace(CASE.config, heartbeat_timeout_s=9.0)), tmp_path).job
     (problem,) = check_heartbeats(cut, survived)
     assert problem == f"{CUT}, and no heartbeat came for 0.1 s: no failure at 0.400000 s"
+
+
+def test_a_link_need_not_fail_where_a_task_may_have_been_the_last_one() -> None:
+    """The sources have ended, and one sink hears late that the last checkpoint is complete."""
+    case = draw_case(556639)
+    outcome = run_case(case)
+    assert (outcome.end, outcome.problems) == ("ended", ())
+    told_at_once = replace(case, faults=tuple(each for each in case.faults if isinstance(each, CutLink)))
+    assert run_case(told_at_once).problems == ()
 
 
 def test_retention_is_to_the_number_and_nothing_is_left_over(tmp_path: Any) -> None:
