@@ -166,6 +166,20 @@ def test_a_file_that_a_merge_left_alone_still_hides_older_entries_in_what_was_me
     restored.close()
 
 
+def test_levels_are_found_in_a_manifest_of_several_blocks(tmp_path: Path) -> None:
+    """Each of these has 32 KiB, and records go on from one to the next."""
+    store, restored = (RocksStore(tmp_path / name, OPTIONS) for name in "sr")
+    keys = [f"{number:02}".ljust(1500, "k") for number in range(40)]
+    files = [flushed(store, **{key: key[:2]}) for key in keys]
+    levels = [number % 6 + 1 for number in range(40)]
+    restored.restore(files, levels)
+    assert [file.level for file in restored.view().files] == levels
+    assert [restored.family("a").get(key.encode()) for key in keys] == [key[:2].encode() for key in keys]
+    assert max(path.stat().st_size for path in (tmp_path / "r" / "db").glob("MANIFEST-*")) > 3 << 15
+    store.close()
+    restored.close()
+
+
 def test_files_at_levels_where_they_cannot_stand_are_refused_in_one_line(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "s", OPTIONS)
     files = [flushed(store, a=str(number), b="1") for number in range(3)]
