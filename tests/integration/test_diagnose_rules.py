@@ -467,6 +467,12 @@ def test_what_goes_wrong_with_checkpoints_is_told() -> None:
     assert only(back_to_back, nearly).says.startswith("A checkpoint takes nearly the whole interval")
     expired = [CheckpointResult(id=at, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED") for at in (1, 2)]
     assert only(failed, seen(source(), reader(), history=expired)).evidence == ["2 times: CHECKPOINT_EXPIRED"]
+    several = NetworkConfig(max_concurrent_checkpoints=5)
+    at_once = only(failed, seen(source(), reader(), config=several, history=expired[:1]))
+    assert at_once.evidence == ["1 time: CHECKPOINT_EXPIRED", "5 may be under way at once"]
+    assert "execution.checkpointing.max-concurrent-checkpoints: 1" in at_once.next[1]
+    declined = CheckpointResult(id=1, t=1.0, status="FAILED", failure="CHECKPOINT_DECLINED")
+    assert len(only(failed, seen(source(), reader(), config=several, history=[declined])).next) == 1
     assert rules(failed, seen(source(), reader(), history=[checkpoint(1.0, 1.0)])) == []
     assert rules(uneven, seen(source(), reader(), end_to_end_ms=100.0, end_to_end_ms_max=900.0)) != []
     assert rules(uneven, seen(source(), reader(), end_to_end_ms=300.0, end_to_end_ms_max=900.0)) == []

@@ -322,15 +322,25 @@ def failed(view: Observation) -> Iterator[Finding]:
     reasons = Counter(
         str(checkpoint.failure) for checkpoint in view.checkpoints if checkpoint.status == FAILED
     )
-    if reasons:
-        yield Finding(
-            rule="failed-checkpoints",
-            severity="problem",
-            where="checkpoints",
-            says=f"{sum(reasons.values())} of {len(view.checkpoints)} failed.",
-            evidence=[f"{count} times: {reason}" for reason, count in reasons.most_common()],
-            next=["an expired one took longer than execution.checkpointing.timeout: see its phases"],
+    if not reasons:
+        return
+    evidence = [f"{counted(count, 'time')}: {reason}" for reason, count in reasons.most_common()]
+    steps = ["an expired one took longer than execution.checkpointing.timeout: see its phases"]
+    at_once = view.config.max_concurrent_checkpoints
+    if at_once > 1 and any("expired" in reason.lower() for reason in reasons):  # also in Flink's own words
+        evidence.append(f"{at_once} may be under way at once")
+        steps.append(
+            "take one at a time, execution.checkpointing.max-concurrent-checkpoints: 1: a task takes them "
+            "one after another, so the time of each goes on those before it, and all may expire for good"
         )
+    yield Finding(
+        rule="failed-checkpoints",
+        severity="problem",
+        where="checkpoints",
+        says=f"{sum(reasons.values())} of {len(view.checkpoints)} failed.",
+        evidence=evidence,
+        next=steps,
+    )
 
 
 def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
