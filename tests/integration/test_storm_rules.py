@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import trio
 
@@ -20,6 +21,7 @@ from integration.storm.counted_work import check_counters
 from integration.storm.debloating_rules import CheckedDebloating
 from integration.storm.draw import draw_case
 from integration.storm.failure_rules import check_delays, check_heartbeats
+from integration.storm.figures import _COUNTERS, _TIMES, check_figures
 from integration.storm.machine_rules import check_machines, check_mail
 from integration.storm.one_storm import run_case
 from integration.storm.pool_rules import PoolRules, check_shrunk
@@ -202,6 +204,29 @@ def test_a_job_whose_tasks_have_all_ended_has_nothing_left_to_fail(tmp_path: Any
     over.job.coordinator.control_plane.interference[0]("aborted", (0, 0))
     over.job.agenda.now = at + 0.01
     assert "and the job went on" in next(check_tolerance(over.job, told))
+
+
+@pytest.mark.parametrize(
+    ("figure", "changes", "told"),
+    [
+        ("busy_s", (0.0, 0.0, 0.0), ""),
+        ("records_in", (0.0, 9.0, 0.0), "records_in of sum goes back"),
+        ("idle_s", (0.0, -0.9, 0.0), "sum was busy, held up or idle for 0.900000 s more than there were"),
+    ],
+)
+def test_figures_do_not_go_back_and_a_task_has_no_more_time_than_passes(
+    figure: str, changes: tuple[float, ...], told: str
+) -> None:
+    """Also not within the run, where the sum of all times is right again at its end."""
+    times = np.array([0.0, 1.0, 2.0])
+
+    def samples_of(number: int) -> dict[str, Any]:
+        idle = {name: np.zeros((2, 3)) for name in (*_COUNTERS, *_TIMES)} | {"idle_s": np.tile(times, (2, 1))}
+        idle[figure] = idle[figure] + (np.array(changes) if CASE.vertices[number] is SUM else 0.0)
+        return idle
+
+    job: Any = SimpleNamespace(recorder=SimpleNamespace(times=times, samples_of=samples_of))
+    assert "".join(check_figures(CASE, job)) == told
 
 
 CUT = CutLink(when=AtTime(0.3), from_task_manager="source0", to_task_manager="sum", for_s=0.25)
