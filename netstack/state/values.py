@@ -1,13 +1,14 @@
 """Keys and values of state as bytes and back, and copies of them.
 
 They may be made of None, bool, int (64 bits), float, str, bytes, list, tuple and dict, of exactly these
-types; anything else is refused, so that what is restored equals what was stored. The bytes are msgpack. A
-tuple, and a dict with keys that msgpack knows no scalar for, stand in extensions of their own. A dict keeps
-its order.
+types; anything else is refused, so that what is restored equals what was stored. They nest 100 deep at most,
+however deep the stack of calls is that stores or reads them. The bytes are msgpack. A tuple, and a dict with
+keys that msgpack knows no scalar for, stand in extensions of their own. A dict keeps its order.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,10 +22,20 @@ SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 CONTAINERS = (list, tuple, dict)
 """Types of values that hold others, and so may change in place."""
 
+DEEPEST_VALUE = 100
+"""How deep values nest at most: a value without others in it is 0 deep, a list of such values 1."""
+
 _TUPLE, _DICT = 1, 2
+
+_BEGINS_OF_CONTAINERS = bytes(
+    [*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)]
+)
+"""With which msgpack begins an array, a map or an extension; they stand elsewhere, too."""
 
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 """What stands before the one extension that msgpack knows by itself: its length, and -1."""
+
+_TOO_DEEP = f"it is nested too deep; lists, tuples and dicts go {DEEPEST_VALUE} deep at most"
 
 _LAST_OF_MARKS = b"\xff"
 """Most values have no such byte, and so none of the marks."""
@@ -41,24 +52,34 @@ def encode_value(value: Any) -> bytes:
     """Return the bytes of a value; equal values of equal types, in the same order, have the same bytes.
 
     Raises:
-        StateError: Something in it is of another type than those above, or an int of more than 64 bits.
+        StateError: Something in it is of another type than those above, or an int of more than 64 bits; or it
+            is nested too deep.
     """
     try:
-        return _ENCODER.encode(value if type(value) in SCALARS else _plain(value))
-    except (OverflowError, UnicodeEncodeError, RecursionError) as error:
+        data = _ENCODER.encode(value if type(value) in SCALARS else _plain(value))
+    except (OverflowError, UnicodeEncodeError) as error:
         raise StateError(f"a value cannot be stored: {error}") from error
+    except RecursionError:
+        raise StateError(f"a value cannot be stored: {_TOO_DEEP}") from None
+    if len(data) > DEEPEST_VALUE and _is_too_deep(value, data):
+        raise StateError(f"a value cannot be stored: {_TOO_DEEP}")
+    return data
 
 
 def decode_value(data: bytes) -> Any:
     """Return the value with these bytes.
 
     Raises:
-        StateError: They are not those of a value.
+        StateError: They are not those of a value, or of one that is nested too deep.
     """
     try:
         value = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StateError(f"a stored value cannot be read: {error}") from error
+    except RecursionError:
+        raise StateError(f"a stored value cannot be read: {_TOO_DEEP}") from None
+    if len(data) > DEEPEST_VALUE and _is_too_deep(value, data):
+        raise StateError(f"a stored value cannot be read: {_TOO_DEEP}")
     if _LAST_OF_MARKS in data and any(mark in data for mark in _TIMESTAMPS) and not _is_value(value):
         raise StateError("a stored value cannot be read: it holds a timestamp, which no value is")
     return value
@@ -90,6 +111,28 @@ def _plain(value: Any) -> Any:
     if all(type(key) in SCALARS for key in value):
         return {key: _plain(each) for key, each in value.items()}
     return Ext(_DICT, _ENCODER.encode([_plain(each) for pair in value.items() for each in pair]))
+
+
+def _is_too_deep(value: Any, data: bytes) -> bool:
+    """Whether the value with these bytes is nested deeper than values go.
+
+    Most long values have fewer containers than that, which their bytes tell faster than a walk through them.
+    """
+    if type(value) in SCALARS:
+        return False
+    if len(data) - len(data.translate(None, _BEGINS_OF_CONTAINERS)) <= DEEPEST_VALUE:
+        return False
+    level = [value]
+    for _ in range(DEEPEST_VALUE):
+        level = [
+            inner
+            for outer in level
+            for inner in (chain(outer, outer.values()) if type(outer) is dict else outer)
+            if type(inner) in CONTAINERS
+        ]
+        if not level:
+            return False
+    return any(level)
 
 
 def _is_value(value: Any) -> bool:

@@ -91,6 +91,36 @@ def test_what_cannot_be_stored_is_refused(value: Any, message: str) -> None:
         encode_value(value)
 
 
+def nested(how: str, levels: int) -> Any:
+    value: Any = 7
+    for _ in range(levels):
+        value = {"list": [value], "tuple": (value,), "dict": {"k": value}}[how]
+    return value
+
+
+@pytest.mark.parametrize("how", ["list", "tuple", "dict"])
+@pytest.mark.parametrize("frames", [0, 400])
+def test_values_nest_a_hundred_deep_whatever_calls(how: str, frames: int) -> None:
+    if frames:
+        test_values_nest_a_hundred_deep_whatever_calls(how, frames - 1)
+        return
+    deepest = nested(how, 100)
+    assert decode_value(encode_value(deepest)) == deepest
+    with pytest.raises(StateError, match="nested too deep; lists, tuples and dicts go 100 deep at most"):
+        encode_value(nested(how, 101))
+
+
+@pytest.mark.parametrize("levels", [101, 480, 100_000])
+def test_what_is_stored_deeper_is_refused(levels: int) -> None:
+    with pytest.raises(StateError, match="cannot be read: it is nested too deep"):
+        decode_value(b"\x91" * levels + b"\x07")
+
+
+def test_long_values_with_many_containers_are_not_deep() -> None:
+    value = [[(index, {"k": [index]})] for index in range(200)]
+    assert decode_value(encode_value(value)) == value
+
+
 def test_a_list_that_holds_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
