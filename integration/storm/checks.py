@@ -22,7 +22,7 @@ from netstack import (
 )
 
 from .case import Guarantee, StormCase
-from .storm_estimates import idle_checkpoint_s
+from .storm_estimates import has_time_for_checkpoints, idle_checkpoint_s
 from .storm_faults import lasts_for_good
 from .storm_flows import expected_output, together
 from .storm_lives import Lives
@@ -73,7 +73,9 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
     fired = [fault for fault in case.faults if any(str(fault) == each.what for each in job.faults.fired)]
     causes = [restart.cause for restart in job.restarts]
     failures = [restart.failed_at for restart in job.restarts]
-    stands_still = case.may_stand_still({each.name: each.parallelism for each in job.scenario.vertices})
+    parallelism = {each.name: each.parallelism for each in job.scenario.vertices}
+    stands_still = case.may_stand_still(parallelism)
+    patient = case.patient and not stands_still and has_time_for_checkpoints(case, parallelism)
     # A failure while another region waits for its restart counts as one with its.
     merged = any(restart.tasks for restart in job.restarts)
     for count in range(1, len(failures) + 1):
@@ -88,7 +90,7 @@ def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:
     elif not (ended or stands_still or lasts_for_good(case.faults) or expire_for_good(case, job)):
         yield f"did not end within {case.duration_s:g} s, and nothing keeps it from that"
     for cause in causes:
-        if not _explained(cause, fired, patient=case.patient and not stands_still):
+        if not _explained(cause, fired, patient=patient):
             yield f"failed for no good reason: {cause}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from netstack import StateBackendType
@@ -16,6 +18,10 @@ _COMMIT_S = 0.1
 
 _TABLE_S = 6e-4
 """Time for what an operator does with tables for a record."""
+
+
+_CHANGES, _CHANGE_BYTES = 6, 50
+"""Changes of state for a record, at most, and the bytes of one in a changelog besides those of the record."""
 
 
 class _Emitted(NamedTuple):
@@ -52,6 +58,37 @@ def estimate_s(case: StormCase) -> float:
         number = records * max(1.0, vertex.copies * float(vertex.most_for_one))
         emitted[vertex.name] = _Emitted(number, size, greatest)
     return total
+
+
+def has_time_for_checkpoints(case: StormCase, parallelism: Mapping[str, int]) -> bool:
+    """Whether no checkpoint need expire at this parallelism of each vertex, if nothing goes wrong.
+
+    A case is drawn for the parallelism that it has. Where a job goes on with fewer subtasks, one of them may
+    have so many records before a barrier that they take longer than the timeout. And a change of state is
+    longer in a changelog than in state, so a slow storage may not take all changes in time.
+    """
+    timeout = case.config.checkpoint_timeout_s
+    if _changes_s(case) > timeout:
+        return False
+    if all(vertex.parallelism == parallelism[vertex.name] for vertex in case.vertices):
+        return True
+    vertices = tuple(
+        vertex if vertex.work is Work.SOURCE else replace(vertex, parallelism=parallelism[vertex.name])
+        for vertex in case.vertices
+    )
+    return estimate_s(replace(case, vertices=vertices)) < timeout
+
+
+def _changes_s(case: StormCase) -> float:
+    """The most seconds that it takes to upload all changes of state, where a changelog has them."""
+    if not case.config.changelog_enabled or not any(vertex.work in KEYED for vertex in case.vertices):
+        return 0.0
+    sources = [vertex for vertex in case.vertices if vertex.work is Work.SOURCE]
+    records = float(sum(vertex.all_records for vertex in sources))
+    for vertex in case.vertices:
+        records *= max(1.0, vertex.copies * float(vertex.most_for_one))
+    size = _CHANGES * (_CHANGE_BYTES + max(max(vertex.record_bytes) for vertex in sources))
+    return records * size / case.costs.upload_rate_bytes_per_s
 
 
 def slowest_s(case: StormCase, vertex: StormVertex) -> float:

@@ -28,6 +28,7 @@ from integration.storm.storm_runs import run_on_spark, run_storms
 from netstack import (
     CheckpointMode,
     CollectionReader,
+    CostModel,
     FailoverStrategy,
     ListState,
     NetworkConfig,
@@ -313,6 +314,18 @@ def test_checkpoints_that_stand_in_each_others_way_are_a_reason(monkeypatch: pyt
     assert run_case(case).problems == ()
     monkeypatch.setattr("integration.storm.checks.expire_for_good", lambda *args: False)
     assert run_case(case).problems == ("did not end within 30 s, and nothing keeps it from that",)
+
+
+def test_fewer_subtasks_and_a_slow_storage_are_a_reason_to_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One subtask has the records of four: 15 s; 9.5 kB of changes go at 0.6 kB/s. 12 s is allowed."""
+    goes_on_with_fewer, changes_slowly_stored = draw_case(948719), draw_case(988838)
+    fast = replace(changes_slowly_stored, costs=CostModel())
+    assert run_case(goes_on_with_fewer).problems == run_case(changes_slowly_stored).problems == ()
+    assert (run_case(fast).end, run_case(fast).problems) == ("ended", ())
+    monkeypatch.setattr("integration.storm.checks.has_time_for_checkpoints", lambda *args: True)
+    for case in (goes_on_with_fewer, changes_slowly_stored):
+        (problem,) = run_case(case).problems
+        assert problem.startswith("failed for no good reason: checkpoint ")
 
 
 def test_a_job_that_fails_needs_a_reason() -> None:
