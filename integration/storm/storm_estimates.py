@@ -19,7 +19,6 @@ _COMMIT_S = 0.1
 _TABLE_S = 6e-4
 """Time for what an operator does with tables for a record."""
 
-
 _CHANGES, _CHANGE_BYTES = 6, 50
 """Changes of state for a record, at most, and the bytes of one in a changelog besides those of the record."""
 

@@ -25,6 +25,8 @@ CONTAINERS = (list, tuple, dict)
 DEEPEST_VALUE = 100
 """How deep values nest at most: a value without others in it is 0 deep, a list of such values 1."""
 
+_TOO_DEEP = f"it is nested too deep; lists, tuples and dicts go {DEEPEST_VALUE} deep at most"
+
 _TUPLE, _DICT = 1, 2
 
 _BEGINS_OF_CONTAINERS = bytes(
@@ -34,8 +36,6 @@ _BEGINS_OF_CONTAINERS = bytes(
 
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 """What stands before the one extension that msgpack knows by itself: its length, and -1."""
-
-_TOO_DEEP = f"it is nested too deep; lists, tuples and dicts go {DEEPEST_VALUE} deep at most"
 
 _LAST_OF_MARKS = b"\xff"
 """Most values have no such byte, and so none of the marks."""
