@@ -1,9 +1,9 @@
 """Keys and values of state as bytes and back, and copies of them.
 
 They may be made of None, bool, int (64 bits), float, str, bytes, list, tuple and dict, of exactly these
-types; anything else is refused, so that what is restored equals what was stored. They nest 100 deep at most,
-however deep the stack of calls is that stores or reads them. The bytes are msgpack. A tuple, and a dict with
-keys that msgpack knows no scalar for, stand in extensions of their own. A dict keeps its order.
+types; anything else is refused, so that what is restored equals what was stored. They nest 100 deep at most.
+The bytes are msgpack. A tuple, and a dict with keys that msgpack knows no scalar for, stand in extensions of
+their own. A dict keeps its order.
 """
 
 from __future__ import annotations

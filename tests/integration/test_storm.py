@@ -319,9 +319,13 @@ def test_checkpoints_that_stand_in_each_others_way_are_a_reason(monkeypatch: pyt
 def test_fewer_subtasks_and_a_slow_storage_are_a_reason_to_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """One subtask has the records of four: 15 s; 9.5 kB of changes go at 0.6 kB/s. 12 s is allowed."""
     goes_on_with_fewer, changes_slowly_stored = draw_case(948719), draw_case(988838)
-    fast = replace(changes_slowly_stored, costs=CostModel())
+    longer = replace(goes_on_with_fewer.config, checkpoint_timeout_s=30.0)
+    given_time = replace(goes_on_with_fewer, config=longer)
+    given_speed = replace(changes_slowly_stored, costs=CostModel())
     assert run_case(goes_on_with_fewer).problems == run_case(changes_slowly_stored).problems == ()
-    assert (run_case(fast).end, run_case(fast).problems) == ("ended", ())
+    for case in (given_time, given_speed):
+        outcome = run_case(case)
+        assert (outcome.end, outcome.problems) == ("ended", ())
     monkeypatch.setattr("integration.storm.checks.has_time_for_checkpoints", lambda *args: True)
     for case in (goes_on_with_fewer, changes_slowly_stored):
         (problem,) = run_case(case).problems
