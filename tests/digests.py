@@ -37,7 +37,9 @@ STORED = ROOT / "tests/data/digests.json"
 SEEDS = (1, 2, 3)
 STORMS = 500
 STORMS_OF_A_CASE = 10
-NOT_COMPARED = frozenset("wall_seconds versions notes not_known of message advice says next url".split())
+NOT_COMPARED = frozenset(
+    ["wall_seconds", "versions", "notes", "not_known", "of", "message", "advice", "says", "next", "url"]
+)
 """Keys of JSON documents that hold texts, versions or wall-clock times."""
 
 SCENARIOS = sorted(
