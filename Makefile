@@ -1,9 +1,10 @@
 # The commands of this project; `make help` lists them. Each one sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo docs fast pure test tests test-compiled share lint bench flink clean
+.PHONY: help env demo docs fast pure test tests test-long test-compiled share lint bench flink clean
 
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 export PYTHON
 
 help: ## list these commands
@@ -35,8 +36,11 @@ pure: ## back to plain Python: remove what 'make fast' has compiled
 test: env ## lint, and beside it the tests
 	@$(MAKE) --no-print-directory --jobs=2 lint tests
 
-tests: env ## all tests with warnings as errors, on up to four cores
-	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+tests: env ## the tests with warnings as errors, on up to four cores
+	$(PYTEST) -m "not long"
+
+test-long: env ## the tests that take long: whole references, many storms, clusters, sessions of their own
+	$(PYTEST) -m long
 
 test-compiled: env ## the tests of the core once more, compiled, in a copy of this checkout
 	@sh .ci/test-compiled.sh

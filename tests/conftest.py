@@ -2,8 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,7 +14,13 @@ settings.load_profile("netstack")
 
 
 def pytest_configure() -> None:
-    """Refuse to test compiled modules that are not what their sources say, or others than are meant."""
+    """Let this process hear Ctrl-C, and refuse to test compiled modules that do not match their sources.
+
+    In the background of a shell SIGINT is ignored, by this process and by those that it starts, and a test
+    that interrupts one of them would wait for ever.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if stale := stale_modules():
         names = ", ".join(stale)
         pytest.exit(f"compiled before {names} changed: 'make fast' or 'make pure' first", returncode=4)
@@ -30,30 +34,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("inherits from, or stands in for, a class that is compiled")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take long, so that the processes that share them end together.
+    """Divide the tests among the processes of a run by files; one process has the shared Spark session.
 
-    First those marked `long` that start no Spark, whose archive of classes is made meanwhile (see
-    integration/spark/class_archive.py); then those with Spark, long ones before the others; then the rest.
+    The files that share the session come first, then those that start other processes, so that all processes
+    of the run end together.
     """
-    marks: dict[Path, set[str]] = {}
+    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    starting = {item.path for item in items if item.get_closest_marker("spark")}
     for item in items:
-        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
-    items.sort(key=lambda item: _place(marks[item.path]))
-
-
-def _place(marks: set[str]) -> int:
-    if "spark" in marks:
-        return 1 if "long" in marks else 2
-    return 0 if "long" in marks else 3
-
-
-@pytest.fixture(autouse=True)
-def hears_ctrl_c() -> Iterator[None]:
-    """Let this process hear Ctrl-C, and so those that it starts, also in the background of a shell.
-
-    There SIGINT is ignored, and a test that waits for what it interrupts would wait for ever.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+        group = "spark" if item.path in sharing else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (item.path not in sharing, item.path not in starting))
