@@ -72,6 +72,14 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
     [
         (sent(b"[" * 100_000 + b"]" * 100_000), "the answer is no JSON"),
         (sent(b'{"a": 1'), "the answer is no JSON"),
+        (
+            sent(b'{"a": NaN}'),
+            "/config: the answer is no JSON: NaN at byte 6 is no number in JSON; "
+            "is this the address of Flink's REST API?",
+        ),
+        (sent(b"[-Infinity]"), "the answer is no JSON: Infinity at byte 2 is no number in JSON"),
+        (sent(b"[1e999]"), "the answer is no JSON: Number out of range"),
+        (sent(b"[" + b"[]," * (1 << 19) + b"[]]"), "/config: the answer has more than 1,048,576 values"),
         (sent(b'{"a": 1', length=100), "cannot be reached: peer closed connection"),
         (sent(b'{"errors":', 500, length=100), "Flink answers 500: Internal Server Error"),
         (sent(b"[" * 50_000, 500), "Flink answers 500: Internal Server Error"),
@@ -96,6 +104,12 @@ def test_answers_that_are_none(answer, message):
     (problem,) = caught.value.problems
     assert message in problem
     assert "\n" not in problem
+
+
+def test_as_many_values_as_an_answer_may_have():
+    body = b'{"jobs":[' + b"{}," * ((1 << 19) - 2) + b"0]}"
+    with answering(sent(body)) as url:
+        assert len(RestClient(url).get("/jobs/overview")["jobs"]) == (1 << 19) - 1
 
 
 def test_a_redirection_is_followed():

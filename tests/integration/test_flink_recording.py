@@ -226,10 +226,12 @@ def test_task_managers_are_numbered_whatever_they_are_called() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "Expecting value"),
+        (b"", "Input data was truncated"),
         (b"\x1f\x8b\x08", "it is not whole"),
         (gzip.compress(b"{}" * 1000, mtime=0)[:-9], "it is not whole"),
-        (b"[" * 100_000, "recursion"),
+        (b'{"answers": {"a":' + b"[" * 100_000, "it is nested too deeply"),
+        (b'{"answers": {"a": NaN}}', "NaN at byte 18 is no number in JSON"),
+        (gzip.compress(b"[" + b"[]," * (4 << 20) + b"[]]", mtime=0), "more than 8,388,608 values"),
         (b"[]", "Expected `object`"),
         (b'{"schema": "netstack.result/1"}', "missing required field `answers`"),
         (b'{"answers": {}}', "/config is not among its answers"),

@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+import re
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from netstack import ScenarioError
 
+from ...files.reading import one_line
+
 WITH_VALUES = "/metrics?get="
 """In the path of a request for values of metrics, whose names follow."""
+
+
+MOST_VALUES = 1 << 20
+"""Values of the largest answer that is read: 32 for each subtask at Flink's greatest parallelism."""
+
+_OPENS_OR_SEPARATES = (b"[", b"{", b",")
+"""A value is the first within one of the brackets, or follows a comma."""
+
+_AT_BYTE = re.compile(r"\(byte (\d+)\)$")
+"""The end of a message of msgspec's: where JSON is malformed."""
+
+_NO_NUMBER = re.compile(rb"NaN|Infinity")
+
+T = TypeVar("T")
+
+
+class TooManyValuesError(ValueError):
+    """JSON has more values than are decoded, each of which may take two hundred bytes of memory."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most:,} values")
 
 
 class FlinkRestError(ScenarioError):
@@ -23,6 +49,29 @@ class Refused(NamedTuple):
 
     code: int
     text: str
+
+
+def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
+    """Decode the JSON of an answer or a recording into `shape`, if it has at most `most` values.
+
+    Brackets and commas are counted before anything is decoded. Those within texts count too.
+
+    Raises:
+        TooManyValuesError: the JSON has more values.
+        ValueError: `body` is no JSON, or its JSON has another shape; the message says why.
+    """
+    if sum(map(body.count, _OPENS_OR_SEPARATES)) > most:
+        raise TooManyValuesError(most)
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        at_byte = _AT_BYTE.search(str(error))
+        if at_byte and (no_number := _NO_NUMBER.match(body, int(at_byte[1]))):
+            why = f"{no_number[0].decode()} at byte {at_byte[1]} is no number in JSON"
+            raise ValueError(why) from None
+        raise ValueError(one_line(error)) from None
 
 
 def number(value: object) -> float | None:

@@ -6,7 +6,6 @@ of a job manager that is being chosen) is asked again, after a pause that double
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from ...files.reading import one_line
 from .access import NOBODY, Access
-from .answers import FlinkRestError, Refused
+from .answers import MOST_VALUES, FlinkRestError, Refused, TooManyValuesError, decode_json
 from .transfer import Answer, TooLargeError, TransferError, fetch
 
 TIMEOUT_S = 10.0
@@ -68,9 +67,11 @@ class LiveCluster:
         if not 200 <= answer.status < 300:
             return Refused(answer.status, _refusal(answer) + self._advice(answer))
         try:
-            return json.loads(answer.body)
-        except (ValueError, RecursionError):
-            raise FlinkRestError(f"{self.name}: {path}: {_about_no_json(answer.body)}") from None
+            return decode_json(answer.body, object)
+        except TooManyValuesError:
+            raise self._too_large(path, f"{MOST_VALUES:,} values") from None
+        except ValueError as error:
+            raise FlinkRestError(f"{self.name}: {path}: {_about_no_json(answer.body, error)}") from None
 
     def pause(self, seconds: float) -> None:
         """Wait."""
@@ -103,10 +104,12 @@ class LiveCluster:
         try:
             return fetch(url, timeout_s=self._timeout_s, largest=LARGEST_ANSWER, access=self._access)
         except TooLargeError:
-            raise FlinkRestError(
-                f"{self.name}: {path}: the answer has more than {LARGEST_ANSWER >> 20} MiB; "
-                "is this the address of Flink's REST API?"
-            ) from None
+            raise self._too_large(path, f"{LARGEST_ANSWER >> 20} MiB") from None
+
+    def _too_large(self, path: str, most: str) -> FlinkRestError:
+        return FlinkRestError(
+            f"{self.name}: {path}: the answer has more than {most}; is this the address of Flink's REST API?"
+        )
 
     def _unreachable(self, error: TransferError) -> FlinkRestError:
         about = "" if "; " in str(error) else "; name the address of Flink's web interface"
@@ -144,20 +147,20 @@ def _about_redirection(name: str, place: str) -> str:
     return "; if one logs in there, say who asks: --user NAME, or a token by --header @FILE"
 
 
-def _about_no_json(body: bytes) -> str:
+def _about_no_json(body: bytes, error: ValueError) -> str:
     if body.lstrip()[:1] == b"<":
         return (
             "the answer is no JSON but a web page; if one logs in there, say who asks: --user NAME, or a "
             "token by --header @FILE, else name the address of Flink's REST API"
         )
-    return "the answer is no JSON; is this the address of Flink's REST API?"
+    return f"the answer is no JSON: {one_line(error)}; is this the address of Flink's REST API?"
 
 
 def _refusal(answer: Answer) -> str:
     """What a cluster says of its refusal, on one line."""
     try:
-        errors = json.loads(answer.body)["errors"]
+        errors = decode_json(answer.body, dict[str, Any])["errors"]
         text = one_line(errors[0] if isinstance(errors, list) else errors)
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError):
         text = one_line(answer.reason)
     return f"Flink answers {answer.status}: {text[:_SHOWN]}"

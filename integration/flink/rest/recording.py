@@ -22,13 +22,16 @@ import msgspec
 
 from netstack import Scenario, scenario_document
 
-from ...files.reading import one_line, read_user_file
-from .answers import WITH_VALUES, Answers, FlinkRestError, Refused
+from ...files.reading import read_user_file
+from .answers import WITH_VALUES, Answers, FlinkRestError, Refused, decode_json
 from .measured import Measured
 from .recorded_fields import Names, without_the_cluster
 
 LARGEST_RECORDING = 256 << 20
-"""Bytes of the largest file, packed or not; a thousand subtasks have some ten millions."""
+"""Bytes of the largest file, packed or not; a thousand subtasks have some sixty millions."""
+
+MOST_VALUES_RECORDED = 8 << 20
+"""Values of the largest file; a thousand subtasks have some four millions."""
 
 ANY_VALUES = WITH_VALUES + "*"
 
@@ -183,9 +186,9 @@ class Recording:
 def _read(file: Path) -> _Document:
     content = _unpacked(file, read_user_file(file, LARGEST_RECORDING))
     try:
-        document = msgspec.convert(json.loads(content), _Document)
-    except (ValueError, RecursionError) as error:
-        raise _no_recording(file, one_line(error)) from None
+        document = decode_json(content, _Document, MOST_VALUES_RECORDED)
+    except ValueError as error:
+        raise _no_recording(file, str(error)) from None
     missing = [path for path in _NEEDED if path not in document.answers]
     if missing:
         raise _no_recording(file, f"{missing[0]} is not among its answers")
