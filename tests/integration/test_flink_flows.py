@@ -10,7 +10,7 @@ from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
 from integration.flink.rest.firings import Firings, window_s
 from integration.flink.rest.flows import JobFlows
 from integration.flink.rest.job_options import EVERYWHERE, Overrides
-from integration.flink.rest.sampling import SubtaskSamples
+from integration.flink.rest.sampling import SubtaskSamples, stands_still
 from integration.flink.rest.topology import edges_of
 from integration.flink.rest.vertices import VertexReader
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
@@ -392,6 +392,94 @@ class TestTheMinuteBefore:
         ]
         seen = {"source": [samples(*looks[0])] * 2, "count": [samples(*each) for each in looks]}
         assert JobFlows(shape, seen).shares(shape.vertices[1]) == pytest.approx([1000 / 1925, 925 / 1925])
+
+
+class TestFewRecordsWhileWatched:
+    """What was counted since the start says little of now: it holds a backlog, or code that was compiled."""
+
+    JOB = job(edge_to("source", "map", "REBALANCE"), edge_to("map", "sink", "REBALANCE"))
+
+    def read(
+        self, source: list[dict[str, float]], both: list[dict[str, float]], shape: FlinkJob = JOB
+    ) -> dict[str, Vertex]:
+        self.notes = list[str]()
+        seen = {
+            "source": [samples(*source)],
+            "map": [samples(*both, busy=0.1)],
+            "sink": [samples(*[{"records_in": look["records_out"]} for look in both], busy=0.1)],
+        }
+        return vertices_of(shape, seen, notes=self.notes)
+
+    def test_rates_costs_and_ratios_are_those_of_now(self):
+        read = grown("records_in", 8, since=100_000)
+        both = [a | b for a, b in zip(read, grown("records_out", 4, since=5_000), strict=True)]
+        vertices = self.read(grown("records_out", 8, since=100_000), both)
+        source = vertices["source"].source
+        assert isinstance(source, GeneratorSpec)
+        assert source.rates == (8.0,)
+        assert vertices["map"].service[0][1] == pytest.approx(0.1 / 8, rel=0.01)
+        assert vertices["map"].selectivity == pytest.approx(0.5)
+        assert self.notes[0] == (
+            "source: fewer than 200 records seen at subtask 0, so rates and costs are uncertain; "
+            "give --watch more time"
+        )
+
+    def test_where_none_are_seen_that_is_said(self):
+        still = [{"records_in": 100_000.0, "records_out": 50_000.0}] * 12
+        vertices = self.read([{"records_out": 100_000.0}] * 12, still)
+        source = vertices["source"].source
+        assert isinstance(source, GeneratorSpec)
+        assert source.rates == (0.05,)
+        assert vertices["map"].service[0][1] == pytest.approx(6.1 / 100_000, rel=0.2)
+        assert vertices["map"].selectivity == pytest.approx(0.5)
+        assert self.notes == [
+            "source: no records seen at subtask 0; assuming 0.05 records/s; give --watch more time",
+            *(
+                f"{name}: no records seen at subtask 0; assuming the cost of those since the start; "
+                "give --watch more time"
+                for name in ("map", "sink")
+            ),
+        ]
+
+    def test_what_reads_and_does_not_emit_emits_nothing(self):
+        both = [look | {"records_out": 25_000.0} for look in grown("records_in", 1000)]
+        vertices = self.read(grown("records_out", 1000), both)
+        assert vertices["map"].selectivity == 0
+        assert "map: not seen to emit records; assuming none; give --watch more time" in self.notes
+
+    def test_windows_that_are_not_seen_to_fire_emit_their_mean(self):
+        windows = "Window(TumblingEventTimeWindows(60000), EventTimeTrigger, Summed)"
+        described = [
+            dataclasses.replace(vertex, description="" if vertex.id == "sink" else windows)
+            for vertex in self.JOB.vertices
+        ]
+        both = [look | {"records_out": 6_100.0} for look in grown("records_in", 1000, since=50_000)]
+        shape = dataclasses.replace(self.JOB, vertices=tuple(described))
+        vertices = self.read([{"records_out": 61_000.0}] * 12, both, shape)
+        source = vertices["source"].source
+        assert isinstance(source, GeneratorSpec)
+        assert (source.burst_s, source.rates) == (60.0, (1000.0,))
+        assert vertices["map"].emit_every_s == 60.0
+        assert vertices["map"].selectivity == pytest.approx(0.1)
+        for name in ("source", "map"):
+            note = f"{name}: its windows hardly fired; assuming their mean since the start"
+            assert f"{note}; give --watch more time" in self.notes
+
+    def test_where_no_time_passed_all_is_of_the_whole_time(self):
+        """A source of the old kind is timed by the age of its job, which is 60 s."""
+        look = {"records_out": 3000.0, "backpressured_ms": 0.0, "idle_ms": 0.0}
+        sink = {"records_in": 3000.0, "busy_ms": 30_000.0, "idle_ms": 30_000.0, "backpressured_ms": 0.0}
+        times = tuple(map(float, range(12)))
+        seen = {
+            "source": [SubtaskSamples((look,) * 12, times)],
+            "sink": [SubtaskSamples((sink,) * 12, times)],
+        }
+        assert stands_still(seen)
+        vertices = vertices_of(job(edge_to("source", "sink", "REBALANCE")), seen)
+        source = vertices["source"].source
+        assert isinstance(source, GeneratorSpec)
+        assert source.rates == (50.0,)
+        assert vertices["sink"].service[0][1] == pytest.approx(0.01, rel=0.01)
 
 
 class TestConsumersThatJustKeepUp:

@@ -8,9 +8,20 @@ from statistics import median
 
 import pytest
 
+from integration.analysis.known_values import known
 from integration.files.reading import load_scenario
 from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
-from netstack import OPTIONS, PRESETS, Scenario, ScenarioError, Vertex, read_scenario, scenario_document
+from netstack import (
+    OPTIONS,
+    PRESETS,
+    GeneratorSpec,
+    Scenario,
+    ScenarioError,
+    Vertex,
+    emulate,
+    read_scenario,
+    scenario_document,
+)
 from tests.integration.flink_cluster import NAMES, Cluster, Unserved, recording, replayed, serving
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
@@ -375,10 +386,51 @@ class TestWhatJobsDo:
         with replayed(ON1S) as cluster:
             cluster.change_metrics("stage1", 1, over)
             notes = read(cluster).notes
-        assert [note for note in notes if "few records pass" in note] == [
-            "stage1: few records pass through subtask 1 now, so all that it has counted since it started "
-            "stands in"
+        assert [note for note in notes if "records seen" in note] == [
+            "stage1: no records seen at subtask 1; assuming the cost of those since the start; "
+            "give --watch more time"
         ]
+
+    def test_a_sparse_source_of_the_old_kind_is_predicted_as_it_is_now(self):
+        """It keeps no account of its time, and had a backlog; now it emits 20 records every 1.5 s."""
+
+        def sparse(metric: str, value: float, number: int) -> float | None:
+            values = {
+                "accumulateBackPressuredTimeMs": 0,
+                "accumulateIdleTimeMs": 0,
+                "numBytesOut": 1017 * (200_000 + 20 * number),
+                "numRecordsOut": 200_000 + 20 * number,
+            }
+            return values.get(metric)
+
+        def read_all(metric: str, value: float, number: int) -> float | None:
+            values = {
+                "accumulateBackPressuredTimeMs": 0,
+                "accumulateBusyTimeMs": 40_000 + 30 * number,
+                "accumulateIdleTimeMs": 10_000 + 1470 * number,
+                "numBytesIn": 1017 * (200_000 + 20 * number),
+                "numRecordsIn": 200_000 + 20 * number,
+            }
+            return values.get(metric)
+
+        cluster = Cluster(recording(ON1S))
+        for subtask in range(2):
+            cluster.change_metrics("source", subtask, sparse)
+            cluster.change_metrics("stage1", subtask, read_all)
+        for path, rounds in cluster.answers.items():
+            if path.endswith("?get=*") and cluster.vertex("source") in path:
+                for entry in (entry for entries in rounds for entry in entries):
+                    entry["value"] = "NaN" if entry["id"] == "accumulateBusyTimeMs" else entry["value"]
+        imported = import_scenario(Unserved(cluster), watch_s=7.5)
+        source, stage = imported.scenario.vertices
+        assert source.source == GeneratorSpec(
+            record_bytes=1013, rates=(pytest.approx(20 / 1.5, rel=0.01),), burst_s=1.5, legacy=True
+        )
+        assert stage.service[0][1] == pytest.approx(0.0015, rel=0.05)
+        shown = imported.measured.steady.vertices[1].records_in_per_s
+        assert shown == [pytest.approx(20 / 1.5, rel=0.01)] * 2
+        predicted = emulate(imported.scenario).steady[0].vertices[1].records_in_per_s
+        assert sum(known(predicted)) == pytest.approx(sum(known(shown)), rel=0.05)
 
     def test_two_exchanges_between_the_same_vertices(self):
         with replayed(ON1S) as cluster:

@@ -125,6 +125,8 @@ class JobFlows:
         ratio = _ratio(emitted, read)
         if firings is not None and firings.records and read.now_per_s:
             ratio = firings.records / firings.period_s / read.now_per_s
+        elif self.fires_unseen(vertex):
+            ratio = emitted.since_per_s / read.since_per_s
         if len(edges) > 1:
             for place, edge in enumerate(edges):
                 alone = self.over(edge)
@@ -166,6 +168,17 @@ class JobFlows:
         """How often a vertex emits, and how much, if it does so at times; None: it emits when it reads."""
         return firings_of(self._job, vertex, self._samples) if self._job.outputs(vertex) else None
 
+    def fires_unseen(self, vertex: FlinkVertex) -> bool:
+        """Whether windows of a vertex fire, as its description says, and hardly emitted while watched."""
+        firings, emitted = self.firings(vertex), self._counts(vertex, "records_out")
+        few = emitted is not None and emitted.watched < LEAST_RECORDS
+        return few and firings is not None and not firings.records
+
+    def since_per_s(self, vertex: FlinkVertex) -> float:
+        """Records per second that a vertex has emitted on average since the start; 0: not reported."""
+        counts = self._counts(vertex, "records_out")
+        return 0.0 if counts is None else counts.since_per_s
+
     def emitted_at_once(self, vertex: FlinkVertex) -> int:
         """The number of records in which a source's counts go up, whenever one looks; 1: any."""
         counts = [
@@ -197,14 +210,19 @@ class JobFlows:
 
 
 def _ratio(part: Counts, whole: Counts) -> float:
-    """What was watched counts; where that is little, what was counted since the start, if the two agree.
+    """Return the ratio of the time watched, or since the start where that is more exact and the two agree.
 
-    What a task has counted since the start lacks what waits before it, which matters where it is young.
+    Counts since the start lack what waits before a task, which matters where it is young, and include its
+    start. They count alone only where nothing was seen of the whole.
     """
     since = part.since_per_s / whole.since_per_s if whole.since_per_s else 0.0
-    if part.watched < LEAST_RECORDS or whole.watched < LEAST_RECORDS or not whole.now_per_s:
+    if not whole.watched or not whole.now_per_s:
         return since
     now = part.now_per_s / whole.now_per_s
+    if part.watched < LEAST_RECORDS or whole.watched < LEAST_RECORDS:
+        expected = since * whole.watched
+        agree = abs(now - since) * whole.watched <= _SIGMAS * math.sqrt(max(expected, 1.0))
+        return since if agree else now
     by_chance = math.sqrt(1 / part.watched + 1 / whole.watched)
     return since if by_chance > _EXACT and abs(now - since) <= _SIGMAS * since * by_chance else now
 

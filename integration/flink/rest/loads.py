@@ -1,8 +1,11 @@
 """What passes through each subtask: how many records, how large, how much work; from what tasks have counted.
 
 A task adds up the time in which it was busy, so busy time over records is what a record costs, back-pressured
-or not. Counts of the time watched are the load of now; where they are too few, those since the task started
-stand in. Bytes are counted by buffers, so a few buffers more or less make a count of few bytes wrong; over
+or not. Counts of the time watched are the load of now, however few they are. Counts since the task started
+include its start, with its backlog and the compilation of its code. They stand in for the cost of a record
+where no records were seen, and for all where no time passed.
+
+Bytes are counted by buffers, so a few buffers more or less make a count of few bytes wrong; over
 one exchange the producer's count errs one way and the consumer's the other.
 
 What was counted while the metrics were watched is often little, so a rate that stands is taken over the
@@ -24,13 +27,16 @@ from .cluster_job import FlinkJob, FlinkVertex
 from .sampling import METER_S, Samples, SubtaskSamples
 
 ENOUGH_RECORDS = 200
-"""From so many on, the records of the time watched say what one costs."""
+"""Records of the time watched from which rates and costs are exact within some percent."""
 
 LEAST_RECORDS = 50
 """Fewer than so many since the start say nothing."""
 
 ENOUGH_BUFFERS = 400
 """From so many on, the bytes of the time watched say how large a record is, within half a percent."""
+
+HARDLY_PER_S = 0.05
+"""Records per second of a source's subtask that emits next to nothing."""
 
 SATURATED = 0.9
 """A subtask that works, or is back-pressured, for more of its time does so all the time."""
@@ -60,6 +66,8 @@ class Load:
     """How long it was back-pressured."""
     minute_per_s: float | None = None
     """Records per second in the minute before."""
+    cost_before_s: float | None = None
+    """Busy time of a record since the start; of use where there are no records."""
 
     @property
     def busy_share(self) -> float | None:
@@ -88,6 +96,8 @@ class Load:
         """Busy time of a record; of a task that never idles, in the minute before as well."""
         if self.busy_s is None:
             return None
+        if not self.records:
+            return self.cost_before_s
         rate, now = self.per_s, self._now_per_s
         dearer = now / rate if rate and now and self.never_idles else 1.0
         return self.busy_s / self.records * dearer
@@ -129,30 +139,25 @@ def passed_s(samples: Samples) -> float | None:
     return middle(subtask.accounted_s or None for subtasks in samples.values() for subtask in subtasks)
 
 
-def load_of(subtask: SubtaskSamples, field: str, passed: float | None = None) -> Load | None:
+def load_of(
+    subtask: SubtaskSamples, field: str, passed: float | None = None, age_s: float | None = None
+) -> Load | None:
     """Return a subtask's load by its counter of records ("records_in", "records_out"); None: too few.
 
-    `passed` is the time watched where the subtask keeps no account.
+    It is that of the time watched, or since the start where no time passed. `passed` and `age_s` are these
+    two times where the subtask keeps no account.
     """
-    watched = subtask.increase(field)
-    if watched is not None and watched >= ENOUGH_RECORDS:
-        seconds = subtask.seconds if subtask.accounted_s is not None or passed is None else passed
-        busy, held = (_seconds(subtask.increase(part)) for part in ("busy_ms", "backpressured_ms"))
-        return Load(watched, busy, seconds, held, subtask.minute_per_s(field))
-    total = subtask.total(field)
+    watched, total = subtask.increase(field), subtask.total(field)
     if total is None or total < LEAST_RECORDS:
         return None
-    parts = [subtask.total(part) for part in ("busy_ms", "idle_ms", "backpressured_ms")]
-    told = complete(parts)
-    seconds = None if told is None else _seconds(sum(told))
-    return Load(total, _seconds(parts[0]), seconds, _seconds(parts[2]))
-
-
-def is_of_the_past(subtask: SubtaskSamples, field: str) -> bool:
-    """Return whether `load_of` takes what was counted since the start, since too little passes now."""
-    watched = subtask.increase(field)
-    few = watched is not None and subtask.seconds is not None and watched < ENOUGH_RECORDS
-    return few and (subtask.total(field) or 0.0) >= LEAST_RECORDS
+    busy, idle, held = (_seconds(subtask.total(part)) for part in ("busy_ms", "idle_ms", "backpressured_ms"))
+    before_s = None if busy is None else busy / total
+    seconds = subtask.seconds if subtask.accounted_s is not None or passed is None else passed
+    if watched is not None and (seconds or watched >= ENOUGH_RECORDS):
+        busy, held = (_seconds(subtask.increase(part)) for part in ("busy_ms", "backpressured_ms"))
+        return Load(watched, busy, seconds, held, subtask.minute_per_s(field), before_s)
+    told = complete([busy, idle, held])
+    return Load(total, busy, age_s if told is None else sum(told), held)
 
 
 def overhead_s(subtask: SubtaskSamples, slept_s: float, costs: CostModel, config: NetworkConfig) -> float:
@@ -191,20 +196,21 @@ def service_s(
 def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -> float:
     """Return the records per second that a source's subtask would emit unhindered; 0: as fast as possible.
 
-    One that idles emits all there is, unless its job is `limited`, which says that a task behind it works all
-    the time. One that is slowed by back-pressure would emit in all its time what it emits in the rest. One of
-    the old kind does not tell when it idles: it is taken for paced unless it is back-pressured all the time.
+    One that emits nothing and is not held back has `HARDLY_PER_S`. One that idles emits all there is, unless
+    its job is `limited`: a task behind it works all the time. One that is slowed by back-pressure would emit
+    in all its time what it emits in the rest. One of the old kind does not tell when it idles: it is taken
+    for paced unless it is back-pressured all the time.
     """
     rate, (busy, idle, held) = load.per_s, _times(subtask)
     if rate is None or (load.held_share or 0.0) >= SATURATED:
         return 0.0
     if busy is None or idle is None or held is None or busy + idle + held <= 0:
-        return rate
+        return max(rate, HARDLY_PER_S)
     share = held / (busy + idle + held)
     if share >= SATURATED:
         return 0.0
     idles = idle / (busy + idle + held) >= IDLE
-    return rate if idles and not limited else rate / (1 - share)
+    return max(rate if idles and not limited else rate / (1 - share), HARDLY_PER_S)
 
 
 def _times(subtask: SubtaskSamples) -> list[float | None]:

@@ -220,9 +220,23 @@ def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) ->
 
 
 def stands_still(samples: Samples) -> bool:
-    """Return whether tasks answered several times, and none of them had gone on."""
+    """Return whether tasks answered several times, and none of them had gone on.
+
+    Tasks that keep no account of their time do not count where others do.
+    """
     asked = [subtask for subtasks in samples.values() for subtask in subtasks if len(subtask.samples) > 1]
-    return bool(asked) and all(subtask.seconds is None for subtask in asked)
+    keep_account = [subtask for subtask in asked if subtask.accounted_s is not None]
+    return bool(asked) and all(subtask.seconds is None for subtask in keep_account or asked)
+
+
+def without_repeats(samples: Samples) -> Samples:
+    """Return the samples, or the last one of each subtask where no time passed between them."""
+    if not stands_still(samples):
+        return samples
+    return {
+        vertex: [SubtaskSamples(each.samples[-1:], each.times[-1:]) for each in subtasks]
+        for vertex, subtasks in samples.items()
+    }
 
 
 def _names(

@@ -18,18 +18,18 @@ from .flows import JobFlows
 from .job_options import Overrides, of_vertex
 from .loads import (
     ENOUGH_RECORDS,
+    HARDLY_PER_S,
     IDLE,
     LEAST_RECORDS,
     SATURATED,
     Load,
-    is_of_the_past,
     load_of,
     passed_s,
     record_bytes,
     service_s,
     source_rate,
 )
-from .sampling import Samples
+from .sampling import Samples, without_repeats
 from .topology import placed
 
 HEADER_BYTES = 4
@@ -56,9 +56,6 @@ _LIMITING = 0.7
 _HARDLY_HELD = 0.05
 """A producer that is back-pressured for less of its time finds room for all that it emits."""
 
-_HARDLY = 0.05
-"""Records per second of a source's subtask that has emitted too few to say how many."""
-
 
 class VertexReader:
     """Reads the vertices of one job; `notes` gets what a scenario cannot say."""
@@ -78,7 +75,7 @@ class VertexReader:
         self._job = job
         self._names = names
         self._config = config
-        self._samples = samples
+        self._samples = samples = without_repeats(samples)
         self._flows = flows
         self._given = given
         self._notes = notes
@@ -86,9 +83,9 @@ class VertexReader:
         self._burning = burning
         self._problems: list[str] = []
         self._bursts_s: dict[str, float] = {}  # Flink lists sources before what reads them
-        passed = passed_s(samples)
+        passed, age_s = passed_s(samples), job.age_s
         self._loads = {
-            vertex.id: [load_of(subtask, _counter(job, vertex), passed) for subtask in samples[vertex.id]]
+            vertex.id: [load_of(each, _counter(job, vertex), passed, age_s) for each in samples[vertex.id]]
             for vertex in job.vertices
         }
 
@@ -105,7 +102,7 @@ class VertexReader:
 
     def _vertex(self, vertex: FlinkVertex) -> Vertex:
         name = self._names[vertex.id]
-        self._note_past(vertex, name)
+        self._note_few(vertex, name)
         place = placed(vertex)
         if not self._job.inputs(vertex):
             source = self._source(vertex, name)
@@ -130,7 +127,9 @@ class VertexReader:
         size, rates = self._size(vertex, name), self._rates(vertex, name)
         firings = self._flows.firings(vertex)
         if firings is not None and of_vertex(self._given.rate, name) is None:
-            records = firings.records or fmean(rates) * len(self._loads[vertex.id]) * firings.period_s
+            unseen = self._flows.fires_unseen(vertex)
+            per_s = self._flows.since_per_s(vertex) if unseen else fmean(rates) * vertex.parallelism
+            records = firings.records or per_s * firings.period_s
             return self._emitting_at_times(vertex, size, firings.period_s, records)
         if not all(rates):
             cost = self._cost(vertex)
@@ -190,6 +189,8 @@ class VertexReader:
         if told is None:
             self._notes.append(f"{name}: what it emits is not told; here it hands on what it reads")
             return 1.0
+        if not any(told):
+            self._note_watch_longer(f"{name}: not seen to emit records; assuming none")
         return float(f"{told[0]:.4g}") if len(set(told)) == 1 else 1.0
 
     def _emitted_bytes(self, vertex: FlinkVertex, name: str) -> int | None:
@@ -221,7 +222,7 @@ class VertexReader:
             self._too_little(name, "emitted", "rate", f"--rate '{name}:100'")
         limited = self._is_limited(vertex)
         rates = [
-            _HARDLY if load is None else float(f"{source_rate(subtask, load, limited=limited):.4g}")
+            HARDLY_PER_S if load is None else float(f"{source_rate(subtask, load, limited=limited):.4g}")
             for subtask, load in zip(self._samples[vertex.id], loads, strict=True)
         ]
         silent = [str(number) for number, load in enumerate(loads) if load is None]
@@ -336,14 +337,29 @@ class VertexReader:
         behind = times_behind_s(self._checkpoints, name, vertex.parallelism)
         return tuple(round(seconds, 3) for seconds in behind) if any(behind) else (0.0,)
 
-    def _note_past(self, vertex: FlinkVertex, name: str) -> None:
-        counter, subtasks = _counter(self._job, vertex), enumerate(self._samples[vertex.id])
-        past = [str(number) for number, subtask in subtasks if is_of_the_past(subtask, counter)]
-        if past:
-            self._notes.append(
-                f"{name}: few records pass through subtask {', '.join(past)} now, so all that it has counted "
-                "since it started stands in"
+    def _note_few(self, vertex: FlinkVertex, name: str) -> None:
+        """Say where few records passed while the job was watched, or none, and what is assumed then."""
+        watched = [
+            (str(number), load)
+            for number, load in enumerate(self._loads[vertex.id])
+            if load is not None and len(self._samples[vertex.id][number].samples) > 1
+        ]
+        few = [number for number, load in watched if 0 < load.records < ENOUGH_RECORDS]
+        reads = bool(self._job.inputs(vertex))
+        none = [number for number, load in watched if not load.records]
+        if few:
+            seen = f"{name}: fewer than {ENOUGH_RECORDS} records seen at subtask {', '.join(few)}"
+            self._note_watch_longer(f"{seen}, so rates and costs are uncertain")
+        if self._flows.fires_unseen(vertex):
+            self._note_watch_longer(f"{name}: its windows hardly fired; assuming their mean since the start")
+        elif none and (reads or self._held(vertex.id) < SATURATED):
+            assumed = "the cost of those since the start" if reads else f"{HARDLY_PER_S:g} records/s"
+            self._note_watch_longer(
+                f"{name}: no records seen at subtask {', '.join(none)}; assuming {assumed}"
             )
+
+    def _note_watch_longer(self, text: str) -> None:
+        self._notes.append(f"{text}; give --watch more time")
 
     def _note_silent(self, name: str, loads: Sequence[Load | None]) -> None:
         silent = [str(number) for number, load in enumerate(loads) if load is None]
