@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +145,23 @@ def check_bounds(document: Mapping[str, object], file: Path) -> None:
     Raises:
         ScenarioError: it does.
     """
-    level: list[object] = [document]
-    for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _inside(outer)]
+    for level in levels_within(document):
         if any(isinstance(value, int) and value not in _WHOLE for value in level):
             raise ScenarioError([f"{file}: has a whole number of more than 64 bits"])
     if level:
         raise _too_deep(file)
+
+
+def levels_within(value: object) -> Iterator[list[object]]:
+    """Yield the values within a document's tables and lists, level by level.
+
+    There are `DEEPEST` levels. Empty ones follow the deepest that the document has; if the last one is not
+    empty, it goes too deep.
+    """
+    level: list[object] = [value]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        yield level
 
 
 def one_line(text: object) -> str:

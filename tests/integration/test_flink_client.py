@@ -71,6 +71,7 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
     ("answer", "message"),
     [
         (sent(b"[" * 100_000 + b"]" * 100_000), "the answer is no JSON"),
+        (sent(b'{"a":' + b"[" * 33 + b"]" * 33 + b"}"), "the answer is no JSON: it is nested too deeply"),
         (sent(b'{"a": 1'), "the answer is no JSON"),
         (
             sent(b'{"a": NaN}'),

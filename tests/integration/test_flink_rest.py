@@ -494,6 +494,22 @@ class TestWhatCannotBeRead:
             with suppress(ScenarioError):
                 assert len(cluster_import(cluster).vertices) == 2
 
+    def test_more_vertices_than_any_job_has(self):
+        """Each would take requests of its own."""
+        cluster = Cluster(recording(ON1S))
+        vertices = cluster.answers[f"/jobs/{cluster.job}"]["vertices"]
+        vertices += [vertices[0] | {"id": str(number)} for number in range(999)]
+        with pytest.raises(FlinkRestError, match=f"job {cluster.job}: has 1,001 vertices; at most 1,000 are"):
+            cluster_import(cluster)
+        assert len(cluster.asked) == 3
+
+    def test_of_many_jobs_a_message_names_the_first(self):
+        cluster = Cluster(recording(ON1S))
+        jobs = cluster.answers["/jobs/overview"]["jobs"]
+        jobs += [jobs[0] | {"jid": f"job {number}"} for number in range(1, 100)]
+        with pytest.raises(FlinkRestError, match=r"100 jobs are running; .*job 19 .* RUNNING\) and 80 more$"):
+            cluster_import(cluster)
+
     def test_a_job_that_does_not_run(self):
         with replayed(ON1S) as cluster:
             cluster.answers["/jobs/overview"]["jobs"][0]["state"] = "FINISHED"

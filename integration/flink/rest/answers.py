@@ -10,7 +10,7 @@ import msgspec
 
 from netstack import ScenarioError
 
-from ...files.reading import one_line
+from ...files.reading import DEEPEST, levels_within, one_line
 
 WITH_VALUES = "/metrics?get="
 """In the path of a request for values of metrics, whose names follow."""
@@ -63,9 +63,13 @@ def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
     if sum(map(body.count, _OPENS_OR_SEPARATES)) > most:
         raise TooManyValuesError(most)
     try:
-        return msgspec.json.decode(body, type=shape)
+        value = msgspec.json.decode(body)
+        *_, deepest = levels_within(value)
+        if deepest:
+            raise RecursionError
+        return msgspec.convert(value, shape)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError(f"it is nested too deeply; values go {DEEPEST} deep at most") from None
     except msgspec.DecodeError as error:
         at_byte = _AT_BYTE.search(str(error))
         if at_byte and (no_number := _NO_NUMBER.match(body, int(at_byte[1]))):

@@ -147,16 +147,14 @@ def _edges(plan: Mapping[str, Any]) -> tuple[FlinkEdge, ...]:
 
 def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tuple[FlinkVertex, ...]:
     """Each vertex after all it reads from; sources first."""
-    read = {edge.target for edge in edges}
-    placed = [vertex for vertex in vertices if vertex.id not in read]
-    waiting = [vertex for vertex in vertices if vertex.id in read]
+    producers: dict[str, set[str]] = {}
+    for edge in edges:
+        producers.setdefault(edge.target, set()).add(edge.source)
+    placed = [vertex for vertex in vertices if vertex.id not in producers]
+    waiting = [vertex for vertex in vertices if vertex.id in producers]
     while waiting:
         there = {vertex.id for vertex in placed}
-        ready = [
-            vertex
-            for vertex in waiting
-            if all(edge.source in there for edge in edges if edge.target == vertex.id)
-        ]
+        ready = [vertex for vertex in waiting if producers[vertex.id] <= there]
         placed += ready or waiting
         waiting = [vertex for vertex in waiting if ready and vertex not in ready]
     return tuple(placed)

@@ -12,6 +12,9 @@ RUNNING = "RUNNING"
 ENDED = frozenset({"CANCELED", "FAILED", "FINISHED"})
 """States that a job does not leave (JobStatus.isGloballyTerminalState)."""
 
+_MOST_SHOWN = 20
+"""Jobs that a message names."""
+
 _Jobs = Sequence[dict[str, Any]]
 
 
@@ -81,4 +84,5 @@ def _known(jobs: _Jobs) -> str:
 
 
 def _ids(jobs: _Jobs) -> str:
-    return ", ".join(f"{entry['jid']} ({entry['name']}, {entry['state']})" for entry in jobs)
+    shown = ", ".join(f"{entry['jid']} ({entry['name']}, {entry['state']})" for entry in jobs[:_MOST_SHOWN])
+    return shown if len(jobs) <= _MOST_SHOWN else f"{shown} and {len(jobs) - _MOST_SHOWN} more"

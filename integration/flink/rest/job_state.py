@@ -26,6 +26,9 @@ _AGAIN = "try again once it runs steadily"
 
 _LONGEST_REFRESH_S = 10.0
 
+MOST_VERTICES = 1000
+"""Vertices of the largest job that is read; those of large jobs are some hundreds."""
+
 _Answer = Mapping[str, Any]
 
 
@@ -137,6 +140,10 @@ def _asked(
     details = client.find(f"/jobs/{job}", may_be_gone=True)
     if details is None:
         raise FlinkRestError(f"{client.url}: {_unknown(client, job)}")
+    if (number_of := len(details["vertices"])) > MOST_VERTICES:
+        raise FlinkRestError(
+            f"{client.url}: job {job}: has {number_of:,} vertices; at most {MOST_VERTICES:,} are read"
+        )
     vertices = {
         entry["id"]: client.find(f"/jobs/{job}/vertices/{entry['id']}") or {} for entry in details["vertices"]
     }
