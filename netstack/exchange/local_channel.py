@@ -113,8 +113,8 @@ class LocalInputChannel(InputChannel):
 
     @property
     def buffers_in_use(self) -> int:
-        """Data buffers that wait in the subpartition, and recovered ones, as debloating counts them."""
-        return self._subpartition.data_buffers + len(self._recovered)
+        """Buffers and events that wait in the subpartition, and recovered ones, as debloating counts them."""
+        return self.queue_length
 
     @property
     def blocked(self) -> bool:

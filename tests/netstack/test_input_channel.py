@@ -709,7 +709,7 @@ def test_a_local_channel_reads_recovered_data_before_its_subpartition() -> None:
     pair.channel.restore(b"recovered")
     channel = pair.channel
     assert (channel.queue_length, channel.queued_bytes) == (5, 9 + len(end))
-    assert (channel.buffers_in_use, channel.has_priority) == (4, False)
+    assert (channel.buffers_in_use, channel.has_priority) == (5, False)
     assert channel.start_persisting(1) == [b"recovered"]
     channel.stop_persisting(1)
     assert pair.read() == [b"recovered", end]
@@ -725,13 +725,13 @@ def test_a_released_local_channel_forgets_recovered_data() -> None:
     assert pair.channel.queue_length == 0
 
 
-def test_a_local_channel_tells_what_its_subpartition_holds() -> None:
+def test_a_local_channel_tells_what_its_subpartition_holds_and_debloating_counts_its_events() -> None:
     pair = LocalPair()
     pair.add(b"one")
     pair.add_barrier()
     pair.add(b"three")
     channel = pair.channel
-    assert (channel.queue_length, channel.buffers_in_use) == (3, 2)
+    assert (channel.queue_length, channel.buffers_in_use) == (3, 3)
     assert (channel.queued_bytes, pair.subpartition.queued_bytes) == (0, 42)
 
 
