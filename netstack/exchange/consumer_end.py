@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from buffers import ReceivedBuffer
 from flowcontrol import (
     PARTITION_NOT_FOUND,
     AddCredit,
@@ -39,6 +40,9 @@ class ConsumerEnd:
     What arrives for a channel that was released is dropped, and the producer is asked once to send no more of
     it; other channels do not notice. A channel that was never requested breaks the protocol, which is where
     this end is stricter than Flink's.
+
+    A segment that a payload is arriving in stays with this end when its channel is closed: the link still
+    writes to it. It goes back when the payload has landed, or with `release`.
     """
 
     def __init__(self, end: ConsumingEnd, notify: Notify, peer: str = "the producer") -> None:
@@ -50,8 +54,10 @@ class ConsumerEnd:
         self._peer = peer
         self._channels: dict[int, RemoteInputChannel] = {}
         self._backoffs: dict[int, RequestBackoff] = {}
-        self._cancelled: set[int] = set()
-        self._arriving: memoryview | None = None
+        self._cancelled: dict[int, int] = {}  # the most bytes of a buffer, by channel
+        self._target: RemoteInputChannel | None = None  # of the payload that is arriving
+        self._arriving: memoryview | None = None  # its place, if it is an event or is dropped
+        self._orphan: ReceivedBuffer | None = None  # its buffer, if its channel was closed meanwhile
         end.listen(self)
 
     def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
@@ -63,8 +69,17 @@ class ConsumerEnd:
         """Take leave of the producer of `channel`, behind all it was told; what still comes is dropped."""
         number = channel.channel_id
         if self._channels.pop(number, None) is not None:
-            self._cancelled.add(number)
+            self._cancelled[number] = channel.gate.segment_bytes
             self._notify(self._transmit, CancelPartitionRequest(number))
+        if self._target is channel:
+            self._target = None
+            self._orphan = channel.abandon_landing()
+
+    def release(self) -> None:
+        """Give back the segment of a payload that has not landed; the link must have ended."""
+        if self._orphan is not None:
+            self._orphan.release()
+            self._orphan = None
 
     def receive(self, message: Message) -> None:
         """Take a message of the producing end.
@@ -98,13 +113,16 @@ class ConsumerEnd:
             raise RemoteProtocolError("a compressed buffer arrived, and nobody asked for compression")
         if header.data_type is DataType.DATA_BUFFER:
             if channel is not None:
-                return channel.land(header.sequence_number, header.backlog, header.size)
-            limit = self._channels[header.channel].gate.segment_bytes
+                place = channel.land(header.sequence_number, header.backlog, header.size)
+                self._target = channel
+                return place
+            limit = self._cancelled[header.channel]
         else:
             limit = MAX_EVENT_BYTES
         if header.size > limit:
             what = "a buffer" if header.data_type is DataType.DATA_BUFFER else "an event"
             raise RemoteProtocolError(f"{what} of {header.size} bytes arrived, allowed are {limit}")
+        self._target = channel
         self._arriving = memoryview(bytearray(header.size))
         return self._arriving
 
@@ -115,9 +133,10 @@ class ConsumerEnd:
             RemoteProtocolError: if it is an event that makes no sense.
         """
         self.messages += 1
-        channel = self._channels[header.channel]
+        channel, self._target = self._target, None
         payload, self._arriving = self._arriving, None
-        if channel.released:
+        if channel is None or channel.released:
+            self.release()
             return
         if payload is None:
             self.buffers += 1
@@ -149,7 +168,7 @@ class ConsumerEnd:
 
     def _cancel(self, number: int) -> None:
         if number not in self._cancelled:
-            self._cancelled.add(number)
+            self._cancelled[number] = self._channels[number].gate.segment_bytes
             with suppress(LinkClosedError):  # an end that has finished has taken leave of the producer
                 self._transmit(CancelPartitionRequest(number))
 

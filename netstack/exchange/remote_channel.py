@@ -188,6 +188,11 @@ class RemoteInputChannel(InputChannel):
         segment, recycler = taken
         return ReceivedBuffer(segment, recycler, size, blank)
 
+    def abandon_landing(self) -> ReceivedBuffer | None:
+        """Hand over the buffer that `land` made room for, if it is not complete; `landed` must not follow."""
+        buffer, self._landing = self._landing, None
+        return buffer
+
     def landed(self, backlog: int) -> None:
         """The buffer that `land` made room for is complete; `backlog` buffers wait behind it."""
         buffer, self._landing = self._landing, None

@@ -314,6 +314,8 @@ class Attempt:
                 stack.callback(subtask.release)
             for producer in self.builder.connections.producers:
                 stack.callback(producer.close)
+            for consumer in self.builder.connections.consumers:
+                stack.callback(consumer.release)
             for subtask in self.present:
                 stack.callback(subtask.checkpoints.release)
             if final:

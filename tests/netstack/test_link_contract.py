@@ -396,6 +396,62 @@ def test_data_for_a_released_channel_is_dropped_and_no_other_notices(open_link: 
 
 
 @BOTH
+def test_data_for_a_channel_that_was_closed_on_the_way_is_dropped_and_no_other_notices(
+    open_link: Callable[[], object],
+) -> None:
+    async def body(link: Opened) -> None:
+        connected = Connected(link, 2)
+        link.start()
+        await link.until(lambda: connected.producer.queue.sender(1) is not None)
+        for number in range(30):
+            connected.add(0, bytes([number]))
+            connected.add(1, bytes([number]))
+        barrier = CheckpointBarrier(7, 0.0)
+        event = EventBuffer(encode_event(barrier), data_type_of(barrier))
+        connected.subpartitions[0].add(EventConsumer(event))
+        connected.channels[0].cancel()
+        connected.channels[0].release()
+        for number in range(30):
+            await link.until(lambda: connected.channels[1].queue_length > 0)
+            assert connected.read(1) == bytes([number])
+        assert connected.subpartitions[0].released
+        assert connected.consumer.buffers == 30
+        link.cancel()
+        connected.close()
+
+    run(body, open_link)
+
+
+def test_a_payload_whose_channel_is_closed_while_it_arrives_keeps_its_segment_until_it_has_landed() -> None:
+    async def body(link: Opened) -> None:
+        connected = Connected(link, 2, exclusive=2, floating=4)
+        consumer, (closed, other) = connected.consumer, connected.channels
+        data = BufferHeader(0, 0, 0, 0, DataType.DATA_BUFFER, False, 3)
+        event = BufferHeader(0, 0, 1, 0, DataType.ALIGNED_CHECKPOINT_BARRIER, False, 4)
+        before = connected.memory.used
+        place = consumer.place(data)
+        place[:1] = b"o"
+        closed.cancel()
+        closed.release()
+        assert connected.memory.used == before - 1
+        place[1:] = b"ne"
+        consumer.landed(data)
+        assert connected.memory.used == before - 2
+        consumer.place(event)[:] = b"none"
+        consumer.landed(event)
+        consumer.place(data)[:] = b"two"
+        consumer.landed(data)
+        for_other = BufferHeader(1, 0, 0, 0, DataType.DATA_BUFFER, False, 3)
+        consumer.place(for_other)[:] = b"one"
+        consumer.landed(for_other)
+        assert (consumer.messages, consumer.buffers, consumer.bytes) == (4, 1, 3)
+        assert (closed.queue_length, other.queue_length) == (0, 1)
+        connected.close()
+
+    run(body, emulated)
+
+
+@BOTH
 def test_an_error_of_one_channel_is_raised_where_it_is_read_and_no_other_notices(
     open_link: Callable[[], object],
 ) -> None:
@@ -467,3 +523,17 @@ def test_a_peer_that_is_clogged_stops_its_writer_and_nobody_else() -> None:
             assert clogged.producing.ready
 
     trio.run(body)
+
+
+def test_a_payload_that_never_lands_as_its_link_has_ended_keeps_no_segment() -> None:
+    async def body(link: Opened) -> None:
+        connected = Connected(link, 1)
+        connected.consumer.place(BufferHeader(0, 0, 0, 0, DataType.DATA_BUFFER, False, 3))
+        connected.gate.cancel()
+        connected.gate.release()
+        held = connected.memory.used
+        connected.consumer.release()
+        assert connected.memory.used == held - 1
+        connected.close()
+
+    run(body, emulated)
