@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from types import MappingProxyType
 from typing import Protocol
 
 import trio
 
 from flowcontrol import (
+    AckAllUserRecordsProcessed,
+    AddCredit,
     BacklogAnnouncement,
     BufferHeader,
+    BufferResponse,
+    CancelPartitionRequest,
     CloseRequest,
     ControlPayload,
     ErrorResponse,
     FrameSink,
     KeepAlive,
     Message,
+    NewBufferSize,
     PartitionRequest,
     RemoteProtocolError,
+    ResumeConsumption,
     readable,
 )
 
@@ -25,7 +33,35 @@ from ..tcp.outgoing import Outgoing
 from ..tcp.transport_errors import LinkClosedError, PeerFailedError, PeerSilentError
 from .link import Receiver
 
-_LOOKS = 4  # at whether something was said and heard, during the time after which a peer counts as dead
+_LOOKS = 4
+"""Checks of a connection during the time after which a silent peer counts as dead."""
+
+
+class Recipient(Enum):
+    """The part of a connection that a message is for."""
+
+    PRODUCING = auto()
+    CONSUMING = auto()
+    CONNECTION = auto()
+
+
+RECIPIENTS: Mapping[type[Message], Recipient] = MappingProxyType(
+    {
+        BufferResponse: Recipient.CONSUMING,
+        ErrorResponse: Recipient.CONSUMING,  # without a channel: CONNECTION
+        PartitionRequest: Recipient.PRODUCING,
+        CancelPartitionRequest: Recipient.PRODUCING,
+        CloseRequest: Recipient.CONNECTION,
+        AddCredit: Recipient.PRODUCING,
+        ResumeConsumption: Recipient.PRODUCING,
+        AckAllUserRecordsProcessed: Recipient.PRODUCING,
+        BacklogAnnouncement: Recipient.CONSUMING,
+        NewBufferSize: Recipient.PRODUCING,
+        KeepAlive: Recipient.CONNECTION,
+        ControlPayload: Recipient.CONNECTION,
+    }
+)
+"""The recipient of each message of the protocol."""
 
 
 class Speaking(Protocol):
@@ -41,14 +77,17 @@ class Speaking(Protocol):
 
 
 async def keep_alive(link: Speaking, limit_s: float) -> None:
-    """Speak when there is nothing else to say, and find a peer that does not.
+    """Send a KeepAlive when nothing else is sent, and detect a peer that has gone silent.
+
+    A peer that runs is heard at least every half of `limit_s`. A silent one is detected when `limit_s` to 1.25
+    times `limit_s` have passed since the last byte.
 
     Raises:
         PeerSilentError: if nothing was heard for `limit_s` seconds, in which this process did run.
     """
     interval = limit_s / _LOOKS
     said = heard = -1
-    moved_at = trio.current_time()
+    silent_checks = 0
     while True:
         due = trio.current_time() + interval
         await trio.sleep_until(due)
@@ -56,9 +95,8 @@ async def keep_alive(link: Speaking, limit_s: float) -> None:
         stalled = now - due > interval  # it was this process that did not run
         if said == link.outgoing.sent_bytes and not link.outgoing:
             link.enqueue(KeepAlive())
-        if heard != link.received_bytes or stalled:
-            moved_at = now
-        elif now - moved_at >= limit_s - interval:
+        silent_checks = 0 if heard != link.received_bytes or stalled else silent_checks + 1
+        if silent_checks == _LOOKS:
             raise PeerSilentError(link.peer, f"nothing was heard for {limit_s:g} s")
         said, heard = link.outgoing.sent_bytes, link.received_bytes
 
@@ -172,23 +210,23 @@ class Incoming:
             PeerFailedError: if the peer tells that it has failed.
             RemoteProtocolError: if the message makes no sense.
         """
-        kind = type(message)
-        if kind is KeepAlive:
+        if isinstance(message, KeepAlive):
             return
         if isinstance(message, ErrorResponse) and message.channel is None:
             raise PeerFailedError(self._peer, readable(message.cause))
-        self._expect_more(kind.__name__)
-        if kind is CloseRequest:
-            self.finished = True
-            self.on_finished()
-        elif isinstance(message, ControlPayload):
-            self._control(message.payload)
-        elif kind is BacklogAnnouncement or kind is ErrorResponse:
+        self._expect_more(type(message).__name__)
+        recipient = RECIPIENTS[type(message)]
+        if recipient is Recipient.CONSUMING:
             self._consuming.receiver.receive(message)
-        else:
+        elif recipient is Recipient.PRODUCING:
             if isinstance(message, PartitionRequest):
                 self._note_channel(message.channel)
             self._producing.receiver.receive(message)
+        elif isinstance(message, ControlPayload):
+            self._control(message.payload)
+        else:
+            self.finished = True
+            self.on_finished()
 
     def _expect_more(self, what: str) -> None:
         if self.finished:

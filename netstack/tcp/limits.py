@@ -30,7 +30,7 @@ class ConnectionLimits:
     connect_timeout_s: float = 60.0
     """Until all peers are connected."""
     keep_alive_s: float = 30.0
-    """A peer that says nothing for longer is dead."""
+    """A peer that sends nothing for so long is dead; detecting that takes up to a quarter longer."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -5,22 +5,37 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast, get_args
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+import trio.testing
+from trio.testing import MockClock, wait_all_tasks_blocked
 
+from buffers import EventBuffer, EventConsumer, NetworkBufferPool, PipelinedSubpartition
 from flowcontrol import (
     MAX_PEER_TEXT,
+    AckAllUserRecordsProcessed,
     AddCredit,
+    BacklogAnnouncement,
     BufferHeader,
     BufferResponse,
+    CancelPartitionRequest,
+    CheckpointBarrier,
     CloseRequest,
+    ControlPayload,
     DataType,
+    ErrorResponse,
+    FrameSink,
     KeepAlive,
     Message,
+    NewBufferSize,
+    PartitionRequest,
     RemoteProtocolError,
+    ResumeConsumption,
+    data_type_of,
     encode,
+    encode_event,
     wire_size,
 )
 from netstack import (
@@ -29,6 +44,20 @@ from netstack import (
     LinkClosedError,
     PeerFailedError,
     PeerSilentError,
+)
+from netstack.exchange.consumer_end import ConsumerEnd
+from netstack.exchange.gate import InputGate
+from netstack.exchange.link import Receiver
+from netstack.exchange.producer_end import ProducerEnd
+from netstack.exchange.remote_channel import RemoteInputChannel
+from netstack.exchange.tcp_ends import (
+    RECIPIENTS,
+    Connection,
+    Incoming,
+    Recipient,
+    TcpConsumingEnd,
+    TcpEnd,
+    keep_alive,
 )
 from netstack.exchange.tcp_link import TcpLink
 from netstack.tcp.outgoing import Outgoing
@@ -229,6 +258,63 @@ def test_a_silent_peer_is_found() -> None:
     with_a_peer(body, ConnectionLimits(keep_alive_s=0.1))
 
 
+class QuietLink:
+    """A link in virtual time, whose peer sends a byte at given times; notes when KeepAlives are sent."""
+
+    peer = "task 7 at here"
+
+    def __init__(self) -> None:
+        self.outgoing = Outgoing()
+        self.received_bytes = 0
+        self.said_at: list[float] = []
+
+    def enqueue(self, message: Message) -> None:
+        assert message == KeepAlive()
+        self.said_at.append(trio.current_time())
+        trio.lowlevel.current_trio_token().run_sync_soon(self._sent)
+
+    def _sent(self) -> None:
+        self.outgoing.sent_bytes += 1
+
+    async def hear(self, times: list[float]) -> None:
+        for time in times:
+            await trio.sleep_until(time)
+            self.received_bytes += 1
+
+
+@pytest.mark.parametrize(
+    ("heard_at", "found_at"),
+    [([], 5.0), ([0.9], 5.0), ([1.1], 6.0), ([0.9, 4.85], 9.0), ([3.9, 7.9, 11.1], 16.0)],
+)
+def test_a_peer_is_dead_once_it_was_silent_for_the_whole_limit_and_not_before(
+    heard_at: list[float], found_at: float
+) -> None:
+    async def main() -> float:
+        start = trio.current_time()
+        link = QuietLink()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(link.hear, [start + time for time in heard_at])
+            with pytest.raises(PeerSilentError, match="nothing was heard for 4 s"):
+                await keep_alive(link, 4.0)
+        return trio.current_time() - start
+
+    assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx(found_at)
+
+
+def test_a_side_with_nothing_to_say_speaks_at_least_every_half_of_the_limit() -> None:
+    async def main() -> list[float]:
+        start = trio.current_time()
+        link = QuietLink()
+        with trio.move_on_after(20.5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(link.hear, [start + 3.0 * n for n in range(20)])
+                await keep_alive(link, 4.0)
+        return [time - start for time in link.said_at]
+
+    said_at = trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert said_at == pytest.approx([2.0 * n for n in range(1, 11)])
+
+
 def test_a_side_with_nothing_to_say_says_that_it_is_there() -> None:
     async def body(side: Side, peer: trio.SocketStream) -> None:
         frame, heard = encode(KeepAlive()), b""
@@ -380,3 +466,72 @@ def test_what_is_dropped_leaves_no_half_message() -> None:
         rest = b"".join(outgoing.next_parts())
         assert outgoing.waiting_bytes == len(rest)
         assert rest == (encode(first)[count:] if count else b"")
+
+
+MESSAGES: dict[type[Message], Message] = {
+    type(message): message
+    for message in (
+        BufferResponse(0, 0, 0, 0, DataType.DATA_BUFFER, False, b"x"),
+        ErrorResponse("no disk", 0),
+        PartitionRequest(0, 2),
+        CancelPartitionRequest(0),
+        CloseRequest(),
+        AddCredit(0, 1),
+        ResumeConsumption(0),
+        AckAllUserRecordsProcessed(0),
+        BacklogAnnouncement(0, 1),
+        NewBufferSize(0, 17),
+        KeepAlive(),
+        ControlPayload(b"x"),
+    )
+}
+
+
+class Heard:
+    """Keeps the messages that arrive."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.receive = self.messages.append
+
+
+@pytest.mark.parametrize("kind", get_args(Message))
+def test_each_message_of_the_protocol_reaches_its_recipient_and_no_other(kind: type[Message]) -> None:
+    producing, consuming = TcpEnd(cast(Connection, None)), TcpConsumingEnd(cast(Connection, None))
+    to_producer, to_consumer, control = Heard(), Heard(), list[bytes]()
+    producing.listen(cast(Receiver, to_producer))
+    consuming.listen(cast(FrameSink, to_consumer))
+    incoming = Incoming("peer", 8, producing, consuming)
+    incoming.on_control = control.append
+    message, recipient = MESSAGES[kind], RECIPIENTS[kind]
+    incoming.receive(message)
+    assert to_producer.messages == [message] * (recipient is Recipient.PRODUCING)
+    assert to_consumer.messages == [message] * (recipient is Recipient.CONSUMING)
+    assert (control, incoming.finished) == ([b"x"] * (kind is ControlPayload), kind is CloseRequest)
+
+
+def test_both_ends_accept_what_is_for_them_and_refuse_everything_else() -> None:
+    memory = NetworkBufferPool(8, 64)
+    link = TcpLink(cast(Stream, trio.testing.memory_stream_pair()[0]), ConnectionLimits(), "peer")
+    subpartition = PipelinedSubpartition(0)
+    producer = ProducerEnd(link.producing, link.notify, [subpartition].__getitem__)
+    consumer = ConsumerEnd(link.consuming, link.notify)
+    gate = InputGate("input", memory.create_pool(1, 1, 1), None, lambda: None)
+    channel = RemoteInputChannel(gate, 0, 0, consumer, memory.request_unpooled(2), gate.floating)
+    gate.add_channel(channel, 0)
+    gate.request_partitions()
+    barrier = CheckpointBarrier(1, 0.0)  # so that there is something to resume
+    subpartition.add(EventConsumer(EventBuffer(encode_event(barrier), data_type_of(barrier))))
+    last = {CancelPartitionRequest: 1, ErrorResponse: 1}  # behind these the channel is closed
+    accepted: dict[Recipient, set[type[Message]]] = {}
+    for recipient, end in ((Recipient.PRODUCING, producer), (Recipient.CONSUMING, consumer)):
+        accepted[recipient] = set()
+        for kind in sorted(MESSAGES, key=lambda kind: (last.get(kind, 0), kind is not PartitionRequest)):
+            try:
+                end.receive(MESSAGES[kind])
+            except RemoteProtocolError as error:
+                assert f"does not send {kind.__name__}" in str(error)  # noqa: PT017
+            else:
+                accepted[recipient].add(kind)
+    for recipient, kinds in accepted.items():
+        assert kinds == {kind for kind, of in RECIPIENTS.items() if of is recipient}
