@@ -27,7 +27,6 @@ COMPILED = {
     "netstack/engine": "agenda callbacks event_clock randomness",
     "netstack/exchange": "channel connection consumer_end emulated_link gate java_hash key_groups link "
     "local_channel notifier open_buffers partition producer_end remote_channel stalls",
-    "netstack/faults": "tapped_gate",
     "netstack/tasks": "checkpointed_inputs checkpointing_task emission event_windows keys lateness "
     "multiple_input_subtask operator_subtask outbox pace serving source_subtask subtask "
     "subtask_checkpoints throttle time_account watermark_flow",

@@ -64,6 +64,7 @@ from .events import (
     data_type_of,
     decode_event,
     encode_event,
+    is_barrier,
 )
 from .frame_reader import FrameReader, FrameSink
 from .frame_size import wire_size
@@ -224,6 +225,7 @@ __all__ = [
     "encode",
     "encode_event",
     "encode_header",
+    "is_barrier",
     "payload_bytes",
     "readable",
     "register_policy",

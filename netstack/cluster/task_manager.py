@@ -127,7 +127,6 @@ class _Process:
         self._attempt = Attempt(
             scenario,
             self._environment,
-            lambda source, target, subtask: {},  # no fault counts what channels hand over
             lambda region: self._send(LEADER, Running()),
             self._environment.coordinator.finished,
             Site(self._name, self._connect),

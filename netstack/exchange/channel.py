@@ -34,6 +34,8 @@ from flowcontrol import (
     encode_event,
 )
 
+from ..scenarios.fault import ChannelItem
+
 InputBuffer = ReceivedBuffer | BufferSlice | RecoveredBuffer
 """A data buffer as a task reads it."""
 
@@ -76,7 +78,8 @@ class InputChannel:
 
     `queued`: it stands in the gate's line, and if `urgent` in the front part of it; the gate sets both.
     `persist` is called with a checkpoint's id, the channel and bytes: data that arrived after the task had
-    begun that checkpoint, and before its barrier. None: nobody wants it.
+    begun that checkpoint, and before its barrier. None: nobody wants it. The gate counts the data buffers and
+    barriers that the task gets in `polled_buffers` and `polled_barriers`, and calls `tap` before each.
     """
 
     __slots__ = (
@@ -88,7 +91,10 @@ class InputChannel:
         "gate",
         "index",
         "persist",
+        "polled_barriers",
+        "polled_buffers",
         "queued",
+        "tap",
         "urgent",
     )
 
@@ -98,6 +104,9 @@ class InputChannel:
         self.channel_id = channel_id
         self.queued = False
         self.urgent = False
+        self.polled_buffers = 0
+        self.polled_barriers = 0
+        self.tap: Callable[[ChannelItem], None] | None = None
         self._decoder: RecordDecoder | None = None
         self.persist: Callable[[int, InputChannel, Content], None] | None = None
         self._failure: Exception | None = None

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from buffers import LocalBufferPool
-from flowcontrol import DebloatPolicy, ThroughputCalculator, announcements
+from flowcontrol import DebloatPolicy, ThroughputCalculator, announcements, is_barrier
 
+from ..scenarios.fault import ChannelItem
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 
@@ -123,8 +124,10 @@ class InputGate:
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
         """Take the next buffer or event of the channel whose turn it is; None if there is none."""
+        watcher = self._watcher
         if self._urgent and (polled := self.poll_priority(now)) is not None:
-            self._tell_watcher(*polled)
+            if watcher is not None:
+                watcher.polled(polled[0].index, polled[1].size)
             return polled
         ready = self._ready
         while ready:
@@ -135,8 +138,9 @@ class InputGate:
             else:
                 channel.queued = False
             if item is not None:
-                self._count(item, now)
-                self._tell_watcher(channel, item)
+                self._count(channel, item, now)
+                if watcher is not None:
+                    watcher.polled(channel.index, item.size)
                 return channel, item
         if not self._paused:
             self._paused = True
@@ -158,19 +162,23 @@ class InputGate:
             if more:
                 (urgent if channel.urgent else self._ready).append(channel)
             if item is not None:
-                self._count(item, now)
+                self._count(channel, item, now)
                 return channel, item
         return None
 
-    def _count(self, item: Item, now: float) -> None:
+    def _count(self, channel: InputChannel, item: Item, now: float) -> None:
         if self._paused:
             self._paused = False
             self.throughput.resume(now)
         self.throughput.add(item.size, now)
-
-    def _tell_watcher(self, channel: InputChannel, item: Item) -> None:
-        if self._watcher is not None:
-            self._watcher.polled(channel.index, item.size)
+        if not item.is_event:
+            channel.polled_buffers += 1
+            if channel.tap is not None:
+                channel.tap(ChannelItem.BUFFER)
+        elif is_barrier(bytes(item.payload)):
+            channel.polled_barriers += 1
+            if channel.tap is not None:
+                channel.tap(ChannelItem.BARRIER)
 
     @property
     def readable(self) -> bool:

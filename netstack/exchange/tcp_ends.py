@@ -79,8 +79,8 @@ class Speaking(Protocol):
 async def keep_alive(link: Speaking, limit_s: float) -> None:
     """Send a KeepAlive when nothing else is sent, and detect a peer that has gone silent.
 
-    A peer that runs is heard at least every half of `limit_s`. A silent one is detected when `limit_s` to 1.25
-    times `limit_s` have passed since the last byte.
+    A peer that runs is heard at least every half of `limit_s`. A silent one is detected when between 1 and
+    1.25 times `limit_s` have passed since the last byte.
 
     Raises:
         PeerSilentError: if nothing was heard for `limit_s` seconds, in which this process did run.

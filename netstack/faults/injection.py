@@ -1,14 +1,16 @@
 """Lets the faults of a scenario happen.
 
 The injector lives as long as the run, over all restarts. Faults at a time stand on the agenda from the
-start; the others wait for a count that taps and the control plane drive. What a fault has changed goes on
-over a restart: a link that is cut for good is cut in the next attempt too.
+start; the others wait for a count. Channels and the control plane count everything from the start, so that a
+fault can be added at any time. What a fault has changed goes on over a restart: a link that is cut for good
+is cut in the next attempt too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -16,7 +18,7 @@ from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.callbacks import Timer
-from ..scenarios.config_rules import time_text
+from ..scenarios.config_rules import Problem, time_text
 from ..scenarios.fault import (
     AtTime,
     ChannelItem,
@@ -32,10 +34,11 @@ from ..scenarios.fault import (
     OnChannel,
     SubtaskName,
 )
-from ..scenarios.scenario import Scenario
+from ..scenarios.fault_rules import fault_key
+from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.wiring import consumers_of_producers, producers_of_consumers
 from .faulty_storage import FaultyStorage, StorageCondition
 from .fired import FiredFault
-from .tapped_gate import Tap
 
 
 class FailingJob(Protocol):
@@ -62,6 +65,27 @@ class Cuttable(Protocol):
         ...
 
 
+class CountedChannel(Protocol):
+    """A channel that counts what it hands to its task, as `InputChannel` does."""
+
+    polled_buffers: int
+    polled_barriers: int
+    tap: Callable[[ChannelItem], None] | None
+
+
+class RunningAttempt(Protocol):
+    """The attempt that faults happen in."""
+
+    @property
+    def links(self) -> Mapping[tuple[str, str], Cuttable]:
+        """The links, by the producer's and the consumer's task manager."""
+        ...
+
+    def channels_into(self, task: TaskKey) -> Sequence[CountedChannel]:
+        """Return the channels that a subtask reads, those of all its gates in their order."""
+        ...
+
+
 class _Cut:
     """A link that is cut until some second of the run; `timer` waits for the heartbeats that do not come."""
 
@@ -79,8 +103,8 @@ class _Cut:
 class _Count:
     """How often something has happened in the run, and the faults that wait for one of these times."""
 
-    def __init__(self) -> None:
-        self.happened = 0
+    def __init__(self, happened: int = 0) -> None:
+        self.happened = happened
         self.waiting: list[tuple[int, Fault]] = []
 
     def step(self) -> list[Fault]:
@@ -92,21 +116,26 @@ class _Count:
 class FaultInjector:
     """The faults of one run; `fired` are those that have happened, in their order.
 
-    `start` is called once, `attempt_started` whenever the connections of an attempt have been made.
-    `watched`, `interfere` and `storage` are what the job builds in.
+    `start` is called once, `attempt_started` whenever an attempt has been built, `attempt_ends` and
+    `tasks_end` before tasks are released. The job builds in `interfere` and `storage`.
     """
 
     def __init__(self, scenario: Scenario, agenda: Agenda, job: FailingJob) -> None:
         self.fired: list[FiredFault] = []
         self._agenda = agenda
         self._job = job
+        self._scenario = scenario
         self._faults = scenario.faults
         self._numbers = {vertex.name: number for number, vertex in enumerate(scenario.vertices)}
         self._heartbeat_timeout = scenario.config.heartbeat_timeout_s
-        self._links: Mapping[tuple[str, str], Cuttable] = {}
+        self._attempt: RunningAttempt | None = None
+        self._polled: dict[TaskKey, dict[ChannelItem, array[int]]] = {}
+        """What channels of tasks that are gone have handed over, in the order of `channels_into`."""
         self._cuts: list[_Cut] = []
         self._messages: list[tuple[DelayMessages | DropMessages, float]] = []
         self._condition = StorageCondition(agenda)
+        self._watched: dict[tuple[SubtaskName, SubtaskName], list[int]] = {}
+        """The places of channels in `channels_into` of their reader, by (producer, reader)."""
         self._channels: dict[tuple[SubtaskName, SubtaskName, ChannelItem], _Count] = {}
         self._acknowledgements: dict[TaskKey, _Count] = {}
         for fault in scenario.faults:
@@ -115,8 +144,11 @@ class FaultInjector:
     def _wait(self, fault: Fault) -> None:
         when = fault.when
         if isinstance(when, OnChannel):
-            count = self._channels.setdefault((when.source, when.target, when.item), _Count())
-            count.waiting.append((when.number, fault))
+            key = when.source, when.target, when.item
+            if key not in self._channels:
+                self._channels[key] = _Count(self._happened(when))
+                self._watched[when.source, when.target] = self._places(when)
+            self._channels[key].waiting.append((when.number, fault))
         elif isinstance(when, OnAcknowledgement):
             count = self._acknowledgements.setdefault(self._key(when.subtask), _Count())
             count.waiting.append((when.number, fault))
@@ -128,18 +160,95 @@ class FaultInjector:
                 self._agenda.keep(fault.when.time_s, self._fire, fault)
 
     def add(self, faults: Sequence[Fault]) -> None:
-        """Let more faults happen, that have a time to come."""
+        """Let more faults happen, as if they had been there from the start.
+
+        Raises:
+            ScenarioError: one of them waits for a time or a number that has passed; none was added.
+        """
+        problems = [
+            f"{fault_key(number, field)}: {message}"
+            for number, fault in enumerate(faults, len(self._faults))
+            for field, message in self._too_late(fault)
+        ]
+        if problems:
+            raise ScenarioError(problems)
         self._faults += tuple(faults)
         for fault in faults:
+            self._wait(fault)
             if isinstance(fault.when, AtTime):
                 self._agenda.keep_foremost(fault.when.time_s, self._fire, fault)
+        self._watch()
 
-    def attempt_started(self, links: Mapping[tuple[str, str], Cuttable]) -> None:
-        """An attempt has the connections `links`, by (producer's, consumer's) task manager.
+    def _too_late(self, fault: Fault) -> Iterable[Problem]:
+        when, now = fault.when, self._agenda.now
+        if isinstance(when, AtTime):
+            if when.time_s < now:
+                yield "at", f"is {time_text(when.time_s)}; the run is at {time_text(now)} already"
+        elif self._happened(when) >= when.number:
+            yield "number", f"is {when.number}; the run has counted {self._happened(when)} already"
 
-        Those that are cut still are cut.
-        """
-        self._links = links
+    def _happened(self, when: OnChannel | OnAcknowledgement) -> int:
+        """Return how often something has happened so far, whether a fault waits for it or not."""
+        if isinstance(when, OnAcknowledgement):
+            acknowledgements = self._acknowledgements.get(self._key(when.subtask))
+            return 0 if acknowledgements is None else acknowledgements.happened
+        count = self._channels.get((when.source, when.target, when.item))
+        if count is not None:
+            return count.happened
+        task, places, barriers = self._key(when.target), self._places(when), when.item is ChannelItem.BARRIER
+        happened = sum(self._polled[task][when.item][place] for place in places if task in self._polled)
+        if self._attempt is not None:
+            channels = self._attempt.channels_into(task)
+            for channel in (channels[place] for place in places):
+                happened += channel.polled_barriers if barriers else channel.polled_buffers
+        return happened
+
+    def _places(self, when: OnChannel) -> list[int]:
+        """Return the places of the channels of `when` among all that its target reads."""
+        producers: list[SubtaskName] = []
+        target = self._scenario.vertex(when.target.vertex)
+        for edge in self._scenario.inputs(target):
+            parallelism = self._scenario.vertex(edge.source).parallelism
+            reached = consumers_of_producers(edge.ship, parallelism, target.parallelism)
+            channels = producers_of_consumers(reached, target.parallelism)[when.target.subtask]
+            producers += [SubtaskName(edge.source, producer) for producer, _ in channels]
+        return [place for place, producer in enumerate(producers) if producer == when.source]
+
+    def _watch(self) -> None:
+        """Let the channels that faults count on report what they hand over."""
+        if self._attempt is None:
+            return
+        for (source, target), places in self._watched.items():
+            channels = self._attempt.channels_into(self._key(target))
+            for place in places:
+                channels[place].tap = partial(self._handed_over, source, target)
+
+    def attempt_ends(self) -> None:
+        """All tasks are about to be released."""
+        vertices = self._scenario.vertices
+        self.tasks_end((n, index) for n, each in enumerate(vertices) for index in range(each.parallelism))
+        self._attempt = None
+
+    def tasks_end(self, tasks: Iterable[TaskKey]) -> None:
+        """Keep what was handed to tasks that are about to be released."""
+        if self._attempt is None:
+            return
+        for task in tasks:
+            channels = self._attempt.channels_into(task)
+            if task not in self._polled:
+                self._polled[task] = {item: array("Q", bytes(8 * len(channels))) for item in ChannelItem}
+            buffers, barriers = (
+                self._polled[task][item] for item in (ChannelItem.BUFFER, ChannelItem.BARRIER)
+            )
+            for place, channel in enumerate(channels):
+                buffers[place] += channel.polled_buffers
+                barriers[place] += channel.polled_barriers
+                channel.polled_buffers = channel.polled_barriers = 0
+
+    def attempt_started(self, attempt: RunningAttempt) -> None:
+        """An attempt has been built: its links that are cut still are cut."""
+        self._attempt = attempt
+        self._watch()
         for cut in self._cuts:
             if cut.timer is not None:
                 cut.timer.cancel()
@@ -148,39 +257,21 @@ class FaultInjector:
 
     def region_started(self) -> None:
         """Tasks are there again: they wait for heartbeats over links that are still cut."""
+        self._watch()
         for cut in self._cuts:
             if cut.timer is None or not cut.timer.pending:
                 self._await_heartbeats(cut)
-
-    def watched(self, source: str, target: str, target_subtask: int) -> dict[int, Tap]:
-        """Taps for the gate of a subtask of `target` that reads from `source`, by the producer's index.
-
-        Where there are any, the gate has to be a `TappedGate`.
-        """
-        consumer = SubtaskName(target, target_subtask)
-        producers = {
-            producer.subtask
-            for producer, reader, _ in self._channels
-            if producer.vertex == source and reader == consumer
-        }
-        return {
-            index: partial(self._handed_over, SubtaskName(source, index), consumer)
-            for index in sorted(producers)
-        }
-
-    @property
-    def interferes(self) -> bool:
-        """Whether a fault can have to do with messages; if none has, `interfere` need not be asked."""
-        message_faults = any(isinstance(fault, DelayMessages | DropMessages) for fault in self._faults)
-        return message_faults or bool(self._acknowledgements)
 
     def interfere(self, message: ControlMessage, subtask: TaskKey) -> float | None:
         """Return by how many seconds a message of or to a subtask is delayed, None if it is lost.
 
         Asked once for each message, when it is sent; `subtask` is its (vertex, index).
         """
-        if message is ControlMessage.ACKNOWLEDGE and subtask in self._acknowledgements:
-            self._fire_from_routine(self._acknowledgements[subtask].step())
+        if message is ControlMessage.ACKNOWLEDGE:
+            count = self._acknowledgements.get(subtask)
+            if count is None:
+                self._acknowledgements[subtask] = count = _Count()
+            self._fire_from_routine(count.step())
         delay = 0.0
         for fault, until in self._messages:
             if fault.messages == message and self._agenda.now < until and self._concerns(fault, subtask):
@@ -190,10 +281,8 @@ class FaultInjector:
         return delay
 
     def storage(self, inner: CheckpointStorage) -> CheckpointStorage:
-        """Return `inner` as the faults let it look: itself if none concerns the storage."""
-        if any(isinstance(fault, FailUpload | FillStorage) for fault in self._faults):
-            return FaultyStorage(inner, self._condition)
-        return inner
+        """Return `inner` as the faults let it look."""
+        return FaultyStorage(inner, self._condition)
 
     def _handed_over(self, source: SubtaskName, target: SubtaskName, item: ChannelItem) -> None:
         count = self._channels.get((source, target, item))
@@ -233,8 +322,8 @@ class FaultInjector:
 
     def _cut(self, cut: _Cut) -> None:
         for pair in (cut.ends, cut.ends[::-1]):
-            if pair in self._links:
-                self._links[pair].cut(None if cut.until == math.inf else cut.until)
+            if self._attempt is not None and pair in self._attempt.links:
+                self._attempt.links[pair].cut(None if cut.until == math.inf else cut.until)
         self._await_heartbeats(cut)
 
     def _await_heartbeats(self, cut: _Cut) -> None:

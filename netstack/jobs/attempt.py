@@ -21,6 +21,7 @@ from ..checkpoints.recovery import RecoverySource, SubtaskRecovery
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
 from ..engine.scope import Scope
+from ..exchange.channel import InputChannel
 from ..exchange.emulated_link import EmulatedLink
 from ..results.result import Work
 from ..results.statistics import SubtaskSample
@@ -29,7 +30,7 @@ from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.subtask import Subtask
-from .build import JobBuilder, Watched
+from .build import JobBuilder
 from .connections import Site
 from .regions import Region, all_tasks
 from .restarts import NOTHING_RUNS
@@ -58,7 +59,6 @@ class Attempt:
         self,
         scenario: Scenario,
         environment: Environment,
-        watched: Watched,
         on_running: Callable[[int], None],
         on_end: Callable[[Subtask], None],
         site: Site | None = None,
@@ -77,7 +77,7 @@ class Attempt:
             *(_RegionRun(tasks, _with_own_scope(environment)) for tasks in others),
         ]
         self._numbers = {task: n for n, region in enumerate(self._regions) for task in region.tasks}
-        self.builder = JobBuilder(scenario, environment, watched, site, self._environment_of)
+        self.builder = JobBuilder(scenario, environment, site, self._environment_of)
 
     def _environment_of(self, vertex: int, index: int) -> Environment:
         return self._regions[self._numbers[vertex, index]].environment
@@ -126,6 +126,12 @@ class Attempt:
     def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
         """The links, by the producer's and the consumer's task manager."""
         return self.builder.connections.links
+
+    def channels_into(self, task: TaskKey) -> list[InputChannel]:
+        """Return the channels that a subtask reads, those of all its gates in their order."""
+        subtask = self.builder.subtasks[task[0]][task[1]]
+        gates = subtask.gates if isinstance(subtask, OperatorSubtask) else []
+        return [channel for gate in gates for channel in gate.channels]
 
     def open(self) -> None:
         """Begin with nothing."""

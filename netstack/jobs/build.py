@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -21,7 +21,6 @@ from ..exchange.partition import ResultPartition
 from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, RoundRobin
-from ..faults.tapped_gate import Tap, TappedGate
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.contents import contents_of
 from ..scenarios.debloat_policies import debloater_of
@@ -40,9 +39,6 @@ from .memory_plan import check_memory, plan_segments
 from .subtask_maker import EnvironmentOf, SubtaskMaker
 from .vertex_work import calls_of
 
-Watched = Callable[[str, str, int], Mapping[int, Tap]]
-"""The taps of the gate that reads from a vertex (the first name) into a subtask of another, by producer."""
-
 
 @dataclass
 class TaskManager:
@@ -55,7 +51,7 @@ class TaskManager:
 class JobBuilder:
     """Turns a scenario into subtasks that are ready to run: all, or those of the task manager of a `site`.
 
-    `watched` gives the taps of a gate. After `build`: `subtasks[v][i]` is subtask i of vertex v, in the
+    After `build`: `subtasks[v][i]` is subtask i of vertex v, in the
     scenario's order (a vertex that runs elsewhere has none), `gates` are all their gates, `task_managers`
     holds all memory, `connections` what leads to other task managers. Channels are numbered alike whatever
     part of a job is built.
@@ -69,13 +65,11 @@ class JobBuilder:
         self,
         scenario: Scenario,
         environment: Environment,
-        watched: Watched,
         site: Site | None = None,
         environment_of: EnvironmentOf | None = None,
     ) -> None:
         self.subtasks: list[list[Subtask]] = []
         self.task_managers: dict[str, TaskManager] = {}
-        self._watched = watched
         self._scenario = scenario
         self._config = scenario.config
         self._environment = environment
@@ -324,9 +318,7 @@ class JobBuilder:
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
         subtask = self._subtasks_of(consumer)[index]
         assert isinstance(subtask, OperatorSubtask)
-        taps = self._watched(edge.source, consumer.name, index)
-        kind = TappedGate if taps else InputGate
-        gate = kind(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
+        gate = InputGate(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
         gate.watermarks = subtask.watermarks is not None
         each = spec.exclusive_per_channel
         managers = [upstream[source][1] for source, _ in sources]
@@ -344,8 +336,6 @@ class JobBuilder:
                     gate, number, channel_id, ends[name], (), floating, reserved=each
                 )
             gate.add_channel(channel, subpartition)
-        if isinstance(gate, TappedGate):
-            _watch(gate, [source for source, _ in sources], taps)
         self.gates.append(gate)
         return gate
 
@@ -354,10 +344,3 @@ class JobBuilder:
 
     def _memory_of(self, vertex: Vertex, index: int) -> NetworkBufferPool:
         return self.task_managers[vertex.manager_of(index)].pool
-
-
-def _watch(gate: TappedGate, producers: Sequence[int], taps: Mapping[int, Tap]) -> None:
-    """Watch those channels of a gate whose producers have taps; `producers` has each channel's."""
-    for channel, producer in zip(gate.channels, producers, strict=True):
-        if producer in taps:
-            gate.watch(channel, taps[producer])

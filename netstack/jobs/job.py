@@ -115,8 +115,7 @@ class Job:
         scenario, initial = self.scenario, self._initial
         first = 1 if initial is None else initial.next_id
         control_plane = ControlPlane(self.agenda)
-        if self.faults.interferes:
-            control_plane.interference.append(self.faults.interfere)
+        control_plane.interference.append(self.faults.interfere)
         return CheckpointCoordinator(
             agenda=self.agenda,
             config=scenario.config,
@@ -156,12 +155,13 @@ class Job:
         The run is as if that had been its scenario from the beginning, if nothing else is due just then.
 
         Raises:
-            ScenarioError: what is new makes no sense.
+            ScenarioError: what is new makes no sense, or comes too late. Nothing has changed.
         """
         check_scenario(scenario)
-        before, self.scenario = self.scenario, scenario
-        self._users.plan(scenario, before)
+        before = self.scenario
         self.faults.add(scenario.faults[len(before.faults) :])
+        self.scenario = scenario
+        self._users.plan(scenario, before)
 
     def conclude(self) -> None:
         """Say what has become of what was not over when the agenda stopped."""
@@ -219,7 +219,6 @@ class Job:
         self.attempt = attempt = Attempt(
             scenario,
             environment,
-            self.faults.watched,
             self._running,
             self._subtask_ended,
             regions=self.regions,
@@ -228,7 +227,7 @@ class Job:
         self._failover = RegionFailover(self, attempt, self.regions, fail)
         with garbage.building():
             attempt.builder.build({} if source is None else source.max_parallelism)
-            self.faults.attempt_started(attempt.links)
+            self.faults.attempt_started(attempt)
             if source is None:
                 attempt.open()
             else:
@@ -330,6 +329,7 @@ class Job:
         self.tell(f"the job fails: {cause}")
         self.coordinator.stop()
         self.agenda.clear()
+        self.faults.attempt_ends()
         self._end_attempt(attempt, final=False)
         self.agenda.clear()  # of what the release has set off
 

@@ -112,6 +112,7 @@ class RegionFailover:
         self._restarting[number] = restart
         self._not_running.add(number)
         job.coordinator.suspend(set(region))
+        job.faults.tasks_end(region)
         job.count(self._attempt.cancel_region(number))
         at = job.agenda.now + delay_s + deployment_s(job.scenario, region)
         job.agenda.keep(at, self._restart, number, restart)

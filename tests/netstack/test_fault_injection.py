@@ -26,11 +26,12 @@ from netstack import (
     OnAcknowledgement,
     OnChannel,
     Scenario,
+    ScenarioError,
     SubtaskName,
     Vertex,
     check_scenario,
 )
-from netstack.checkpoints.control_plane import ControlMessage
+from netstack.checkpoints.control_plane import ControlMessage, TaskKey
 from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.checkpoints.storage import StorageError
 from netstack.engine.agenda import Agenda
@@ -49,6 +50,33 @@ class FakeLink:
 
     def cut(self, until: float | None) -> None:
         self.cuts.append((self.agenda.now, until))
+
+
+class FakeChannel:
+    """Counts what it hands over, and reports it if a tap is set."""
+
+    def __init__(self) -> None:
+        self.polled_buffers = self.polled_barriers = 0
+        self.tap: Callable[[ChannelItem], None] | None = None
+
+    def hand_over(self, item: str) -> None:
+        if item == "buffer":
+            self.polled_buffers += 1
+        else:
+            self.polled_barriers += 1
+        if self.tap is not None:
+            self.tap(ChannelItem(item))
+
+
+class FakeAttempt:
+    """Links, and the channels from both subtasks of the source into each of stage1."""
+
+    def __init__(self, links: dict[tuple[str, str], FakeLink]) -> None:
+        self.links = links
+        self.channels = [[FakeChannel(), FakeChannel()] for _ in range(2)]
+
+    def channels_into(self, task: TaskKey) -> list[FakeChannel]:
+        return self.channels[task[1]] if task[0] == 1 else []
 
 
 class FakeJob:
@@ -77,7 +105,13 @@ class FakeJob:
 
     def begin(self) -> None:
         self.links.append(FakeLink(self.agenda))
-        self.injector.attempt_started({("source", "stage1"): self.links[-1]})
+        self.attempt = FakeAttempt({("source", "stage1"): self.links[-1]})
+        self.injector.attempt_started(self.attempt)
+
+    @property
+    def channel(self) -> FakeChannel:
+        """The channel that `on` counts."""
+        return self.attempt.channels[1][0]
 
     def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
         self._failed((vertex, index), cause)
@@ -137,38 +171,36 @@ def test_a_fault_at_a_time_outlives_a_restart() -> None:
 
 
 def test_only_the_channels_that_a_fault_names_are_watched() -> None:
-    injector = FakeJob(kill(on("buffer", 2)), kill(on("barrier", 1))).injector
-    assert list(injector.watched("source", "stage1", 1)) == [0]
-    assert injector.watched("source", "stage1", 0) == {}
-    assert injector.watched("stage1", "source", 1) == {}
+    job = FakeJob(kill(on("buffer", 2)), kill(on("barrier", 1)))
+    taps = [[channel.tap is not None for channel in channels] for channels in job.attempt.channels]
+    assert taps == [[False, False], [True, False]]
 
 
 def test_the_nth_item_of_a_channel_fires_a_fault_and_buffers_are_no_barriers() -> None:
     job = FakeJob(kill(on("buffer", 3)), KillTaskManager(when=on("barrier", 1), task_manager="stage1"))
-    tap = job.injector.watched("source", "stage1", 1)[0]
     for time, item in enumerate(["buffer", "buffer", "barrier", "buffer", "buffer", "barrier"]):
-        job.at(float(time), tap, ChannelItem(item))
+        job.at(float(time), job.channel.hand_over, item)
     job.run()
     assert job.fired == [(2.0, "kill_task_manager"), (3.0, "kill_subtask")]
 
 
 def test_items_are_counted_over_restarts() -> None:
     job = FakeJob(kill(on("buffer", 3)))
-    job.injector.watched("source", "stage1", 1)[0](ChannelItem.BUFFER)
-    job.injector.watched("source", "stage1", 1)[0](ChannelItem.BUFFER)
+    job.channel.hand_over("buffer")
+    job.channel.hand_over("buffer")
+    job.injector.attempt_ends()
     job.begin()
-    job.at(7.0, job.injector.watched("source", "stage1", 1)[0], ChannelItem.BUFFER)
-    job.at(8.0, job.injector.watched("source", "stage1", 1)[0], ChannelItem.BUFFER)
+    job.at(7.0, job.channel.hand_over, "buffer")
+    job.at(8.0, job.channel.hand_over, "buffer")
     job.run()
     assert job.fired == [(7.0, "kill_subtask")]
 
 
 def test_a_subtask_is_not_killed_while_it_polls() -> None:
     job = FakeJob(kill(on("buffer", 1)))
-    tap = job.injector.watched("source", "stage1", 1)[0]
 
     def poll() -> None:
-        tap(ChannelItem.BUFFER)
+        job.channel.hand_over("buffer")
         assert job.failures == []
 
     job.at(2.0, poll)
@@ -178,7 +210,6 @@ def test_a_subtask_is_not_killed_while_it_polls() -> None:
 
 def test_the_nth_acknowledgement_of_a_subtask_fires_a_fault() -> None:
     job = FakeJob(kill(acknowledgement(2)))
-    assert job.injector.interferes
     sent = [(1, 1), (1, 0), (0, 1), (1, 1), (1, 1)]
     for time, subtask in enumerate(sent):
         job.at(float(time), job.injector.interfere, ControlMessage.ACKNOWLEDGE, subtask)
@@ -238,10 +269,6 @@ def test_every_message_that_a_file_can_name_is_one() -> None:
     assert tuple(ControlMessage) == MESSAGES
 
 
-def test_a_job_without_faults_of_messages_asks_nobody() -> None:
-    assert not FakeJob(kill(AtTime(1.0)), kill(on("barrier", 1))).injector.interferes
-
-
 def test_a_short_cut_ends_and_nothing_fails() -> None:
     job = FakeJob(CutLink(when=AtTime(3.0), from_task_manager="source", to_task_manager="stage1", for_s=50.0))
     job.run()
@@ -285,16 +312,57 @@ def test_a_heartbeat_of_an_attempt_that_is_over_is_not_missed() -> None:
 def test_both_directions_between_two_task_managers_are_cut() -> None:
     job = FakeJob(CutLink(when=AtTime(3.0), from_task_manager="source", to_task_manager="stage1"))
     there, back, other = (FakeLink(job.agenda) for _ in range(3))
-    job.injector.attempt_started(
-        {("source", "stage1"): there, ("stage1", "source"): back, ("stage1", "stage2"): other}
-    )
+    links = {("source", "stage1"): there, ("stage1", "source"): back, ("stage1", "stage2"): other}
+    job.injector.attempt_started(FakeAttempt(links))
     job.run(until=4.0)
     assert (there.cuts, back.cuts, other.cuts) == ([(3.0, None)], [(3.0, None)], [])
 
 
-def test_a_storage_without_faults_is_left_as_it_is() -> None:
-    storage = MemoryStorage()
-    assert FakeJob(kill(AtTime(1.0))).injector.storage(storage) is storage
+def test_faults_that_are_added_count_what_has_happened_before_over_all_attempts() -> None:
+    job = FakeJob()
+    for item in ("buffer", "buffer", "barrier"):
+        job.channel.hand_over(item)
+    job.injector.tasks_end([(1, 1)])
+    job.channel.hand_over("buffer")  # of the task that was made anew in the same attempt
+    job.injector.attempt_ends()
+    job.begin()
+    job.channel.hand_over("buffer")
+    job.injector.interfere(ControlMessage.ACKNOWLEDGE, (1, 1))
+    job.injector.add([kill(on("buffer", 6)), kill(on("barrier", 2)), kill(acknowledgement(2))])
+    job.at(1.0, job.channel.hand_over, "buffer")
+    job.at(2.0, job.channel.hand_over, "buffer")
+    job.at(3.0, job.channel.hand_over, "barrier")
+    job.at(4.0, job.injector.interfere, ControlMessage.ACKNOWLEDGE, (1, 1))
+    job.run()
+    assert [time for time, _ in job.fired] == [2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        (AtTime(4.0), "faults.2.at: is 4 s; the run is at 5 s already"),
+        (on("buffer", 2), "faults.2.number: is 2; the run has counted 2 already"),
+        (on("barrier", 1), "faults.2.number: is 1; the run has counted 3 already"),
+        (acknowledgement(1), "faults.2.number: is 1; the run has counted 1 already"),
+    ],
+)
+def test_a_fault_that_is_added_too_late_is_refused_and_none_is_added(when: Moment, message: str) -> None:
+    job = FakeJob(kill(on("barrier", 9)))
+    for item in ("buffer", "buffer", "barrier", "barrier", "barrier"):
+        job.channel.hand_over(item)
+    job.injector.interfere(ControlMessage.ACKNOWLEDGE, (1, 1))
+    refused: list[tuple[str, ...]] = []
+
+    def add() -> None:
+        try:
+            job.injector.add([kill(AtTime(6.0)), kill(when)])
+        except ScenarioError as error:
+            refused.append(error.problems)
+
+    job.at(5.0, add)
+    job.run()
+    assert refused == [(message,)]
+    assert job.fired == []
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def source_and_sink(agenda: Agenda) -> tuple[Subtask, Subtask]:
         Told(),
         MemoryStorage(),
     )
-    builder = JobBuilder(SCENARIO, environment, lambda *_: {})
+    builder = JobBuilder(SCENARIO, environment)
     builder.build()
     (source,), (sink,) = builder.subtasks
     return source, sink

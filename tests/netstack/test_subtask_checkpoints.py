@@ -88,7 +88,7 @@ class Source:
         environment = Environment(
             self.agenda, Scope(self.agenda), costs, config, Randomness(1, 0.0), self.told, self.storage
         )
-        builder = JobBuilder(SCENARIO, environment, lambda *_: {})
+        builder = JobBuilder(SCENARIO, environment)
         builder.build()
         self._subtask = builder.subtasks[0][0]
         tables = TableSettings(ModelStores(), incremental=True)

@@ -1,8 +1,9 @@
-"""What a watched channel hands to its task is told of before the task gets it."""
+"""A gate counts what channels hand to the task, and reports it to the taps of channels."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -11,7 +12,6 @@ from buffers import EventBuffer, NetworkBufferPool
 from flowcontrol import CheckpointBarrier, DataType, EndOfData, Event, data_type_of, encode_event
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.gate import InputGate, Item
-from netstack.faults.tapped_gate import TappedGate
 from netstack.scenarios.fault import ChannelItem
 
 pytestmark = pytest.mark.interpreted
@@ -34,6 +34,8 @@ class FakeChannel:
     def __init__(self, gate: InputGate) -> None:
         self.gate = gate
         self.queued = False
+        self.polled_buffers = self.polled_barriers = 0
+        self.tap: Callable[[ChannelItem], None] | None = None
         self.items: deque[Item] = deque()
 
     def arrive(self, *items: Event | None) -> None:
@@ -50,15 +52,15 @@ class FakeChannel:
 
 
 class Watched:
-    """A tapped gate of two channels, the first of which is watched."""
+    """A gate of two channels, the first of which is watched."""
 
     def __init__(self) -> None:
         pool = NetworkBufferPool(4, 64).create_pool(4, 1, 4)
-        self.gate = TappedGate("input", pool, None, lambda: None)
+        self.gate = InputGate("input", pool, None, lambda: None)
         self.channels = [FakeChannel(self.gate), FakeChannel(self.gate)]
         self.gate.channels = cast(list[InputChannel], self.channels)
         self.seen: list[ChannelItem] = []
-        self.gate.watch(cast(InputChannel, self.channels[0]), self.seen.append)
+        self.channels[0].tap = self.seen.append
 
     def poll_all(self) -> int:
         """Poll until there is nothing more, and say how much there was."""
@@ -75,11 +77,13 @@ def test_data_and_barriers_are_told_of_and_other_events_are_not() -> None:
     assert watched.seen == [ChannelItem.BUFFER, ChannelItem.BARRIER, ChannelItem.BUFFER]
 
 
-def test_channels_that_nobody_watches_are_not_told_of() -> None:
+def test_channels_without_a_tap_only_count() -> None:
     watched = Watched()
     watched.channels[1].arrive(None, BARRIER)
     assert watched.poll_all() == 2
     assert watched.seen == []
+    channel = watched.channels[1]
+    assert (channel.polled_buffers, channel.polled_barriers) == (1, 1)
 
 
 def test_a_tap_is_told_when_the_task_polls_and_not_when_data_arrives() -> None:
