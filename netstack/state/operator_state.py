@@ -20,59 +20,94 @@ from .values import StateError, decode_value, encode_value
 
 FILE_NAME = "operator"
 
+_BROADCAST = "a broadcast state"
+_KINDS = {
+    Redistribution.SPLIT: "a split list",
+    Redistribution.UNION: "a union list",
+    Redistribution.BROADCAST: _BROADCAST,
+}
+
 
 class OperatorStateBackend:
-    """The operator state of one subtask, in memory; a `StateBackend`."""
+    """The operator state of one subtask, in memory; a `StateBackend`.
+
+    A name has one state, and one `Redistribution`, which the first use of the name decides.
+    """
 
     def __init__(self) -> None:
-        self._lists: CopyOnWriteMap[str, list[Any]] = CopyOnWriteMap()
+        self._states: CopyOnWriteMap[str, Any] = CopyOnWriteMap()
+        """Lists, and dicts for broadcast state; none of them is empty."""
         self._redistributions: dict[str, Redistribution] = {}
 
     @property
     def names(self) -> list[str]:
-        """The names of all lists that are not empty, ascending."""
-        return list(self._lists)
+        """The names of all states that are not empty, ascending."""
+        return list(self._states)
 
     def get(self, name: str) -> list[Any]:
-        """Return the values of a list, none if there is no such list; it is the caller's."""
-        return list(self._lists.get(name) or ())
+        """Return a copy of the list of that name; empty if there is none.
+
+        Raises:
+            StateError: The name belongs to broadcast state.
+        """
+        _require_list(name, self._redistributions.get(name))
+        return list(self._states.get(name) or ())
 
     def put(self, name: str, values: Iterable[Any], redistribution: Redistribution | None = None) -> None:
         """Replace a list; the values must not be changed afterwards.
 
-        Without ``redistribution`` that of the list stays, which is SPLIT to begin with.
+        Without ``redistribution`` the list keeps its own, which is SPLIT for a new one.
+
+        Raises:
+            StateError: The name belongs to a list with another redistribution, or to broadcast state.
         """
+        redistribution = redistribution or self._redistributions.get(name, Redistribution.SPLIT)
+        _require_list(name, redistribution)
+        self._declare(name, redistribution)
         kept = list(values)
-        if redistribution is not None:
-            self._redistributions[name] = redistribution
         if kept:
-            self._lists.put(name, kept)
+            self._states.put(name, kept)
         else:
-            self._lists.remove(name)
+            self._states.remove(name)
 
     def broadcast(self, name: str) -> BroadcastState:
-        """Return the broadcast state of that name."""
-        return BroadcastState(self, name)
+        """Return the broadcast state of that name; every call gives the same entries.
+
+        Raises:
+            StateError: The name belongs to a list.
+        """
+        self._declare(name, Redistribution.BROADCAST)
+        return BroadcastState(self._states, name)
 
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> OperatorSnapshot:
-        """Mark all lists as they are now, in constant time."""
-        return OperatorSnapshot(self._lists.snapshot(), dict(self._redistributions))
+        """Mark all states as they are now, in constant time."""
+        return OperatorSnapshot(self._states.snapshot(), dict(self._redistributions))
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Append the values behind the handles to the lists of their names.
+        """Add the values behind the handles to the states of their names.
 
         Raises:
             StorageError: A file could not be read.
-            StateError: The bytes are not those of operator state.
+            StateError: The bytes are not those of operator state, or a name has states of two kinds.
         """
         for handle in handles:
             if handle.kind is StateKind.OPERATOR:
                 values = decode_value(read(handle))
                 if type(values) is not list:
                     raise StateError(f"operator state {handle.name!r} is no list")
-                self.put(handle.name, self.get(handle.name) + values, handle.redistribution)
+                if handle.redistribution is Redistribution.BROADCAST:
+                    self.broadcast(handle.name).update(_entries(handle.name, values))
+                    continue
+                self._declare(handle.name, handle.redistribution)
+                if values:
+                    self._states.append(handle.name, values)
+
+    def _declare(self, name: str, redistribution: Redistribution) -> None:
+        known = self._redistributions.setdefault(name, redistribution)
+        if known is not redistribution:
+            raise StateError(f"operator state {name!r} is {_KINDS[known]}, not {_KINDS[redistribution]}")
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Nothing to do: every checkpoint stores all of the state."""
@@ -85,58 +120,63 @@ class OperatorStateBackend:
 
 
 class BroadcastState(MutableMapping[Any, Any]):
-    """A map that all subtasks have alike (Flink: ``BroadcastState``).
+    """A map that is alike in all subtasks (Flink: ``BroadcastState``).
 
-    It is for whoever reads a broadcast exchange to write, and the same way in each subtask: after a restore
-    each is given the map of one of them. Keys are the same if they are equal; values must not be changed.
+    Only the side that reads a broadcast exchange may write it, and it must write the same in each subtask:
+    after a restore each subtask gets the map of one of them. Keys are the same if they are equal; values must
+    not be changed. A read or write takes constant time, except the first one after a snapshot: it copies the
+    map if the snapshot is still open.
     """
 
-    def __init__(self, backend: OperatorStateBackend, name: str) -> None:
-        self._backend = backend
+    def __init__(self, states: CopyOnWriteMap[str, Any], name: str) -> None:
+        self._states = states
         self._name = name
-        self._entries: dict[Any, Any] = {key: value for key, value in backend.get(name)}  # noqa: C416
 
     def __getitem__(self, key: Any) -> Any:
-        return self._entries[key]
+        return self._entries()[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._entries[key] = value
-        self._keep()
+        entries = self._states.get(self._name)
+        if entries is None:
+            self._states.put(self._name, {key: value})
+        else:
+            entries[key] = value
 
     def __delitem__(self, key: Any) -> None:
-        del self._entries[key]
-        self._keep()
+        entries = self._entries()
+        del entries[key]
+        if not entries:
+            self._states.remove(self._name)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._states.remove(self._name)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._entries)
+        return iter(self._entries())
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries())
 
-    def _keep(self) -> None:
-        pairs = [list(entry) for entry in self._entries.items()]
-        self._backend.put(self._name, pairs, Redistribution.BROADCAST)
+    def _entries(self) -> dict[Any, Any]:
+        return self._states.get(self._name) or {}
 
 
 class OperatorSnapshot:
-    """All lists at one moment; a `BackendSnapshot`."""
+    """All operator states at one moment; a `BackendSnapshot`."""
 
     work = SnapshotWork()
 
-    def __init__(
-        self, lists: MapSnapshot[str, list[Any]], redistributions: Mapping[str, Redistribution]
-    ) -> None:
-        self._lists = lists
+    def __init__(self, states: MapSnapshot[str, Any], redistributions: Mapping[str, Redistribution]) -> None:
+        self._states = states
         self._redistributions = redistributions
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the lists, one handle for each, and release them."""
+        """Store the states, one handle for each, and release them."""
         try:
             pieces = [
-                _piece(name, values)._replace(
-                    redistribution=self._redistributions.get(name, Redistribution.SPLIT)
-                )
-                for name, values in self._lists.items()
+                _piece(name, state)._replace(redistribution=self._redistributions[name])
+                for name, state in self._states.items()
             ]
             return store_pieces(pieces, FILE_NAME, write, inline_up_to)
         finally:
@@ -144,11 +184,25 @@ class OperatorSnapshot:
 
     def release(self) -> None:
         """Give up what is kept for the snapshot."""
-        self._lists.release()
+        self._states.release()
 
 
-def _piece(name: str, values: list[Any]) -> StatePiece:
+def _require_list(name: str, redistribution: Redistribution | None) -> None:
+    if redistribution is Redistribution.BROADCAST:
+        raise StateError(f"operator state {name!r} is {_BROADCAST}, not a list; use broadcast({name!r})")
+
+
+def _piece(name: str, state: list[Any] | dict[Any, Any]) -> StatePiece:
+    values = state if type(state) is list else [list(entry) for entry in state.items()]
     try:
         return StatePiece(StateKind.OPERATOR, encode_value(values), name)
     except StateError as error:
         raise StateError(f"operator state {name!r}: {error}") from error
+
+
+def _entries(name: str, pairs: list[Any]) -> dict[Any, Any]:
+    """The entries of broadcast state that was stored as pairs of key and value."""
+    try:
+        return {key: value for key, value in pairs}  # noqa: C416
+    except (TypeError, ValueError):
+        raise StateError(f"operator state {name!r} is {_BROADCAST}, and its values are no pairs") from None

@@ -76,7 +76,7 @@ def _operators() -> OperatorStateBackend:
     backend = OperatorStateBackend()
     backend.put("mine", [1, "two", (3, 4)])
     backend.put("everybody's", [[1, {"a": None}]], Redistribution.UNION)
-    backend.put("rules", [["k", 1]], Redistribution.BROADCAST)
+    backend.broadcast("rules")["k"] = 1
     return backend
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,11 +27,13 @@ from netstack import (
     Redistribution,
     Scenario,
     SourceObject,
+    StateError,
     StateHandle,
     StoredFile,
     Vertex,
 )
 from netstack.checkpoints.assignment import deal
+from netstack.state.operator_state import OperatorSnapshot
 
 PARTS = [(0, [1, 2]), (1, [3]), (2, [])]
 
@@ -73,6 +77,105 @@ def test_lists_keep_how_they_are_dealt_out_and_broadcast_state_is_a_map() -> Non
     assert {handle.name: handle.redistribution for handle in handles_of(restored, MemoryStorage())} == {
         handle.name: handle.redistribution for handle in handles
     }
+
+
+def test_broadcast_state_of_one_name_is_one_state() -> None:
+    backend = OperatorStateBackend()
+    first, second = backend.broadcast("rules"), backend.broadcast("rules")
+    first["a"] = 1
+    second["b"] = 2
+    assert dict(first) == dict(second) == {"a": 1, "b": 2}
+    del first["a"]
+    assert dict(backend.broadcast("rules")) == dict(second) == {"b": 2}
+    with pytest.raises(KeyError):
+        del second["a"]
+    second.clear()
+    assert (dict(first), backend.names) == ({}, [])
+    first["c"] = 3
+    assert (dict(second), backend.names) == ({"c": 3}, ["rules"])
+
+
+@pytest.mark.parametrize("with_snapshot", [False, True])
+def test_a_write_of_broadcast_state_does_not_copy_the_map(with_snapshot: bool) -> None:
+    rules = (backend := OperatorStateBackend()).broadcast("rules")
+    rules.update((number, [number]) for number in range(2000))
+    if with_snapshot:
+        backend.snapshot(1)
+        rules[0] = [-1]  # this one copies it, for the snapshot
+    tracemalloc.start()
+    rules[1] = [-2]
+    del rules[2]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 2000
+
+
+def test_a_snapshot_of_broadcast_state_sees_no_later_writes() -> None:
+    backend, storage = OperatorStateBackend(), MemoryStorage()
+    rules = backend.broadcast("rules")
+    rules.update({"a": [1], 2: "b", (3,): None})
+    first = backend.snapshot(1)
+    backend.broadcast("rules")["a"] = [1, 1]
+    second = backend.snapshot(2)
+    del rules[2]
+    rules["new"] = 4
+    third = backend.snapshot(3)
+    rules.clear()
+
+    def restored(snapshot: OperatorSnapshot) -> dict[Any, Any]:
+        again = OperatorStateBackend()
+        again.restore(snapshot.handles(partial(storage.write, 1), 1 << 20), HandleReader(storage))
+        return dict(again.broadcast("rules"))
+
+    assert restored(second) == {"a": [1, 1], 2: "b", (3,): None}
+    assert restored(first) == {"a": [1], 2: "b", (3,): None}
+    assert restored(third) == {"a": [1, 1], (3,): None, "new": 4}
+    assert list(restored(backend.snapshot(4))) == []
+
+
+def test_a_name_has_state_of_one_kind() -> None:
+    backend, storage = OperatorStateBackend(), MemoryStorage()
+    backend.put("split", [1])
+    backend.put("union", [2], Redistribution.UNION)
+    backend.broadcast("rules")["a"] = 3
+    restored = OperatorStateBackend()
+    restored.restore(handles_of(backend, storage), HandleReader(storage))
+    for each in (backend, restored):
+        with pytest.raises(StateError, match="'split' is a split list, not a union list"):
+            each.put("split", [4], Redistribution.UNION)
+        with pytest.raises(StateError, match="'union' is a union list, not a split list"):
+            each.put("union", [4], Redistribution.SPLIT)
+        with pytest.raises(StateError, match="'union' is a union list, not a broadcast state"):
+            each.broadcast("union")
+        with pytest.raises(StateError, match="'rules' is a broadcast state, not a union list"):
+            each.put("rules", [4], Redistribution.UNION)
+        with pytest.raises(
+            StateError, match=r"'rules' is a broadcast state, not a list; use broadcast\('rules'\)"
+        ):
+            each.put("rules", [4])
+        with pytest.raises(StateError, match="'rules' is a broadcast state, not a list"):
+            each.get("rules")
+        with pytest.raises(StateError, match="'new' is a broadcast state, not a list"):
+            each.put("new", [4], Redistribution.BROADCAST)
+        each.put("new", [5])  # nothing has been declared
+        assert (each.get("split"), each.get("union"), dict(each.broadcast("rules"))) == ([1], [2], {"a": 3})
+        assert each.names == ["new", "rules", "split", "union"]
+
+
+def test_a_list_is_restored_from_many_parts_without_copying_it_for_each() -> None:
+    storage, handles = MemoryStorage(), []
+    for number in range(1000):
+        part = OperatorStateBackend()
+        part.put("numbers", [number], Redistribution.UNION)
+        handles += part.snapshot(1).handles(partial(storage.write, 1), 1 << 20)
+    restored = OperatorStateBackend()
+    restored.restore(handles[:-1], HandleReader(storage))
+    tracemalloc.start()
+    restored.restore(handles[-1:], HandleReader(storage))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert restored.get("numbers") == list(range(1000))
+    assert peak_bytes < 8000  # a copy of the list has 8 bytes a value
 
 
 Seen = dict[int, tuple[list[int], Mapping[Any, Any]]]

@@ -8,6 +8,7 @@ from netstack import (
     KeyedStateBackend,
     MemoryStorage,
     OperatorStateBackend,
+    Redistribution,
     StateError,
     StateHandle,
     StateKind,
@@ -16,6 +17,7 @@ from netstack import (
     SubtaskState,
 )
 from netstack.state.backend import BackendSnapshot, StateBackend
+from netstack.state.values import encode_value
 
 
 class Writer:
@@ -135,7 +137,7 @@ def test_a_snapshot_is_released_however_storing_it_ends() -> None:
     with pytest.raises(StorageError, match="no space is left"):
         state.snapshot().handles(writer, 0)
     tables = [table for _, table in state.keyed._tables.values()]
-    assert [table.open_snapshots for table in [*tables, state.operator._lists]] == [0, 0, 0]
+    assert [table.open_snapshots for table in [*tables, state.operator._states]] == [0, 0, 0]
     snapshot = state.snapshot()
     snapshot.release()
     snapshot.release()
@@ -166,6 +168,24 @@ def test_operator_state_is_lists() -> None:
 def test_operator_state_that_is_no_list_is_refused() -> None:
     handle = StateHandle(kind=StateKind.OPERATOR, name="p", size=1, inline=b"\x01")
     with pytest.raises(StateError, match="operator state 'p' is no list"):
+        OperatorStateBackend().restore([handle], HandleReader(MemoryStorage()))
+
+
+@pytest.mark.parametrize(
+    "values", [[1], [["a"]], [[["unhashable"], 1]]], ids=["number", "key without value", "list as key"]
+)
+def test_broadcast_state_that_is_no_pairs_is_refused(values: list[Any]) -> None:
+    data = encode_value(values)
+    handle = StateHandle(
+        kind=StateKind.OPERATOR,
+        name="p",
+        size=len(data),
+        inline=data,
+        redistribution=Redistribution.BROADCAST,
+    )
+    with pytest.raises(
+        StateError, match="operator state 'p' is a broadcast state, and its values are no pairs"
+    ):
         OperatorStateBackend().restore([handle], HandleReader(MemoryStorage()))
 
 
