@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -30,6 +30,8 @@ from netstack import (
     sink,
     transactional_sink,
 )
+from netstack.exchange.gate import InputGate
+from netstack.tasks.multiple_input_subtask import TaskInput
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 
 COUNT = 400
@@ -82,6 +84,34 @@ def test_within_a_union_a_buffer_is_waited_for() -> None:
     assert max(waits((0, 1), 50.0)) < 0.05
     assert max(waits((0, 0), 0.0)) > 0.05
     assert max(waits((0, 0), 0.0)) < 0.2
+
+
+class FullGate:
+    """A gate that yields its name as often as it has items."""
+
+    def __init__(self, name: str, items: int) -> None:
+        self.name, self.items = name, items
+
+    @property
+    def readable(self) -> bool:
+        return self.items > 0
+
+    def poll(self, now: float) -> Any:
+        if not self.items:
+            return None
+        self.items -= 1
+        return self.name, now
+
+
+def test_the_gates_of_a_union_are_read_in_turns_while_all_stay_readable() -> None:
+    task_input = TaskInput()
+    gates = [FullGate("a", 4), FullGate("b", 2), FullGate("empty", 0), FullGate("c", 3)]
+    task_input.gates = cast(list[InputGate], gates)
+    polled = []
+    while task_input.readable:
+        if (item := task_input.poll(0.0)) is not None:
+            polled.append(str(item[0]))
+    assert polled == ["a", "b", "c", "a", "b", "c", "a", "c", "a"]
 
 
 def records(name: bytes, times: int = 1) -> list[bytes]:

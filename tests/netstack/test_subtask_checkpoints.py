@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import trio
 
 from buffers import PipelinedSubpartition, RecordBlock
 from flowcontrol import (
+    Alignment,
     AlignmentMetrics,
     CancelCheckpointMarker,
     CheckpointBarrier,
@@ -39,6 +42,8 @@ from netstack.engine.scope import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.state.table_backend import TableSettings
 from netstack.tasks.environment import Environment
+from netstack.tasks.operator_subtask import OperatorSubtask
+from netstack.tasks.subtask import Mail
 from netstack.tasks.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
 from tests.netstack.table_model import ModelStores
 
@@ -111,6 +116,12 @@ class Source:
             subtasks=(snapshot,),
         )
         self._subtask.recover(SubtaskRecovery(RecoverySource(metadata, self.storage), snapshot))
+
+    def take_mail(self) -> list[Mail]:
+        """Return what the subtask would have to handle by now."""
+        mail = list(self._subtask.mail)
+        self._subtask.mail.clear()
+        return mail
 
     def begin(self, number: int) -> None:
         """Begin a checkpoint that is aligned until a timeout."""
@@ -201,6 +212,57 @@ def test_those_downstream_are_told_of_a_checkpoint_that_was_given_up_before_it_b
         assert polled is not None
         assert decode_event(bytes(polled.buffer.payload)) == CancelCheckpointMarker(2)
     assert source.told.acknowledged == []
+
+
+def test_an_aligned_barrier_overtakes_once_its_checkpoint_is_as_old_as_the_timeout() -> None:
+    """The barrier has come late: what counts is when the checkpoint began."""
+    source = Source()
+    overtakes: list[tuple[float, list[bool]]] = []
+
+    def look() -> None:
+        for mail in source.take_mail():
+            mail()
+        priority = [subpartition.has_priority for subpartition in source.subpartitions]
+        overtakes.append((source.agenda.now, priority))
+
+    source.agenda.at(40.0, source.begin, 1)  # triggered at 0 s, with a timeout of 60 s
+    for time in (59.9, 60.1):
+        source.agenda.at(time, look)
+    source.agenda.at(61.0, source.agenda.stop)
+    trio.run(run_agenda, source.agenda)
+    assert overtakes == [(59.9, [False, False]), (60.1, [True, True])]
+
+
+def test_what_arrives_after_an_unaligned_checkpoint_was_aborted_is_kept_for_none() -> None:
+    agenda = Agenda()
+    config = NetworkConfig(unaligned_enabled=True)
+    environment = Environment(
+        agenda, Scope(agenda), CostModel(), config, Randomness(1, 0.0), Told(), MemoryStorage()
+    )
+    local = tuple(replace(vertex, task_manager="one") for vertex in SCENARIO.vertices)
+    builder = JobBuilder(replace(SCENARIO, vertices=local, config=config), environment)
+    builder.build()
+    (source,), (sink, _) = builder.subtasks
+    assert isinstance(sink, OperatorSubtask)
+    (gate,), partition = sink.gates, source.outputs[0].partition
+    (channel,) = gate.channels
+    kept: list[bytes] = []
+    channel.persist = lambda checkpoint_id, of, data: kept.append(bytes(data))
+    gate.request_partitions()
+
+    def write_and_read(record: bytes) -> None:
+        partition.write_record(0, memoryview(record))
+        partition.flush()
+        while (polled := gate.poll(0.0)) is not None:
+            polled[1].release()
+
+    write_and_read(b"before")
+    options = CheckpointOptions(Alignment.UNALIGNED)
+    sink.checkpoints.begin(CheckpointBarrier(1, 0.0, options), None)
+    write_and_read(b"meanwhile")
+    sink.checkpoints.abort(1)
+    write_and_read(b"afterwards")
+    assert kept == [b"meanwhile"]
 
 
 def test_a_transaction_has_its_records_in_the_order_of_their_coming() -> None:

@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ from netstack import (
     StateError,
     StateHandle,
     StateKind,
+    StateTtlConfig,
     StorageError,
     StoredFile,
     SubtaskState,
 )
+from netstack.exchange.key_groups import key_group_range
 from netstack.state.backend import BackendSnapshot, StateBackend
+from netstack.state.time_to_live import StateClock
 from netstack.state.values import encode_value
 
 
@@ -206,3 +210,33 @@ def test_a_reader_of_handles_checks_their_size_and_reads_a_file_once() -> None:
 def test_numbers_that_do_not_fit_together() -> None:
     with pytest.raises(ValueError, match="operator index 3 is outside"):
         state_of(3, 3)
+
+
+def test_a_clock_that_goes_on_from_several_subtasks_is_at_the_latest_of_their_times() -> None:
+    for reached in ([9000, 4000], [4000, 9000], [9000, 9000, 100]):
+        clock = StateClock(lambda: 0.5)
+        for reached_ms in reached:
+            clock.go_on_from(reached_ms)
+        assert clock.now_ms == 9000
+
+
+def test_state_that_two_subtasks_had_is_as_old_in_the_run_that_goes_on() -> None:
+    writer, handles = Writer(), list[StateHandle]()
+    ttl = StateTtlConfig(10.0)
+    for subtask, stored_at in ((0, 8.0), (1, 3.0)):  # as both say how late it was, the later one counts
+        now = [0.0]
+        state = SubtaskState("count", subtask, 2, 8, now=partial(now.__getitem__, 0))
+        for key in range(8):
+            if key in key_group_range(8, 2, subtask):
+                state.keyed.set_current_key(key, key)
+                state.keyed.value("v", ttl=ttl).update(key)
+        now[0] = stored_at
+        handles += state.snapshot(1).handles(writer, 1 << 20)
+    now = [0.0]
+    restored = SubtaskState("count", 0, 1, 8, now=partial(now.__getitem__, 0))
+    restored.restore(handles, HandleReader(writer.storage))
+    left = []
+    for now[0] in (1.5, 2.5):  # 9.5 s and 10.5 s after the update
+        restored.keyed.set_current_key(3, 3)
+        left.append(restored.keyed.value("v", ttl=ttl).get())
+    assert left == [3, None]
