@@ -25,14 +25,14 @@ from rich.text import Text
 from netstack import ScenarioError, SourceError, split_assignment
 
 from ..analysis.wording import digits, milliseconds, size
+from ..extras import require
 from ..report.output import OutputError, fits, require_place, say, to_stderr, to_stdout, write_json
 from ..report.progress import activity
-from ..spark.causes import before_begun_again
+from ..spark.causes import resource_problem
 from ..spark.files import count_rows, has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
 from ..spark.masters import local_slots
-from ..spark.own_files import own_files_problem
-from ..spark.session import is_running, spark_session
+from ..spark.session import is_running, java_exit_status, spark_session
 from ..spark.shuffling.api import NO_SLOT, Partitioner, Ship, check_arguments, check_movement, require_slots
 from ..spark.shuffling.api import shuffle as shuffle_frame
 from ..spark.shuffling.partitions import read_in_partitions
@@ -149,6 +149,7 @@ def shuffle(
         json: Print what each task counted as one JSON document.
     """
     require_some("shuffle", "--partitions", partitions)
+    require("pandas", "netstack shuffle")
     require_path(input)
     require_new_path(output)
     if not has_scheme(output):
@@ -278,14 +279,12 @@ def _session(master: str | None, partitions: int, options: Mapping[str, str]) ->
         run_cancellable(session, lambda: send_packages(session))
         yield session
     except Exception as error:
-        problem = None
-        if is_from_spark(error):
-            problem = own_files_problem(before_begun_again(error, session), session)
+        problem = resource_problem(error, session)
         if problem is None:
             raise
         raise SourceError(problem) from error
     finally:
-        if not runs_already:
+        if not runs_already and java_exit_status(wait_s=0) is None:
             with held_interrupts():
                 session.stop()
 

@@ -102,7 +102,7 @@ def spark_session(
     if active is not None:
         return active
     _take_begun()
-    if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
+    if starts_spark():
         _start(master or "local[*]", options or {}, small=small)
     with held_interrupts():
         return SparkSession.builder.getOrCreate()
@@ -114,7 +114,7 @@ def begin_session() -> None:
     Why it cannot start is raised there. Where there is a session already nothing is done.
     """
     global _begun
-    if _begun is None and not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if _begun is None and starts_spark():
         begun = _begun = Future()
 
         def end_with_process(java: JavaProcess) -> None:
@@ -141,6 +141,14 @@ def is_running() -> bool:
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
+
+
+def starts_spark() -> bool:
+    """Return whether `spark_session` would start Spark, with the master that it is given.
+
+    It would not where this process has a Spark application, or was itself started by ``spark-submit``.
+    """
+    return not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ
 
 
 def _start(
@@ -254,6 +262,17 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
     if said and isinstance(error, JavaError):
         return f"{one_line(error)} ({_THROWN.sub('', said[0])})"
     return one_line(error)
+
+
+def java_exit_status(wait_s: float) -> int | None:
+    """Return the exit status of Spark's Java if it has ended, or does within `wait_s` seconds; else None."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return None if process is None else int(process.wait(wait_s))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 class JavaError(Exception):

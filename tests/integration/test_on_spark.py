@@ -14,6 +14,7 @@ from integration import load_scenario
 from integration.checkpoints import DirectoryStorage
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
+from integration.spark.distributed import spark_run
 from integration.spark.distributed.spark_run import run_on_spark
 from integration.spark.distributed.stage import FedSource, fed_source, in_pieces, keep_pieces, require_slots
 from integration.spark.rows import RowCodec
@@ -246,6 +247,51 @@ def test_mistakes_are_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.splitlines() == [
         "netstack run: --master is for --on-spark; give that too, or leave it out"
     ]
+
+
+CHAIN = """
+name = "chain"
+duration = "1 s"
+vertices = [
+  { name = "a", task_manager = "a", source = SOURCE },
+  { name = "b", task_manager = "b" },
+]
+edges = [{ from = "a", to = "b" }]
+
+[flink]
+"execution.checkpointing.interval" = "1 s"
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "master", "message"),
+    [
+        ("{ record_bytes = 10 }", "spark://host:7077", "checkpoints of a job on a cluster need a directory"),
+        ("{ record_bytes = 10 }", "local[1]", "the job needs 2 tasks at once, one for each task manager"),
+        ('{ path = "none.csv" }', "local[2]", "vertices.a.source: none.csv: no such file or folder"),
+        (
+            '{ path = "FOLDER/rows.csv", key = "name" }',
+            "local[2]",
+            "vertices.a.source: FOLDER/rows.csv: there is no key column 'name'; the columns are: id",
+        ),
+    ],
+)
+def test_what_spark_cannot_run_is_refused_before_it_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    master: str,
+    message: str,
+) -> None:
+    monkeypatch.setattr(spark_run, "spark_session", None)
+    monkeypatch.setattr(spark_run, "starts_spark", lambda: True)  # for a test before this one
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    scenario = tmp_path / "chain.toml"
+    scenario.write_text(CHAIN.replace("SOURCE", source).replace("FOLDER", str(tmp_path)))
+    assert main(["run", str(scenario), "--on-spark", "--master", master]) == MISTAKE
+    _, refusal = capsys.readouterr().err.splitlines()
+    assert refusal.startswith(f"{scenario}: {message.replace('FOLDER', str(tmp_path))}")
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ import pytest
 from integration.spark import shuffle, shuffle_statistics
 from integration.spark.own_files import own_files_problem
 from netstack import TransportConfig
-from tests.integration.clusters import ROOT, environment
+from tests.integration.clusters import ROOT, drive, environment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,6 +187,24 @@ def test_a_worker_that_is_killed_has_the_exchange_run_again(
     killer.join()
     assert sorted(row.id for row in rows) == list(range(ROWS))
     assert Counter(report.run for report in shuffle_statistics(shuffled).collect()) == {0: 4}  # of the second
+
+
+LARGE_ROW = """
+from integration.spark import failure_cause, shuffle
+
+row = session.range(1).selectExpr("id", "repeat(string(id), 1500000000) as text")
+try:
+    shuffle(row, "id", num_partitions=1).write.format("noop").mode("overwrite").save()
+except Exception as error:
+    answer(failure_cause(error, session))
+"""
+
+
+def test_a_row_that_is_too_large_for_java_names_the_option(tmp_path: Path) -> None:
+    assert drive(tmp_path, "local[1]", LARGE_ROW) == (
+        "Spark's Java ran out of memory; a large row needs about 10 times its size there. Set "
+        "spark.driver.memory (1g by default) to more"
+    )
 
 
 DRIVER = """

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from integration.spark import failure_cause
 from integration.spark.distributed.stage import require_slots as require_slots_of_a_job
 from integration.spark.masters import count_slots
 from integration.spark.shuffling.api import require_slots
@@ -64,6 +65,30 @@ def test_a_cluster_with_too_few_slots() -> None:
     with pytest.raises(SourceError, match=r"has slots for 3; give it more spark\.executor\.instances"):
         require_slots_of_a_job(Cluster(3), 4)  # type: ignore[arg-type]
     assert count_slots(Cluster(3), 3) == 3  # type: ignore[arg-type]
+
+
+EXECUTOR_ENDED = (
+    "Job aborted due to stage failure: ExecutorLostFailure (executor 0 exited caused by one of the running "
+    "tasks) Reason: Command exited with code 52"
+)
+
+
+@pytest.mark.parametrize(
+    ("is_local", "message", "setting"),
+    [
+        (False, EXECUTOR_ENDED, "spark.executor.memory"),
+        (True, "org.apache.arrow.memory.OutOfMemoryException: cannot allocate", "spark.driver.memory"),
+    ],
+)
+def test_java_without_memory_names_the_option_that_gives_it_more(
+    is_local: bool, message: str, setting: str
+) -> None:
+    cluster = Cluster(4)
+    cluster.isLocal = lambda: is_local  # type: ignore[method-assign]
+    assert failure_cause(RuntimeError(message), cluster) == (  # type: ignore[arg-type]
+        "Spark's Java ran out of memory; a large row needs about 10 times its size there. Set "
+        f"{setting} (1g by default) to more"
+    )
 
 
 def test_tasks_of_more_cores_than_this_machine_gives_cannot_run() -> None:

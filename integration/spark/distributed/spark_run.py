@@ -29,14 +29,14 @@ from netstack import (
 
 from ...checkpoints.directory import DirectoryStorage
 from ...extras import require
-from ..files import has_scheme, read_files
+from ..files import has_scheme, read_files, require_columns, require_path
 from ..interrupts import run_cancellable
-from ..masters import is_local
-from ..session import spark_session
+from ..masters import is_local, local_slots
+from ..session import spark_session, starts_spark
 from ..spark_errors import is_from_spark, one_line
 from ..task_notes import TaskNotes, task_notes
 from ..workers import send_packages
-from .stage import BarrierStage, fed_source, require_slots
+from .stage import BarrierStage, fed_source, require_slots, too_few_slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,10 @@ def run_on_spark(
     """
     require("pandas", "a job over Spark's tasks")
     tasks = len(task_managers(scenario))
-    session = spark_session(master or f"local[{max(LEAST_SLOTS, tasks)}]")
+    initial = _root(from_checkpoint)
+    master = master or f"local[{max(LEAST_SLOTS, tasks)}]"
+    _check_before_start(scenario, master, tasks)
+    session = spark_session(master)
     require_slots(session, tasks)
     send_packages(session)
     opened, frames = _read_sources(scenario, session)
@@ -87,7 +90,7 @@ def run_on_spark(
                 opened,
                 frames,
                 root,
-                _root(from_checkpoint),
+                initial,
                 notes,
                 None if progress is None else partial(_report, notes, progress),
             )
@@ -99,6 +102,41 @@ def run_on_spark(
             DirectoryStorage(root) if storage is None else storage,
             from_checkpoint=from_checkpoint,
             trace=trace,
+        )
+
+
+def _check_before_start(scenario: Scenario, master: str, tasks: int) -> None:
+    """Find mistakes before Spark starts, which takes a while, if it has yet to.
+
+    Raises:
+        SourceError: Spark could not run the job with this master, or a source cannot be read.
+    """
+    if not starts_spark():
+        return
+    slots = local_slots(master)
+    if slots is None:
+        _require_shared_checkpoints(scenario)
+    elif slots < tasks:
+        raise too_few_slots(tasks, slots, local=True)
+    for vertex in scenario.vertices:
+        if isinstance(spec := vertex.source, PathSpec):
+            try:
+                require_path(spec.path)
+                require_columns(spec.path, spec.key, spec.format)
+            except SourceError as error:
+                raise SourceError(f"{vertex_key(vertex.name, 'source')}: {one_line(error)}") from error
+
+
+def _require_shared_checkpoints(scenario: Scenario) -> None:
+    """Check that the checkpoints of a job on a cluster have a directory that all its tasks can reach.
+
+    Raises:
+        SourceError: The scenario names none.
+    """
+    if scenario.stores_state and not scenario.config.stores_checkpoints_in_files:
+        raise SourceError(
+            "checkpoints of a job on a cluster need a directory that all machines share; name it as "
+            "execution.checkpointing.dir"
         )
 
 
@@ -162,11 +200,8 @@ def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
         assert directory is not None
         yield _as_tasks_name(directory)
         return
-    if scenario.stores_state and not is_local(session):
-        raise SourceError(
-            "checkpoints of a job on a cluster need a directory that all machines share; name it as "
-            "execution.checkpointing.dir"
-        )
+    if not is_local(session):
+        _require_shared_checkpoints(scenario)
     # In a directory that Spark deletes when it stops: a task that is cancelled may write there once more.
     with tempfile.TemporaryDirectory(prefix="netstack-", dir=SparkFiles.getRootDirectory()) as root:
         yield root

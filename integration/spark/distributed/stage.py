@@ -218,11 +218,16 @@ def require_slots(session: SparkSession, tasks: int) -> None:
     if slots == 0 and not local:
         raise SourceError(no_executor(session))
     if slots < tasks:
-        problem = (
-            f"the job needs {tasks} tasks at once, one for each task manager, and Spark has slots for {slots}"
-        )
-        more = f"--master local[{tasks}]" if local else "more spark.executor.instances or cores"
-        raise SourceError(f"{problem}; give it {more}, or let vertices share a task_manager")
+        raise too_few_slots(tasks, slots, local=local)
+
+
+def too_few_slots(tasks: int, slots: int, *, local: bool) -> SourceError:
+    """Return the error for a job with more tasks than slots, in a local session or on a cluster."""
+    problem = (
+        f"the job needs {tasks} tasks at once, one for each task manager, and Spark has slots for {slots}"
+    )
+    more = f"--master local[{tasks}]" if local else "more spark.executor.instances or cores"
+    return SourceError(f"{problem}; give it {more}, or let vertices share a task_manager")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,7 +161,11 @@ def _check_frame(df: DataFrame) -> None:
 
 
 def check_arguments(
-    keys: Sequence[object], ship: str, partitioner: str, bounds: object, num_partitions: object
+    keys: Sequence[object],
+    ship: str,
+    partitioner: str,
+    bounds: Sequence[object] | None,
+    num_partitions: int | None,
 ) -> None:
     """Check how arguments of `shuffle` go together, as far as that can be told without Spark.
 
@@ -194,6 +198,7 @@ def check_arguments(
             f"num_partitions is {num_partitions}; it must be at most {MAX_PARTITIONS}, as Flink has no more"
             " key groups"
         )
+    _count_of(bounds, num_partitions)
 
 
 def check_movement(max_memory: int | str | None, compression: object) -> None:
@@ -234,7 +239,7 @@ def _require_barriers(session: SparkSession) -> None:
         )
 
 
-def _count_of(bounds: Sequence[Bound] | None, num_partitions: int | None) -> int | None:
+def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> int | None:
     if bounds is None:
         return num_partitions
     count = len(bounds) + 1
