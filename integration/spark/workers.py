@@ -16,13 +16,12 @@ compared with the driver's.
 
 from __future__ import annotations
 
-import atexit
 import errno
 import hashlib
 import importlib
 import os
-import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import metadata, resources
@@ -54,6 +53,9 @@ MapFunction = Callable[[Iterable[Any]], Iterator[Any]]
 """What Spark runs over what is in a partition: batches of rows in Arrow, or elements of an RDD."""
 
 _V = TypeVar("_V")
+
+_sending = threading.Lock()
+"""Held while a context gets our packages, so that two threads do not send them both."""
 
 _REMEDY = (
     "let PYSPARK_PYTHON name a Python that has netstack, on each machine, or send our packages with"
@@ -87,20 +89,24 @@ def write_package(path: Path, *, libraries: bool = False) -> int:
 
 
 def send_packages(session: SparkSession) -> None:
-    """Hand our packages to all executors of a session, as ``--py-files`` would have done from the start.
+    """Send our packages to all executors of a session, as ``--py-files`` would have done from the start.
 
-    Stages that begin from now on have them. The executors need `LIBRARIES` installed. In a local session,
-    where the driver runs all tasks, it does nothing.
+    Stages that begin from now on have them. The executors need `LIBRARIES` installed. A Spark context gets
+    them once: further calls change nothing, nor does the first one if the user has sent a file of this name.
+    In a local session, where the driver runs all tasks, it does nothing.
     """
     if is_local(session):
         return
-    with held_interrupts():
-        folder = tempfile.mkdtemp(prefix="netstack-")
-        # At the end, since each executor that starts later fetches it.
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder, FILE_NAME)
-    write_package(path)
-    session.sparkContext.addPyFile(str(path))
+    from pyspark import SparkFiles
+
+    context = session.sparkContext
+    with held_interrupts(), _sending:
+        if FILE_NAME in (context._python_includes or ()):
+            return
+        # Each executor that starts later fetches the file. Spark deletes the folder when the context stops.
+        path = Path(tempfile.mkdtemp(prefix="netstack-", dir=SparkFiles.getRootDirectory()), FILE_NAME)
+        write_package(path)
+        context.addPyFile(str(path))
 
 
 def _files_of_package(package: str) -> Iterator[tuple[Path, str]]:

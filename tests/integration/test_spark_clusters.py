@@ -1,7 +1,9 @@
-"""Shuffles and sweeps over executors that are processes of their own: a driver's, and those of a cluster."""
+"""Shuffles, sweeps and jobs over executors that are processes of their own."""
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -10,10 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from integration.spark.shuffling.layout import Layout
 from integration.spark.shuffling.placement import HashPlacement
 from integration.spark.workers import write_package
 from tests.integration.clusters import (
     FOR_ARROW,
+    JAVA_OPTIONS,
     LOCAL_CLUSTER,
     PATIENT,
     ROOT,
@@ -90,89 +94,144 @@ vertices = [
 edges = [{ from = "source", to = "slow" }]
 """
 
-SWEEP = """
-from integration import load_scenario
-from integration.spark import Grid, read_axes, sweep
+JOB = """
+name = "job"
+duration = "1 s"
+vertices = [
+  { name = "source", source = { record_bytes = 1000 }, task_manager = "a" },
+  { name = "slow", service = "2 ms", task_manager = "b" },
+]
+edges = [{ from = "source", to = "slow" }]
 
-
-def swept(scenario):
-    frame = sweep(load_scenario(scenario), Grid(read_axes(target="50ms,1s"), 1))
-    return [[row["labels"]["target"], row["status"], row["throughput_per_s"] > 0] for row in frame.collect()]
-
-
+[flink]
+"execution.checkpointing.interval" = "200 ms"
+"execution.checkpointing.dir" = "checkpoints"
 """
 
 
-@pytest.fixture(scope="module")
-def answers(folder):
-    """Of a driver that starts its executors: the rows of a shuffle, and those of a sweep."""
-    (folder / "short.toml").write_text(SHORT)
-    script = SHUFFLES + SWEEP + f"answer([shuffled(2, {ROWS}), swept('short.toml')])"
-    return drive(folder, LOCAL_CLUSTER, script)
-
-
-def test_executors_that_the_driver_starts(answers):
-    rows, _ = answers
+def test_executors_that_the_driver_starts(folder):
+    rows = drive(folder, LOCAL_CLUSTER, f"{SHUFFLES}answer(shuffled(2, {ROWS}))")
     check_rows(rows, 2)
     assert len({where for _, where, _, _ in rows}) == 2
 
 
-def test_a_sweep_uses_them_too(answers):
-    _, points = answers
-    assert points == [["50 ms", "finished", True], ["1 s", "finished", True]]
-
-
 LACKING = f"""
+from pathlib import Path
+from pyspark import SparkFiles
+from integration.spark.workers import send_packages
+
+
+def sent():
+    for _ in range(2):
+        send_packages(session)
+    return session.sparkContext._python_includes
+
+
 try:
     shuffled(4, 100)
 except Exception as error:
     message = str(error)
 session.sparkContext.addPyFile(sys.argv[3])
-answer([message, shuffled(4, {ROWS})])
+rows = shuffled(4, {ROWS})
+contexts = [sent()]
+session.stop()
+session = spark_session(sys.argv[1], json.loads(sys.argv[2]))
+contexts.append(sent())
+folder = Path(SparkFiles.getRootDirectory())
+files = len(list(folder.glob("netstack-*/netstack.zip")))
+session.stop()
+answer([message, rows, contexts, files, folder.exists()])
 """
 
 
-def test_a_cluster_whose_python_lacks_our_packages_until_they_are_sent(folder, cluster):
+@pytest.fixture(scope="module")
+def lacking(folder, cluster):
+    """Of a driver on a cluster whose Python lacks our packages."""
     archive = folder / "netstack.zip"
     write_package(archive)
     python = bare_python(folder / "python")
-    message, rows = drive(
-        folder, cluster, SHUFFLES + LACKING, str(archive), variables={"PYSPARK_PYTHON": str(python)}
-    )
+    variables = {"PYSPARK_PYTHON": str(python)}
+    return drive(folder, cluster, SHUFFLES + LACKING, str(archive), variables=variables)
+
+
+def test_a_cluster_whose_python_lacks_our_packages_until_they_are_sent(lacking):
+    message, rows, *_ = lacking
     assert "--py-files" in message
     check_rows(rows, 4)
     assert len({where for _, where, _, _ in rows}) == 2  # both workers took part
 
 
-def test_the_command_on_a_cluster_whose_python_has_nothing_but_arrow(folder, cluster):
+def test_each_context_is_sent_our_packages_once_and_deletes_them_when_it_stops(lacking):
+    *_, contexts, files, is_left = lacking
+    assert contexts == [["netstack.zip"], ["netstack.zip"]]  # the first one's are the user's
+    assert (files, is_left) == (1, False)
+
+
+def command(folder, *arguments, **variables):
+    """Run a command in a process of its own; return the JSON that it prints, and its lines on stderr."""
+    settings = {"spark.executor.extraJavaOptions": os.environ[JAVA_OPTIONS], **PATIENT}
+    options = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "integration", *map(str, arguments), "--json"],
+        cwd=folder,
+        env={
+            **environment(folder),
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    return json.loads(done.stdout), done.stderr.splitlines()
+
+
+def test_tune_sends_several_rounds_of_runs_to_a_cluster(folder, cluster):
+    (folder / "short.toml").write_text(SHORT)
+    document, _ = command(
+        *(folder, "tune", "short.toml", "--master", cluster, "--target", "1s", "--seeds", "1")
+    )
+    points = document["points"]
+    assert {point["status"] for point in points} == {"finished"}
+    assert {point["probe"] for point in points} == {"main", "baseline", "step"}  # the last in a later round
+
+
+def test_a_job_runs_on_a_cluster(folder, cluster):
+    (folder / "job.toml").write_text(JOB)
+    result, said = command(folder, "run", "job.toml", "--on-spark", "--master", cluster)
+    assert said[:1] == ["job: 2 tasks on Spark, 1 s"]
+    assert result["failure"] is None
+    assert result["work"]["records"] > 0
+    assert list((folder / "checkpoints").glob("chk-*/_metadata"))
+
+
+def test_a_shuffle_on_a_cluster_whose_python_has_nothing_but_arrow(folder, cluster):
+    """It has more partitions than there are slots."""
     archive = folder / "libraries.zip"
     write_package(archive, libraries=True)
     python = bare_python(folder / "arrow-python", FOR_ARROW)
     numbers = folder / "numbers.csv"
     numbers.write_text("key,id\n" + "".join(f"key {number % 97},{number}\n" for number in range(ROWS)))
     output = folder / "shuffled.csv"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "integration", "shuffle", "--master", cluster, "--json"),
-            *("--input", str(numbers), "--key", "key", "--partitions", "4", "--output", str(output)),
-            *("--set", f"spark.archives={archive}#files", "--set", "spark.executorEnv.PYTHONPATH=files"),
-            *(text for name, value in PATIENT.items() for text in ("--set", f"{name}={value}")),
-        ],
-        cwd=folder,
-        env={**environment(folder), "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)},
-        capture_output=True,
-        check=False,
+    document, said = command(
+        *(folder, "shuffle", "--master", cluster, "--partitions", "6"),
+        *("--input", numbers, "--key", "key", "--output", output),
+        *("--set", f"spark.archives={archive}#files", "--set", "spark.executorEnv.PYTHONPATH=files"),
+        PYSPARK_PYTHON=str(python),
     )
-    said = [
-        line for line in done.stderr.splitlines() if not re.fullmatch(rb"shuffle: .*, \d+ s so far", line)
-    ]
-    assert (done.returncode, said) == (0, [])
-    tasks = json.loads(done.stdout)["tasks"]
+    assert [line for line in said if not re.fullmatch(r"shuffle: .*, \d+ s so far", line)] == []
+    tasks = document["tasks"]
     assert sum(task["rows_read"] for task in tasks) == ROWS
     parts = [lines_of(file) for file in sorted(output.glob("part-*"))]
-    assert [task["rows"] for task in tasks] == [len(part) for part in parts]
+    counts = [len(part) for part in parts]
+    layout = Layout(6, 4)
+    assert [task["rows"] for task in tasks] == [
+        sum(counts[partition] for partition in layout.partitions_of(task)) for task in range(4)
+    ]
     rows = [(place, "", *line.split(",")) for place, part in enumerate(parts) for line in part]
-    check_rows([(place, where, key, int(number)) for place, where, key, number in rows], 4)
+    check_rows([(place, where, key, int(number)) for place, where, key, number in rows], 6)
 
 
 def lines_of(file: Path) -> list[str]:
