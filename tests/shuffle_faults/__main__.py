@@ -1,6 +1,6 @@
 """Shuffles under faults that are drawn from seeds, and a tally of what became of them, as Markdown.
 
-Run it with ``python -m benches.shuffle_faults [--number 1000] [--first-seed 0] [--log FILE]``. Each seed is a
+Run it with ``python -m tests.shuffle_faults [--number 1000] [--first-seed 0] [--log FILE]``. Each seed is a
 shuffle (`case`) that meets with a fault: Python workers and executors are killed or stopped, readers are
 slow, strangers come to the door, disks are full. It has to be right, each row where it belongs (`rows`), or
 fail with its first cause within 10 s (`judging`), and leave nothing behind (`one_shuffle`).
@@ -110,7 +110,7 @@ class _Progress:
 
 def main() -> None:
     """Run, and print the tally."""
-    parser = argparse.ArgumentParser(prog="python -m benches.shuffle_faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.shuffle_faults", description=__doc__)
     parser.add_argument("--number", type=int, default=1000, help="of shuffles (%(default)s)")
     parser.add_argument("--first-seed", type=int, default=0, help="(%(default)s)")
     parser.add_argument("--log", type=Path, help="a file of outcomes, by which a run goes on")
