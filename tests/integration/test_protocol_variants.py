@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benches.debloating_limits.variants import example
+from benches.studies.debloating_limits import example
 from buffers import EventBuffer, NetworkBufferPool
 from flowcontrol import CreditAnnouncer
 from integration import load_scenario

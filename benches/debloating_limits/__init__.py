@@ -1,1 +1,0 @@
-"""What debloating cannot do, measured, and what other mechanisms do there."""

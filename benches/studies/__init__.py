@@ -1,0 +1,1 @@
+"""Finished studies, in the form that repeats the numbers of their documents."""

@@ -1,0 +1,310 @@
+"""The search for a better debloating rule than FLIP-183's; prints the tables of docs/POLICIES.md.
+
+Run it with ``python -m benches.studies.policy_search``; some hours on two cores, half with ``make fast``. A
+rule is FLIP-183 with other choices at the six places where it has one::
+
+    buffers in use of each channel
+      -> counting   their sum, or channels with data * the longest
+      -> blocked    while a channel is blocked: counted as it is, count frozen, or no step at all ("held")
+      -> peak       the count falls from its peak by half in so many seconds; 0: at once
+    target * throughput / count
+      -> jump       a size that is too large by so many percent is corrected at once; 0: never
+      -> mean       samples of the moving average
+    size
+      -> tell       percent by which it must have changed to be announced
+
+1. All 288 rules run on the scenarios of `benches.policy_scenarios` without an operator in Python, one seed.
+2. Of those that keep the throughput, half of ``--chosen`` have the shortest times and are beaten by no other
+   rule on all counts, and half are worse than FLIP-183 in the fewest scenarios. With the known policies, they
+   run on all scenarios with three seeds.
+3. They run on scenarios that nothing was chosen by: `tests/flink/scenarios`, and files that are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import multiprocessing
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import ClassVar, NamedTuple
+
+from flowcontrol import (
+    Announcement,
+    BufferSizeEMA,
+    DebloatedChannel,
+    DebloatPolicy,
+    DebloatSettings,
+    to_all,
+)
+from integration import load_scenario
+from integration.spark import measure
+from netstack import Scenario, emulate
+
+from ..policy_scenarios import CASES
+
+HELD_BACK = sorted(
+    str(path)
+    for path in (Path(__file__).parents[2] / "tests/flink/scenarios").glob("*.toml")
+    if path.stem != "proof"
+)
+SEEDS = (1, 2, 3)
+LEAST_THROUGHPUT = 0.995
+"""Share of FLIP-183's throughput that a rule has to reach everywhere."""
+
+SHARE, LEAST_MS = 0.02, 3.0
+"""Times that are longer by no more than this are not worse."""
+
+ANNOUNCEMENTS_SHARE, ANNOUNCEMENTS_PER_S = 0.1, 0.05
+
+
+HEAD = """\
+| rule | end to end | worst | record delay | throughput, least | announcements | not worse in |
+|---|---:|---:|---:|---:|---:|---:|"""
+
+
+class Rule(NamedTuple):
+    """A rule; the defaults are FLIP-183."""
+
+    counting: str = "sum"
+    blocked: str = "counted"
+    peak: int = 0
+    jump: int = 0
+    mean: int = 20
+    tell: int = 25
+
+    @property
+    def name(self) -> str:
+        """Its name in the tables, and of its policy in this module."""
+        counts = f"{self.counting}_{self.blocked}_peak{self.peak}"
+        return f"{counts}_jump{self.jump}_mean{self.mean}_tell{self.tell}"
+
+
+FLINK = Rule()
+KNOWN = {
+    "flink": FLINK,
+    "frozen-while-blocked": Rule(blocked="frozen"),
+    "longest-channel": Rule(counting="longest", blocked="frozen"),
+    "burst": Rule(blocked="frozen", peak=30, jump=25),
+    "longest-when-unblocked": Rule(counting="longest", blocked="held"),
+}
+"""Policies of `flowcontrol` as rules."""
+
+VALUES = (("sum", "longest"), ("counted", "frozen", "held"), (0, 5, 30), (0, 10, 25, 50), (10, 20), (10, 25))
+RULES = {rule.name: rule for rule in itertools.starmap(Rule, itertools.product(*VALUES))}
+
+
+class JumpingEMA(BufferSizeEMA):
+    """An average that a size which is too large by a share of `jump` does not wait for."""
+
+    __slots__ = ("_usual",)
+    jump: ClassVar[float]
+
+    def __init__(self, starting_size: int, max_size: int, min_size: int, samples: int) -> None:
+        super().__init__(starting_size, max_size, min_size, samples)
+        self._usual = self.alpha
+
+    def calculate(self, total_bytes: int, buffers: int) -> int:
+        """Return the next size."""
+        too_large = buffers > 0 and total_bytes / buffers < self._size * (1 - self.jump)
+        self.alpha = 1.0 if too_large else self._usual
+        return super().calculate(total_bytes, buffers)
+
+
+class RulePolicy(DebloatPolicy):
+    """FLIP-183's arithmetic with the choices of `rule`."""
+
+    rule: ClassVar[Rule] = FLINK
+    announced: ClassVar[int] = 0
+    """Sizes that all gates of this process have announced."""
+
+    def __init__(self, settings: DebloatSettings) -> None:
+        super().__init__(settings)
+        chosen = replace(settings, samples=self.rule.mean, threshold_percent=self.rule.tell)
+        jumping = type("Jumping", (JumpingEMA,), {"__slots__": (), "jump": self.rule.jump / 100})
+        self._debloater = chosen.debloater(jumping if self.rule.jump else BufferSizeEMA)
+        self._kept = 0.5 ** (settings.period_s / self.rule.peak) if self.rule.peak else 0.0
+        self._in_use_before = 0
+        self._before: dict[int, int] = {}
+        self._peak = 0.0
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        """Take a step, unless the rule is held and a channel is blocked."""
+        if self.rule.blocked == "held" and any(channel.blocked for channel in channels):
+            return ()
+        self._peak = max(float(self._count(channels)), self._peak * self._kept)
+        size = self._debloater.recalculate(throughput, round(self._peak))
+        self.last_announced = self._debloater.last_announced
+        self.estimated_time_s = self._debloater.estimated_time_s
+        if size is None:
+            return ()
+        RulePolicy.announced += len(channels)
+        return to_all(size, channels)
+
+    def _count(self, channels: Sequence[DebloatedChannel]) -> int:
+        counts = [channel.buffers_in_use for channel in channels]
+        frozen = self.rule.blocked == "frozen"
+        if self.rule.counting == "longest":
+            for place, channel in enumerate(channels):
+                if channel.blocked and frozen:
+                    counts[place] = max(counts[place], self._before.get(place, 0))
+                else:
+                    self._before[place] = counts[place]
+            return sum(count > 0 for count in counts) * max(counts, default=0)
+        if frozen and any(channel.blocked for channel in channels):
+            return max(sum(counts), self._in_use_before)
+        self._in_use_before = sum(counts)
+        return self._in_use_before
+
+
+def __getattr__(name: str) -> type[RulePolicy]:
+    """Make the policy of a rule, so that ``debloat_policy`` can name it."""
+    if name not in RULES:
+        raise AttributeError(f"no rule has the name {name!r}")
+    return type(name, (RulePolicy,), {"rule": RULES[name]})
+
+
+class Trial(NamedTuple):
+    """A run: the name of a scenario of `policy_scenarios` or its file, a rule, and a seed."""
+
+    scenario: str
+    rule: Rule
+    seed: int
+
+
+class Figures(NamedTuple):
+    """The figures of a trial after its warm-up."""
+
+    end_to_end_ms: float
+    worst_ms: float
+    delay_ms: float
+    records_per_s: float
+    announcements_per_s: float
+
+
+@cache
+def scenario_of(name: str) -> Scenario:
+    """Return the scenario of a trial."""
+    named = [case.scenario for case in CASES if case.scenario.name == name]
+    return named[0] if named else load_scenario(name)
+
+
+def run(trial: Trial) -> Figures:
+    """Emulate a trial."""
+    scenario = scenario_of(trial.scenario)
+    config = replace(scenario.config, debloat_policy=f"{RulePolicy.__module__}:{trial.rule.name}")
+    RulePolicy.announced = 0
+    result = emulate(replace(scenario, config=config), seed=trial.seed)
+    times = [one.duration_ms for one in result.checkpoints if one.t >= scenario.warmup_s and one.duration_ms]
+    measures = measure(result)
+    if not times or measures.record_delay_ms is None or measures.throughput_per_s is None:
+        return Figures(math.inf, math.inf, math.inf, 0.0, math.inf)  # worse than any other rule
+    announcements = RulePolicy.announced / result.emulated_seconds
+    return Figures(
+        median(times), max(times), measures.record_delay_ms, measures.throughput_per_s, announcements
+    )
+
+
+class Summary(NamedTuple):
+    """A rule beside FLIP-183 over scenarios: geometric means of ratios, and the least throughput."""
+
+    end_to_end: float
+    worst: float
+    delay: float
+    announcements: float
+    throughput: float
+    not_worse: int
+    """Scenarios in which it is worse on no count."""
+
+    @property
+    def score(self) -> float:
+        """Product of the times."""
+        return self.end_to_end * self.worst * self.delay
+
+    def beats(self, other: Summary) -> bool:
+        """Whether it is as good on times and announcements, and better on one."""
+        return self != other and all(a <= b for a, b in zip(self[:4], other[:4], strict=True))
+
+
+def middle(runs: Sequence[Figures]) -> Figures:
+    """Return the medians over seeds, and the longest checkpoint of all."""
+    values = [median(column) for column in zip(*runs, strict=True)]
+    return Figures(*values)._replace(worst_ms=max(one.worst_ms for one in runs))
+
+
+def ratios(mine: Figures, flink: Figures) -> tuple[list[float], bool]:
+    """Return the ratios of times, announcements and throughput, and whether a rule is worse."""
+    times = [(mine[place], flink[place]) for place in range(3)]
+    allowed = flink.announcements_per_s * (1 + ANNOUNCEMENTS_SHARE) + ANNOUNCEMENTS_PER_S
+    throughput = mine.records_per_s / flink.records_per_s
+    worse = (
+        any(own > its * (1 + SHARE) + LEAST_MS for own, its in times)
+        or throughput < LEAST_THROUGHPUT
+        or mine.announcements_per_s > allowed
+    )
+    own, its = (one.announcements_per_s + ANNOUNCEMENTS_PER_S for one in (mine, flink))
+    return [*((a + 1) / (b + 1) for a, b in times), own / its, throughput], worse
+
+
+def summaries(
+    pool: Executor, rules: Sequence[Rule], scenarios: Sequence[str], seeds: Sequence[int]
+) -> dict[Rule, Summary]:
+    """Run all rules on all scenarios and compare them with FLIP-183."""
+    trials = [Trial(name, rule, seed) for rule in rules for name in scenarios for seed in seeds]
+    found = dict(zip(trials, pool.map(run, trials), strict=True))
+    made = {}
+    for rule in rules:
+        compared = [
+            ratios(*(middle([found[Trial(name, which, seed)] for seed in seeds]) for which in (rule, FLINK)))
+            for name in scenarios
+        ]
+        *columns, throughputs = zip(*(values for values, _ in compared), strict=True)
+        means = [math.exp(sum(map(math.log, column)) / len(column)) for column in columns]
+        made[rule] = Summary(*means, min(throughputs), sum(not worse for _, worse in compared))
+    return made
+
+
+def choose(found: dict[Rule, Summary], number: int) -> list[Rule]:
+    """Return the known policies and as many rules as asked for that keep the throughput."""
+    fit = {rule: one for rule, one in found.items() if one.throughput >= LEAST_THROUGHPUT}
+    new = [rule for rule in fit if rule not in KNOWN.values()]
+    best = [rule for rule in new if not any(other.beats(fit[rule]) for other in fit.values())]
+    shortest = sorted(best, key=lambda rule: fit[rule].score)
+    safest = sorted(new, key=lambda rule: (-fit[rule].not_worse, fit[rule].score))
+    return list(dict.fromkeys([*KNOWN.values(), *shortest[: number // 2], *safest[: number - number // 2]]))
+
+
+def main() -> None:
+    """Search, choose, and print what was chosen beside FLIP-183."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("held_back", nargs="*", type=Path, help="more scenario files that are held back")
+    parser.add_argument("--chosen", type=int, default=12, help="rules that are chosen (%(default)s)")
+    options = parser.parse_args()
+    everything = [case.scenario for case in CASES]
+    searched = [one.name for one in everything if all(vertex.operator is None for vertex in one.vertices)]
+    held_back = [*HELD_BACK, *(str(path.resolve()) for path in options.held_back)]
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = summaries(pool, list(RULES.values()), searched, SEEDS[:1])
+        chosen = choose(found, options.chosen)
+        for title, names in (("Chosen by", [one.name for one in everything]), ("Held back", held_back)):
+            rows = summaries(pool, chosen, names, SEEDS)
+            print(f"\n{title}, {len(names)} scenarios, ratios to FLIP-183:\n")
+            print(HEAD)
+            for rule, one in sorted(rows.items(), key=lambda row: (-row[1].not_worse, row[1].score)):
+                known = [f"**{name}**" for name, same in KNOWN.items() if same == rule]
+                times = " | ".join(f"{ratio:.2f}" for ratio in one[:3])
+                rest = f"{one.throughput:.1%} | {one.announcements:.2f} | {one.not_worse} of {len(names)}"
+                print(f"| {known[0] if known else f'`{rule.name}`'} | {times} | {rest} |", flush=True)
+
+
+if __name__ == "__main__":
+    from . import policy_search  # by its name, under which scenarios find the policies of rules
+
+    policy_search.main()
