@@ -54,8 +54,8 @@ lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: env ## micro-benchmarks (half an hour; CASES="networkThroughput barrier" chooses), then whole jobs
-	$(BIN)/netstack bench $(CASES)
+bench: env ## micro-benchmarks (CASES="networkThroughput or barrier" chooses, as pytest -k), then whole jobs
+	$(BIN)/pytest benches -k "$(CASES)"
 	$(BIN)/python -m benches.jobs
 
 flink: env ## fetch a real Flink (300 MB), run a small job in it, and compare (needs a JDK)

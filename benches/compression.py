@@ -20,7 +20,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from integration import Cutter, HashPlacement, decode_piece
+from integration.spark.shuffling.pieces import Cutter, decode_piece
+from integration.spark.shuffling.placement import HashPlacement
 
 ROWS, BATCHES, ROUNDS, TARGETS = 10_000, 100, 3, 4
 MB = 1_000_000

@@ -1,10 +1,87 @@
-"""Whoever names this folder wants its benchmarks run: elsewhere pytest is told to skip them."""
+"""Options and fixtures of the micro-benchmarks: ``pytest benches``."""
 
 from __future__ import annotations
 
+import importlib
+from math import isfinite
+
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from .harness import Measure, seconds_an_operation
+from .transport import BenchTransport
+
+SCORES = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("netstack")
+    group.addoption(
+        "--transport",
+        metavar="MODULE:CLASS",
+        help="measure this benches.transport.BenchTransport in the network cases instead of ours",
+    )
+    group.addoption(
+        "--scale",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="factor of what an iteration does: 0.1 for a quick look, 10 for quieter figures",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.option.benchmark_skip = False
+    config.option.benchmark_skip = False  # which pyproject.toml sets, so that tests skip benchmarks
+    config.stash[SCORES] = []
+    scale = config.getoption("scale")
+    if not (isfinite(scale) and scale > 0):
+        raise pytest.UsageError(f"--scale is {scale:g}; it must be more than 0")
+    if config.getoption("transport") is not None:
+        transport_named(config.getoption("transport"))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.benchmark(timer=seconds_an_operation))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:  # pytest-benchmark's table has no place for them
+    for line in config.stash[SCORES]:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def measure(benchmark: BenchmarkFixture, pytestconfig: pytest.Config) -> Measure:
+    return Measure(
+        benchmark,
+        rounds=pytestconfig.getoption("benchmark_min_rounds"),
+        scale=pytestconfig.getoption("scale"),
+        report=pytestconfig.stash[SCORES].append,
+    )
+
+
+@pytest.fixture
+def transport(pytestconfig: pytest.Config) -> type[BenchTransport] | None:
+    """The transport under test; None for ours."""
+    name = pytestconfig.getoption("transport")
+    return None if name is None else transport_named(name)
+
+
+def transport_named(name: str) -> type[BenchTransport]:
+    """Import the class of a transport.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise pytest.UsageError(f"--transport is {name!r}; it must be MODULE:CLASS")
+    try:
+        loaded = getattr(importlib.import_module(module), attribute, None)
+    except Exception as error:
+        raise pytest.UsageError(f"--transport is {name!r}: {module} cannot be imported: {error}") from None
+    if not (isinstance(loaded, type) and issubclass(loaded, BenchTransport)):
+        raise pytest.UsageError(f"--transport is {name!r}; {attribute} must be a subclass of BenchTransport")
+    return loaded

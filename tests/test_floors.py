@@ -37,7 +37,6 @@ FLOORS = {
         "checkpoints",
         "spark",
         "runs",
-        "benchmarks",
         "flink",
         "tuning",
         "report",
@@ -177,7 +176,7 @@ def lines_of(node: ast.stmt) -> int:
     return node.end_lineno - node.lineno + 1
 
 
-@pytest.mark.parametrize("package", LAYERS)
+@pytest.mark.parametrize("package", LAYERS[:-1])  # benches are no product code
 def test_no_module_and_no_function_is_too_long(package: str) -> None:
     sources = {module_name(path): path.read_text("utf-8") for path in modules_of(package)}
     modules = [name for name, source in sources.items() if len(source.splitlines()) > MOST_MODULE_LINES]

@@ -1,8 +1,9 @@
 """The borders between the packages: who may import whom, and what each may not know.
 
 Arrows point at what is imported: benches -> integration -> netstack -> buffers -> flowcontrol. Layers may be
-skipped downwards, never climbed. Across packages only the package root is imported; inside a package imports
-are relative. The rules are read from the syntax trees, so imports that do not run are held to them too.
+skipped downwards, never climbed. Across packages only the package root is imported, except by benches, which
+are no product code; inside a package imports are relative. The rules are read from the syntax trees, so
+imports that do not run are held to them too.
 """
 
 import ast
@@ -115,7 +116,7 @@ def breach(item: Import, layer: str) -> str:
         return ""
     if LAYERS.index(item.top) > LAYERS.index(layer):
         return f"{layer} may not import {item.top}, which is above it"
-    root = "." not in item.name or item.name in PUBLIC
+    root = "." not in item.name or item.name in PUBLIC or layer == "benches"
     return "" if root else f"{item.name}: across packages import the package root"
 
 
@@ -181,7 +182,7 @@ def test_a_breach_is_found(layer: str, source: str) -> None:
             "integration",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pyspark.sql import DataFrame",
         ),
-        ("benches", "import integration\nfrom flowcontrol import encode"),
+        ("benches", "import integration\nfrom integration.spark.rows import RowCodec"),
     ],
 )
 def test_allowed_imports_pass(layer: str, source: str) -> None:

@@ -1,8 +1,8 @@
-"""A transport of one's choice in the benchmarks: here trio's memory channels, within one process.
+"""A transport of your own in the benchmarks: here the memory channels of trio, within one process.
 
-Run it with ``python docs/examples/bench_transport.py``, or, in that folder, through the command line::
+Run it in a checkout::
 
-    netstack bench networkThroughput --transport bench_transport:MemoryChannels --way process
+    pytest benches -k "networkThroughput and process" --transport docs.examples.bench_transport:MemoryChannels
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import trio
 
+from benches.transport import BenchTransport, Shape
 from buffers import RecordBlock
-from integration import BenchTransport, Effort, Shape, chosen_points, run_point
 
 ROOM = 16
 """Blocks that may wait; then writers do."""
@@ -43,16 +43,3 @@ class MemoryChannels(BenchTransport):
     async def read(self) -> int:
         """Take the next block."""
         return await self._receive.receive()
-
-
-def main(scale: float = 1.0) -> None:
-    """Print what it comes to, beside plain sockets."""
-    effort = Effort(forks=1, warmups=1, repetitions=3, scale=scale)
-    for point in chosen_points(["networkThroughput"], ["100,100ms"], ["process"]):
-        result = run_point(point, effort, MemoryChannels)
-        score = f"{result.interval.mean:,.0f} {result.unit}"
-        print(f"{result.name}: {score}, {result.ratio:.1f} of {result.yardstick}")
-
-
-if __name__ == "__main__":
-    main()

@@ -138,11 +138,6 @@ app.command(
     help="Run small random jobs under random faults, and check that each kept what Flink promises.",
 )
 app.command(
-    "integration.cli.bench:bench",
-    name="bench",
-    help="Run micro-benchmarks: the cases of flink-benchmarks, under their names, and those of this project.",
-)
-app.command(
     "integration.cli.shuffle:package",
     name="package",
     help="Write the file from which Spark's executors get what a shuffle needs.",

@@ -9,7 +9,6 @@ import sys
 from buffers import InsufficientBuffers
 from netstack import JobFailedError, ScenarioError, SourceError
 
-from ..benchmarks.bench_errors import BenchmarkError
 from ..files.reading import one_line
 from ..report.output import OutputError, say
 from ..runs.scenario_runs import WorkerDied
@@ -28,7 +27,7 @@ def report(error: BaseException) -> int:
         case ScenarioError():
             for problem in error.problems:
                 say(problem)
-        case BenchmarkError() | InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
+        case InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
             say(f"netstack: {one_line(error)}")
         case MemoryError() | OSError(errno=errno.ENOMEM):
             say("netstack: this machine has not the memory for that; netstack size says what a job needs")

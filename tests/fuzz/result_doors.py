@@ -1,4 +1,4 @@
-"""Doors of what runs have found: results, measurements of a Flink beside them, benchmarks that were kept."""
+"""Doors of what runs have found: results, and measurements of a Flink beside them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ from integration.analysis.comparison import compare
 from integration.analysis.result_differences import differences
 from integration.analysis.rules.diagnosis import Diagnosis, diagnose
 from integration.analysis.rules.observation import observations
-from integration.benchmarks.bench_results import MachineInfo
-from integration.benchmarks.saved_runs import changes, decode_run, require_comparable
 from integration.cli.diagnose import print_diagnosis
 from integration.files.reading import json_document
-from integration.report.benchmark_text import print_changes, print_run
 from integration.report.comparison_text import comparison_markdown, print_comparisons
 from integration.report.run_text import print_result
 from integration.report.two_runs_report import print_differences
@@ -158,73 +155,7 @@ def check_reference(number: int, data: bytes) -> bool:
     return True
 
 
-_MACHINE = {"system": "Linux", "architecture": "x86_64", "processor": "a processor", "cores": 2}
-
-_RUN: dict[str, Any] = {
-    "format": "netstack-bench-1",
-    "command": "netstack bench",
-    "machine": _MACHINE,
-    "software": {"python": "3.11.7", "core": "plain Python"},
-    "results": [
-        {
-            "case": "networkThroughput",
-            "parameter": "1000,100ms",
-            "way": "process",
-            "transport": "netstack",
-            "mode": "thrpt",
-            "unit": "ops/ms",
-            "warmups": 3,
-            "scale": 0.5,
-            "scores": [[1.0, 1.5, 1.25], [1.75, 2.0]],
-            "yardstick": "sockets",
-            "yardstick_scores": [[3.0, 3.5], [4.0]],
-        },
-        {
-            "case": "barrier",
-            "parameter": "",
-            "way": "emulated",
-            "transport": "",
-            "mode": "avgt",
-            "unit": "ms/op",
-            "warmups": 1,
-            "scale": 1.0,
-            "scores": [[5.0]],
-        },
-    ],
-}
-
-
-def benchmarks(random: Random) -> Iterator[Arguments]:
-    """Runs of benchmarks with one to three things wrong."""
-    words = words_in(_RUN)
-    while True:
-        document: Any = _RUN
-        for _ in range(random.choice((0, 1, 1, 1, 2, 3))):
-            document = mutated(random, document, words)
-        yield (as_json(random, document),)
-
-
-def check_benchmark(data: bytes) -> bool:
-    """A run that was kept is one that another can be compared with, and written again, or is refused."""
-    try:
-        saved = decode_run(data, Path("before.json"))
-    except ScenarioError as error:
-        return refused(error)
-    assert decode_run(msgspec.json.encode(saved), Path("before.json")) == saved
-    try:
-        require_comparable(saved, "before", MachineInfo(**_MACHINE), [])
-    except ScenarioError as error:
-        return refused(error)
-    print_run(saved, _console())
-    now = decode_run(json.dumps(_RUN).encode(), Path("now.json"))
-    keys = {result.key for result in saved.results}
-    compared = msgspec.structs.replace(now, results=[each for each in now.results if each.key in keys])
-    print_changes(changes(saved, compared, 5.0), "before", 5.0, _console())
-    return True
-
-
 DOORS = [
     Door("result", results, check_result, 40, 0.02),
     Door("reference", references, check_reference, 100, 0.04),
-    Door("benchmark", benchmarks, check_benchmark, 1000, 0.3),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections import Counter
 from dataclasses import replace
@@ -11,6 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from benches.conftest import transport_named
+from benches.exchange import Plan, within_process
+from benches.transport import Shape
 from integration import load_scenario
 from integration.analysis.sizing.budget_plan import figures_of
 from integration.analysis.sizing.job_size import size_job
@@ -39,10 +41,10 @@ def test_odd_and_even() -> None:
     assert example("odd_and_even").odd_and_even(1000) == {"odd": 500_000, "even": 501_000}
 
 
-def test_bench_transport(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)  # where the process of a fork finds it, too
-    importlib.import_module("bench_transport").main(scale=0.01)
-    assert capsys.readouterr().out.startswith("networkThroughput 100,100ms process memory channels: ")
+def test_bench_transport() -> None:
+    transport = transport_named("docs.examples.bench_transport:MemoryChannels")
+    with within_process(Plan(transport=transport, shape=Shape(), records=1000)) as iterate:
+        assert iterate() > 0
 
 
 def test_clicks_and_orders() -> None:

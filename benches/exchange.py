@@ -1,23 +1,27 @@
 """Iterations of a network case on the real clock: writers write, a reader reads until all has arrived.
 
-Both ends are in this process, or the writers in one of their own, which does as it is asked over a pipe::
+Both ends are in this process, or the writers in a process of their own, which a pipe controls::
 
     this process                                     the writers' process
-    listen, address, connect ------- Begin --------> connect
-    take the time, read <----- the transport ------- write, as often as there is a Round
-                        <------ Written, when -----
+    listen ------------------------- address ------> connect
+    read until all has arrived <-- the transport --- write, in each round
+                        <----- start of the round --
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
+from typing import TypeVar
 
 import numpy as np
 import trio
@@ -25,9 +29,10 @@ import trio
 from buffers import RecordBlock
 from netstack import RoundRobin
 
-from .bench_errors import BenchmarkError
-from .bench_transport import BenchTransport, Shape
-from .trio_thread import TrioThread, trio_thread
+from .harness import Iterate
+from .transport import BenchTransport, Shape
+
+T = TypeVar("T")
 
 BLOCK_RECORDS = 4096
 """Records that a writer writes at a time."""
@@ -36,26 +41,23 @@ RECORD_BYTES = 8
 """A number of 64 bits, as Flink's network benchmarks send."""
 
 BLOCKS = 4
-"""Different blocks that a writer takes in turns, so that records of one block lie in a buffer as usual."""
-
-Iterate = Callable[[], float]
-"""Makes an iteration, and returns its seconds."""
+"""Number of different blocks that a writer sends in turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is measured: a transport, the shape of the exchange, and what an iteration sends."""
+    """A transport, the shape of the exchange, and the records of an iteration."""
 
     transport: type[BenchTransport]
     shape: Shape
     records: int
-    """Of all writers together, in one iteration."""
+    """Records of all writers together."""
     skewed: bool = False
     """Whether after one record for each channel all others go to the first one."""
 
     @property
     def arrivals(self) -> int:
-        """Records that the reader has to see."""
+        """Records that arrive at the readers in one iteration."""
         each = self.records // self.shape.writers
         return each * self.shape.writers * (self.shape.channels if self.shape.broadcast else 1)
 
@@ -103,19 +105,93 @@ async def read_all(transport: BenchTransport, arrivals: int) -> float:
     """Read until all has arrived; returns when, by the monotonic clock.
 
     Raises:
-        BenchmarkError: more has arrived than was written.
+        RuntimeError: more has arrived than was written.
     """
     arrived = 0
     while arrived < arrivals:
         arrived += await transport.read()
     if arrived > arrivals:
-        raise BenchmarkError(f"{transport.name}: {arrived} records have arrived of {arrivals}")
+        raise RuntimeError(f"{transport.name}: {arrived} records have arrived of {arrivals}")
     return time.monotonic()
+
+
+class TrioThread:
+    """Thread with a trio program, in which plain calls run coroutines; between the calls the program goes on.
+
+    If a task of `nursery` fails, the program ends, and the call that waits raises the exception of the task.
+    """
+
+    nursery: trio.Nursery
+
+    def __init__(self) -> None:
+        self._begun: Future[trio.lowlevel.TrioToken] = Future()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="netstack-bench", daemon=True)
+        self._thread.start()
+        self._token = self._begun.result()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as error:
+            self._error = error
+
+    async def _serve(self) -> None:
+        async with trio.open_nursery() as self.nursery:
+            self._begun.set_result(trio.lowlevel.current_trio_token())
+            await trio.sleep_forever()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the program still runs."""
+        return self._thread.is_alive()
+
+    def call(self, work: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Run a coroutine and return its result.
+
+        Raises:
+            Exception: the exception of the coroutine, or of the first task of the nursery that failed.
+        """
+        try:
+            return trio.from_thread.run(partial(work, *args), trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            self._thread.join()
+            raise _first_of(self._error) from None
+        except BaseExceptionGroup as group:
+            raise _first_of(group) from group
+
+    def end(self) -> None:
+        """Cancel all tasks and wait until the program has ended."""
+        try:
+            self._token.run_sync_soon(self._cancel)
+        except trio.RunFinishedError:
+            return
+        self._thread.join()
+
+    def _cancel(self) -> None:
+        self.nursery.cancel_scope.cancel()
+
+
+def _first_of(error: BaseException | None) -> BaseException:
+    """Return the first cause in a group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error or RuntimeError("the benchmark's program has ended")
+
+
+@contextmanager
+def trio_thread() -> Iterator[TrioThread]:
+    """Run a trio program while the block runs."""
+    thread = TrioThread()
+    try:
+        yield thread
+    finally:
+        thread.end()
 
 
 @contextmanager
 def within_process(plan: Plan) -> Iterator[Iterate]:
-    """Open both ends here; the function that comes of it makes an iteration and returns its seconds."""
+    """Open both ends in this process; yields the function that performs an iteration."""
     writers = Writers(plan)
     with trio_thread() as thread:
         transport = plan.transport(plan.shape, thread.nursery)
@@ -145,13 +221,13 @@ def within_process(plan: Plan) -> Iterator[Iterate]:
 
 @contextmanager
 def between_processes(plan: Plan) -> Iterator[Iterate]:
-    """As `within_process`, with the writers in a process of their own.
+    """Like `within_process`, with the writers in a process of their own.
 
     Raises:
-        BenchmarkError: the transport is for one process.
+        RuntimeError: the transport is for one process.
     """
     if not plan.transport.between_processes:
-        raise BenchmarkError(f"{plan.transport.name}: both its ends have to be in one process")
+        raise RuntimeError(f"{plan.transport.name}: both its ends have to be in one process")
     with ExitStack() as stack:
         thread = stack.enter_context(trio_thread())
         transport = plan.transport(plan.shape, thread.nursery)
@@ -174,13 +250,17 @@ def _close(thread: TrioThread, transport: BenchTransport) -> None:
 
 
 def _hear(pipe: Connection) -> float:
-    """What the writers' process says: a moment, or why it has failed."""
+    """Return the next moment that the writers' process sends.
+
+    Raises:
+        RuntimeError: that process has failed or ended.
+    """
     try:
         said: float | str = pipe.recv()
     except EOFError:
-        raise BenchmarkError("the process of the writers has ended; is memory short?") from None
+        raise RuntimeError("the process of the writers has ended; check the memory") from None
     if isinstance(said, str):
-        raise BenchmarkError(said)
+        raise RuntimeError(said)
     return said
 
 
@@ -200,7 +280,7 @@ def _writing_process(plan: Plan, address: str) -> Iterator[Connection]:
 
 def _writing(plan: Plan, address: str, pipe: Connection) -> None:
     """The process of the writers, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends it
     try:
         with trio_thread() as thread:
             transport = plan.transport(plan.shape, thread.nursery)
@@ -215,5 +295,5 @@ def _writing(plan: Plan, address: str, pipe: Connection) -> None:
             finally:
                 _close(thread, transport)
     except Exception as error:
-        with suppress(OSError):  # it has gone, so there is nobody to tell, and that may be the error
+        with suppress(OSError):  # the parent process has ended
             pipe.send(f"{plan.transport.name}: {type(error).__name__}: {' '.join(str(error).split())}")

@@ -1,4 +1,4 @@
-"""Rows to records and back: the encoding that Spark sources use.
+"""Rows to records and back: the encoding of Spark sources.
 
 Expected: 2 million rows a second each way for a narrow row; for one like a flight's, with 19 columns, 850,000
 encoded and 550,000 decoded. Most of the time goes into the Python objects that MessagePack is made from.
@@ -11,21 +11,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from ..spark.rows import RowCodec, key_hash
-from .micro import Work, micro_case
+from integration import RowCodec, key_hash
+
+from ..harness import Measure
 
 ROWS = 512
 
 
 def narrow() -> pa.RecordBatch:
-    """A key and a number."""
+    """Return rows of a key and a number."""
     numbers = np.arange(ROWS, dtype=np.int64)
     return pa.record_batch({"key": [f"key {number % 16}" for number in range(ROWS)], "number": numbers})
 
 
 def flight() -> pa.RecordBatch:
-    """Columns like those of the flights: 14 integers, half of them with nulls, 4 texts and a time."""
+    """Return rows like those of the flights: 14 integers, half of them with nulls, 4 texts and a time."""
     numbers = np.arange(ROWS, dtype=np.int32)
     columns: dict[str, Any] = {f"number{index}": numbers * index for index in range(7)}
     nulls = numbers % 40 == 0
@@ -39,30 +41,22 @@ def flight() -> pa.RecordBatch:
 BATCHES = {"narrow": narrow, "flight": flight}
 
 
-def encoding(kind: str) -> Work:
-    """A step returns the records of a batch of rows."""
-    batch = BATCHES[kind]()
+@pytest.mark.parametrize("rows", BATCHES)
+def test_rowEncode(measure: Measure, rows: str) -> None:
+    batch = BATCHES[rows]()
     codec = RowCodec(batch.schema, "key")
-    return Work(partial(codec.encode, batch), ROWS, codec.encode(batch).nbytes)
+    measure.steps(partial(codec.encode, batch), operations=ROWS, copied_bytes=codec.encode(batch).nbytes)
 
 
-def decoding(kind: str) -> Work:
-    """A step returns the batch of rows of some records."""
-    batch = BATCHES[kind]()
+@pytest.mark.parametrize("rows", BATCHES)
+def test_rowDecode(measure: Measure, rows: str) -> None:
+    batch = BATCHES[rows]()
     codec = RowCodec(batch.schema, "key")
     block = codec.encode(batch)
-    return Work(partial(codec.decode, block), ROWS, block.nbytes)
+    measure.steps(partial(codec.decode, block), operations=ROWS, copied_bytes=block.nbytes)
 
 
-def hashing() -> Work:
-    """A step returns the hash of the key of each row."""
+def test_rowKeyHash(measure: Measure) -> None:
     batch = narrow()
     block = RowCodec(batch.schema, "key").encode(batch)
-    return Work(partial(key_hash, block), ROWS, block.nbytes)
-
-
-CASES = (
-    micro_case("rowEncode", "a row to a record", {kind: partial(encoding, kind) for kind in BATCHES}),
-    micro_case("rowDecode", "a record to a row", {kind: partial(decoding, kind) for kind in BATCHES}),
-    micro_case("rowKeyHash", "the hash of a row's key", {"": hashing}),
-)
+    measure.steps(partial(key_hash, block), operations=ROWS, copied_bytes=block.nbytes)

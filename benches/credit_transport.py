@@ -1,7 +1,7 @@
-"""This project's transport as benchmarks drive it: partitions, gates and credit over one connection.
+"""The transports that are measured: this project's, and plain sockets as its yardstick.
 
-As in Flink's benchmark there is a partition for each writer, with a subpartition for each channel, and a gate
-for each channel number, which has a channel from each writer; one reader goes from gate to gate::
+In ours, as in Flink's benchmark, there is a partition for each writer, with a subpartition for each channel,
+and a gate for each channel number, which has a channel from each writer. One reader goes from gate to gate::
 
     writer 0: partition, subpartitions 0 ... c-1 --\\           /--> gate 0:   channels from writers 0 ... w-1
     ...                                            one connection
@@ -16,7 +16,14 @@ from functools import partial
 
 import trio
 
-from buffers import NetworkBufferPool, PipelinedSubpartition, RecordBlock, gate_buffers, partition_buffers
+from buffers import (
+    HEADER_BYTES,
+    NetworkBufferPool,
+    PipelinedSubpartition,
+    RecordBlock,
+    gate_buffers,
+    partition_buffers,
+)
 from netstack import (
     ConnectionLimits,
     ConsumerEnd,
@@ -28,12 +35,108 @@ from netstack import (
     TcpLink,
 )
 
-from .bench_transport import Shape
-from .plain_sockets import SocketTransport, Stream
+from .exchange import RECORD_BYTES
+from .transport import SERVER_NAME, BenchTransport, Shape
+
+LOOPBACK = "127.0.0.1"
+READ_BYTES = 64 << 10
+ENCODED_BYTES = HEADER_BYTES + RECORD_BYTES
 
 CONFIG = NetworkConfig()
 READ_RECORDS = 10_000
 """About how many records one `read` returns at most, before others have their turn."""
+
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+
+
+class SocketTransport(BenchTransport):
+    """Base of transports over one connection, with TLS or without.
+
+    It calls `accepted` and `connected` with the stream of each end.
+    """
+
+    async def listen(self) -> str:
+        """Listen on the loopback; returns the port."""
+        (self._listener,) = await trio.open_tcp_listeners(0, host=LOOPBACK)
+        self.nursery.start_soon(self._accept)
+        return str(self._listener.socket.getsockname()[1])
+
+    async def _accept(self) -> None:
+        async with self._listener:
+            stream = await self._listener.accept()
+        self.nursery.start_soon(_hold, stream)
+        certificate = self.shape.certificate
+        if certificate is None:
+            await self.accepted(stream)
+            return
+        encrypted = trio.SSLStream(stream, certificate.server_context(), server_side=True)
+        await encrypted.do_handshake()
+        await self.accepted(encrypted)
+
+    async def connect(self, address: str) -> None:
+        """Connect to a port."""
+        stream = await trio.open_tcp_stream(LOOPBACK, int(address))
+        self.nursery.start_soon(_hold, stream)
+        certificate = self.shape.certificate
+        if certificate is None:
+            await self.connected(stream)
+            return
+        encrypted = trio.SSLStream(stream, certificate.client_context(), server_hostname=SERVER_NAME)
+        await encrypted.do_handshake()
+        await self.connected(encrypted)
+
+    async def accepted(self, stream: Stream) -> None:
+        """Take the end where records arrive."""
+        raise NotImplementedError
+
+    async def connected(self, stream: Stream) -> None:
+        """Take the end where they are written."""
+        raise NotImplementedError
+
+
+async def _hold(stream: trio.SocketStream) -> None:
+    """Close a connection at the end of the program."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        stream.socket.close()
+
+
+class PlainSockets(SocketTransport):
+    """Sends the records of all writers over one connection: no channels, no credit, no buffers.
+
+    The reader counts records by their bytes.
+    """
+
+    name = "plain sockets"
+
+    def __init__(self, shape: Shape, nursery: trio.Nursery) -> None:
+        super().__init__(shape, nursery)
+        self._there = trio.Event()
+        self._sending = trio.Lock()
+        self._rest = 0
+
+    async def accepted(self, stream: Stream) -> None:
+        """Read from it, in pieces."""
+        self._incoming = stream
+        self._there.set()
+
+    async def connected(self, stream: Stream) -> None:
+        """Write to it."""
+        self._outgoing = stream
+
+    async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
+        """Send the bytes of a block, as often as it has to arrive."""
+        for _ in range(self.shape.channels if self.shape.broadcast else 1):
+            async with self._sending:  # the writers share the stream
+                await self._outgoing.send_all(block.memory[: block.nbytes])
+
+    async def read(self) -> int:
+        """Count records, all of which are of one length here."""
+        await self._there.wait()
+        data = await self._incoming.receive_some(READ_BYTES)
+        records, self._rest = divmod(self._rest + len(data), ENCODED_BYTES)
+        return records
 
 
 class CreditTransport(SocketTransport):
@@ -164,7 +267,7 @@ class ReceivingSide:
         self._data.set()
 
     async def read(self) -> int:
-        """Take what is there, gate by gate, or wait until something is."""
+        """Decode the buffers that have arrived, gate by gate, or wait for the first."""
         while not self._ready:
             self._data = trio.Event()
             await self._data.wait()

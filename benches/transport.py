@@ -1,4 +1,8 @@
-"""What the harness measures a transport by: one class, whose methods move blocks of records.
+"""The class that a transport under test is, and the shape of the exchange that it is measured by.
+
+A subclass moves blocks of records. It takes the place of ours in the network cases::
+
+    pytest benches -k networkThroughput --transport docs.examples.bench_transport:MemoryChannels
 
 In one process an object has both ends. Between processes there are two, of the same class and shape::
 
@@ -13,43 +17,81 @@ what is not sent at once has to leave by itself, as Flink's buffer timeout sees 
 
 from __future__ import annotations
 
+import ssl
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import trio
+import trustme
 
 from buffers import RecordBlock
 
-from .certificates import Certificate
+SERVER_NAME = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate for one run, signed by an authority that exists for that run alone.
+
+    Both are PEM texts: the authority's certificate, and the server's key with its chain.
+    """
+
+    authority: str
+    server: bytes
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return the context of the end that listens."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        with tempfile.TemporaryDirectory() as folder:  # Python's ssl reads keys from files only
+            path = Path(folder, "server.pem")
+            path.touch(0o600)
+            path.write_bytes(self.server)
+            context.load_cert_chain(path)
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        """Return the context of the end that connects; it accepts this authority only."""
+        return ssl.create_default_context(cadata=self.authority)
+
+
+def fresh_certificate() -> Certificate:
+    """Make a certificate."""
+    authority = trustme.CA()
+    server = authority.issue_cert(SERVER_NAME)
+    return Certificate(
+        authority.cert_pem.bytes().decode("ascii"), server.private_key_and_cert_chain_pem.bytes()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What an exchange has to be like."""
+    """Shape of an exchange."""
 
     writers: int = 4
-    """How many write, each to all channels."""
+    """Number of writers, each of which writes to all channels."""
     channels: int = 100
-    """How many channels each writer has."""
+    """Number of channels of each writer."""
     flush_s: float = 0.1
     """The longest that a record may wait for others, in seconds (Flink's ``execution.buffer-timeout``)."""
     broadcast: bool = False
     """Whether every record goes to all channels of its writer."""
     certificate: Certificate | None = None
-    """What TLS is done with; None: nothing is encrypted."""
+    """Certificate for TLS; None: nothing is encrypted."""
 
 
 class BenchTransport(ABC):
-    """A transport under test; inherit from it, and hand the class to `run_point`, or to ``--transport``.
+    """A transport under test; pass the subclass to ``--transport``.
 
     An object is made for a shape within a trio program. It may start tasks in `nursery`, which are cancelled
-    after `close`. What it raises ends the run, and is its result.
+    after `close`. An exception that it raises fails the case.
     """
 
     name: ClassVar[str]
-    """What tables call it."""
+    """Name in messages."""
 
     between_processes: ClassVar[bool] = True
     """Whether its two ends may be in two processes."""
@@ -60,11 +102,11 @@ class BenchTransport(ABC):
 
     @abstractmethod
     async def listen(self) -> str:
-        """Open the end where records arrive; returns what `connect` needs to know, anything or nothing."""
+        """Open the end where records arrive; returns the address for `connect`, which may be empty."""
 
     @abstractmethod
     async def connect(self, address: str) -> None:
-        """Open the end where records are written; `address` is what `listen` has returned."""
+        """Open the end where records are written; `address` is the result of `listen`."""
 
     @abstractmethod
     async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
@@ -82,4 +124,4 @@ class BenchTransport(ABC):
         """
 
     async def close(self) -> None:  # noqa: B027 - there may be nothing to do
-        """Give back what was opened; called once at each end, also after a failure."""
+        """Release all resources; called once at each end, also after a failure."""

@@ -1,6 +1,8 @@
-"""The harness: what a transport is asked for, what comes of its answers, in memory and in virtual time."""
+"""Micro-benchmarks: the harness and its yardstick, transports, emulations, and each case once."""
 
-import ast
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,29 +12,116 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from buffers import RecordBlock
-from integration import BenchTransport, Effort, Shape
-from integration.benchmarks.bench_case import MS_PER_OP, OPS_PER_MS, Case, Course, Point, Trial, Way
-from integration.benchmarks.bench_errors import BenchmarkError
-from integration.benchmarks.catalogue_of_cases import CASES, FLINK_CASES, chosen_points
-from integration.benchmarks.certificates import fresh_certificate
-from integration.benchmarks.checkpoint_cases import MODES, multi_input, single_input, slices
-from integration.benchmarks.credit_transport import CreditTransport
-from integration.benchmarks.exchange_runs import (
+from benches.cases.test_checkpoints import MODES, multi_input, single_input, slices
+from benches.cases.test_network import THROUGHPUTS, Arrivals, scaled, seconds_emulated
+from benches.conftest import transport_named
+from benches.credit_transport import CreditTransport, PlainSockets
+from benches.exchange import Plan, Writers, between_processes, read_all, within_process
+from benches.harness import (
+    MS_PER_OP,
+    OPS_PER_MS,
     Iterate,
-    Plan,
-    Writers,
-    between_processes,
-    read_all,
-    within_process,
+    Measure,
+    Unit,
+    Yardstick,
+    seconds_an_operation,
 )
-from integration.benchmarks.forks import run_here
-from integration.benchmarks.network_cases import parse, scaled
-from integration.benchmarks.network_emulation import Arrivals, seconds_emulated
-from integration.benchmarks.plain_sockets import PlainSockets
-from netstack import Agenda, CheckpointResult, ScenarioError, check_scenario
+from benches.transport import BenchTransport, Shape, fresh_certificate
+from buffers import RecordBlock
+from netstack import Agenda, CheckpointResult, check_scenario
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class Rounds:
+    """The part of pytest-benchmark's fixture that the harness uses; keeps the time of each round."""
+
+    name = "case"
+    disabled = False
+
+    def __init__(self) -> None:
+        self.extra_info: dict[str, object] = {}
+        self.times: list[float] = []
+
+    def pedantic(
+        self, target: Callable[[], None], *, setup: Callable[[], None], rounds: int, warmup_rounds: int
+    ) -> None:
+        for _ in range(warmup_rounds + rounds):
+            setup()
+            begun = seconds_an_operation()
+            target()
+            self.times.append(seconds_an_operation() - begun)
+
+
+@pytest.mark.parametrize(("unit", "score", "ratio"), [(OPS_PER_MS, 1.0, 8.0), (MS_PER_OP, 1.0, 1 / 8)])
+def test_a_yardstick_is_timed_after_each_round_and_the_ratio_is_the_median(
+    unit: Unit, score: float, ratio: float
+) -> None:
+    rounds, order, lines = Rounds(), list[str](), list[str]()
+    work, beside = iter([9.0, 0.25, 0.5, 1.0]), iter([9.0, 1.0, 4.0, 16.0])  # ratios 4, 8, 16
+
+    def iterate() -> float:
+        order.append("work")
+        return next(work)
+
+    def compared() -> float:
+        order.append("yardstick")
+        return next(beside)
+
+    measure = Measure(rounds, rounds=3, scale=1.0, report=lines.append)  # type: ignore[arg-type]
+    measure.iterations(
+        iterate, unit, operations=500, yardstick=Yardstick("plain sockets", compared), warmups=1
+    )
+    assert order == ["work", "yardstick"] * 4
+    assert rounds.times == [9 / 500, 0.25 / 500, 0.5 / 500, 1 / 500]
+    assert rounds.extra_info == {
+        "score": score,
+        "unit": unit.name,
+        "yardstick": "plain sockets",
+        "ratio": ratio,
+    }
+    assert lines == [f"case: 1 {unit.name}, {ratio:.4g} times plain sockets"]
+
+
+def test_steps_are_repeated_as_often_as_their_yardstick() -> None:
+    rounds, steps = Rounds(), list[int]()
+    rounds.disabled = True  # so that a round is one step
+    measure = Measure(rounds, rounds=2, scale=1.0)  # type: ignore[arg-type]
+    measure.steps(lambda: steps.append(1), operations=10, copied_bytes=100)
+    assert len(steps) == 3
+    assert (rounds.extra_info["yardstick"], rounds.extra_info["unit"]) == ("memory copy", "us/op")
+
+
+def run_cases(*options: str) -> tuple[int, str]:
+    """Run benchmarks in a process of their own; return the exit status and the output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "benches", "-q", "-p", "no:cacheprovider", *options],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_cases_run_once() -> None:
+    quick = "frame or barrier or credit or pool or row or 1013 or longs or synchronous or Latency1to1"
+    emulated = "emulated and (MultiInput and UNALIGNED or Skewed or Broadcast)"
+    chosen = f"{quick} or {emulated} or 100ms and not 1000 and not SSL"
+    status, out = run_cases("--benchmark-disable", "--scale=0.1", "-k", chosen)
+    assert status == 0, out
+
+
+def test_emulated_times_are_saved_and_compared(tmp_path: Path) -> None:
+    saving = [f"--benchmark-storage={tmp_path}", "--benchmark-min-rounds=1", "-k", "Latency1to1 and emulated"]
+    status, out = run_cases(*saving, "--benchmark-save=before")
+    assert (status, "ms/op" in out) == (0, True), out
+    shorter = ["--scale=5", "--benchmark-compare", "--benchmark-compare-fail=mean:0%"]
+    status, out = run_cases(*saving, *shorter)
+    assert (status, "Performance has regressed" in out) == (1, True), out
 
 
 class Kept(BenchTransport):
@@ -91,7 +180,7 @@ def plan(
 
 
 def written(planned: Plan, rounds: int = 1) -> tuple[list[tuple[int, list[int]]], float]:
-    """What a transport is asked to write in some iterations of virtual time, and how long the last took."""
+    """Return the calls of `write` in some iterations of virtual time, and the seconds of the last."""
     written, took = [], 0.0
 
     async def main() -> None:
@@ -151,7 +240,7 @@ def test_within_a_process_an_iteration_ends_with_the_last_record() -> None:
 
 
 def test_more_records_than_were_written_are_an_error() -> None:
-    with within_process(plan(TooMany)) as iterate, pytest.raises(BenchmarkError) as raised:
+    with within_process(plan(TooMany)) as iterate, pytest.raises(RuntimeError) as raised:
         iterate()
     assert str(raised.value) == "too many: 13 records have arrived of 12"
 
@@ -162,7 +251,7 @@ def test_what_a_transport_raises_comes_out() -> None:
 
 
 def test_a_transport_of_one_process_is_not_tried_between_two() -> None:
-    with pytest.raises(BenchmarkError) as raised, between_processes(plan()):
+    with pytest.raises(RuntimeError) as raised, between_processes(plan()):
         pass
     assert str(raised.value) == "kept: both its ends have to be in one process"
 
@@ -182,70 +271,8 @@ def test_a_broadcast_arrives_at_every_reader_of_ours() -> None:
         assert iterate() > 0
 
 
-def case(times: list[float], **settings: object) -> Case:
-    """A case whose iterations take these times, and whose yardstick is always done in a second."""
-    left = iter(times)
-
-    class Opened:
-        def __enter__(self) -> Trial:
-            return Trial(iterate=lambda: next(left), operations=500, yardstick=lambda: 1.0)
-
-        def __exit__(self, *_: object) -> None:
-            assert list(left) == []
-
-    course = Course(open=lambda opening: Opened(), yardstick="a second")  # type: ignore[arg-type,return-value]
-    absent = {Way.EMULATED: "no", Way.TCP: "no"}
-    unit = settings.pop("unit", OPS_PER_MS)
-    return Case(name="case", what="it", unit=unit, courses={Way.PROCESS: course}, absent=absent)  # type: ignore[arg-type]
-
-
-def test_warm_ups_do_not_count() -> None:
-    point = case([9.0, 9.0, 0.5, 0.25]).points()[0]
-    done: list[int] = []
-    result = run_here(point, Effort(warmups=2, repetitions=2), tell=done.append)
-    assert result.scores == [[1.0, 2.0]]
-    assert result.yardstick_scores == [[0.5, 0.5]]
-    assert (result.interval.mean, result.ratio, result.extremes) == (1.5, 3.0, (1.0, 2.0))
-    assert done == [1, 2, 3, 4]
-
-
-def test_a_time_is_stated_for_each_operation() -> None:
-    point = case([0.5], unit=MS_PER_OP).points()[0]
-    assert run_here(point, Effort(warmups=0, repetitions=1)).scores == [[1.0]]
-
-
-def test_a_case_says_of_each_way_how_or_why_not() -> None:
-    with pytest.raises(ValueError, match="each way is run, or has a reason"):
-        Case(name="case", what="it", unit=OPS_PER_MS, courses={}, absent={Way.TCP: "no"})
-
-
-def test_flinks_cases_have_its_names_and_parameters() -> None:
-    names = {case.name: case.parameters for case in FLINK_CASES}
-    assert list(names) == [
-        "networkThroughput",
-        "networkLatency1to1",
-        "networkSkewedThroughput",
-        "networkBroadcastThroughput",
-        "checkpointSingleInput",
-        "checkpointMultiInput",
-    ]
-    flinks = {"100,100ms", "100,100ms,SSL", "1000,1ms", "1000,100ms", "1000,100ms,SSL"}
-    assert flinks < set(names["networkThroughput"])
-    assert {"ALIGNED", "UNALIGNED", "UNALIGNED_1"} < set(names["checkpointSingleInput"])
-
-
-def test_every_case_is_a_function_of_pytest_benchmark() -> None:
-    functions = {
-        node.name.removeprefix("test_")
-        for path in (ROOT / "benches").glob("test_*_cases.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef)
-    }
-    assert functions == set(CASES)
-
-
 def test_a_parameter_says_channels_timeout_and_encryption() -> None:
-    plain, encrypted = parse("1000,1ms"), parse("100,100ms,SSL")
+    plain, encrypted = THROUGHPUTS["1000,1ms"], THROUGHPUTS["100,100ms,SSL"]
     assert (plain.shape.channels, plain.shape.flush_s, plain.encrypted) == (1000, 0.001, False)
     assert (encrypted.shape.channels, encrypted.shape.flush_s, encrypted.encrypted) == (100, 0.1, True)
     assert plain.shape.writers == 4
@@ -286,51 +313,24 @@ def test_slices_have_the_checkpoints_that_were_triggered_in_them() -> None:
     ]
     means = slices(checkpoints, 0.5, 0.25)
     assert [next(means), next(means)] == pytest.approx([0.015, 0.04])
-    with pytest.raises(BenchmarkError, match=r"no checkpoint was triggered from 1\.0 to 1\.2 s"):
+    with pytest.raises(RuntimeError, match=r"no checkpoint was triggered from 1\.0 to 1\.2 s"):
         next(means)
 
 
 def test_a_checkpoint_that_fails_ends_the_benchmark() -> None:
     failed = CheckpointResult(id=1, t=0.0, status="FAILED", failure="CHECKPOINT_EXPIRED")
-    with pytest.raises(BenchmarkError, match="a checkpoint has failed: CHECKPOINT_EXPIRED"):
+    with pytest.raises(RuntimeError, match="a checkpoint has failed: CHECKPOINT_EXPIRED"):
         next(slices([failed], 0.0, 1.0))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("name", "problem"),
     [
-        (
-            (["networkThroughputs"],),
-            "there is no case 'networkThroughputs'; did you mean 'networkThroughput'?",
-        ),
-        (
-            (["networkLatency1to1"], ["100,1ms"]),
-            "--parameter: no case has '100,1ms'; there is none",
-        ),
-        (([], [], ["udp"]), "--way is 'udp'; it must be emulated, process, tcp"),
-        (
-            (["creditRoundTrip"], [], ["tcp"]),
-            "creditRoundTrip is not run tcp: it is work within one process",
-        ),
-        (
-            (["networkThroughput"], ["100,1ms,SSL"], ["emulated"]),
-            "networkThroughput 100,1ms,SSL is not run emulated: the model has no cost of encryption",
-        ),
+        ("x", "it must be MODULE:CLASS"),
+        ("no.such:T", "no.such cannot be imported: No module"),
+        ("os:path", "path must be a subclass of BenchTransport"),
     ],
 )
-def test_what_cannot_be_chosen_is_refused_with_a_line(arguments: tuple[list[str], ...], line: str) -> None:
-    with pytest.raises(ScenarioError) as raised:
-        chosen_points(*arguments)
-    assert raised.value.problems == (f"netstack bench: {line}",)
-
-
-def test_points_are_told_apart_by_parameter_and_way() -> None:
-    points = [point.name for point in chosen_points(["networkThroughput"], ["100,1ms", "100,1ms,SSL"])]
-    assert points == [
-        "networkThroughput 100,1ms emulated",
-        "networkThroughput 100,1ms process",
-        "networkThroughput 100,1ms tcp",
-        "networkThroughput 100,1ms,SSL process",
-        "networkThroughput 100,1ms,SSL tcp",
-    ]
-    assert isinstance(chosen_points(["recovery"])[0], Point)
+def test_a_transport_that_is_none_is_refused(name: str, problem: str) -> None:
+    with pytest.raises(pytest.UsageError, match=problem):
+        transport_named(name)

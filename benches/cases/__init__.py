@@ -1,0 +1,1 @@
+"""Micro-benchmarks: the cases of flink-benchmarks and those of this project, run by pytest-benchmark."""
