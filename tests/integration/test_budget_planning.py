@@ -55,8 +55,6 @@ from netstack import (
 )
 from netstack.jobs.memory_plan import plan_segments
 
-pytestmark = pytest.mark.long
-
 MIB = 1 << 20
 SEGMENT = 32 << 10
 
@@ -257,6 +255,7 @@ def trial(plan: BudgetPlan, name: str) -> Trial:
     return next(each for each in plan.trials if each.name == name)
 
 
+@pytest.mark.long
 def test_a_plan_halves_the_delays_at_the_same_throughput(far: BudgetPlan) -> None:
     plan, now = trial(far, PLAN).figures, trial(far, AS_IT_IS).figures
     assert plan is not None
@@ -317,6 +316,7 @@ to = "stage"
 """
 
 
+@pytest.mark.long
 def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,6 +346,7 @@ def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
 
 
 @pytest.mark.parametrize("preset", ["flink-2.2", "flink-1.20"])
+@pytest.mark.long
 def test_a_plan_is_shown_beside_the_job_as_it_is_with_what_its_flink_can_be_told(
     preset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -406,6 +407,7 @@ def test_a_budget_that_is_none_is_one_line(
     assert captured.out == ""
 
 
+@pytest.mark.long
 def test_a_budget_below_the_least_is_one_line_with_the_least_and_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

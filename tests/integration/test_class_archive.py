@@ -15,7 +15,7 @@ import pytest
 from integration.spark.class_archive import CHOICES, ClassArchive, Maker, environment_name, of_this_user
 from tests.integration.conftest import ARCHIVE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,8 +22,6 @@ from integration.report.run_text import MOST_INCIDENTS, print_head, print_incide
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 REFERENCES = ROOT / "tests/data/flink-reference"
 COMMAND = [sys.executable, "-m", "integration"]
@@ -509,6 +507,7 @@ def test_a_number_outside_gives_status_1(result, capsys):
     assert "OUTSIDE" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_scenario_is_run_with_several_seeds_in_order(scenario, result, tmp_path, capsys):
     out = tmp_path / "out"
     table = tmp_path / "deep" / "table.md"

@@ -23,7 +23,7 @@ from integration.spark.shuffling.placement import HashPlacement
 from integration.spark.spark_errors import one_line
 from tests.integration.clusters import ROOT, environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.spark
 
 PROGRESS = re.compile("shuffle: ")
 """How lines begin that say how far it is, of which there are some where this machine is slow."""
@@ -285,6 +285,7 @@ def test_a_mistake_is_one_line_before_spark_starts(folder, capsys, monkeypatch, 
     assert message in captured.err
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_shuffle_with_one_line_and_no_output(folder):
     output = folder / "no-6"
     command = [sys.executable, "-m", "integration", "shuffle", "--ship", "rebalance", "--partitions", "2"]

@@ -21,8 +21,6 @@ from tests.integration.flink_cluster import replayed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.long
-
 SCENARIO = """
 name = "slow"
 duration = "21 s"

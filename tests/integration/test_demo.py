@@ -41,8 +41,6 @@ from integration.report.tables import job_facts, summary_table
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 
 ROWS = 3000
@@ -169,6 +167,7 @@ def test_every_gauge_of_bytes_in_flight_was_fed(results):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_json_is_one_document_with_both_results(spark, rows, tmp_path, capsys):
     arguments = [
         "--input",
@@ -215,6 +214,7 @@ def modes(spark, tmp_path_factory):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_modes_are_one_document_with_what_they_showed(modes):
     _, document, err = modes
 
@@ -228,6 +228,7 @@ def test_modes_are_one_document_with_what_they_showed(modes):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_mode_is_all_that_the_runs_differ_in(modes):
     scenarios = {mode: json.loads(bytes(run))["scenario"] for mode, run in modes[1].modes.items()}
     plain = scenarios[ALIGNED]
@@ -254,6 +255,7 @@ def test_the_mode_is_all_that_the_runs_differ_in(modes):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_modes_do_what_they_say(modes):
     results = {mode: from_json(bytes(run)) for mode, run in modes[1].modes.items()}
     types = {
@@ -269,6 +271,7 @@ def test_the_modes_do_what_they_say(modes):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_modes_are_reported_with_their_pictures_and_results(modes):
     assert {path.name for path in modes[0].iterdir()} == {
         "report.html",
@@ -299,6 +302,7 @@ def test_data_are_described_by_what_they_hold(spark, rows):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_few_rows_leave_some_sources_without_any(spark, tmp_path, capsys):
     path = tmp_path / "few.csv"
     path.write_text(f"key,value\n1,{'x' * 5000}\n2,{'y' * 5000}\n")
@@ -393,6 +397,7 @@ def test_no_java_is_one_line(rows, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_ctrl_c_ends_it_with_one_line_and_leaves_no_files(rows, tmp_path):
     with demo_process(rows, tmp_path) as process:
         assert process.stderr.readline().startswith("starting Spark: ")

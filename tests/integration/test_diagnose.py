@@ -40,8 +40,6 @@ from netstack import (
 )
 from tests.integration.flink_cluster import NAMES, Cluster, Unserved, recording, replayed
 
-pytestmark = pytest.mark.long
-
 REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
 
 Diagnosed = Callable[[Scenario], dict[str, Any]]

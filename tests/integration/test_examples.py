@@ -58,6 +58,7 @@ def test_clicks_and_orders() -> None:
     assert out["window"] == pytest.approx(0.1 * out["join"] * 4 / 6, rel=0.1)  # two windows of three
 
 
+@pytest.mark.long
 def test_slow_calls_which_no_memory_helps() -> None:
     scenario = load_scenario(EXAMPLES / "memory/slow_calls.toml")
     plan = plan_budget(scenario, size_job(scenario), 512 << 20, 1, check=True)
@@ -68,6 +69,7 @@ def test_slow_calls_which_no_memory_helps() -> None:
     assert now.delay_ms > 500
 
 
+@pytest.mark.long
 def test_far_links_which_the_options_give_too_little_here_and_too_much_there() -> None:
     scenario = load_scenario(EXAMPLES / "memory/far_links.toml")
     buffers = (
@@ -92,6 +94,7 @@ def test_word_count(tmp_path: Path, spark: object) -> None:
 
 
 @pytest.mark.interpreted
+@pytest.mark.long
 def test_credit_by_throughput_gives_a_fast_channel_the_floating_buffers() -> None:
     variant = example("credit_by_throughput")
     scenario = replace(variant.scenario_named("hot_source_on200ms"), duration_s=6.0, warmup_s=3.0, phases=())

@@ -145,6 +145,7 @@ def judged(seed: int, folder: Path, outcome: Outcome | None = None) -> str:
     return "changed"
 
 
+@pytest.mark.long
 def test_whatever_happens_a_scenario_is_of_one_state(tmp_path: Path) -> None:
     outcomes = Counter(judged(seed, tmp_path) for seed in SEEDS)
     assert outcomes.keys() >= {"state 0", "state 1", "changed"}

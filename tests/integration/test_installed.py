@@ -128,6 +128,8 @@ import importlib.util
 import integration, netstack
 from integration.files.shipped import example
 from netstack import Edge, GeneratorSpec, Scenario, Vertex, emulate
+
+pytestmark = pytest.mark.long
 vertices = (Vertex(name="a", source=GeneratorSpec(record_bytes=100, rates=(10.0,))), Vertex(name="b"))
 edges = (Edge(source="a", target="b"),)
 result = emulate(Scenario(name="tiny", duration_s=1.0, vertices=vertices, edges=edges))

@@ -20,9 +20,12 @@ ROOT = Path(__file__).parents[2]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PATIENCE_S = 120
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed"
+    ),
+]
 
 
 @contextmanager

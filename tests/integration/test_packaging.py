@@ -14,6 +14,8 @@ from tests.integration.clusters import FOR_ARROW, ROOT, bare_python
 IMPORTS = """
 import flowcontrol, buffers, netstack, integration
 import integration.spark.shuffling.placement, integration.spark.shuffling.pieces
+
+pytestmark = pytest.mark.long
 print(netstack.__file__)
 """
 

@@ -159,6 +159,7 @@ def test_a_document_is_one_line_of_json(
 @pytest.mark.spark
 @pytest.mark.parametrize("command", ON_SPARK)
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "document"])
+@pytest.mark.long
 def test_what_runs_on_spark_writes_its_result_alone(
     command: str,
     as_json: bool,

@@ -127,6 +127,7 @@ def test_a_job_whose_snapshot_was_taken_goes_on_where_channels_are_released(
         assert (variant.read_per_s(emulate(scenario)) > 500) is goes_on
 
 
+@pytest.mark.long
 def test_release_at_the_snapshot_stands_storms_of_faults() -> None:
     variant = example("released_at_snapshot")
     cases = [case for case in map(draw_case, range(100)) if case.config.takes_unaligned_checkpoints]

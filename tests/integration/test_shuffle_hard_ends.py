@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 MANY, COUNT = 60, 9
 """Partitions, for which the session has four slots. Each costs a task, so few tests have many."""

@@ -81,6 +81,7 @@ def test_java_that_does_not_start(tmp_path: Path, does: str, expected: str) -> N
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "spark://no.host.invalid:7077,[::1]:{port}"])
+@pytest.mark.long
 def test_a_master_at_which_nothing_answers(tmp_path: Path, master: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]  # of which nobody else listens
@@ -89,6 +90,7 @@ def test_a_master_at_which_nothing_answers(tmp_path: Path, master: str) -> None:
     assert message == f"Spark does not start: nothing answers at {master} within 3 s"
 
 
+@pytest.mark.long
 def test_one_of_several_masters_is_enough(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         master = f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}"
@@ -97,6 +99,7 @@ def test_one_of_several_masters_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_folder_in_which_spark_can_make_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = start(
@@ -153,6 +156,7 @@ STATUS = {"SIGINT": 130, "SIGTERM": 143}
 
 
 @pytest.mark.parametrize("name", STATUS)
+@pytest.mark.long
 def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     fifo, temporary, environment = java_that_keeps_starting(tmp_path)
     with subprocess.Popen(
@@ -169,6 +173,7 @@ def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Pat
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_process_that_ends_while_java_starts_leaves_nothing(tmp_path: Path) -> None:
     fifo, temporary, environment = java_that_keeps_starting(tmp_path)
     with (
@@ -202,6 +207,7 @@ session.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_session_that_was_begun_is_the_one_that_is_returned(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BEGUN_AND_TAKEN],
@@ -222,6 +228,7 @@ def test_why_a_session_that_was_begun_does_not_start_is_said_by_who_takes_it() -
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", STATUS)
+@pytest.mark.long
 def test_an_interrupt_while_spark_starts_says_nothing(tmp_path: Path, name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, "local[1]", name],
@@ -243,6 +250,7 @@ print(conf.get("spark.python.daemon.module"), conf.get("spark.executorEnv.PYTHON
 
 @pytest.mark.spark
 @pytest.mark.parametrize("given", ["", "spark.python.daemon.module my.own.daemon"])
+@pytest.mark.long
 def test_what_the_user_says_of_workers_is_kept(tmp_path: Path, given: str) -> None:
     """Of what `spark-defaults.conf` has, and of the order of a PYTHONPATH."""
     (tmp_path / "spark-defaults.conf").write_text(given + "\n")

@@ -20,6 +20,8 @@ from integration.emulating import emulate
 from netstack import CheckpointResult, Scenario, StateBackendType
 from tests.integration.state_job import RECORDINGS, state_job
 
+pytestmark = pytest.mark.long
+
 SETTLED = 3
 """The first checkpoints, in which Flink's code is not compiled yet."""
 

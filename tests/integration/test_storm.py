@@ -39,6 +39,8 @@ from netstack import (
 )
 from netstack.jobs.restarts import Restart
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -26,6 +26,8 @@ from netstack.state.copy_on_write import CopyOnWriteMap
 from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows
 
+pytestmark = pytest.mark.long
+
 SEEDS = 300
 
 Method = Callable[..., Any]

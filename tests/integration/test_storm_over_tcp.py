@@ -8,6 +8,8 @@ from integration.cli.app import main
 from integration.storm.storm_over_tcp import case_over_tcp, run_over_tcp
 from netstack import KillSubtask, KillTaskManager
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(12)
 
 

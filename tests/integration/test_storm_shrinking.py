@@ -18,6 +18,8 @@ from integration.storm.simplifications import simplified, steps
 from integration.storm.storm_outcome import Outcome
 from netstack import CostModel, KillSubtask, ListState, NetworkConfig, ScenarioError
 
+pytestmark = pytest.mark.long
+
 WRONG = "missing: 3 records, such as b'x'"
 
 

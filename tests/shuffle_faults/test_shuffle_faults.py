@@ -20,6 +20,8 @@ from tests.shuffle_faults.log import Log
 from tests.shuffle_faults.one_shuffle import FAILED, RIGHT, WRONG, Outcome, run_case
 from tests.shuffle_faults.rows import input_batches, key_of, place_of, problem_with
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
