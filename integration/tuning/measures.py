@@ -21,6 +21,7 @@ sense of Little's law: one slow channel among many is seen in the alignment, not
 from __future__ import annotations
 
 from collections.abc import Sequence
+from graphlib import TopologicalSorter
 
 import msgspec
 import numpy as np
@@ -192,6 +193,7 @@ class _Flow:
         self.producers = {
             name: sorted({edge.source for edge in edges if edge.target == name}) for name in parallelism
         }
+        self.consumers_first = tuple(TopologicalSorter(self.producers).static_order())[::-1]
         self.read = {name: _summed(series[name].numRecordsIn) for name in parallelism}
         self.sent: dict[str, Figures] = {}
         for edge in edges:
@@ -202,12 +204,21 @@ class _Flow:
 
     def emitted_at(self, vertex: str, times: Figures) -> Figures:
         """When a source emitted what a vertex reads at `times`; of several ways to it the longest."""
-        if not self.producers[vertex]:
-            return times
-        read = np.interp(times, self.times, self.read[vertex])
-        sent = np.minimum(times, _reached(self.times, self.sent[vertex], read))
-        ways = [self.emitted_at(producer, sent) for producer in self.producers[vertex]]
-        earliest: Figures = np.min(ways, axis=0)
+        read_at = {vertex: times}
+        """When each vertex had read the records; of several ways on, the earliest, as all curves rise."""
+        emitted: list[Figures] = []
+        for name in self.consumers_first:
+            if name not in read_at:
+                continue
+            at = read_at[name]
+            if not self.producers[name]:
+                emitted.append(at)
+                continue
+            read = np.interp(at, self.times, self.read[name])
+            sent = np.minimum(at, _reached(self.times, self.sent[name], read))
+            for producer in self.producers[name]:
+                read_at[producer] = np.minimum(read_at.get(producer, sent), sent)
+        earliest: Figures = np.min(emitted, axis=0)
         return earliest
 
 

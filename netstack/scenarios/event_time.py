@@ -44,12 +44,16 @@ def disorder_s(scenario: Scenario, edge: Edge) -> float:
     source with the most disorder. What a window gives by event time comes right before the watermark that
     made it fire.
     """
-    producer = scenario.vertex(edge.source)
-    if producer.source is not None:
-        return producer.source.out_of_orderness_s or 0.0
-    if producer.emits_by_event_time:
-        return 0.0
-    return max(disorder_s(scenario, each) for each in scenario.edges if each.target == producer.name)
+    behind: dict[str, float] = {}
+    """How far the watermarks that each vertex sends stay behind."""
+    for vertex in scenario.vertices_before(edge.source):
+        if vertex.source is not None:
+            behind[vertex.name] = vertex.source.out_of_orderness_s or 0.0
+        elif vertex.emits_by_event_time:
+            behind[vertex.name] = 0.0
+        else:
+            behind[vertex.name] = max(behind[each.source] for each in scenario.inputs(vertex))
+    return behind[edge.source]
 
 
 def event_time_problems(scenario: Scenario) -> Iterator[Problem]:

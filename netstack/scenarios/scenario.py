@@ -6,9 +6,11 @@ the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import heappop, heappush
+from operator import attrgetter
 
 from flowcontrol import readable
 
@@ -341,11 +343,19 @@ class Scenario:
 
     def inputs(self, vertex: Vertex) -> tuple[Edge, ...]:
         """The edges into a vertex, in the scenario's order."""
-        return tuple(edge for edge in self.edges if edge.target == vertex.name)
+        return self._inputs.get(vertex.name, ())
 
     def outputs(self, vertex: Vertex) -> tuple[Edge, ...]:
         """The edges out of a vertex, in the scenario's order."""
-        return tuple(edge for edge in self.edges if edge.source == vertex.name)
+        return self._outputs.get(vertex.name, ())
+
+    @cached_property
+    def _inputs(self) -> dict[str, tuple[Edge, ...]]:
+        return _edges_by(attrgetter("target"), self.edges)
+
+    @cached_property
+    def _outputs(self) -> dict[str, tuple[Edge, ...]]:
+        return _edges_by(attrgetter("source"), self.edges)
 
     def channel_ends(self, edge: Edge) -> Iterator[tuple[str, str]]:
         """The task managers of producer and consumer of each channel of an edge, consumer by consumer."""
@@ -364,18 +374,25 @@ class Scenario:
 
     def topological_order(self) -> tuple[Vertex, ...]:
         """The vertices, each after all it reads from, else in their order; those of a cycle are left out."""
+        return self._topological_order
+
+    @cached_property
+    def _topological_order(self) -> tuple[Vertex, ...]:
+        places: dict[str, int] = {}
+        for place, vertex in enumerate(self.vertices):
+            places.setdefault(vertex.name, place)
+        inputs_left = {name: len(self._inputs.get(name, ())) for name in places}
+        ready = [place for name, place in places.items() if not inputs_left[name]]  # a heap, as it rises
         placed: list[Vertex] = []
-        names: set[str] = set()
-        while True:
-            ready = [
-                vertex
-                for vertex in self.vertices
-                if vertex.name not in names and all(edge.source in names for edge in self.inputs(vertex))
-            ]
-            if not ready:
-                return tuple(placed)
-            placed.append(ready[0])
-            names.add(ready[0].name)
+        while ready:
+            vertex = self.vertices[heappop(ready)]
+            placed.append(vertex)
+            for edge in self.outputs(vertex):
+                if edge.target in places:
+                    inputs_left[edge.target] -= 1
+                    if not inputs_left[edge.target]:
+                        heappush(ready, places[edge.target])
+        return tuple(placed)
 
     def key_of(self, vertex: Vertex) -> KeyOf | None:
         """Return what says the key of a record to an operator with keyed state; None for any other vertex."""
@@ -394,6 +411,13 @@ class Scenario:
             if vertex.name in reached:
                 reached.update(edge.source for edge in self.inputs(vertex))
         return tuple(vertex for vertex in self.topological_order() if vertex.name in reached)
+
+
+def _edges_by(end: Callable[[Edge], str], edges: Iterable[Edge]) -> dict[str, tuple[Edge, ...]]:
+    found: dict[str, list[Edge]] = {}
+    for edge in edges:
+        found.setdefault(end(edge), []).append(edge)
+    return {name: tuple(own) for name, own in found.items()}
 
 
 def _may_fire_before(fault: Fault, time_s: float) -> bool:

@@ -281,10 +281,20 @@ def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
 
     That an edge's hash follows from the key is seen when records come.
     """
-    if edge.ship != "forward":
-        return edge.ship == "hash" and not edge.shares
-    before = scenario.inputs(scenario.vertex(edge.source))
-    return bool(before) and all(_deals_out_by_key(scenario, each) for each in before)
+    seen: set[str] = set()
+    left = [edge]
+    while left:
+        each = left.pop()
+        if each.ship != "forward":
+            if each.ship != "hash" or each.shares:
+                return False
+        elif each.source not in seen:
+            seen.add(each.source)
+            before = scenario.inputs(scenario.vertex(each.source))
+            if not before:
+                return False
+            left += before
+    return True
 
 
 def _about_event_time(scenario: Scenario) -> Iterable[Problem]:

@@ -114,6 +114,10 @@ TWO = {"source": (NOTHING, steady_flow(0)), "sink": (steady_flow(0.5), NOTHING)}
 ONE_EDGE = [("source", "sink", "rebalance")]
 
 
+def twice(curves: list[list[int]]) -> list[list[int]]:
+    return [[2 * count for count in curve] for curve in curves]
+
+
 def test_the_record_delay_is_the_time_between_the_curves() -> None:
     measures = measure(result_of(TWO, ONE_EDGE))
     assert measures.record_delay_ms == 500.0
@@ -139,12 +143,27 @@ def test_the_delays_of_a_path_add_up() -> None:
 
 def test_of_several_sinks_and_ways_the_slowest_counts() -> None:
     flows = {
-        "source": (NOTHING, [[2 * count for count in steady_flow(0)[0]]]),  # once on each of two edges
+        "source": (NOTHING, twice(steady_flow(0))),  # once on each of two edges
         "quick": (steady_flow(0.1), NOTHING),
         "slow": (steady_flow(3), NOTHING),
     }
     edges = [("source", "quick", "rebalance"), ("source", "slow", "rebalance")]
     assert measure(result_of(flows, edges)).record_delay_ms == 3000.0
+
+
+def test_ways_through_many_diamonds_are_not_followed_one_by_one() -> None:
+    flows = {"source": (NOTHING, twice(steady_flow(0)))}
+    edges = []
+    last = "source"
+    for number in range(1, 41):
+        lags_s = 0.1 * number - 0.05, 0.1 * number
+        sides = [f"left {number}", f"right {number}"]
+        flows |= {name: (steady_flow(lags_s[0]), steady_flow(lags_s[0])) for name in sides}
+        flows[f"end {number}"] = twice(steady_flow(lags_s[1])), twice(steady_flow(lags_s[1]))
+        edges += [(last, name, "forward") for name in sides]
+        edges += [(name, f"end {number}", "forward") for name in sides]
+        last = f"end {number}"
+    assert measure(result_of(flows, edges)).record_delay_ms == 4000.0
 
 
 def test_a_broadcast_record_is_read_by_each_subtask_and_emitted_once() -> None:

@@ -39,6 +39,7 @@ from netstack.scenarios.event_time import disorder_s
 from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows
 from netstack.tasks.watermark_flow import SourceWatermarks
+from tests.netstack.diamonds import chain_of_diamonds
 from tests.netstack.job_settings import EXACT, EXACTLY_ONCE, MODES
 
 COUNT = 400
@@ -149,6 +150,11 @@ def test_of_sources_that_come_together_the_one_with_most_disorder_counts() -> No
         edges=edges,
     )
     assert [disorder_s(scenario, edge) for edge in edges] == [0.1, 0.4, 0.4, 0.1]
+
+
+def test_the_disorder_of_many_diamonds_is_found_without_following_each_way() -> None:
+    scenario = chain_of_diamonds(40)
+    assert {disorder_s(scenario, edge) for edge in scenario.edges} == {0.1}
 
 
 def test_a_window_behind_a_window_gets_its_records_in_time() -> None:

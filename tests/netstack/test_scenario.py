@@ -28,6 +28,7 @@ from netstack import (
     SubtaskName,
     Vertex,
     check_scenario,
+    emulate,
     option_notices,
     payload_hash,
     read_scenario,
@@ -37,6 +38,7 @@ from netstack import (
     with_options,
 )
 from netstack.scenarios.config import CheckpointMode, CheckpointStorageType, RestartStrategy
+from tests.netstack.diamonds import chain_of_diamonds
 
 SOURCE = Vertex(name="source", parallelism=2, source=GeneratorSpec(record_bytes=100))
 STAGE = Vertex(name="stage1", parallelism=2, service=((0.0, 0.001),))
@@ -431,3 +433,21 @@ def test_an_opened_path_is_a_path_in_the_document():
         "parallelism": 4,
         "source": {"path": "x.csv", "repeat": False, "key": ["a", "b"], "rate": [0]},
     }
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_chain_of_many_diamonds_is_checked_and_runs(keyed):
+    scenario = chain_of_diamonds(40, keyed=keyed)
+    check_scenario(scenario)
+    assert sum(emulate(scenario).steady[-1].vertices[-1].records_in_per_s) > 0
+
+
+def test_vertices_come_after_all_they_read_from_and_else_in_their_order():
+    vertices = [Vertex(name=name) for name in "zcabxya"]  # the second "a" has no place of its own
+    ends = ["xz", "ab", "cz", "yx", "xy", "bq", "?c"]
+    scenario = job(
+        vertices=tuple(vertices), edges=tuple(Edge(source=one, target=other) for one, other in ends)
+    )
+    assert [vertex.name for vertex in scenario.topological_order()] == ["a", "b"]
+    without = dataclasses.replace(scenario, edges=scenario.edges[1:3])
+    assert [vertex.name for vertex in without.topological_order()] == ["c", "z", "a", "b", "x", "y"]
