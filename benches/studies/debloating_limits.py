@@ -717,7 +717,7 @@ def flink(_pool: Executor) -> str:
         assert isinstance(first.source, GeneratorSpec)
         record, config = first.source.record_bytes, scenario.config
         buffers = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-        measured = _steady(name)
+        measured = last_windows(name)
         rate = _median_rate(measured[0], last.name)
         wanted = LEAST if config.debloat_enabled else SEGMENT
         waiting = delay_ms(last.parallelism, record, rate, wanted, *buffers)
@@ -745,7 +745,7 @@ def flink(_pool: Executor) -> str:
     return table(head, rows)
 
 
-def _steady(name: str) -> list[dict[str, Any]]:
+def last_windows(name: str) -> list[dict[str, Any]]:
     """The last window of each repetition."""
     document = msgspec.json.decode((REFERENCES / f"{name}.json").read_bytes())
     return [document["steady"][-1], *(each["steady"][-1] for each in document.get("repetitions", []))]

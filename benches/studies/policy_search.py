@@ -31,7 +31,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import ClassVar, NamedTuple
 
 from flowcontrol import (
@@ -266,8 +266,9 @@ def summaries(
             for name in scenarios
         ]
         *columns, throughputs = zip(*(values for values, _ in compared), strict=True)
-        means = [math.exp(sum(map(math.log, column)) / len(column)) for column in columns]
-        made[rule] = Summary(*means, min(throughputs), sum(not worse for _, worse in compared))
+        end_to_end, worst, delay, announcements = map(geometric_mean, columns)
+        not_worse = sum(not is_worse for _, is_worse in compared)
+        made[rule] = Summary(end_to_end, worst, delay, announcements, min(throughputs), not_worse)
     return made
 
 
