@@ -1,8 +1,9 @@
-"""Plant defects, one at a time, and say what finds them: ``python -m tests.mutants``.
+"""Measure how many mutants the unit tests kill: ``python -m tests.mutants --sample 400 --seed 1``.
 
-Each defect of the catalogue is planted in a copy of the packages. Storms, and the tests of its package, then
-say whether they see it. With ``--log FILE`` each defect that was tried leaves a line there, and a run with
-the same file goes on where the last one ended.
+mutmut makes the mutants of the folders that ``[tool.mutmut]`` of pyproject.toml names. A random sample of
+them is tried in copies of the checkout, each against the test files of its package that share most words with
+the mutated module. The folder ``--work`` keeps the sample and a log, and a run with the same folder continues
+it; delete the folder after a change of the source.
 """
 
 from __future__ import annotations
@@ -10,131 +11,121 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
-import tempfile
-import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cache
+from multiprocessing.connection import wait
 from pathlib import Path
-from queue import SimpleQueue
 
-from .catalogue import MUTANTS
-from .mutant import Mutant, copy_into, planted
-from .trials import TrialError, first_failing_test, first_wrong_storm
-
-NOT_TRIED = "not tried"
+from .mutations import Mutant, sample
+from .relevance import Relevance
+from .trial import SURVIVED, Trial, Verdict, failing_tests, fresh_copy
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What has found a mutant: a storm or a test, None if nothing has, or that it was not tried."""
-
-    name: str
-    storms: str | None = NOT_TRIED
-    tests: str | None = NOT_TRIED
-    seconds: float = 0.0
-
-    def lines(self) -> Iterator[str]:
-        """The verdict as text."""
-        yield f"{self.name} ({self.seconds:.0f} s)"
-        for who, what in (("storms", self.storms), ("tests", self.tests)):
-            if what != NOT_TRIED:
-                yield f"  {who}: {'NOT FOUND' if what is None else what[:160]}"
+def sampled(work: Path, number: int, seed: int) -> list[Mutant]:
+    """Return the sample that the folder keeps, or draw one."""
+    file = work / f"sample-{number}-{seed}.jsonl"
+    if not file.exists():
+        file.write_text(
+            "".join(f"{json.dumps(asdict(mutant))}\n" for mutant in sample(number, seed)), "utf-8"
+        )
+    return [Mutant(**json.loads(line)) for line in file.read_text("utf-8").splitlines()]
 
 
-def judge(mutant: Mutant, copy: Path, *, seeds: int, by: str) -> Verdict:
-    """Plant a defect in a copy, and let storms and tests look for it.
-
-    Raises:
-        UnplantableError: It does not fit the code any more.
-        TrialError: Storms or tests could not be run.
-    """
-    started = time.perf_counter()
-    with planted(mutant, copy):
-        storms = NOT_TRIED if by == "tests" else first_wrong_storm(copy, seeds)
-        tests = NOT_TRIED if by == "storms" else first_failing_test(copy, mutant)
-    return Verdict(mutant.name, storms, tests, round(time.perf_counter() - started, 1))
+def logged(log: Path) -> dict[int, Verdict]:
+    """Return the verdicts of a log by the number of the mutant."""
+    lines = log.read_text("utf-8").splitlines() if log.exists() else []
+    return {verdict.number: verdict for verdict in (Verdict(**json.loads(line)) for line in lines)}
 
 
-def judge_all(mutants: Iterable[Mutant], processes: int, *, seeds: int, by: str) -> Iterator[Verdict]:
-    """Judge mutants in several copies at once, as they come."""
-    with ExitStack() as stack:
-        copies: SimpleQueue[Path] = SimpleQueue()
-        for _ in range(processes):
-            copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))
-            copy_into(copy)
-            copies.put(copy)
+def verdicts_of(left: Iterable[tuple[int, Mutant, Sequence[Path]]], copies: list[Path]) -> Iterator[Verdict]:
+    """Try mutants, as many at a time as there are copies, and yield the verdicts as they come."""
+    waiting = iter(left)
+    running: dict[int, tuple[Trial, Path, int, int]] = {}
+    try:
+        while True:
+            while copies and (following := next(waiting, None)) is not None:
+                number, mutant, files = following
+                trial, copy = Trial(copies[-1], number, mutant), copies.pop()
+                running[trial.start(files)] = trial, copy, number, len(files)
+            if not running:
+                return
+            for sentinel in [each for each in wait(list(running)) if isinstance(each, int)]:
+                trial, copy, number, count = running.pop(sentinel)
+                outcome, by = trial.outcome()
+                copies.append(copy)
+                yield Verdict(number, outcome, by, count)
+    finally:
+        for trial, *_ in running.values():
+            trial.stop()
 
-        def judged(mutant: Mutant) -> Verdict:
-            copy = copies.get()
-            try:
-                return judge(mutant, copy, seeds=seeds, by=by)
-            finally:
-                copies.put(copy)
 
-        pool = stack.enter_context(ThreadPoolExecutor(processes))
-        futures = [pool.submit(judged, mutant) for mutant in mutants]
-        stack.callback(lambda: [future.cancel() for future in futures])
-        for future in as_completed(futures):
-            yield future.result()
+@cache
+def _relevance(package: str) -> Relevance:
+    return Relevance(sorted(Path("tests", package).rglob("test_*.py")))
+
+
+def files_for(mutant: Mutant, number: int) -> list[Path]:
+    """Return the test files for a mutant, from the tests of its package."""
+    return _relevance(Path(mutant.path).parts[0]).ranked(mutant.source, mutant.function)[:number]
+
+
+def summary(
+    mutants: Sequence[Mutant], verdicts: dict[int, Verdict], unusable: Sequence[str]
+) -> Iterator[str]:
+    """Yield the scores and the survivors as lines of text."""
+    judged = [(mutants[number], verdict) for number, verdict in sorted(verdicts.items())]
+    judged = [(mutant, verdict) for mutant, verdict in judged if verdict.by not in unusable]
+    tried = Counter(mutant.folder for mutant, _ in judged)
+    killed = Counter(mutant.folder for mutant, verdict in judged if verdict.outcome != SURVIVED)
+    for mutant, verdict in judged:
+        if verdict.outcome == SURVIVED:
+            yield f"survived {verdict.files} test files: {mutant}\n"
+    for folder in [*tried, None]:
+        of, out_of = (killed[folder], tried[folder]) if folder else (killed.total(), tried.total())
+        yield f"{folder or 'all'}: {of} of {out_of} killed ({of / out_of:.0%})"
+    outcomes = Counter(verdict.outcome for _, verdict in judged)
+    yield f"{dict(outcomes)}, of a sample of {len(mutants)}"
+    for test in unusable:
+        yield f"not counted, since it fails without a mutant: {test}"
+
+
+def _is_done(verdict: Verdict | None, files: int) -> bool:
+    """Whether a mutant needs no trial; one that survived fewer test files than are wanted now does."""
+    return verdict is not None and (verdict.outcome != SURVIVED or verdict.files >= files)
 
 
 def main() -> None:
     """Do what the arguments ask for."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("names", nargs="*", help="which mutants (all)")
-    parser.add_argument("--list", action="store_true", help="name all mutants, and try none")
-    parser.add_argument("--by", choices=("storms", "tests", "both"), default="both", help="(%(default)s)")
-    parser.add_argument("--seeds", type=int, default=300, help="storms for each (%(default)s)")
+    parser.add_argument("--sample", type=int, default=400, help="number of mutants (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (%(default)s)")
+    parser.add_argument("--files", type=int, default=8, help="test files for a mutant (%(default)s)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="(%(default)s)")
-    parser.add_argument("--log", type=Path, help="a file for those that are done")
+    parser.add_argument("--work", type=Path, default=Path("build/mutants"), help="(%(default)s)")
+    parser.add_argument("--report", action="store_true", help="print the results so far, and try no mutant")
     options = parser.parse_args()
-    if unknown := set(options.names) - {mutant.name for mutant in MUTANTS}:
-        parser.error(f"there is no mutant {', '.join(sorted(unknown))}; --list names all")
-    wanted = [mutant for mutant in MUTANTS if not options.names or mutant.name in options.names]
-    if options.list:
-        for mutant in wanted:
-            print(f"{mutant.name} ({mutant.path}): {mutant.defect}")
-        return
-    log: Path | None = options.log
-    verdicts = {each.name: each for each in _logged(log)}
-    left = [mutant for mutant in wanted if mutant.name not in verdicts]
-    started = time.perf_counter()
-    try:
-        for done, verdict in enumerate(
-            judge_all(left, options.processes, seeds=options.seeds, by=options.by), 1
-        ):
-            verdicts[verdict.name] = verdict
-            if log is not None:
-                with log.open("a", encoding="utf-8") as file:
-                    print(json.dumps(asdict(verdict)), file=file)
-            print("\n".join(verdict.lines()), flush=True)
-            minutes = (time.perf_counter() - started) / done * (len(left) - done) / 60
-            print(f"{done} of {len(left)}, about {minutes:.0f} min left", file=sys.stderr, flush=True)
-    except (TrialError, KeyboardInterrupt) as error:
-        sys.exit(str(error) or "stopped")
-    _sum_up([verdicts[mutant.name] for mutant in wanted])
-
-
-def _logged(log: Path | None) -> Iterator[Verdict]:
-    if log is not None and log.exists():
-        for line in log.read_text("utf-8").splitlines():
-            yield Verdict(**json.loads(line))
-
-
-def _sum_up(verdicts: list[Verdict]) -> None:
-    for who, found in (
-        ("storms", {each.name: each.storms for each in verdicts}),
-        ("tests", {each.name: each.tests for each in verdicts}),
-    ):
-        tried = {name: what for name, what in found.items() if what != NOT_TRIED}
-        if tried:
-            missed = [name for name, what in tried.items() if what is None]
-            print(f"{who} find {len(tried) - len(missed)} of {len(tried)}")
-            for name in missed:
-                print(f"  not {name}")
+    work: Path = options.work.absolute()
+    work.mkdir(parents=True, exist_ok=True)
+    mutants = sampled(work, options.sample, options.seed)
+    log = work / f"log-{options.seed}.jsonl"
+    verdicts = logged(log)
+    if not options.report:
+        left = [
+            (number, mutant, files_for(mutant, options.files))
+            for number, mutant in enumerate(mutants)
+            if not _is_done(verdicts.get(number), options.files)
+        ]
+        copies = [fresh_copy(work / f"copy-{number}") for number in range(options.processes)]
+        with log.open("a", encoding="utf-8", buffering=1) as file:
+            for done, verdict in enumerate(verdicts_of(left, copies), 1):
+                verdicts[verdict.number] = verdict
+                print(json.dumps(asdict(verdict)), file=file)
+                text = f"{verdict.outcome} {mutants[verdict.number].path} {verdict.by}"
+                print(f"{done} of {len(left)}: {text}", flush=True)
+    killers = sorted({verdict.by for verdict in verdicts.values() if "::" in verdict.by})
+    print("\n".join(summary(mutants, verdicts, failing_tests(fresh_copy(work / "copy-0"), killers))))
 
 
 if __name__ == "__main__":
