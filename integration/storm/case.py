@@ -43,6 +43,7 @@ class Work(StrEnum):
     GATHER = "gather by key"
     GATHER_IN_MAP = "gather by key in a map"
     REMEMBER = "remember for a while and pass on"
+    COUNT = "count in operator state and pass on"
     SINK = "sink"
 
 
@@ -52,7 +53,7 @@ SUMS = frozenset({Work.SUM, Work.SUM_IN_VALUE, Work.SUM_IN_AGGREGATE})
 GATHERS = frozenset({Work.GATHER, Work.GATHER_IN_MAP})
 """What keeps all records by their keys, and emits them when the input has ended."""
 
-ONE_FOR_ONE = GATHERS | {Work.PASS, Work.MARK, Work.REMEMBER}
+ONE_FOR_ONE = GATHERS | {Work.PASS, Work.MARK, Work.REMEMBER, Work.COUNT}
 """What emits a record for each that it reads, sooner or later."""
 
 KEYED = SUMS | GATHERS | {Work.REMEMBER}

@@ -1,4 +1,4 @@
-"""Debloating held against Flink's arithmetic, in other words, step by step; and channels, read in turns."""
+"""Debloating held against Flink's arithmetic, in other words, step by step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 
 from flowcontrol import POLICIES, Announcement, DebloatedChannel, DebloatPolicy, DebloatSettings
-from netstack import InputGate
 
 from .storm_operators import Broken
 
@@ -18,17 +17,13 @@ _SLACK_BYTES = 1.0
 
 
 class CheckedDebloating(DebloatPolicy):
-    """Flink's policy, whose sizes are calculated once more; it looks at the turns of `gate`, too."""
-
-    watches_polls = True
+    """Flink's policy, whose sizes are calculated once more."""
 
     def __init__(self, settings: DebloatSettings) -> None:
         super().__init__(settings)
-        self.gate: InputGate | None = None
         self._policy = POLICIES["flink"](settings)
         self._size = float(settings.starting_size)
         self._told = settings.starting_size
-        self._waiting: dict[int, set[int]] = {}  # by channel: those that waited when it was read last
 
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
@@ -66,21 +61,3 @@ class CheckedDebloating(DebloatPolicy):
         self._told = announcements[0][1]
         if abs(self._told - self._size) > _SLACK_BYTES:
             raise Broken(f"debloating announces {self._told} bytes, and {self._size:.1f} are due")
-
-    def polled(self, channel: int, size: int) -> None:
-        """A channel had its turn.
-
-        Raises:
-            Broken: another one has waited since its last turn, and had none.
-        """
-        gate = self.gate
-        if gate is None:
-            return
-        ready = {each.index for each in gate._ready}
-        for waiting in self._waiting.values():
-            waiting.discard(channel)
-        passed_over = self._waiting.get(channel, set()) & ready
-        if passed_over:
-            text = f"channel {channel} is read twice while channel {min(passed_over)} waits"
-            raise Broken(f"the gate from {gate.name}: {text}")
-        self._waiting[channel] = ready - {channel}

@@ -19,7 +19,7 @@ from netstack import (
     check_scenario,
 )
 
-from .case import KEYED, GoingOn, StormCase, StormVertex
+from .case import KEYED, GoingOn, StormCase, StormVertex, Work
 from .storm_estimates import estimate_s
 from .troubled_storage import TroubledDirectory, TroubledMemory
 
@@ -33,6 +33,9 @@ ScenarioAt = Callable[[Sequence[int]], Scenario]
 _SHARE = 0.35
 """Of the cases in which a job is stopped and gone on with."""
 
+_SHARE_OF_NOTED = 0.7
+"""The same where it is known what state with a time-to-live, and operator state, has to be then."""
+
 _PARALLELISMS = (1, 2, 3, 4, 6)
 
 _MAY_BE_REFUSED = ("records in flight from", "operator state")
@@ -42,7 +45,8 @@ _MAY_BE_REFUSED = ("records in flight from", "operator state")
 def draw_going_on(chance: random.Random, case: StormCase) -> GoingOn | None:
     """Return how a case goes on, if it does: not where memory was counted out for the parallelism it has."""
     scarce = case.config.network_memory_max_bytes != NetworkConfig().network_memory_max_bytes
-    if scarce or chance.random() > _SHARE:
+    is_noted = any(vertex.work in (Work.REMEMBER, Work.COUNT) for vertex in case.vertices)
+    if scarce or chance.random() > (_SHARE_OF_NOTED if is_noted else _SHARE):
         return None
     numbers = {vertex.name: chance.choice(_PARALLELISMS) for vertex in case.vertices}
     kept = {vertex.name: vertex.parallelism for vertex in case.vertices if _is_fixed(case, vertex)}

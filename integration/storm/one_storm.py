@@ -32,7 +32,7 @@ from .failure_rules import check_delays, check_heartbeats
 from .figures import check_checkpoint_times, check_figures
 from .going_on import ScenarioAt, goes_back, second_run, stopping
 from .record_order import check_order, check_turns
-from .state_witness import StateWitness
+from .state_witness import Notes, StateWitness
 from .stored_files import check_storage
 from .storm_lives import lives_of
 from .storm_outcome import Outcome, has_ended, not_run, outcome_of
@@ -109,12 +109,14 @@ def _folder_for(case: StormCase) -> Iterator[Path]:
 class _Stage:
     """What a run of a case needs besides its scenario."""
 
-    def __init__(self, case: StormCase, log: CommitLog, folder: Path, name: str, *, paranoid: bool) -> None:
+    def __init__(
+        self, case: StormCase, log: CommitLog, folder: Path, notes: Notes, name: str, *, paranoid: bool
+    ) -> None:
         self.agenda = Agenda()
         self.storage = storage_of(case, folder / f"{name} checkpoints")
         self._tables = _tables_in(case, folder / f"{name} tables")
-        witness = StateWitness(
-            lambda: self.agenda.now, self.storage, _tables_in(case, folder / f"{name} looked at")
+        self._witness = witness = StateWitness(
+            lambda: self.agenda.now, self.storage, _tables_in(case, folder / f"{name} looked at"), notes=notes
         )
         self.scenario_at: ScenarioAt = partial(scenario_of, case, log.commit, witness, folder)
         self.watch = Watch(case, paranoid=paranoid)
@@ -126,7 +128,7 @@ class _Stage:
         Raises:
             ScenarioError: `initial` is no checkpoint of this job.
         """
-        return Job(
+        job = Job(
             scenario,
             self.agenda,
             storage=self.storage,
@@ -134,6 +136,8 @@ class _Stage:
             tables=self._tables,
             progress=self.watch.at_end,
         )
+        self._witness.watch(job)
+        return job
 
     async def run(self, job: Job) -> None:
         """Run a job, and look at it meanwhile."""
@@ -160,7 +164,7 @@ class _Runs:
     def __init__(self, case: StormCase, log: CommitLog, folder: Path, *, paranoid: bool) -> None:
         self._case = case
         self._log = log
-        self._stage = partial(_Stage, case, log, folder, paranoid=paranoid)
+        self._stage = partial(_Stage, case, log, folder, Notes(), paranoid=paranoid)
         self._left: Storage | None = None
 
     def all(self) -> tuple[list[Job], list[str]]:

@@ -15,6 +15,7 @@ from netstack import (
     CheckpointMetadata,
     FileLayout,
     HandleReader,
+    Job,
     MissingFileError,
     OperatorContext,
     StateEntry,
@@ -31,6 +32,37 @@ _LARGE = 300
 _Place = tuple[str, int]
 
 
+class Notes:
+    """What operators have noted at the barriers of all runs of a case, by subtask.
+
+    A run may use the ids of checkpoints again that the run before has not completed.
+    """
+
+    def __init__(self) -> None:
+        self._noted: dict[tuple[int, int, str], dict[int, Any]] = defaultdict(dict)
+        self._first_ids: list[int] = []
+
+    def begin_run(self, first_id: int) -> None:
+        """Another run begins, whose first checkpoint has that id."""
+        self._first_ids.append(first_id)
+
+    def add(self, context: OperatorContext, checkpoint_id: int, note: Any) -> None:
+        """Keep a note of a subtask."""
+        run = len(self._first_ids)
+        self._noted[run, checkpoint_id, context.vertex][context.subtask] = note
+
+    def of(self, vertex: str, checkpoint_id: int) -> dict[int, Any]:
+        """The notes at a checkpoint that subtasks begin with now, by subtask."""
+        run = len(self._first_ids)
+        if run > 1 and checkpoint_id < self._first_ids[-1]:
+            run -= 1
+        return self._noted.get((run, checkpoint_id, vertex), {})
+
+    def is_own(self, checkpoint_id: int) -> bool:
+        """Whether a checkpoint is of the run that goes on, and so of the same parallelism."""
+        return len(self._first_ids) < 2 or checkpoint_id >= self._first_ids[-1]
+
+
 class StateWitness:
     """What the operators of a run keep at its barriers; the `Witness` of its operators.
 
@@ -39,8 +71,16 @@ class StateWitness:
     """
 
     def __init__(
-        self, now: Callable[[], float], storage: FileLayout, tables: RocksStores | None, *, every: int = 1
+        self,
+        now: Callable[[], float],
+        storage: FileLayout,
+        tables: RocksStores | None,
+        *,
+        every: int = 1,
+        notes: Notes | None = None,
     ) -> None:
+        self.notes = notes or Notes()
+        self._job: Job | None = None
         self._storage = storage
         self._now = now
         self._tables = tables
@@ -52,6 +92,19 @@ class StateWitness:
     def now_ms(self) -> int:
         """The time of the run in whole milliseconds, rounded as state rounds it."""
         return floor(self._now() * 1000 + 1e-6)
+
+    def watch(self, job: Job) -> None:
+        """Take part in another run of the case."""
+        self._job = job
+        self.notes.begin_run(job.coordinator.next_id)
+
+    def restored(self, context: OperatorContext) -> int | None:
+        """The checkpoint that a subtask has begun with, as the job says; None: it began with nothing."""
+        attempt = None if self._job is None else self._job.attempt
+        for subtask in () if attempt is None else attempt.subtasks:
+            if (subtask.name, subtask.index) == (context.vertex, context.subtask):
+                return subtask.recovered_from
+        return None
 
     def barrier(self, context: OperatorContext, checkpoint_id: int, kept: dict[Any, Any]) -> None:
         """Note the state at a barrier, by key."""

@@ -26,7 +26,8 @@ _WORKS = (
     (Work.SUM_IN_AGGREGATE, 2),
     (Work.GATHER, 4),
     (Work.GATHER_IN_MAP, 3),
-    (Work.REMEMBER, 4),
+    (Work.REMEMBER, 6),
+    (Work.COUNT, 4),
 )
 _PARALLELISMS = ((1, 80), (2, 120), (3, 60), (4, 36), (8, 3), (16, 1))
 _READINGS = ((Reading.MEMORY, 6), (Reading.COMPUTED, 2), (Reading.FILE, 1), (Reading.FORWARD_ONLY, 1))

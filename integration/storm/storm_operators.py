@@ -1,7 +1,8 @@
 """What the vertices of storms do: stateless work, and every kind of keyed state.
 
 Operators with state tell a `StateWitness` what they keep at each barrier, which it holds against what is
-stored then. State with a time-to-live is held against a copy beside it, whose entries have their times.
+stored then. State with a time-to-live, and operator state, is held against a copy beside it. What the copy
+was at a barrier is noted, so that an attempt or a run that goes on from there knows what it has to find.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from buffers import RecordBlock
 from netstack import (
@@ -18,6 +19,7 @@ from netstack import (
     Operator,
     OperatorContext,
     OperatorFactory,
+    Redistribution,
     StateTtlConfig,
     Transaction,
     flat_map,
@@ -31,6 +33,9 @@ from .storm_records import copies_of, filtered, key_of, mark, sum_record, value_
 
 Commit = Callable[[Transaction], None]
 
+_NUMBERS = 8
+"""Entries of the broadcast state that counts, at most."""
+
 _LOOKS_OFTEN = 16
 """So many records of a key look at what is remembered; of later ones one in as many does."""
 
@@ -39,12 +44,37 @@ class Broken(AssertionError):  # noqa: N818 - it names what happened
     """Something does not hold in the middle of a run."""
 
 
+class Noted(Protocol):
+    """What operators have noted at barriers."""
+
+    def add(self, context: OperatorContext, checkpoint_id: int, note: Any) -> None:
+        """Keep a note of a subtask."""
+        ...
+
+    def of(self, vertex: str, checkpoint_id: int) -> dict[int, Any]:
+        """The notes at a checkpoint that subtasks begin with now, by subtask."""
+        ...
+
+    def is_own(self, checkpoint_id: int) -> bool:
+        """Whether a checkpoint is of the run that goes on, and so of the same parallelism."""
+        ...
+
+
 class Witness(Protocol):
     """Who is told what an operator keeps."""
 
     @property
     def now_ms(self) -> int:
         """The time of the run in whole milliseconds, rounded as state rounds it."""
+        ...
+
+    @property
+    def notes(self) -> Noted:
+        """What was noted at the barriers."""
+        ...
+
+    def restored(self, context: OperatorContext) -> int | None:
+        """The checkpoint that a subtask has begun with; None: it began with nothing."""
         ...
 
     def barrier(self, context: OperatorContext, checkpoint_id: int, kept: dict[Any, Any]) -> None:
@@ -158,17 +188,58 @@ class GatherInMap(Keeping):
         return [record for record, times in sorted(kept.items()) for _ in range(times)]
 
 
+class Written(NamedTuple):
+    """A record that was written, and between which times of its state's clock, in ms."""
+
+    record: bytes
+    earliest_ms: int
+    latest_ms: int
+
+
+class RememberedUntil(NamedTuple):
+    """What a subtask has written up to a barrier, and between which times of its state's clock that came.
+
+    Of each key so many records of the list count.
+    """
+
+    earliest_ms: int
+    latest_ms: int
+    written: dict[bytes, tuple[list[Written], int]]
+
+
 class Remember(KeyedOperator):
     """Hands records on, and remembers them for a while: a value, a list and a map of each key that expire.
 
-    What is written is noted beside the state, with its time; what was written by an attempt before is not
-    known, and so only what this attempt has written is looked for.
+    What is written is noted beside the state, with its time. The clock of the state is that of the run; one
+    that goes on from another run goes on from the latest time that any subtask had reached there. When state
+    was restored is known only to have been between `__init__` and `open`, so that of what another run has
+    written some may have expired or not.
     """
 
     def __init__(self, witness: Witness, ttl_s: float) -> None:
         self._witness = witness
         self._ttl = StateTtlConfig(ttl_s)
-        self._known: dict[bytes, list[tuple[bytes, int]]] = {}
+        self._made_ms = witness.now_ms
+        self._ahead_ms = 0, 0
+        self._known: dict[bytes, list[Written]] = {}
+        self._own: set[bytes] = set()  # keys that this subtask has had since
+
+    def open(self, context: OperatorContext) -> None:
+        """Declare the states, and find out what is in them."""
+        super().open(context)
+        restored = self._witness.restored(context)
+        notes: dict[int, RememberedUntil] = (
+            {} if restored is None else self._witness.notes.of(context.vertex, restored)
+        )
+        if not notes:
+            return
+        earliest_ms = max(note.earliest_ms for note in notes.values())
+        latest_ms = max(note.latest_ms for note in notes.values())
+        self._ahead_ms = max(0, earliest_ms - self._witness.now_ms), max(0, latest_ms - self._made_ms)
+        for note in notes.values():
+            for key, (written, number) in note.written.items():
+                if number > len(self._known.get(key, ())):  # the others had it before they lost the key
+                    self._known[key] = written[:number]
 
     def key_of(self, record: bytes) -> object:
         """The key of a record."""
@@ -180,30 +251,117 @@ class Remember(KeyedOperator):
         self._all = state.list("all", ttl=self._ttl)
         self._times = state.map("times", ttl=self._ttl)
 
+    def before_snapshot(self, checkpoint_id: int) -> None:
+        """Compare the values of all keys, and note what was written so far."""
+        now_ms, (least, most) = self._witness.now_ms, self._ahead_ms
+        self._compare_values(now_ms)
+        written = {key: (list_, len(list_)) for key, list_ in self._known.items()}
+        note = RememberedUntil(now_ms + least, now_ms + most, written)
+        self._witness.notes.add(self._context, checkpoint_id, note)
+
     def process_record(self, record: bytes) -> Iterable[bytes]:
         """Look at what is remembered of the key, and add the record."""
         key, now_ms = key_of(record), self._witness.now_ms
+        self._own.add(key)
         written = self._known.setdefault(key, [])
         if written and (len(written) < _LOOKS_OFTEN or len(written) % _LOOKS_OFTEN == 0):
-            living = [each for each, at_ms in written if at_ms + self._ttl.ttl_ms > now_ms]
-            self._compare(key, living, written[-1][0])
+            self._compare(key, written, now_ms)
         self._last.update(record)
         self._all.add(record)
         self._times.put(record, len(written))
-        written.append((record, now_ms))
+        least, most = self._ahead_ms
+        written.append(Written(record, now_ms + least, now_ms + most))
         return (record,)
 
-    def _compare(self, key: bytes, living: list[bytes], latest: bytes) -> None:
-        last, every = self._last.get(), self._all.get()
-        if last != (latest if living else None):
-            raise Broken(
-                f"key {key!r} has the value {last!r}, and {living[-1:]} was written and has not expired"
-            )
-        if living and every[-len(living) :] != living:
-            raise Broken(f"key {key!r} has a list that ends with {every[-3:]}, and not with {living[-3:]}")
-        missing = [each for each in living if each not in self._times]
-        if missing:
-            raise Broken(f"key {key!r} has a map without {missing[0]!r}, which has not expired")
+    def _compare_values(self, now_ms: int) -> None:
+        least, most = self._ahead_ms
+        found = dict(self._last.items())
+        for key in self._own | found.keys():
+            latest, value = self._known[key][-1], found.get(key)
+            lives = now_ms + most - latest.earliest_ms < self._ttl.ttl_ms
+            may_live = now_ms + least - latest.latest_ms < self._ttl.ttl_ms
+            if value != latest.record if lives else value is not None and not may_live:
+                text = "has not expired" if lives else "has expired"
+                raise Broken(f"key {key!r} has the value {value!r}, and {latest.record!r} {text}")
+
+    def _compare(self, key: bytes, written: list[Written], now_ms: int) -> None:
+        least, most = self._ahead_ms
+        ttl_ms = self._ttl.ttl_ms
+        living = sum(now_ms + most - each.earliest_ms < ttl_ms for each in written)
+        may_live = sum(now_ms + least - each.latest_ms < ttl_ms for each in written)
+        records = [each.record for each in written]
+        last, every = self._last.get(), list(self._all.get())
+        if last != records[-1] if living else last is not None and (last != records[-1] or not may_live):
+            text = "has not expired" if living else "may live" if may_live else "has expired"
+            raise Broken(f"key {key!r} has the value {last!r}, and {records[-1]!r} {text}")
+        if not living <= len(every) <= may_live or every != records[len(records) - len(every) :]:
+            text = f"the last {living} to {may_live} of {len(records)} have not expired"
+            raise Broken(f"key {key!r} has a list of {len(every)} that ends with {every[-3:]}, and {text}")
+        for place, record in enumerate(records):
+            if record in records[place + 1 :]:
+                continue
+            left = len(records) - place
+            if left <= living if record not in self._times else left > may_live:
+                text = "is in the map" if record in self._times else "is not in the map"
+                raise Broken(f"key {key!r}: {record!r} {text}, and {living} to {may_live} have not expired")
+
+
+class Counted(NamedTuple):
+    """The operator state of a subtask at a barrier."""
+
+    counts: list[list[int]]
+    numbers: dict[int, int]
+
+
+class Count(Operator):
+    """Hands records on, and counts them in a list that is united and in broadcast state.
+
+    After a restore each subtask has the counts of all, and the numbers of one: its own at the same
+    parallelism. A subtask that had ended has left nothing.
+    """
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._count = 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Compare what was restored.
+
+        Raises:
+            Broken: it is not what was there at the barrier.
+        """
+        self._context = context
+        self._numbers = context.operator.broadcast("numbers")
+        restored = self._witness.restored(context)
+        notes: dict[int, Counted] = (
+            {} if restored is None else self._witness.notes.of(context.vertex, restored)
+        )
+        where = f"{context.vertex}[{context.subtask}] begins with checkpoint {restored}"
+        counts, numbers = context.operator.get("counts"), dict(self._numbers)
+        wanted = sorted(count for note in notes.values() for count in note.counts)
+        if sorted(counts) != wanted:
+            raise Broken(f"{where} and the counts {counts}, and {wanted} were there")
+        if restored is not None and self._witness.notes.is_own(restored):
+            own = notes.get(context.subtask)
+            allowed = [{} if own is None else own.numbers]
+        else:
+            allowed = [{}, *(note.numbers for note in notes.values())]
+        if numbers not in allowed:
+            raise Broken(f"{where} and the broadcast state {numbers}, and {allowed} was there")
+
+    def process(self, block: RecordBlock) -> RecordBlock:
+        """Count the records."""
+        for payload in block.payloads():
+            self._count += 1
+            self._numbers[payload[-1] % _NUMBERS] = self._count
+        return block
+
+    def before_snapshot(self, checkpoint_id: int) -> None:
+        """Put the count into the state, and note all of it."""
+        context = self._context
+        counts = [[context.subtask, checkpoint_id, self._count]]
+        context.operator.put("counts", counts, Redistribution.UNION)
+        self._witness.notes.add(context, checkpoint_id, Counted(counts, dict(self._numbers)))
 
 
 def _add(left: int, right: int) -> int:
@@ -240,6 +398,8 @@ def operator_of(
             return flat_map(filtered)
         case Work.REMEMBER:
             return partial(_made, partial(Remember, witness, vertex.ttl_s))
+        case Work.COUNT:
+            return partial(_made, partial(Count, witness))
         case Work.SINK:
             return transactional_sink(commit) if case.transactional else _plain_sink(vertex, commit)
         case _:

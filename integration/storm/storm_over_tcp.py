@@ -94,7 +94,7 @@ def case_over_tcp(seed: int) -> StormCase:
 
 def _at_one_place(vertex: StormVertex) -> StormVertex:
     """A vertex in one task manager, with little to do; what goes by the clock of a run it does not do."""
-    work = Work.PASS if vertex.work is Work.REMEMBER else vertex.work
+    work = Work.PASS if vertex.work in (Work.REMEMBER, Work.COUNT) else vertex.work
     return replace(
         vertex,
         work=work,

@@ -16,10 +16,11 @@ from netstack import Job, RemoteInputChannel
 
 from .announced_sizes import SizesInForce
 from .case import Neighbour, StormCase
-from .debloating_rules import CheckedDebloating
 from .machine_rules import check_machines, check_mail
+from .overtaking_rules import Overtaking, look_behind_timeouts
 from .pool_rules import PoolRules, check_shrunk
-from .storm_emissions import check_event_time
+from .reading_turns import watch_turns
+from .storm_emissions import EventTimes
 from .storm_operators import Broken
 
 LOOKS_S = 0.03
@@ -43,6 +44,7 @@ class Watch:
         self._neighbours: list[tuple[LocalBufferPool, object]] = []
 
     def _forget(self) -> None:
+        self._backlogs: dict[RemoteInputChannel, tuple[int, int, int]] = {}
         self._pools = PoolRules(closely=self._paranoid)
         self._sizes = SizesInForce(self._case, 0.0 if self._paranoid else LOOKS_S)
 
@@ -50,6 +52,7 @@ class Watch:
         """Look at a job that is about to run."""
         self._job = job
         agenda = job.agenda
+        look_behind_timeouts(self._case, job, self.look)
         for at in FIRST_LOOKS_S:
             agenda.keep(at, self.look)
         agenda.keep(LOOKS_S, self._again)
@@ -80,42 +83,65 @@ class Watch:
             self._senders.clear()
             self._channels = list(channels_of(self._job))
             self._forget()
-            self._look_at_turns()
+            self._overtaking = Overtaking(self._case, self._job)
+            self._event_times = EventTimes(self._case, attempt)
             check_key_groups(attempt)
         may_owe = attempt.builder._rebuilding
         for manager in attempt.builder.task_managers.values():
             self._pools.check(manager.name, manager.pool, may_owe=may_owe)
         check_mail(attempt)
+        watch_turns(attempt, overtakes=self._case.config.takes_unaligned_checkpoints)
         check_credit(self._channels)
-        self._check_both_ends()
-        check_event_time(attempt)
-        self._sizes.check(attempt, self._job.agenda.now, self._sender_of)
+        now = self._job.agenda.now
+        idle = all(link.under_way == 0 and link.blocked_until() <= now for link in attempt.links.values())
+        self._check_both_ends(idle=idle)
+        self._overtaking.check(attempt)
+        self._event_times.check(attempt, idle=idle)
+        self._sizes.check(attempt, now, self._sender_of)
         if self._paranoid:
             check_machines(attempt)
 
-    def _look_at_turns(self) -> None:
-        """Where no barrier overtakes, gates read their channels in turns."""
-        attempt = self._job.attempt
-        if attempt is None or self._case.config.takes_unaligned_checkpoints:
-            return
-        for gate in attempt.builder.gates:
-            if isinstance(gate.debloater, CheckedDebloating):
-                gate.debloater.gate = gate
+    def _check_both_ends(self, *, idle: bool) -> None:
+        """Compare what both ends of each channel know: credit, and the data that waits at the sender.
 
-    def _check_both_ends(self) -> None:
-        """No sender has more credit than its receiver knows of, and just as much if nothing is under way."""
-        attempt = self._job.attempt
-        assert attempt is not None
-        now = self._job.agenda.now
-        idle = all(link.under_way == 0 and link.blocked_until() <= now for link in attempt.links.values())
+        No sender has more credit than its receiver knows of, and just as much if nothing is under way. No
+        receiver counts on more data than there is, nor on less than was there behind the last buffer.
+        """
+        backlogs = self._backlogs
         for channel in self._channels:
             sender = self._sender_of(channel)
-            if sender is None or channel.blocked or channel.released or not sender.credit.initial:
+            if sender is None or channel.blocked or channel.released:
+                backlogs.pop(channel, None)
                 continue
             known, has = channel.receiver.credit.outstanding, sender.credit.available
-            if has > known or (idle and has != known):
+            if sender.credit.initial and (has > known or (idle and has != known)):
                 text = f"channel {number_of(channel)}: its sender has credit for {has} buffers"
                 raise Broken(f"{text}, and its receiver has announced {known} that were not used")
+            backlogs[channel] = self._check_backlog(channel, sender, backlogs.get(channel))
+
+    def _check_backlog(
+        self, channel: RemoteInputChannel, sender: ChannelSender, before: tuple[int, int, int] | None
+    ) -> tuple[int, int, int]:
+        """Compare the backlog that a receiver counts on with the queue; `before` is from the look before.
+
+        Returns the number of items and of data buffers that were sent so far, and of items ever queued.
+        """
+        queue: Any = sender.view
+        waits, sent = sum(not item.is_event for item in queue._queue), queue._sequence
+        under_way = sent - channel.receiver.expected_sequence
+        announced = channel.buffers.announced_backlog
+        # An open buffer that was told may be finished without anything more, and is not sent then.
+        if announced > waits + under_way + 1:
+            text = f"channel {number_of(channel)}: its receiver counts on {announced} buffers"
+            raise Broken(f"{text}, and {waits} wait at its sender, {under_way} are under way")
+        here = sent, sender.credit.spent, queue.total_buffers
+        if before is not None and not under_way and not queue.blocked:
+            items, data, added = (now - then for now, then in zip(here, before, strict=True))
+            # Only data was sent, so it told the backlog, which may leave out the buffer that is open.
+            if items == data > 0 and announced < waits - added - 1:
+                text = f"channel {number_of(channel)}: its receiver counts on {announced} buffers"
+                raise Broken(f"{text}, and {waits} wait at its sender, {added} of them since the last look")
+        return here
 
     def _sender_of(self, channel: RemoteInputChannel) -> ChannelSender | None:
         number = channel.channel_id
@@ -179,20 +205,24 @@ def check_key_groups(attempt: Any) -> None:
 def check_credit(channels: Iterable[RemoteInputChannel]) -> None:
     """Between two entries of the agenda, free buffers and credit are the same at each receiving channel.
 
+    Buffers are counted one by one, and so is what waits.
+
     Raises:
         Broken: they are not.
     """
     for channel in channels:
-        credit, buffers = channel.receiver.credit, channel.buffers
+        credit, buffers, queue = channel.receiver.credit, channel.buffers, channel._queue
         worth = credit.outstanding + credit.unannounced
+        free = buffers.reserved + len(buffers._exclusive) + len(buffers._floating)
         blocked = channel.receiver.state.name == "BLOCKED" and not buffers.exclusive_total
-        waits = channel.queue_length + buffers.announced_backlog
+        arrived = len(queue._items) + len(queue._priority)
+        waits = arrived + max(0, buffers.required - credit.initial)
         if channel.buffers_in_use != waits:
             text = f"channel {number_of(channel)}: debloating counts {channel.buffers_in_use} buffers"
             raise Broken(f"{text}, and {waits} wait at both ends")
-        if buffers.available != (0 if blocked else worth) and not buffers.released:
+        if free != (0 if blocked else worth) and not buffers.released:
             state = channel.receiver.state.name.lower()
-            text = f"channel {number_of(channel)} ({state}) has {buffers.available} free buffers"
+            text = f"channel {number_of(channel)} ({state}) has {free} free buffers"
             raise Broken(f"{text}, and credit for {worth}")
 
 

@@ -9,22 +9,29 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from buffers import LocalBufferPool, PipelinedSubpartition, RecordBlock
-from flowcontrol import BufferDebloater
+from flowcontrol import AlternatingAligner, BufferDebloater, WatermarkValve
 from integration.storm.one_storm import run_storm
 from netstack import RemoteInputChannel, TransactionalSink
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.expiry import Expiry
 from netstack.checkpoints.failures import FailureCounter
+from netstack.checkpoints.running_checkpoint import RunningCheckpoint
 from netstack.checkpoints.scheduler import CheckpointScheduler
+from netstack.exchange.gate import InputGate
 from netstack.exchange.open_buffers import OpenBuffers
 from netstack.exchange.selectors import Fraction
 from netstack.faults.injection import FaultInjector
 from netstack.state.copy_on_write import CopyOnWriteMap
+from netstack.state.operator_state import OperatorStateBackend
+from netstack.state.time_to_live import StateClock
 from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows
+from netstack.tasks.multiple_input_subtask import MultipleInputSubtask
+from netstack.tasks.subtask_checkpoints import SubtaskCheckpoints
 
 pytestmark = pytest.mark.long
 
@@ -146,6 +153,72 @@ def forgets_what_it_owes(original: Method) -> Method:
 
 def trims_nothing(original: Method) -> Method:
     return lambda buffers, channel, builder, minimum: original(buffers, channel, builder, 1 << 30)
+
+
+def begins_at_the_last(original: Method) -> Method:
+    def go_on_from(clock: StateClock, reached_ms: int) -> None:
+        clock.is_used = True
+        clock._ahead_ms = max(0, reached_ms - clock.now_ms)
+
+    return go_on_from
+
+
+def splits_all(original: Method) -> Method:
+    return lambda backend, name, values, redistribution=None: original(backend, name, values)
+
+
+def reads_the_first(original: Method) -> Method:
+    return lambda subtask, last: original(subtask, -1)
+
+
+def reads_again(original: Method) -> Method:
+    def poll(gate: InputGate, now: float) -> Any:
+        polled = original(gate, now)
+        if polled is not None and polled[0] in gate._ready:
+            gate._ready.remove(polled[0])
+            gate._ready.appendleft(polled[0])
+        return polled
+
+    return poll
+
+
+def takes_the_latest(original: Method) -> Method:
+    def advance(valve: WatermarkValve, channel: int, watermark: int) -> int | None:
+        risen = original(valve, channel, watermark)
+        if risen is not None:
+            valve.lowest = watermark
+        return risen if risen is None else watermark
+
+    return advance
+
+
+def counts_from_the_arrival(original: Method) -> Method:
+    def set_alarm(aligner: AlternatingAligner, before: int, now: float) -> list[Any]:
+        actions = original(aligner, before, now)
+        return [replace_struct(each, delay_s=each.delay_s + 0.02) for each in actions]
+
+    return set_alarm
+
+
+def sends_it_on_later(original: Method) -> Method:
+    def send_on(checkpoints: SubtaskCheckpoints, running: RunningCheckpoint) -> None:
+        now = checkpoints._environment.agenda.now
+        barrier, options = running.barrier, running.barrier.options
+        if options.timeout_s is not None:  # as if it were counted from now on
+            later = replace_struct(options, timeout_s=options.timeout_s + now - barrier.timestamp)
+            running.barrier = replace_struct(barrier, options=later)
+        original(checkpoints, running)
+
+    return send_on
+
+
+def persists_on(original: Method) -> Method:
+    def abort(checkpoints: SubtaskCheckpoints, checkpoint_id: int) -> None:
+        inputs, checkpoints._inputs = checkpoints._inputs, None
+        original(checkpoints, checkpoint_id)
+        checkpoints._inputs = inputs
+
+    return abort
 
 
 INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be put in place of another
@@ -282,6 +355,68 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
         pytest.param(EventTimeWindows, "restore", nothing, "missing: ", id="windows are lost"),
         pytest.param(
             EventTimeWindows, "take_until", fires_nothing, "keeps the window", id="windows do not fire"
+        ),
+        pytest.param(
+            StateClock,
+            "go_on_from",
+            begins_at_the_last,
+            "expired",
+            id="a clock of state begins again in a run behind two subtasks",
+        ),
+        pytest.param(
+            OperatorStateBackend,
+            "put",
+            splits_all,
+            "were there",
+            id="lists of state are split whatever they are",
+        ),
+        pytest.param(
+            MultipleInputSubtask,
+            "_readable_after",
+            reads_the_first,
+            "while that from",
+            id="inputs are not read in turns",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            InputGate,
+            "poll",
+            reads_again,
+            "is read",
+            id="channels are not read in turns",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            WatermarkValve,
+            "advance",
+            takes_the_latest,
+            "and its sources emitted up to",
+            id="the latest watermark goes on, not the least",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            AlternatingAligner,
+            "_set_alarm",
+            counts_from_the_arrival,
+            "behind its timeout",
+            id="a timeout comes late at inputs",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            SubtaskCheckpoints,
+            "_send_on",
+            sends_it_on_later,
+            "behind its timeout",
+            id="a timeout counts from the arrival at outputs",
+            marks=INTERPRETED,
+        ),
+        pytest.param(
+            SubtaskCheckpoints,
+            "abort",
+            persists_on,
+            "persists inputs for checkpoint",
+            id="inputs persist behind an abort",
+            marks=INTERPRETED,
         ),
     ],
 )
