@@ -130,7 +130,7 @@ class FaultInjector:
         self._heartbeat_timeout = scenario.config.heartbeat_timeout_s
         self._attempt: RunningAttempt | None = None
         self._polled: dict[TaskKey, dict[ChannelItem, array[int]]] = {}
-        """What channels of tasks that are gone have handed over, in the order of `channels_into`."""
+        """Counts of released tasks, by channel in the order of `channels_into`."""
         self._cuts: list[_Cut] = []
         self._messages: list[tuple[DelayMessages | DropMessages, float]] = []
         self._condition = StorageCondition(agenda)
