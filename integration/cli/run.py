@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -37,10 +36,6 @@ from ..report.run_text import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
-
-if TYPE_CHECKING:
-    pass
-
 
 _MANY_CHANNELS = 10_000
 """So many take seconds to build."""

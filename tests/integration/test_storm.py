@@ -353,9 +353,6 @@ def one_too_far(seek: Callable[[CollectionReader, int], None]) -> Callable[[Coll
     return lambda reader, position: seek(reader, position + 1)
 
 
-COMPILED_CLASS = pytest.mark.interpreted  # a method of one cannot be put in place of another
-
-
 @pytest.mark.parametrize(
     ("where", "name", "defect"),
     [

@@ -17,7 +17,7 @@ from netstack.engine.agenda_loop import AgendaStuckError, run_agenda
 from netstack.engine.timers import Timers
 
 Trace = list[tuple[float, str]]
-START, END = "start", "end"
+END = "end"
 
 
 class Story:

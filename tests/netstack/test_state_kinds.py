@@ -26,7 +26,6 @@ from netstack.state.table_backend import TableSettings, TableStateBackend
 from tests.netstack.table_model import ModelStores
 
 GROUPS = 4
-TTL_MS = 1000
 BACKENDS = ("memory", "tables", "changelog", "changelog in files", "changelog over tables")
 
 

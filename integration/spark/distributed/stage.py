@@ -14,7 +14,6 @@ has to be read again after a restart, and where it repeats, so the pieces are ke
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -62,13 +61,14 @@ from ..task_notes import Noting, TaskNotes
 from ..workers import worker_function
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import BarrierTaskContext, StorageLevel
+    from pyspark.sql import DataFrame, SparkSession
 
 PIECES = "task int, vertex int, subtask int, number int, data binary"
 """The columns in which pieces travel."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FedSource:
     """A source whose pieces lie in `directory`; None where they are in another process.
 
@@ -180,7 +180,7 @@ def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) ->
 
 def with_pieces_from(directory: str, scenario: Scenario, task_manager: str) -> Scenario:
     """Return the scenario with the sources of a task manager reading their pieces from `directory`."""
-    return dataclasses.replace(
+    return replace(
         scenario,
         vertices=tuple(
             _fed_from(directory, vertex) if vertex.manager_of(0) == task_manager else vertex
@@ -193,13 +193,9 @@ def _fed_from(directory: str, vertex: Vertex) -> Vertex:
     spec = vertex.source
     if not (isinstance(spec, SourceObject) and isinstance(spec.source, FedSource)):
         return vertex
-    source = dataclasses.replace(spec.source, directory=directory)
-    return dataclasses.replace(vertex, source=dataclasses.replace(spec, source=source))
+    source = replace(spec.source, directory=directory)
+    return replace(vertex, source=replace(spec, source=source))
 
-
-if TYPE_CHECKING:
-    from pyspark import BarrierTaskContext, StorageLevel
-    from pyspark.sql import DataFrame, SparkSession
 
 REPORTS = "task int, report binary"
 """The columns of what the stage gives."""
