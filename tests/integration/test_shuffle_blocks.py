@@ -1,16 +1,24 @@
 """Rows for tasks of several partitions, from the cut to the partitions, without Spark in between."""
 
 from collections import defaultdict
+from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from integration.spark.shuffling.blocks import BLOCK_BYTES, BLOCK_SCHEMA, PartitionBlocks, read_blocks
 from integration.spark.shuffling.layout import Layout, with_ends, without_ends
-from integration.spark.shuffling.pieces import Compression, Cutter, PieceEncoder, PieceError, decode_piece
+from integration.spark.shuffling.pieces import (
+    PIECE_BYTES,
+    Compression,
+    Cutter,
+    PieceEncoder,
+    PieceError,
+    decode_piece,
+)
 from integration.spark.shuffling.placement import (
     ALL,
     BroadcastPlacement,
@@ -120,6 +128,43 @@ def test_every_row_comes_to_the_partition_of_its_key_once_and_in_order(
         assert got == sorted((rows[row["row"]] for row in got), key=lambda row: row["row"])
         assert all(np.all(placement.place(part) == partition) for part in parts)
     assert sum(len(rows_of(parts)) for parts in arrived.values()) == len(rows)
+
+
+SEVERAL_EACH = st.integers(1, 5).flatmap(
+    lambda tasks: st.builds(Layout, st.integers(tasks + 1, 12), st.just(tasks))
+)
+"""Layouts with tasks that take several partitions; pieces of the others have no ends."""
+
+
+@settings(max_examples=50, deadline=None)
+@given(batches(), SEVERAL_EACH, st.integers(1, 1500), st.randoms(use_true_random=False))
+def test_every_row_comes_to_the_partition_that_was_drawn_for_it(
+    given: list[pa.RecordBatch], layout: Layout, piece_bytes: int, random: Random
+) -> None:
+    assume(given)
+    schema = schema_of(given).append(pa.field("to", pa.int32()))
+    marked, expected = [], defaultdict(list)
+    for batch in given:
+        to = random.choices(range(layout.partitions), k=batch.num_rows)
+        marked.append(pa.RecordBatch.from_arrays([*batch.columns, pa.array(to, pa.int32())], schema=schema))
+        for partition, row in zip(to, batch.to_pylist(), strict=True):
+            expected[partition].append(row)
+    placement = ColumnPlacement(schema, "to", layout.partitions)
+    arrived = in_partitions(marked, placement, layout, sizes=(1 << 20, piece_bytes))
+    assert {partition: rows_of(parts) for partition, parts in arrived.items() if parts} == expected
+
+
+def test_rows_of_a_task_that_fill_several_pieces_keep_their_partitions() -> None:
+    rows, partitions = 20_000, 4
+    to = np.random.default_rng(1).integers(0, partitions, rows, dtype=np.int32)
+    batch = pa.record_batch(
+        {"x": np.arange(rows), "text": [f"{number:0150}" for number in range(rows)], "to": to}
+    )
+    placement = ColumnPlacement(batch.schema, "to", partitions)
+    arrived = in_partitions([batch], placement, Layout(partitions, 2), sizes=(8 << 20, PIECE_BYTES))
+    for partition in range(partitions):
+        got = [x for part in arrived[partition] for x in part.column(0).to_pylist()]
+        assert got == np.flatnonzero(to == partition).tolist()
 
 
 NUMBERS = [pa.record_batch({"x": range(first, first + 50)}) for first in range(0, 200, 50)]
