@@ -68,7 +68,8 @@ def _relevance(package: str) -> Relevance:
 
 def files_for(mutant: Mutant, number: int) -> list[Path]:
     """Return the test files for a mutant, from the tests of its package."""
-    return _relevance(Path(mutant.path).parts[0]).ranked(mutant.source, mutant.function)[:number]
+    path = Path(mutant.path)
+    return _relevance(path.parts[0]).ranked(path.stem, mutant.source, mutant.line)[:number]
 
 
 def summary(

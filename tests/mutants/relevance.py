@@ -7,26 +7,32 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+NEAR = 8
+"""Lines before and after the mutated one whose words count twice."""
+
 
 class Relevance:
-    """Ranks test files by the words that they share with a module, and rare words count for more.
+    """Ranks test files by the words that they share with a module.
 
-    A unit test names what it tests, and few other tests name the same.
+    A unit test names what it tests, and few other tests name the same. So a word weighs the more, the fewer
+    test files contain it, and short test files precede long ones that share as much.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._words = {path: _words(path.read_text("utf-8")) for path in files}
         self._files_with = Counter(word for words in self._words.values() for word in words)
 
-    def ranked(self, source: str, function: str) -> list[Path]:
-        """Return all test files, those first that share most with a module and one of its functions."""
-        lines = source.splitlines()
-        wanted = Counter(dict.fromkeys(_words(source), 1))
-        wanted.update(_words("\n".join(line for line in lines if function in line)))
-        return sorted(self._words, key=lambda path: (-self._shared(wanted, self._words[path]), path))
+    def ranked(self, module: str, source: str, line: int) -> list[Path]:
+        """Return all test files; the one that is named after the module is first."""
+        near = _words("\n".join(source.splitlines()[max(0, line - NEAR - 1) : line + NEAR]))
+        wanted = {word: 2 if word in near else 1 for word in _words(source)}
+        own = f"test_{module}"
+        return sorted(self._words, key=lambda path: (path.stem != own, -self._score(path, wanted), path))
 
-    def _shared(self, wanted: Counter[str], words: frozenset[str]) -> float:
-        return sum(times / self._files_with[word] for word, times in wanted.items() if word in words)
+    def _score(self, path: Path, wanted: dict[str, int]) -> float:
+        words = self._words[path]
+        shared = sum(times / self._files_with[word] for word, times in wanted.items() if word in words)
+        return shared / max(1, len(words)) ** 0.5
 
 
 def _words(text: str) -> frozenset[str]:
