@@ -45,9 +45,10 @@ test-long: env ## the tests that take long: whole references, many storms, clust
 test-compiled: env ## the tests of the core once more, compiled, in a copy of this checkout
 	@sh .ci/test-compiled.sh
 
-share: env ## write anew what is installed beside the code: the man page, the schema of scenarios
+share: env ## write anew what is generated: the man page, the schema of scenarios, their page of the reference
 	@$(BIN)/python .ci/man_page.py >build.share && mv build.share share/man/man1/netstack.1
 	@$(BIN)/netstack schema >build.share && mv build.share share/netstack/scenario.schema.json
+	@$(BIN)/python .ci/scenario_page.py >build.share && mv build.share docs/reference/SCENARIO_FILES.md
 
 lint: env ## ruff check, ruff format --check and mypy --strict over the packages
 	$(BIN)/ruff check .

@@ -13,7 +13,6 @@ extensions = [
     "cyclopts.ext.sphinx",
     "docstrings",
     "navigation",
-    "settings_tables",
 ]
 exclude_patterns = ["site/**"]
 highlight_language = "text"

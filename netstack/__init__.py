@@ -5,12 +5,11 @@ is listed below. All else that others may use is imported from here as well, ``f
 and described where it is defined, ``help("netstack.scenarios.fault")``:
 
 =====================  ==================================================================================
-netstack.scenarios     scenario: machines, keys, paths, limits; config: Flink's options, presets; fault,
-                       fault_document: all that may go wrong, and when; changes, changed, savepoints:
-                       what users do meanwhile; wiring, slots, edge_buffers: who sends to whom, where,
-                       with how many buffers; standstill: jobs that unaligned checkpoints may
-                       bring to a stand; scenario_reader, scenario_document, scenario_schema,
-                       scenario_rules, config_rules, quantities, sections, user_code: documents
+netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; config: Flink's
+                       options, presets; fault: what may go wrong, and when; changes: what users do
+                       meanwhile; topology: ship strategies, who sends to whom, job shapes that can
+                       deadlock under unaligned checkpoints; documents, tables: scenarios from and to
+                       files; rules, config_rules: which ones make sense; quantities, user_code
 netstack.results       result: what a run found, field by field; statistics: what is sampled; trace:
                        each step of a checkpoint; viewed: how results show themselves in a notebook
 netstack.tasks         operators: what vertices do with records; source: sources of one's own;
@@ -93,8 +92,8 @@ from .results.trace import Trace as Trace
 from .results.trace import TraceEvent as TraceEvent
 from .results.trace import TraceLog as TraceLog
 from .results.viewed import Viewed as Viewed
-from .scenarios.changed import changed as changed
 from .scenarios.changes import ScheduledChange as ScheduledChange
+from .scenarios.changes import ScheduledSavepoint as ScheduledSavepoint
 from .scenarios.config import DEFAULT_PRESET as DEFAULT_PRESET
 from .scenarios.config import OPTIONS as OPTIONS
 from .scenarios.config import PRESETS as PRESETS
@@ -105,11 +104,15 @@ from .scenarios.config import CostModel, LinkConditions, NetworkConfig
 from .scenarios.config import FailoverStrategy as FailoverStrategy
 from .scenarios.config import RestartStrategy as RestartStrategy
 from .scenarios.config import StateBackendType as StateBackendType
+from .scenarios.config import read_options as read_options
+from .scenarios.config import split_assignment as split_assignment
 from .scenarios.config import with_options as with_options
-from .scenarios.config_rules import did_you_mean as did_you_mean
 from .scenarios.config_rules import option_problems as option_problems
 from .scenarios.config_rules import policy_problems as policy_problems
-from .scenarios.edge_buffers import EdgeBuffers as EdgeBuffers
+from .scenarios.documents import read_scenario, scenario_toml
+from .scenarios.documents import scenario_document as scenario_document
+from .scenarios.documents import scenario_schema as scenario_schema
+from .scenarios.fault import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
 from .scenarios.fault import MESSAGES as MESSAGES
 from .scenarios.fault import AtTime, KillSubtask, SubtaskName
 from .scenarios.fault import ChannelItem as ChannelItem
@@ -123,7 +126,6 @@ from .scenarios.fault import KillTaskManager as KillTaskManager
 from .scenarios.fault import Moment as Moment
 from .scenarios.fault import OnAcknowledgement as OnAcknowledgement
 from .scenarios.fault import OnChannel as OnChannel
-from .scenarios.fault_document import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
 from .scenarios.quantities import QuantityError as QuantityError
 from .scenarios.quantities import format_duration as format_duration
 from .scenarios.quantities import format_size as format_size
@@ -131,36 +133,41 @@ from .scenarios.quantities import parse_duration as parse_duration
 from .scenarios.quantities import parse_flink_duration as parse_flink_duration
 from .scenarios.quantities import parse_flink_size as parse_flink_size
 from .scenarios.quantities import parse_rate as parse_rate
-from .scenarios.savepoints import ScheduledSavepoint as ScheduledSavepoint
+from .scenarios.rules import check_scenario as check_scenario
+from .scenarios.rules import edge_key as edge_key
+from .scenarios.rules import option_notices as option_notices
+from .scenarios.rules import scenario_problems as scenario_problems
+from .scenarios.rules import vertex_key as vertex_key
 from .scenarios.scenario import FILE_FORMATS as FILE_FORMATS
 from .scenarios.scenario import FROM_SOURCE as FROM_SOURCE
 from .scenarios.scenario import SERVICE_MODES as SERVICE_MODES
 from .scenarios.scenario import SHIPS as SHIPS
-from .scenarios.scenario import Edge, GeneratorSpec, PathSpec, Scenario, ScenarioError, SourceObject, Vertex
+from .scenarios.scenario import (
+    Edge,
+    GeneratorSpec,
+    PathSpec,
+    Scenario,
+    ScenarioError,
+    SourceObject,
+    Vertex,
+)
+from .scenarios.scenario import EdgeBuffers as EdgeBuffers
 from .scenarios.scenario import Keys as Keys
 from .scenarios.scenario import Machine as Machine
 from .scenarios.scenario import SourceSpec as SourceSpec
-from .scenarios.scenario_document import scenario_document as scenario_document
-from .scenarios.scenario_reader import read_options as read_options
-from .scenarios.scenario_reader import read_scenario
-from .scenarios.scenario_reader import split_assignment as split_assignment
-from .scenarios.scenario_rules import check_scenario as check_scenario
-from .scenarios.scenario_rules import edge_key as edge_key
-from .scenarios.scenario_rules import option_notices as option_notices
-from .scenarios.scenario_rules import scenario_problems as scenario_problems
-from .scenarios.scenario_rules import vertex_key as vertex_key
-from .scenarios.scenario_schema import scenario_schema as scenario_schema
-from .scenarios.scenario_toml import scenario_toml
-from .scenarios.sections import Section as Section
-from .scenarios.slots import in_slots as in_slots
-from .scenarios.standstill import Standstill as Standstill
-from .scenarios.standstill import standstills as standstills
+from .scenarios.scenario import changed as changed
+from .scenarios.scenario import in_slots as in_slots
+from .scenarios.tables import Section as Section
+from .scenarios.tables import did_you_mean as did_you_mean
+from .scenarios.topology import ShipStrategy as ShipStrategy
+from .scenarios.topology import Standstill as Standstill
+from .scenarios.topology import channel_counts as channel_counts
+from .scenarios.topology import consumers_of_producers as consumers_of_producers
+from .scenarios.topology import producers_of_consumers as producers_of_consumers
+from .scenarios.topology import standstills as standstills
 from .scenarios.user_code import Source
 from .scenarios.user_code import SourceReader as SourceReader
 from .scenarios.user_code import object_name as object_name
-from .scenarios.wiring import channel_counts as channel_counts
-from .scenarios.wiring import consumers_of_producers as consumers_of_producers
-from .scenarios.wiring import producers_of_consumers as producers_of_consumers
 from .state.keyed_state import KeyedStateBackend as KeyedStateBackend
 from .state.map_state import MapState as MapState
 from .state.operator_state import BroadcastState as BroadcastState

@@ -36,10 +36,6 @@ LANGUAGES = {
     "toml",
     "yaml",
     "{eval-rst}",
-    "{flink-options}",
-    "{settings} CostModel",
-    "{settings} LinkConditions",
-    "{scenario-keys}",
 }
 WITH_PYTHON = [
     document for document in DOCUMENTS if programs(document) and name_of(document) not in ELSEWHERE

@@ -1,11 +1,10 @@
-"""The inside of the packages: which folder may import which, how long modules and functions may be.
+"""The inside of the packages: which folder may import which.
 
 `FLOORS` has what lies directly in a package, from the lowest floor to the highest; a module imports from its
 own floor and from those below. Imports inside functions and for types count as well.
 """
 
 import ast
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
@@ -56,10 +55,6 @@ CIRCLES = {
     frozenset({"buffers.local_pool", "buffers.network_pool"}): "types of each other's only",
 }
 """Circles of files that there are, and why."""
-
-MOST_MODULE_LINES = 400
-MOST_FUNCTION_LINES = 40
-"""Without the docstring."""
 
 Graph = Mapping[str, set[str]]
 """Modules, and those that each imports."""
@@ -151,43 +146,6 @@ def test_no_two_folders_import_each_other(package: str) -> None:
 def test_files_import_in_circles_only_where_there_is_a_reason(package: str) -> None:
     known = {circle for circle in CIRCLES if any(name.startswith(f"{package}.") for name in circle)}
     assert set(circles(graph_of(package))) == known
-
-
-def test_a_module_has_a_name_of_its_own() -> None:
-    """Those of commands apart, which are called as their commands are."""
-    modules = [path for package in FLOORS for path in modules_of(package)]
-    counted = Counter(path.name for path in modules if path.parent.name != "cli")
-    assert {name for name, count in counted.items() if count > 1} == {"__init__.py"}
-
-
-def long_functions(source: str) -> list[str]:
-    """The functions of a module that are too long, with their lines."""
-    return [
-        f"{node.name} has {lines} lines"
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if (lines := lines_of(node) - (lines_of(node.body[0]) if ast.get_docstring(node) else 0))
-        > MOST_FUNCTION_LINES
-    ]
-
-
-def lines_of(node: ast.stmt) -> int:
-    assert node.end_lineno is not None
-    return node.end_lineno - node.lineno + 1
-
-
-@pytest.mark.parametrize("package", LAYERS[:-1])  # benches are no product code
-def test_no_module_and_no_function_is_too_long(package: str) -> None:
-    sources = {module_name(path): path.read_text("utf-8") for path in modules_of(package)}
-    modules = [name for name, source in sources.items() if len(source.splitlines()) > MOST_MODULE_LINES]
-    functions = [f"{name}: {text}" for name, source in sources.items() for text in long_functions(source)]
-    assert modules + functions == []
-
-
-def test_a_function_that_is_too_long_is_found() -> None:
-    body = "    pass\n" * (MOST_FUNCTION_LINES - 1)
-    assert long_functions(f'def fits():\n    """Docs."""\n{body}') == []
-    assert long_functions(f"async def long():\n    pass\n{body}") == ["long has 41 lines"]
 
 
 def planted(*imports: tuple[str, str]) -> Graph:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pydoc
 import re
 
 from sphinx.application import Sphinx
+
+from netstack.scenarios.tables import documented
 
 FIELDS = ("attribute", "data", "property")
 FIRST, LAST = 1, 999
@@ -18,9 +22,15 @@ _texts: dict[str, list[str]] = {}
 
 
 def keep(app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]) -> None:
-    """Take note of what is said of a field: napoleon takes the words before a colon for its type."""
+    """Take note of what is said of a field: napoleon takes the words before a colon for its type.
+
+    A key of scenario files is described where it is declared.
+    """
     if what in FIELDS:
-        _texts[name] = list(lines)
+        owner, _, field = name.rpartition(".")
+        cls = pydoc.locate(owner)
+        declared = dict(documented(cls)) if isinstance(cls, type) and dataclasses.is_dataclass(cls) else {}
+        _texts[name] = [declared[field], ""] if field in declared else list(lines)
 
 
 def restore(app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]) -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from netstack import FailoverStrategy, NetworkConfig
+from netstack import FailoverStrategy, NetworkConfig, ShipStrategy
 
 from .case import KEYED, StormCase, StormVertex, Work
 
@@ -91,5 +91,5 @@ def has_regions(case: StormCase) -> bool:
     """Whether parts of the job may restart apart from each other."""
     if len(pipelines(case)) > 1:
         return True
-    in_rows = {ship for _, _, ship in case.edges} <= {"forward", "rescale"}
+    in_rows = all(ShipStrategy.of(ship).pointwise for _, _, ship in case.edges)
     return in_rows and any(vertex.parallelism > 1 for vertex in case.vertices)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buffers import WATERMARK_BYTES
-from netstack import Job
+from netstack import Job, ShipStrategy
 
 from .case import ONE_FOR_ONE, StormCase, StormVertex, Work
 from .storm_emissions import has_watermarks
@@ -42,7 +42,9 @@ def check_counters(case: StormCase, job: Job) -> Iterator[str]:
                 text = f"{vertex.name} has counted {counted['bytes_out']:.0f} bytes_out"
                 yield f"{text}, and {wanted} were there"
         yield from _compare_turns(case, vertex, by_subtask[vertex.name])
-        if vertex.work is not Work.SOURCE and "broadcast" not in {ship for _, ship in case.inputs(vertex)}:
+        if vertex.work is not Work.SOURCE and not any(
+            ShipStrategy.of(ship).copies for _, ship in case.inputs(vertex)
+        ):
             over = [flows[producer.name].sent[vertex.name] for producer, _ in case.inputs(vertex)]
             wanted = sum(map(_bytes_of, over))
             if all(each.is_exact for each in over) and _differ(

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from netstack import Job
+from netstack import Job, ShipStrategy
 
 from .case import StormCase
 
 _SLACK_S = 1e-6
 _WAKE_UPS = 10
 """A task takes less than so many of their median to wake up."""
-
-_OVERTAKEN = frozenset({"hash", "rebalance"})
-"""Exchanges whose data unaligned barriers overtake."""
 
 _COUNTERS = ("records_in", "bytes_in", "buffers_in", "records_out", "bytes_out", "buffers_out")
 _TIMES = ("busy_s", "backpressured_s", "idle_s")
@@ -50,7 +47,7 @@ def check_checkpoint_times(case: StormCase, job: Job) -> Iterator[str]:
         parts = job.recorder.parts_of(number)
         start_delay, alignment = parts["start_delay_s"], parts["alignment_s"]
         kept = np.array([head.savepoint is None for head in job.recorder.checkpoints], dtype=bool)
-        if all(ship in _OVERTAKEN for _, ship in case.inputs(vertex)):
+        if all(ShipStrategy.of(ship).can_be_overtaken for _, ship in case.inputs(vertex)):
             late = (alignment > 0) & (start_delay + alignment > latest) & (parts["unaligned"] == 0)
             if late[kept].any():
                 yield f"{vertex.name} aligned a checkpoint for longer than its timeout of {timeout} s"

@@ -16,6 +16,7 @@ from netstack import (
     Scenario,
     ScenarioError,
     ScheduledSavepoint,
+    ShipStrategy,
     check_scenario,
 )
 
@@ -50,7 +51,7 @@ def draw_going_on(chance: random.Random, case: StormCase) -> GoingOn | None:
         return None
     numbers = {vertex.name: chance.choice(_PARALLELISMS) for vertex in case.vertices}
     kept = {vertex.name: vertex.parallelism for vertex in case.vertices if _is_fixed(case, vertex)}
-    pairs = [(source, target) for source, target, ship in case.edges if ship == "forward"]
+    pairs = [(source, target) for source, target, ship in case.edges if ship == ShipStrategy.FORWARD]
     for source, target in pairs:
         numbers[target] = numbers[source]
     if any((numbers | kept)[source] != (numbers | kept)[target] for source, target in pairs):
@@ -72,7 +73,7 @@ def draw_going_on(chance: random.Random, case: StormCase) -> GoingOn | None:
 def _is_fixed(case: StormCase, vertex: StormVertex) -> bool:
     """Whether the output would be another one, or a key of several subtasks, at another parallelism."""
     ships = {ship for _, ship in case.inputs(vertex)}
-    return "broadcast" in ships or (vertex.work in KEYED and ships != {"hash"})
+    return ShipStrategy.BROADCAST in ships or (vertex.work in KEYED and ships != {ShipStrategy.HASH})
 
 
 def stopping(scenario: Scenario, going_on: GoingOn) -> Scenario:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from netstack import CheckpointMode, Transaction
+from netstack import CheckpointMode, ShipStrategy, Transaction
 
 from .case import GATHERS, SUMS, StormCase, StormVertex, Work
 from .storm_records import KEY_SIZE, key_of
@@ -70,15 +70,19 @@ def orders_at(case: StormCase, source: StormVertex) -> dict[str, Order]:
 
 def _over(producer: StormVertex, consumer: StormVertex, ship: str, way: Way) -> Way:
     """What is known behind an exchange."""
-    one_producer = producer.parallelism == 1 or ship == "forward"
-    one_producer = one_producer or (ship == "rescale" and producer.parallelism <= consumer.parallelism)
+    one_producer = producer.parallelism == 1 or ship == ShipStrategy.FORWARD
+    one_producer = one_producer or (
+        ship == ShipStrategy.RESCALE and producer.parallelism <= consumer.parallelism
+    )
     together = Together.ALL if one_producer else way.together
     order = Order(min(way.order, int(together)))
     if consumer.parallelism == 1:
         return Way(order, Together.ALL)
-    if ship == "forward" or (ship == "rescale" and producer.parallelism >= consumer.parallelism):
+    if ship == ShipStrategy.FORWARD or (
+        ship == ShipStrategy.RESCALE and producer.parallelism >= consumer.parallelism
+    ):
         return Way(order, way.together)
-    return Way(order, Together.OF_KEYS if ship == "hash" else Together.NONE)
+    return Way(order, Together.OF_KEYS if ship == ShipStrategy.HASH else Together.NONE)
 
 
 def _behind(vertex: StormVertex, way: Way) -> Way:
@@ -138,11 +142,11 @@ def turns_of(case: StormCase, source: StormVertex) -> int:
             return 0
         ((target, ship),) = ways
         producer, vertex = vertex, case.vertex(target)
-        if ship == "rebalance" and turns == 1 and alone:
+        if ship == ShipStrategy.REBALANCE and turns == 1 and alone:
             turns = vertex.parallelism
-        elif ship != "forward" and vertex.parallelism > 1:
+        elif ship != ShipStrategy.FORWARD and vertex.parallelism > 1:
             return 0
-        one_producer = producer.parallelism == 1 or ship == "forward"
+        one_producer = producer.parallelism == 1 or ship == ShipStrategy.FORWARD
         alone = alone and one_producer and len(case.inputs(vertex)) == 1
     return turns if vertex.parallelism > 1 and turns > 1 else 0
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from netstack import StateBackendType
+from netstack import ShipStrategy, StateBackendType
 
 from .case import KEYED, StormCase, StormVertex, Work
 
@@ -47,7 +47,7 @@ def estimate_s(case: StormCase) -> float:
             number, record_size, one_has = emitted[producer.name]
             share = _greatest_share(producer, vertex, ship, one_has)
             size, greatest = max(size, record_size), max(greatest, share)
-            copies = vertex.parallelism if ship == "broadcast" else 1
+            copies = vertex.parallelism if ShipStrategy.of(ship).copies else 1
             records += number * copies
             most += number * share
             if producer.managers != vertex.managers or len(vertex.managers) > 1:
@@ -103,9 +103,10 @@ def _greatest_share(producer: StormVertex, consumer: StormVertex, ship: str, one
 
     `one_has`: that of the producer's subtask that has most.
     """
-    if ship in ("hash", "broadcast"):
+    strategy = ShipStrategy.of(ship)
+    if strategy.by_key or strategy.copies:
         return 1.0
-    if ship == "rebalance":
+    if not strategy.pointwise:
         return 1.0 / consumer.parallelism
     read_by_one = -(-producer.parallelism // consumer.parallelism)
     return min(1.0, read_by_one * one_has / max(1, consumer.parallelism // producer.parallelism))

@@ -20,6 +20,7 @@ from netstack import (
     Moment,
     OnAcknowledgement,
     OnChannel,
+    ShipStrategy,
     SubtaskName,
     consumers_of_producers,
 )
@@ -30,7 +31,6 @@ from .storm_jobs import weighted
 _KILLS = ((0, 30), (1, 48), (2, 18), (3, 3), (5, 1))
 _OTHERS = ((0, 40), (1, 38), (2, 16), (3, 3), (5, 1))
 
-_POINTWISE = frozenset({"forward", "rescale"})
 
 Draw = Callable[[random.Random, StormCase, Moment], Fault]
 
@@ -163,7 +163,7 @@ def _channel(chance: random.Random, case: StormCase) -> tuple[SubtaskName, Subta
     consumer = chance.randrange(consumers)
     # The first of those that a pointwise exchange connects.
     first = consumer * producers // consumers
-    producer = first if ship in _POINTWISE else chance.randrange(producers)
+    producer = first if ShipStrategy.of(ship).pointwise else chance.randrange(producers)
     return SubtaskName(source, producer), SubtaskName(target, consumer)
 
 

@@ -26,13 +26,11 @@ from math import ceil, floor, log, sqrt
 import numpy as np
 
 from buffers import RecordBlock
-from netstack import CheckpointMode, assign_to_operators, default_max_parallelism
+from netstack import CheckpointMode, ShipStrategy, assign_to_operators, default_max_parallelism
 
 from .case import StormCase, StormVertex, Work
 from .storm_lives import Lives
 from .storm_records import key_hash, made_of, records_of
-
-_BROADCAST = "broadcast"
 
 _HARDLY_EVER = 1e-13
 """Chance that a right number lies outside its bounds."""
@@ -151,14 +149,16 @@ class _Flows:
         """What a vertex reads and writes."""
         inputs = self._case.inputs(vertex)
         sent = [self._flows[producer.name].sent[vertex.name] for producer, _ in inputs]
-        if all(ship == _BROADCAST for _, ship in inputs):  # each subtask sees, and does, the same
+        if all(ShipStrategy.of(ship).copies for _, ship in inputs):  # each subtask sees, and does, the same
             seen = together(sent)
             read = seen.times(vertex.parallelism)
             if vertex.selectivity.denominator == 1:
                 return read, self._made(vertex, seen).times(vertex.parallelism)
             return read, self._emitted(vertex, [each.times(vertex.parallelism) for each in sent])
         ways = zip(sent, inputs, strict=True)
-        seen_over = [each.times(vertex.parallelism if ship == _BROADCAST else 1) for each, (_, ship) in ways]
+        seen_over = [
+            each.times(vertex.parallelism if ShipStrategy.of(ship).copies else 1) for each, (_, ship) in ways
+        ]
         read = together(seen_over)
         if vertex.selectivity.denominator > 1:
             return read, self._emitted(vertex, seen_over)
@@ -204,11 +204,13 @@ class _Flows:
         ships = {ship for _, ship in inputs}
         if vertex.parallelism == 1 and seen.low == seen.high:
             return [seen.low]
-        if ships == {_BROADCAST} and seen.low == seen.high:
+        if ships == {ShipStrategy.BROADCAST} and seen.low == seen.high:
             return [seen.low // vertex.parallelism] * vertex.parallelism
-        if ships == {"hash"} and seen.is_exact:
+        if ships == {ShipStrategy.HASH} and seen.is_exact:
             return _by_key(seen.most, vertex.parallelism)
-        if ships == {"forward"} and all(self._is_known(producer, vertex) for producer, _ in inputs):
+        if ships == {ShipStrategy.FORWARD} and all(
+            self._is_known(producer, vertex) for producer, _ in inputs
+        ):
             subtasks = range(vertex.parallelism)
             return [sum(producer.record_count(each) for producer, _ in inputs) for each in subtasks]
         return None

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from netstack import ShipStrategy
+
 from .case import SUMS, StormVertex, Work
 
 Edges = tuple[tuple[str, str, str], ...]
@@ -37,8 +39,6 @@ _SHARES = {Work.EMIT: _ODD, Work.PASS: _MORE_ODD, Work.MARK: _MORE_ODD}
 _FRACTIONS = tuple(map(Fraction, ("1/20", "1/4", "1/3", "2/5", "1/2", "3/4", "9/10")))
 _SELECTIVITIES = tuple(map(Fraction, ("1/4", "1/3", "2/5", "1/2", "3/4", "9/10", "3/2", "7/3")))
 
-_WITHOUT_A_SHARE = "broadcast"
-
 
 def with_shares(
     chance: random.Random, vertices: Sequence[StormVertex], edges: Edges
@@ -51,7 +51,7 @@ def with_shares(
     fractions = tuple(
         (source, target, chance.choice(_FRACTIONS))
         for source, target, ship in edges
-        if ways[source] > 1 and ship != _WITHOUT_A_SHARE and chance.random() < _OF_AN_EDGE
+        if ways[source] > 1 and not ShipStrategy.of(ship).copies and chance.random() < _OF_AN_EDGE
     )
     odd = [
         replace(vertex, work=Work.EMIT, selectivity=chance.choice(_SELECTIVITIES))
@@ -79,7 +79,7 @@ def _side_output(
     if not free:
         return ()
     producer = chance.choice(free)
-    in_rows = {ship for _, _, ship in edges} <= {"forward", "rescale"}
+    in_rows = all(ShipStrategy.of(ship).pointwise for _, _, ship in edges)
     ships = ["rescale"] if in_rows else ["rescale", "rebalance", "hash"]
     if producer.parallelism == sink.parallelism:
         ships.append("forward")

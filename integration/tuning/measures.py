@@ -198,7 +198,7 @@ class _Flow:
         self.sent: dict[str, Figures] = {}
         for edge in edges:
             # A record that goes out on several edges is counted on each; one that is broadcast, only once.
-            copies = parallelism[edge.target] if edge.ship == "broadcast" else 1
+            copies = parallelism[edge.target] if edge.strategy.copies else 1
             curve = _summed(series[edge.source].numRecordsOut) / outputs[edge.source] * copies
             self.sent[edge.target] = self.sent.get(edge.target, 0.0) + curve
 

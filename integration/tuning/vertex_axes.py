@@ -16,6 +16,7 @@ from netstack import (
     QuantityError,
     Scenario,
     ScenarioError,
+    ShipStrategy,
     Vertex,
     did_you_mean,
     format_duration,
@@ -95,7 +96,7 @@ def _names(scenario: Scenario, value: VertexValue) -> set[str]:
     working = {vertex.name for vertex in scenario.vertices if vertex.source is None}
     if value.axis != PARALLELISM:
         return {vertex.name for vertex in scenario.vertices if vertex.service} or working
-    tied = {edge.source for edge in scenario.edges if edge.ship == "forward"}
+    tied = {edge.source for edge in scenario.edges if edge.strategy is ShipStrategy.FORWARD}
     return working | tied
 
 

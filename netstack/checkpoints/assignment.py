@@ -25,9 +25,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..exchange.key_groups import default_max_parallelism, key_group_range
-from ..scenarios.job_shape import Exchange, JobShape
+from ..scenarios.topology import Exchange, JobShape, ShipStrategy
 from ..scenarios.user_code import KeyHash
-from ..scenarios.wiring import POINTWISE
 from ..state.backend import ReadHandle
 from ..state.snapshots import (
     CHANNEL_STATE,
@@ -263,7 +262,8 @@ def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[s
             )
         yield from _half_ended(name, before)
     for number, (source, target, ship) in enumerate(job.exchanges):
-        if {source, target} & {*changed} and ship in POINTWISE and _in_flight(metadata, job, number):
+        is_pointwise = ShipStrategy.of(ship).pointwise
+        if {source, target} & {*changed} and is_pointwise and _in_flight(metadata, job, number):
             yield (
                 f"it has records in flight from {source} to {target}, which {ship} cannot deal out anew "
                 "at another parallelism; go on from an aligned checkpoint, or at the same parallelism"
@@ -272,7 +272,7 @@ def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[s
 
 def is_hashed(vertex: str, exchanges: Iterable[Exchange]) -> bool:
     """Return whether a hash exchange leads to a vertex, so that its keys are in key groups."""
-    return any(target == vertex and ship == "hash" for _, target, ship in exchanges)
+    return any(target == vertex and ShipStrategy.of(ship).by_key for _, target, ship in exchanges)
 
 
 def _half_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..scenarios.job_shape import Exchange, JobShape
+from ..scenarios.topology import Exchange, JobShape
 from ..state.snapshots import (
     CHANNEL_STATE,
     HELD_BACK,

@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from buffers import CorruptRecord, RecordBlock, RecordDecoder, watermark_places
 
 from ..exchange.key_groups import assign_to_operators, default_max_parallelism
-from ..scenarios.job_shape import JobShape
+from ..scenarios.topology import JobShape, ShipStrategy, consumers_of_producers, producers_of_consumers
 from ..scenarios.user_code import KeyHash
-from ..scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
 from ..state.backend import ReadHandle
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind
 from ..state.values import StateError
@@ -98,9 +97,9 @@ class ChannelAssignment:
         source, target, ship = self._job.exchanges[number]
         streams = [stream for stream in self._streams(number) if len(stream.records)]
         dealt: Dealt = [{} for _ in range(self._now[target])]
-        if streams and ship in POINTWISE:
+        if streams and ShipStrategy.of(ship).pointwise:
             raise StateError(f"{ship} cannot deal out what was in flight from {source} to {target}")
-        if ship != "broadcast" and self._before[target] != self._now[target]:
+        if not ShipStrategy.of(ship).copies and self._before[target] != self._now[target]:
             streams = _joined(streams, self._now[source])
         turn = 0
         for stream in streams:
@@ -116,7 +115,7 @@ class ChannelAssignment:
         before, now, records = self._before[target], self._now[target], stream.records
         if before == now:
             yield stream.consumer, records.data.tobytes()
-        elif ship == "broadcast":  # a subtask goes on for that one whose broadcast state it is given
+        elif ShipStrategy.of(ship).copies:  # a subtask goes on for that one whose broadcast state it is given
             for consumer in range(stream.consumer, now, before):
                 yield consumer, records.data.tobytes()
         else:

@@ -22,7 +22,7 @@ from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
 from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.config import OPTIONS, CostModel, NetworkConfig
-from ..scenarios.job_shape import JobShape
+from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .acknowledgement import Acknowledgement
 from .barrier_options import options_of_barriers

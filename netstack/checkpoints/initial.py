@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..scenarios.job_shape import Exchange, JobShape
+from ..scenarios.topology import Exchange, JobShape
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateKind
 from .assignment import is_hashed, rescaling_misfits
 from .chains import rechained

@@ -9,7 +9,7 @@ from typing import Protocol
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
 
 from ..results.statistics import Recorder, SubtaskCheckpoint
-from ..scenarios.job_shape import JobShape
+from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
 from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey

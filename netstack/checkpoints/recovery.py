@@ -11,7 +11,7 @@ from buffers import BufferBuilder, LocalBufferPool, PipelinedSubpartition
 from flowcontrol import EndOfOutputChannelState
 
 from ..exchange.partition import ResultPartition
-from ..scenarios.job_shape import JobShape
+from ..scenarios.topology import JobShape
 from ..scenarios.user_code import KeyHash
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
 from ..state.values import StateError

@@ -9,7 +9,7 @@ from typing import Protocol
 from flowcontrol import PostCheckpointAction, SavepointFormat
 
 from ..engine.agenda import Agenda
-from ..scenarios.savepoints import ScheduledSavepoint
+from ..scenarios.changes import ScheduledSavepoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

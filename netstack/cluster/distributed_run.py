@@ -22,8 +22,8 @@ from ..jobs.restarts import Start, failed_for_good, never_restored
 from ..results.result import Result
 from ..results.trace import Trace
 from ..scenarios.contents import shape_of
+from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, ScenarioError
-from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
 from .attempt_report import Failure, Report
 from .history import RunHistory

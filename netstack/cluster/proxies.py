@@ -14,7 +14,7 @@ from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import CheckpointedTask, key_of
 from ..scenarios.scenario import Scenario
-from ..scenarios.wiring import consumers_of_producers
+from ..scenarios.topology import consumers_of_producers
 from ..state.snapshots import StoredFile
 from ..tasks.subtask import Subtask
 from .messages import (

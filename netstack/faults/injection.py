@@ -18,7 +18,7 @@ from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.callbacks import Timer
-from ..scenarios.config_rules import Problem, time_text
+from ..scenarios.config_rules import Problem
 from ..scenarios.fault import (
     AtTime,
     ChannelItem,
@@ -34,9 +34,10 @@ from ..scenarios.fault import (
     OnChannel,
     SubtaskName,
 )
-from ..scenarios.fault_rules import fault_key
+from ..scenarios.quantities import time_text
+from ..scenarios.run_rules import fault_key
 from ..scenarios.scenario import Scenario, ScenarioError
-from ..scenarios.wiring import consumers_of_producers, producers_of_consumers
+from ..scenarios.topology import consumers_of_producers, producers_of_consumers
 from .faulty_storage import FaultyStorage, StorageCondition
 from .fired import FiredFault
 

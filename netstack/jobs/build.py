@@ -22,11 +22,15 @@ from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, RoundRobin
 from ..scenarios.changes import ScheduledChange
+from ..scenarios.config_rules import debloater_of
 from ..scenarios.contents import contents_of
-from ..scenarios.debloat_policies import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
+from ..scenarios.topology import (
+    aligned_readers,
+    consumers_of_producers,
+    producers_of_consumers,
+)
 from ..scenarios.user_code import KeyHash
-from ..scenarios.wiring import aligned_readers, consumers_of_producers, producers_of_consumers
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.pace import pace_of
@@ -206,7 +210,7 @@ class JobBuilder:
             edge.buffers.gate(self._config, len(sources)).exclusive_per_channel
             for sources in sources_of_consumers
         ]
-        key_hash = key_hash_of(scenario, edge) if edge.ship == "hash" and not edge.shares else None
+        key_hash = key_hash_of(scenario, edge) if edge.strategy.by_key and not edge.shares else None
         partitions = {
             index: self._partition(
                 producer, index, edge, targets, [exclusive[target] for target in targets], key_hash

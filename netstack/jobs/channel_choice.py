@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..engine.randomness import Randomness
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..scenarios.scenario import Edge, Scenario
+from ..scenarios.topology import ShipStrategy
 from ..scenarios.user_code import KeyHash
 
 
@@ -21,7 +22,7 @@ def selector_of(
 
     `key_hash` is that of an exchange by key, into a vertex of that `max_parallelism`.
     """
-    if edge.ship == "broadcast":
+    if edge.strategy.copies:
         return None
     selector: ChannelSelector
     if edge.shares:
@@ -29,5 +30,7 @@ def selector_of(
     elif key_hash is not None:
         selector = KeyGroupSelector(channels, max_parallelism, key_hash)
     else:
-        selector = RoundRobin(channels, randomness.integer(channels) if edge.ship == "rebalance" else 0)
+        selector = RoundRobin(
+            channels, randomness.integer(channels) if edge.strategy is ShipStrategy.REBALANCE else 0
+        )
     return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)

@@ -22,8 +22,8 @@ from ..faults.fired import FiredFault
 from ..results.result import Result, Work
 from ..results.statistics import EndOfRun, Recorder
 from ..results.trace import Trace
+from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
-from ..scenarios.scenario_rules import check_scenario
 from ..scenarios.user_code import NamedObject, object_name
 from ..state.table_store import TableStores
 from .job import Job, Progress

@@ -34,8 +34,8 @@ from ..faults.injection import FaultInjector
 from ..results.result import Steady, Work
 from ..results.statistics import EndOfRun, Recorder, SubtaskSample
 from ..results.trace import Trace
+from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
-from ..scenarios.scenario_rules import check_scenario
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment

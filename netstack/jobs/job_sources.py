@@ -64,7 +64,7 @@ def key_hashes_of(scenario: Scenario) -> dict[int, KeyHash]:
     return {
         number: key_hash_of(scenario, edge)
         for number, edge in edges
-        if edge.ship == "hash" and not edge.shares
+        if edge.strategy.by_key and not edge.shares
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from buffers import GateBuffersSpec, InsufficientBuffers, gate_segments
 
 from ..scenarios.scenario import Edge, Scenario
-from ..scenarios.wiring import consumers_of_producers, producers_of_consumers
+from ..scenarios.topology import consumers_of_producers, producers_of_consumers
 
 
 def plan_segments(scenario: Scenario) -> dict[str, int]:

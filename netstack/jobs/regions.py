@@ -16,7 +16,7 @@ from __future__ import annotations
 from ..checkpoints.control_plane import TaskKey
 from ..scenarios.config import FailoverStrategy
 from ..scenarios.scenario import Scenario
-from ..scenarios.wiring import POINTWISE, consumers_of_producers
+from ..scenarios.topology import consumers_of_producers
 
 Region = tuple[TaskKey, ...]
 """The subtasks of a region, in the order of their vertices, then by index."""
@@ -30,7 +30,7 @@ def regions_of(scenario: Scenario) -> list[Region]:
         source, target = numbers[edge.source], numbers[edge.target]
         producers = scenario.vertices[source].parallelism
         consumers = scenario.vertices[target].parallelism
-        if edge.ship in POINTWISE:
+        if edge.strategy.pointwise:
             for producer, reached in enumerate(consumers_of_producers(edge.ship, producers, consumers)):
                 for consumer in reached:
                     _join(leaders, (source, producer), (target, consumer))

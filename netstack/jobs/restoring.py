@@ -8,8 +8,8 @@ from ..checkpoints.recovery import RecoverySource, Rescaling
 from ..checkpoints.storage import CheckpointStorage
 from ..scenarios.config import CheckpointMode
 from ..scenarios.contents import shape_of
-from ..scenarios.job_shape import JobShape
 from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata
 from .job_sources import key_hashes_of
 

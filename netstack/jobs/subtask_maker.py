@@ -172,7 +172,7 @@ class SubtaskMaker:
 
     def _hash_into(self, vertex: Vertex) -> KeyHash | None:
         """What the exchange into a vertex hashes its records by; None if there is no such exchange."""
-        hashed = [edge for edge in self._scenario.inputs(vertex) if edge.ship == "hash" and not edge.shares]
+        hashed = [edge for edge in self._scenario.inputs(vertex) if edge.strategy.by_key and not edge.shares]
         return key_hash_of(self._scenario, hashed[0]) if hashed else None
 
 

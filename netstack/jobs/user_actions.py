@@ -8,9 +8,8 @@ from typing import Protocol
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
 from ..engine.agenda import Agenda
-from ..scenarios.changed import changed
 from ..scenarios.changes import ScheduledChange, by_time
-from ..scenarios.scenario import Scenario
+from ..scenarios.scenario import Scenario, changed
 from .attempt import Attempt
 
 

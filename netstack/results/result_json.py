@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
+from ..scenarios.documents import Document, read_scenario, scenario_document
 from ..scenarios.scenario import ScenarioError
-from ..scenarios.scenario_document import Document, scenario_document
-from ..scenarios.scenario_reader import read_scenario
 from .result import SCHEMA, Result, Run
 from .result_rules import result_problem
 

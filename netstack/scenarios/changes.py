@@ -1,17 +1,21 @@
-"""Changes of a running job: settings, the cost of records, the rate of a source, from a time on.
+"""Changes of a running job, and savepoints of it: what users do at a time, and how a scenario file says so.
 
-Flink would restart a job for most of them. Here they act at once, so that a run shows what comes of each.
+A change gives settings, the cost of records or the rate of a source from a time on. Flink would restart a job
+for most of them. Here they act at once, so that a run shows the effect of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from .config import OPTIONS
-from .quantities import format_duration
+from flowcontrol import PostCheckpointAction, SavepointFormat
+
+from .config import FLINK_OPTIONS, OPTIONS, POLICY, NetworkConfig, read_options
+from .kinds import FLOAT, STRING, TIME, Shape, any_of, elements, named, one_or_more
+from .tables import Key, Part, Section, key, needed, read_table, table_shape, write_table
 
 CHANGEABLE = (
     "debloat_enabled",
@@ -28,24 +32,62 @@ CHANGEABLE = (
 """Fields of `NetworkConfig` that may change while a job runs."""
 
 
+_NUMBERS = one_or_more(FLOAT)
+
+
+class _ChangedSettings(Part):
+    """Settings that change, in two keys of a table: ``flink`` and ``policy``."""
+
+    def read(self, section: Section, key: Key, default: object) -> tuple[tuple[str, Any], ...]:
+        config = read_options(section.section(key.name), NetworkConfig())
+        settings = [(name, getattr(config, name)) for name in sorted(config.given)]
+        if POLICY.name in section:
+            settings.append(("debloat_policy", POLICY.read(section, config.debloat_policy)))
+        return tuple(settings)
+
+    def entries(self, key: Key, value: tuple[tuple[str, Any], ...]) -> Mapping[str, object]:
+        options = {OPTIONS[name].name: rendered(name, each) for name, each in value if name in OPTIONS}
+        policies = [(POLICY.name, each) for name, each in value if name not in OPTIONS]
+        return ({key.name: options} if options else {}) | dict(policies)
+
+    @property
+    def shape(self) -> Shape:
+        return FLINK_OPTIONS.shape
+
+
+def rendered(field: str, value: Any) -> Any:
+    """Return the value of a field of `NetworkConfig` as a document has it."""
+    return OPTIONS[field].kind.render(value) if field in OPTIONS else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledChange:
-    """What is otherwise from a time on, in seconds: settings of the job, or the work of one vertex.
+    """A change at a time, in seconds: of settings of the job, or of the work of one vertex.
 
-    A buffer that is being served is served as before. What a vertex has from now on is what the scenario
-    says of it, but for what is given here: later steps of its service are dropped with a new `service_s`.
+    A buffer that is being processed keeps its cost. Fields that are not given leave the vertex as the
+    scenario describes it; a new `service_s` also drops later steps of its service.
+    `settings` are fields of `NetworkConfig`, of those in `CHANGEABLE`, and their values.
     """
 
-    at_s: float
-    settings: tuple[tuple[str, Any], ...] = ()
-    """Fields of `NetworkConfig`, of those in `CHANGEABLE`, and their values."""
-    vertex: str | None = None
-    service_s: float | None = None
-    """Seconds that a record costs; None: as before."""
-    service_skew: tuple[float, ...] = ()
-    """Factor of the cost of each subtask, cyclic; empty: as before."""
-    rates: tuple[float, ...] = ()
-    """Records per second of each subtask of a source, cyclic; 0: as fast as possible; empty: as before."""
+    at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the change."))
+    settings: tuple[tuple[str, Any], ...] = key(
+        _ChangedSettings(),
+        (),
+        "Settings of the job from then on; empty: no change.",
+        name="flink",
+        beside=(POLICY,),
+    )
+    vertex: str | None = key(STRING, None, "The vertex whose service or rate changes; None: no vertex.")
+    service_s: float | None = key(TIME, None, "Seconds that a record costs; None: as before.")
+    service_skew: tuple[float, ...] = key(
+        _NUMBERS, (), "Factor of the cost of each subtask, cyclic; empty: as before."
+    )
+    rates: tuple[float, ...] = key(
+        _NUMBERS,
+        (),
+        "Records per second of each subtask of a source, cyclic; 0: as fast as possible; empty: as before.",
+        name="rate",
+    )
 
     @property
     def of_checkpoints(self) -> bool:
@@ -61,12 +103,12 @@ class ScheduledChange:
         return ", ".join(self._parts())
 
     def _parts(self) -> Iterator[str]:
-        for field, value in self.settings:
-            name = OPTIONS[field].name if field in OPTIONS else "policy"
-            yield f"{name} is {_in_words(_rendered(field, value))}"
-        for key, value in change_document(self).items():
-            if key in ("service", "service_skew", "rate"):
-                yield f"{self.vertex}: {key} is {_in_words(value)}"
+        for setting, value in self.settings:
+            name = OPTIONS[setting].name if setting in OPTIONS else POLICY.name
+            yield f"{name} is {_in_words(rendered(setting, value))}"
+        for name, value in write_table(self).items():
+            if name in ("service", "service_skew", "rate"):
+                yield f"{self.vertex}: {name} is {_in_words(value)}"
 
 
 def by_time(changes: Iterable[ScheduledChange]) -> list[tuple[float, list[ScheduledChange]]]:
@@ -75,34 +117,63 @@ def by_time(changes: Iterable[ScheduledChange]) -> list[tuple[float, list[Schedu
     return [(at, list(group)) for at, group in groupby(ordered, key=lambda change: change.at_s)]
 
 
-def change_document(change: ScheduledChange) -> Mapping[str, Any]:
-    """Return a change as a table that is read back to an equal one."""
-    document: dict[str, Any] = {"at": format_duration(change.at_s)}
-    options = {
-        OPTIONS[field].name: _rendered(field, value) for field, value in change.settings if field in OPTIONS
-    }
-    if options:
-        document["flink"] = options
-    for field, value in change.settings:
-        if field not in OPTIONS:
-            document["policy"] = value
-    if change.vertex is not None:
-        document["vertex"] = change.vertex
-    if change.service_s is not None:
-        document["service"] = format_duration(change.service_s)
-    if change.service_skew:
-        document["service_skew"] = list(change.service_skew)
-    if change.rates:
-        document["rate"] = list(change.rates)
-    return document
-
-
-def _rendered(field: str, value: Any) -> Any:
-    return OPTIONS[field].kind.render(value) if field in OPTIONS else value
-
-
 def _in_words(value: Any) -> str:
     """A value as a scenario file or a user would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(f"{number:.15g}" for number in value) if isinstance(value, list) else str(value)
+
+
+_FORMAT = named({each.name.lower(): each for each in SavepointFormat}, "is no format of savepoints")
+_STOP = named(
+    {"suspend": PostCheckpointAction.SUSPEND, "drain": PostCheckpointAction.TERMINATE}, "is no way to stop"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledSavepoint:
+    """A savepoint that a user asks for at a time, in seconds. The job may stop with it."""
+
+    at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the request."))
+    directory: str | None = key(
+        STRING, None, "Directory for its folder; None: the savepoint directory of the job."
+    )
+    format: SavepointFormat = key(_FORMAT, SavepointFormat.CANONICAL, "Format of keyed state in it.")
+    action: PostCheckpointAction = key(
+        _STOP, PostCheckpointAction.NONE, "How the job stops with it; None: the job continues.", name="stop"
+    )
+
+
+def savepoint_format(value: object) -> SavepointFormat:
+    """Return the format of that name.
+
+    Raises:
+        QuantityError: it is none.
+    """
+    found: SavepointFormat = _FORMAT.parse(value)
+    return found
+
+
+class Savepoints(Part):
+    """A list of savepoints: times, or tables with a time ``at``."""
+
+    def read(self, section: Section, key: Key, default: object) -> tuple[ScheduledSavepoint, ...]:
+        """Return the savepoints."""
+        tables = section.take(key.name, self._tables, [])
+        return tuple(
+            read_table(section.part(key.name, table, place), ScheduledSavepoint)
+            for place, table in enumerate(tables)
+        )
+
+    def _tables(self, value: object) -> list[Mapping[str, Any]]:
+        return [each if isinstance(each, Mapping) else {"at": each} for each in elements(value)]
+
+    def render(self, value: Sequence[ScheduledSavepoint]) -> object:
+        """Return times if no savepoint says more, else tables."""
+        tables = [write_table(each) for each in value]
+        return [each["at"] for each in tables] if all(len(each) == 1 for each in tables) else tables
+
+    @property
+    def shape(self) -> Shape:
+        """JSON Schema of the list."""
+        return {"type": "array", "items": any_of(TIME.shape, table_shape(ScheduledSavepoint))}

@@ -1,15 +1,18 @@
 """Settings: Flink's options, the costs of a machine, and the network between machines.
 
-Nothing here acts. Names carry their units: ``_s`` is seconds, ``_bytes`` bytes.
+Names carry their units: ``_s`` is seconds, ``_bytes`` bytes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
+from typing import Any
 
+from .kinds import FLOAT, RATE, STRING, TIME, Kind, Shape, any_of, range_of, reference, table
 from .options import (
     BOOLEAN,
     COUNT,
@@ -24,6 +27,8 @@ from .options import (
     option,
     options_of,
 )
+from .quantities import QuantityError
+from .tables import Alternative, Key, Section, described, key, object_shape, said_in_files
 
 Range = tuple[float, float]
 """Least and greatest value of something random, in the unit that the field's name says."""
@@ -100,8 +105,12 @@ class NetworkConfig:
     starting_segment_bytes: int = option("taskmanager.memory.starting-segment-size", SIZE, 1024)
     network_memory_fraction: float = option("taskmanager.memory.network.fraction", FRACTION, 0.1, inert=True)
     network_memory_min_bytes: int = option("taskmanager.memory.network.min", SIZE, 64 << 20, inert=True)
-    network_memory_max_bytes: int | None = option("taskmanager.memory.network.max", SIZE, None)
-    """Network memory of each task manager; None: just what its pools can use."""
+    network_memory_max_bytes: int | None = option(
+        "taskmanager.memory.network.max",
+        SIZE,
+        None,
+        "Network memory of each task manager; None: just what its pools can use.",
+    )
     exclusive_buffers_per_channel: int = option(
         "taskmanager.network.memory.buffers-per-channel", WHOLE, 2, only_1x=True
     )
@@ -115,9 +124,11 @@ class NetworkConfig:
         "taskmanager.network.memory.max-overdraft-buffers-per-gate", WHOLE, 20, only_1x=True
     )
     max_required_buffers_per_gate: int | None = option(
-        "taskmanager.network.memory.read-buffer.required-per-gate.max", COUNT, None
+        "taskmanager.network.memory.read-buffer.required-per-gate.max",
+        COUNT,
+        None,
+        "Buffers of a gate that must be there for it to work; None: no limit, as in a streaming job.",
     )
-    """Buffers of a gate that must be there for it to work; None: no limit, as in a streaming job."""
     request_backoff_initial_s: float = option(
         "taskmanager.network.request-backoff.initial", DURATION, 0.1, inert=True
     )
@@ -135,26 +146,38 @@ class NetworkConfig:
     buffer_timeout_interval_s: float = option(
         "execution.buffer-timeout.interval", DURATION, 0.1, former=("execution.buffer-timeout",)
     )
-    auto_watermark_interval_s: float = option("pipeline.auto-watermark-interval", DURATION, 0.2)
-    """From one watermark of a source to the next; 0: none are sent."""
-    checkpoint_interval_s: float | None = option("execution.checkpointing.interval", DURATION, None)
-    """From one trigger to the next; None: no checkpoints."""
-    checkpoint_mode: CheckpointMode = option(  # noqa: RUF009 - the default is a constant
+    auto_watermark_interval_s: float = option(
+        "pipeline.auto-watermark-interval",
+        DURATION,
+        0.2,
+        "From one watermark of a source to the next; 0: none are sent.",
+    )
+    checkpoint_interval_s: float | None = option(
+        "execution.checkpointing.interval",
+        DURATION,
+        None,
+        "From one trigger to the next; None: no checkpoints.",
+    )
+    checkpoint_mode: CheckpointMode = option(
         "execution.checkpointing.mode", _MODE, CheckpointMode.EXACTLY_ONCE
     )
     checkpoint_timeout_s: float = option("execution.checkpointing.timeout", DURATION, 600.0)
     checkpoint_min_pause_s: float = option("execution.checkpointing.min-pause", DURATION, 0.0)
     max_concurrent_checkpoints: int = option("execution.checkpointing.max-concurrent-checkpoints", COUNT, 1)
     tolerable_failed_checkpoints: int = option(
-        "execution.checkpointing.tolerable-failed-checkpoints", WHOLE, 0
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        WHOLE,
+        0,
+        "How many may fail in a row before the job does.",
     )
-    """How many may fail in a row before the job does."""
     unaligned_enabled: bool = option("execution.checkpointing.unaligned.enabled", BOOLEAN, False)
     unaligned_forced: bool = option("execution.checkpointing.unaligned.forced", BOOLEAN, False, inert=True)
     aligned_checkpoint_timeout_s: float = option(
-        "execution.checkpointing.aligned-checkpoint-timeout", DURATION, 0.0
+        "execution.checkpointing.aligned-checkpoint-timeout",
+        DURATION,
+        0.0,
+        "How long an unaligned checkpoint stays aligned; 0: not at all.",
     )
-    """How long an unaligned checkpoint stays aligned; 0: not at all."""
     max_subtasks_per_channel_state_file: int = option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", WHOLE, 5, inert=True
     )
@@ -162,10 +185,13 @@ class NetworkConfig:
         "execution.checkpointing.checkpoints-after-tasks-finish.enabled", BOOLEAN, True
     )
     changelog_enabled: bool = option(
-        "state.changelog.enabled", BOOLEAN, False, former=("state.backend.changelog.enabled",)
+        "state.changelog.enabled",
+        BOOLEAN,
+        False,
+        "Whether checkpoints store the changes of keyed state in place of the state.",
+        former=("state.backend.changelog.enabled",),
     )
-    """Whether checkpoints store the changes of keyed state in place of the state."""
-    changelog_storage: ChangelogStorage = option(  # noqa: RUF009 - the default is a constant
+    changelog_storage: ChangelogStorage = option(
         "state.changelog.storage",
         _CHANGELOG,
         ChangelogStorage.MEMORY,
@@ -181,43 +207,56 @@ class NetworkConfig:
         "state.changelog.periodic-materialize.interval",
         DURATION,
         600.0,
+        "From the end of one materialisation to the next; 0: there is none.",
         former=("state.backend.changelog.periodic-materialize.interval",),
     )
-    """From the end of one materialisation to the next; 0: there is none."""
     materialize_max_failures: int = option(
         "state.changelog.max-failures-allowed",
         WHOLE,
         3,
+        "How many materialisations may fail in a row before the task does.",
         former=("state.backend.changelog.max-failures-allowed",),
     )
-    """How many materialisations may fail in a row before the task does."""
     retained_checkpoints: int = option(
-        "execution.checkpointing.num-retained",
-        COUNT,
-        1,
-        former=("state.checkpoints.num-retained",),
+        "execution.checkpointing.num-retained", COUNT, 1, former=("state.checkpoints.num-retained",)
     )
-    state_memory_threshold_bytes: int = option("state.storage.fs.memory-threshold", SIZE, 20 << 10)
-    """State of at most this size stands in the metadata instead of in a file."""
+    state_memory_threshold_bytes: int = option(
+        "state.storage.fs.memory-threshold",
+        SIZE,
+        20 << 10,
+        "State of at most this size stands in the metadata instead of in a file.",
+    )
     checkpoint_dir: str | None = option(
-        "execution.checkpointing.dir", TEXT, None, former=("state.checkpoints.dir",)
+        "execution.checkpointing.dir",
+        TEXT,
+        None,
+        "A path or URI; None: no checkpoint is written to files.",
+        former=("state.checkpoints.dir",),
     )
-    """A path or URI; None: no checkpoint is written to files."""
     savepoint_dir: str | None = option(
-        "execution.checkpointing.savepoint-dir", TEXT, None, former=("state.savepoints.dir",)
+        "execution.checkpointing.savepoint-dir",
+        TEXT,
+        None,
+        "Where savepoints go; None: beside the checkpoints.",
+        former=("state.savepoints.dir",),
     )
-    """Where savepoints go; None: beside the checkpoints."""
-    checkpoint_storage: CheckpointStorageType | None = option(  # noqa: RUF009 - the default is a constant
-        "execution.checkpointing.storage", _STORAGE, None, former=("state.checkpoint-storage",)
+    checkpoint_storage: CheckpointStorageType | None = option(
+        "execution.checkpointing.storage",
+        _STORAGE,
+        None,
+        "None: files where there is a directory for them, else the job manager's memory.",
+        former=("state.checkpoint-storage",),
     )
-    """None: files where there is a directory for them, else the job manager's memory."""
-    state_backend: StateBackendType = option(  # noqa: RUF009 - the default is a constant
+    state_backend: StateBackendType = option(
         "state.backend.type", _BACKEND, StateBackendType.HASHMAP, former=("state.backend",)
     )
     incremental_checkpoints: bool = option(
-        "execution.checkpointing.incremental", BOOLEAN, False, former=("state.backend.incremental",)
+        "execution.checkpointing.incremental",
+        BOOLEAN,
+        False,
+        "Whether a checkpoint stores only what no earlier one has; of hashmap it never does.",
+        former=("state.backend.incremental",),
     )
-    """Whether a checkpoint stores only what no earlier one has; of hashmap it never does."""
     rocksdb_write_buffer_bytes: int = option("state.backend.rocksdb.writebuffer.size", SIZE, 64 << 20)
     rocksdb_target_file_bytes: int = option(
         "state.backend.rocksdb.compaction.level.target-file-size-base", SIZE, 64 << 20
@@ -226,12 +265,19 @@ class NetworkConfig:
         "state.backend.rocksdb.compaction.level.max-size-level-base", SIZE, 256 << 20
     )
     rocksdb_block_bytes: int = option("state.backend.rocksdb.block.blocksize", SIZE, 4 << 10)
-    rocksdb_localdir: str | None = option("state.backend.rocksdb.localdir", TEXT, None)
-    """Where its files are while a job runs; None: in a temporary folder."""
-    restart_strategy: RestartStrategy | None = option(  # noqa: RUF009 - the default is a constant
-        "restart-strategy.type", _RESTART, None, former=("restart-strategy",)
+    rocksdb_localdir: str | None = option(
+        "state.backend.rocksdb.localdir",
+        TEXT,
+        None,
+        "Where its files are while a job runs; None: in a temporary folder.",
     )
-    """None: exponential-delay where checkpoints are taken, else no restart."""
+    restart_strategy: RestartStrategy | None = option(
+        "restart-strategy.type",
+        _RESTART,
+        None,
+        "None: exponential-delay where checkpoints are taken, else no restart.",
+        former=("restart-strategy",),
+    )
     restart_attempts: int = option("restart-strategy.fixed-delay.attempts", COUNT, 1)
     restart_delay_s: float = option("restart-strategy.fixed-delay.delay", DURATION, 1.0)
     restart_initial_backoff_s: float = option(
@@ -242,14 +288,15 @@ class NetworkConfig:
         "restart-strategy.exponential-delay.backoff-multiplier", NUMBER, 1.5
     )
     restart_reset_backoff_threshold_s: float = option(
-        "restart-strategy.exponential-delay.reset-backoff-threshold", DURATION, 3600.0
+        "restart-strategy.exponential-delay.reset-backoff-threshold",
+        DURATION,
+        3600.0,
+        "How long a job has to run before its next failure counts as the first.",
     )
-    """How long a job has to run before its next failure counts as the first."""
     restart_jitter_factor: float = option("restart-strategy.exponential-delay.jitter-factor", NUMBER, 0.1)
     restart_attempts_before_reset: int | None = option(
-        "restart-strategy.exponential-delay.attempts-before-reset-backoff", COUNT, None
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff", COUNT, None, "None: any number."
     )
-    """None: any number."""
     restart_max_failures_per_interval: int = option(
         "restart-strategy.failure-rate.max-failures-per-interval", COUNT, 1
     )
@@ -257,12 +304,18 @@ class NetworkConfig:
         "restart-strategy.failure-rate.failure-rate-interval", DURATION, 60.0
     )
     restart_failure_rate_delay_s: float = option("restart-strategy.failure-rate.delay", DURATION, 1.0)
-    failover_strategy: FailoverStrategy = option(  # noqa: RUF009 - the default is a constant
-        "jobmanager.execution.failover-strategy", _FAILOVER, FailoverStrategy.REGION
+    failover_strategy: FailoverStrategy = option(
+        "jobmanager.execution.failover-strategy",
+        _FAILOVER,
+        FailoverStrategy.REGION,
+        "Which tasks restart with one that has failed: those of its pipelined region, or all.",
     )
-    """Which tasks restart with one that has failed: those of its pipelined region, or all."""
-    heartbeat_timeout_s: float = option("heartbeat.timeout", DURATION, 50.0)
-    """How long a task manager may be out of reach before its tasks are given up."""
+    heartbeat_timeout_s: float = option(
+        "heartbeat.timeout",
+        DURATION,
+        50.0,
+        "How long a task manager may be out of reach before its tasks are given up.",
+    )
     debloat_policy: str = "flink"
     """How debloating sizes buffers: a name of `flowcontrol.POLICIES`, or "package.module:Class"; ours."""
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
@@ -315,82 +368,222 @@ class CostModel:
     whose sigma is `jitter_sigma`.
     """
 
-    source_record_s: float = 3e-6
-    """Work on each generated record."""
-    consumer_buffer_s: float = 25e-6
-    """Work on each buffer read, times the subtask's factor."""
-    consumer_record_s: float = 0.8e-6
-    """Work on each record read."""
-    after_sleep_s: float = 4e-6
-    """Added to each sleep."""
-    oversleep_s: float = 70e-6
-    """How much too long a sleep is, times 0.5 to 1.5; it is credited to the next one."""
-    subtask_factor: Range = (0.6, 1.4)
-    """Speed of a subtask, drawn once for each."""
-    wake_up_s: float = 40e-6
-    """From a notification until a waiting task runs (median)."""
-    notify_s: float = 30e-6
-    """From a subtask to the thread of the network (median)."""
-    wire_s: float = 30e-6
-    """Time of a message on its way (median)."""
-    wire_message_s: float = 15e-6
-    """That a message occupies the wire for (median)."""
-    wire_rate_bytes_per_s: float = 2e9
-    """Bandwidth of the loopback."""
-    jitter_sigma: float = 1.0
-    """Sigma of the log-normal distribution of the times that are medians."""
-    deploy_s: float = 0.065
-    """From the end of a restart delay to the first task that reads its state: scheduling and deployment."""
-    deploy_per_task_s: float = 0.0115
-    """What each task adds to that in its task manager."""
-    trigger_s: Range = (0.005, 0.010)
-    """From the trigger of a checkpoint to the first source."""
-    trigger_per_source_s: float = 0.003
-    """Further delay of the trigger for each source after the first."""
-    sync_s: Range = (0.0005, 0.002)
-    """Synchronous part of a snapshot."""
-    ack_s: Range = (0.003, 0.007)
-    """From a snapshot until the coordinator knows of it."""
-    ack_unaligned_s: Range = (0.008, 0.020)
-    """From a snapshot until the coordinator knows of it, where channel state has to be written."""
-    upload_rate_bytes_per_s: float = 1e9
-    """Rate at which a task writes state to the checkpoint storage."""
-    download_rate_bytes_per_s: float = 1e9
-    """Rate at which a task reads state from the checkpoint storage."""
-    state_file_s: float = 0.005
-    """That a file of state takes, however little is in it."""
-    serialize_rate_bytes_per_s: float = 100e6
-    """Rate at which a task turns state into bytes that go to a file."""
-    log_rate_bytes_per_s: float = 130e6
-    """Rate at which a task gathers what has changed since its state was last materialised."""
-    ack_rate_bytes_per_s: float = 150e6
-    """Rate at which the coordinator takes in a changelog that comes with an acknowledgement."""
-    materialize_start_s: float = 0.13
-    """From the opening of a task until the timer of its materialisations runs."""
-    table_flush_rate_bytes_per_s: float = 50e6
-    """Rate at which a task writes the changes since the last flush to a table file, standing still."""
-    table_snapshot_s: float = 0.010
-    """That a task stands still for keeping the files of tables as they are, by a link to each."""
-    table_read_s: float = 60e-6
-    """That a task takes to read an entry of a table."""
-    table_write_s: float = 60e-6
-    """That it takes to write or remove one."""
-    log_write_s: float = 4e-6
-    """That it takes to add a change to a changelog."""
-    table_compaction_rate_bytes_per_s: float = 100e6
-    """Rate at which table files are merged, beside the work: bytes read and bytes written together."""
+    source_record_s: float = key(TIME, 3e-6, "Work on each generated record.", written=True)
+    consumer_buffer_s: float = key(
+        TIME, 25e-6, "Work on each buffer read, times the subtask's factor.", written=True
+    )
+    consumer_record_s: float = key(TIME, 0.8e-6, "Work on each record read.", written=True)
+    after_sleep_s: float = key(TIME, 4e-6, "Added to each sleep.", written=True)
+    oversleep_s: float = key(
+        TIME,
+        70e-6,
+        "How much too long a sleep is, times 0.5 to 1.5; it is credited to the next one.",
+        written=True,
+    )
+    subtask_factor: Range = key(
+        range_of(FLOAT), (0.6, 1.4), "Speed of a subtask, drawn once for each.", written=True
+    )
+    wake_up_s: float = key(
+        TIME, 40e-6, "From a notification until a waiting task runs (median).", written=True
+    )
+    notify_s: float = key(TIME, 30e-6, "From a subtask to the thread of the network (median).", written=True)
+    wire_s: float = key(TIME, 30e-6, "Time of a message on its way (median).", written=True)
+    wire_message_s: float = key(TIME, 15e-6, "That a message occupies the wire for (median).", written=True)
+    wire_rate_bytes_per_s: float = key(RATE, 2e9, "Bandwidth of the loopback.", written=True)
+    jitter_sigma: float = key(
+        FLOAT, 1.0, "Sigma of the log-normal distribution of the times that are medians.", written=True
+    )
+    deploy_s: float = key(
+        TIME,
+        0.065,
+        "From the end of a restart delay to the first task that reads its state: scheduling and deployment.",
+        written=True,
+    )
+    deploy_per_task_s: float = key(
+        TIME, 0.0115, "What each task adds to that in its task manager.", written=True
+    )
+    trigger_s: Range = key(
+        range_of(TIME), (0.005, 0.010), "From the trigger of a checkpoint to the first source.", written=True
+    )
+    trigger_per_source_s: float = key(
+        TIME, 0.003, "Further delay of the trigger for each source after the first.", written=True
+    )
+    sync_s: Range = key(range_of(TIME), (0.0005, 0.002), "Synchronous part of a snapshot.", written=True)
+    ack_s: Range = key(
+        range_of(TIME), (0.003, 0.007), "From a snapshot until the coordinator knows of it.", written=True
+    )
+    ack_unaligned_s: Range = key(
+        range_of(TIME),
+        (0.008, 0.020),
+        "From a snapshot until the coordinator knows of it, where channel state has to be written.",
+        written=True,
+    )
+    upload_rate_bytes_per_s: float = key(
+        RATE, 1e9, "Rate at which a task writes state to the checkpoint storage.", written=True
+    )
+    download_rate_bytes_per_s: float = key(
+        RATE, 1e9, "Rate at which a task reads state from the checkpoint storage.", written=True
+    )
+    state_file_s: float = key(
+        TIME, 0.005, "That a file of state takes, however little is in it.", written=True
+    )
+    serialize_rate_bytes_per_s: float = key(
+        RATE, 100e6, "Rate at which a task turns state into bytes that go to a file.", written=True
+    )
+    log_rate_bytes_per_s: float = key(
+        RATE,
+        130e6,
+        "Rate at which a task gathers what has changed since its state was last materialised.",
+        written=True,
+    )
+    ack_rate_bytes_per_s: float = key(
+        RATE,
+        150e6,
+        "Rate at which the coordinator takes in a changelog that comes with an acknowledgement.",
+        written=True,
+    )
+    materialize_start_s: float = key(
+        TIME, 0.13, "From the opening of a task until the timer of its materialisations runs.", written=True
+    )
+    table_flush_rate_bytes_per_s: float = key(
+        RATE,
+        50e6,
+        "Rate at which a task writes the changes since the last flush to a table file, standing still.",
+        written=True,
+    )
+    table_snapshot_s: float = key(
+        TIME,
+        0.010,
+        "That a task stands still for keeping the files of tables as they are, by a link to each.",
+        written=True,
+    )
+    table_read_s: float = key(TIME, 60e-6, "That a task takes to read an entry of a table.", written=True)
+    table_write_s: float = key(TIME, 60e-6, "That it takes to write or remove one.", written=True)
+    log_write_s: float = key(TIME, 4e-6, "That it takes to add a change to a changelog.", written=True)
+    table_compaction_rate_bytes_per_s: float = key(
+        RATE,
+        100e6,
+        "Rate at which table files are merged, beside the work: bytes read and bytes written together.",
+        written=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkConditions:
     """The network between two task managers, on top of the loopback's own costs."""
 
-    latency_s: float = 0.0
-    """Added to the way of each message."""
-    bandwidth_bytes_per_s: float | None = None
-    """Shared by all channels of a pair of task managers, in each direction; None: unlimited."""
+    latency_s: float = key(TIME, 0.0, "Added to the way of each message.", written=True)
+    bandwidth_bytes_per_s: float | None = key(
+        RATE, None, "Shared by all channels of a pair of task managers, in each direction; None: unlimited."
+    )
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
     """Return `base` with fields of those names replaced, which then count as given."""
     return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]
+
+
+def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
+    """Return a preset with the options of Flink's that a section gives; mistakes are noted in the section."""
+    fields_by_option = {
+        name: field for field, option in OPTIONS.items() for name in (option.name, *option.former)
+    }
+    values: dict[str, object] = {}
+    for name, value in _flat(section.values):
+        field = fields_by_option.get(name)
+        if field is None:
+            section.complain(name, f"no preset has this option; {_meant(name, fields_by_option)}")
+            continue
+        if field in values:
+            section.complain(name, f"is another name of {OPTIONS[field].name}, given too; drop one")
+        try:
+            values[field] = OPTIONS[field].kind.parse(value)
+        except QuantityError as error:
+            section.complain(name, f"{error.wrong}; it must be {error.right}")
+    return with_options(preset, values)
+
+
+def split_assignment(text: str) -> tuple[str, str] | None:
+    """Return the name and the value of a text OPTION=VALUE, without blanks; None where it has no "="."""
+    name, equals, value = text.partition("=")
+    return (name.strip(), value.strip()) if equals else None
+
+
+def _meant(name: str, options: Iterable[str]) -> str:
+    """What a wrong name of an option stands for: its end alone, or one much like it."""
+    ends = [option for option in options if option.endswith(f".{name}")]
+    if ends:
+        return f"did you mean {' or '.join(map(repr, ends))}?"
+    close = get_close_matches(name, list(options), n=1)
+    return f"did you mean {close[0]!r}?" if close else "use the names of Flink's documentation"
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Options by their whole names: without quotes, TOML reads the dots of a name as tables."""
+    options: list[tuple[str, object]] = []
+    for part, value in values.items():
+        name = prefix + part
+        options += _flat(value, f"{name}.") if isinstance(value, Mapping) and value else [(name, value)]
+    return options
+
+
+def option_values(config: NetworkConfig, preset: NetworkConfig) -> dict[str, Any]:
+    """Return the options that were given or differ from the preset, as a document has them."""
+    return {
+        option.name: option.kind.render(value)
+        for field, option in OPTIONS.items()
+        if (value := getattr(config, field)) is not None
+        and (field in config.given or value != getattr(preset, field))
+    }
+
+
+_OPTIONS_KEY = "flink"
+FLINK_OPTIONS = Kind(table, lambda config: {}, reference(_OPTIONS_KEY))
+"""A table of options: `read_options` reads it and `option_values` writes it, on top of a preset."""
+
+POLICY = Key(
+    name="policy",
+    kind=STRING,
+    default=None,
+    doc='Debloating policy: a name, or "package.module:Class"; absent: "flink", in a change as before.',
+)
+"""The key of `NetworkConfig.debloat_policy`, which is no option of Flink."""
+
+
+def option_definitions() -> dict[str, Shape]:
+    """Return the JSON Schemas of tables of options, by name; without quotes, TOML reads dots as tables."""
+    names = (name for option in OPTIONS.values() for name in (option.name, *option.former))
+    tables = dict.fromkeys(each for name in names for each in _tables_in(name))
+    return {_OPTIONS_KEY: _options_shape("")} | {each: _options_shape(f"{each}.") for each in tables}
+
+
+def _options_shape(prefix: str) -> Shape:
+    """The schema of a table of options whose names begin so: by their whole names, or as tables in tables."""
+    shapes: dict[str, list[Shape]] = {
+        name.removeprefix(prefix): [described(option.kind.shape, _description(field))]
+        for field, option in OPTIONS.items()
+        for name in (option.name, *option.former)
+        if name.startswith(prefix)
+    }
+    for each in dict.fromkeys(each for name in shapes for each in _tables_in(name)):
+        shapes.setdefault(each, []).append(reference(f"{prefix}{each}"))
+    return object_shape(Alternative({name: any_of(*each) for name, each in shapes.items()}))
+
+
+def _description(field: str) -> str:
+    """What an option is where its name does not say it, and its default."""
+    option = OPTIONS[field]
+    defaults = {preset: getattr(config, field) for preset, config in PRESETS.items()}
+    texts = {
+        preset: "none" if value is None else str(option.kind.render(value))
+        for preset, value in defaults.items()
+    }
+    first, *others = set(texts.values())
+    said = ", ".join(f"{text} in {name}" for name, text in texts.items()) if others else first
+    return " ".join(filter(None, (said_in_files(option.doc), f"Default: {said}.")))
+
+
+def _tables_in(name: str) -> Iterable[str]:
+    """The tables in which an option may stand: "a" and "a.b" for "a.b.c"."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]

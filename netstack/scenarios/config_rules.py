@@ -1,23 +1,17 @@
-"""Which values of the settings make sense: options of Flink, costs, and the network between machines."""
+"""Rules for settings: options of Flink, debloating policies, costs, and the network between machines."""
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator
+from dataclasses import replace
 
-from flowcontrol import POLICIES
+from flowcontrol import POLICIES, DebloatPolicy, DebloatSettings
 
-from .config import (
-    OPTIONS,
-    CheckpointStorageType,
-    CostModel,
-    LinkConditions,
-    NetworkConfig,
-    RestartStrategy,
-)
-from .debloat_policies import PolicyError, policy_class, policy_of
-from .quantities import format_duration, format_size
+from .config import OPTIONS, CheckpointStorageType, CostModel, LinkConditions, NetworkConfig, RestartStrategy
+from .quantities import format_size, time_text
+from .tables import did_you_mean, without_unit
 
 Problem = tuple[str, str]
 """Where a mistake is, in the words of a scenario file; and what is wrong and would be right."""
@@ -59,6 +53,74 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):
         if getattr(config, field) <= 0:
             yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
+
+
+class PolicyError(ValueError):
+    """A name stands for no policy; the message says why."""
+
+
+def policy_class(name: str) -> type[DebloatPolicy]:
+    """Return the policy that `name` stands for: a registered one, or that of "package.module:Class".
+
+    Raises:
+        PolicyError: there is none of that name, or what was imported is no policy.
+    """
+    if ":" not in name:
+        if name not in POLICIES:
+            raise PolicyError(f"{name!r} is unknown")
+        return POLICIES[name]
+    module, _, attribute = name.partition(":")
+    try:
+        policy = getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:  # a module may fail in any way
+        raise PolicyError(f"{name!r} cannot be imported, {_in_a_line(error)}") from None
+    if not (isinstance(policy, type) and issubclass(policy, DebloatPolicy)):
+        raise PolicyError(f"{name!r} is no class derived from flowcontrol.DebloatPolicy")
+    return policy
+
+
+def debloater_of(config: NetworkConfig, size_in_force: int | None = None) -> DebloatPolicy | None:
+    """What sizes the buffers of one gate; None where debloating is off.
+
+    It begins with the bytes that buffers have already, if they have, else with the starting size.
+
+    Raises:
+        PolicyError: as `policy_of`.
+    """
+    if not config.debloat_enabled:
+        return None
+    if size_in_force is not None:
+        config = replace(config, starting_segment_bytes=size_in_force)
+    return policy_of(config)
+
+
+def policy_of(config: NetworkConfig) -> DebloatPolicy:
+    """Make an object of the configured policy.
+
+    Raises:
+        PolicyError: there is no policy of that name, or it does not take these options.
+    """
+    name = config.debloat_policy
+    policy = policy_class(name)
+    settings = DebloatSettings(
+        target_s=config.debloat_target_s,
+        period_s=config.debloat_period_s,
+        max_size=config.segment_bytes,
+        min_size=config.min_segment_bytes,
+        starting_size=config.starting_segment_bytes,
+        threshold_percent=config.debloat_threshold_percent,
+        samples=config.debloat_samples,
+    )
+    try:
+        made = policy(settings)
+        _ = made.settings, made.last_announced, made.estimated_time_s
+    except Exception as error:  # of a user's own policy anything
+        raise PolicyError(f"{name!r} cannot be made with these options, {_in_a_line(error)}") from error
+    return made
+
+
+def _in_a_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def policy_problems(config: NetworkConfig) -> Iterator[Problem]:
@@ -134,11 +196,7 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
         )
 
 
-_RATES = tuple(
-    field.removesuffix("_bytes_per_s")
-    for field in CostModel.__dataclass_fields__
-    if field.endswith("_rate_bytes_per_s")
-)
+_RATES = tuple(field for field in CostModel.__dataclass_fields__ if field.endswith("_rate_bytes_per_s"))
 """Costs that nothing can go on with at 0."""
 
 
@@ -147,12 +205,14 @@ def cost_problems(costs: CostModel) -> Iterator[Problem]:
     for field in costs.__dataclass_fields__:
         value = getattr(costs, field)
         low, high = value if isinstance(value, tuple) else (value, value)
-        key = f"costs.{field.removesuffix('_bytes_per_s').removesuffix('_s')}"
         if not 0 <= low <= high < math.inf:
-            yield key, f"is {value}; it must be 0 or more, and a range must not fall"
-    for name in _RATES:
-        if getattr(costs, f"{name}_bytes_per_s") == 0:
-            yield f"costs.{name}", "is 0; it must be more"
+            yield (
+                f"costs.{without_unit(field)}",
+                f"is {value}; it must be 0 or more, and a range must not fall",
+            )
+    for field in _RATES:
+        if getattr(costs, field) == 0:
+            yield f"costs.{without_unit(field)}", "is 0; it must be more"
 
 
 def link_problems(link: LinkConditions) -> Iterator[Problem]:
@@ -162,15 +222,3 @@ def link_problems(link: LinkConditions) -> Iterator[Problem]:
         yield "link.latency", f"is {time_text(latency)}; it must be 0 or more"
     if bandwidth is not None and bandwidth <= 0:
         yield "link.bandwidth", f"is {bandwidth} B/s; it must be more than 0"
-
-
-def time_text(seconds: float) -> str:
-    """Return seconds as text, infinite ones too."""
-    return format_duration(seconds) if math.isfinite(seconds) else str(seconds)
-
-
-def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """Return what was meant, or all that is known: the end of a message about a name that nobody knows."""
-    choices = list(known)
-    close = get_close_matches(str(wrong), choices, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(choices)}"

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .event_time import readers_of_watermarks, sources_with_watermarks
-from .job_shape import JobShape
 from .scenario import Scenario
+from .topology import JobShape
 
 
 class Contents(NamedTuple):
@@ -41,7 +41,7 @@ def contents_of(scenario: Scenario) -> Contents:
             has_function = scenario.vertex(edge.target).operator is not None
             if has_function or edge.target in vertices or vertex.name in with_watermarks:
                 edges.add(number)
-            if number in edges or (edge.ship == "hash" and not edge.shares):
+            if number in edges or (edge.strategy.by_key and not edge.shares):
                 vertices.add(vertex.name)
     return Contents(frozenset(vertices), frozenset(edges))
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from .config_rules import Problem, did_you_mean, option_key, time_text
+from .config_rules import Problem, option_key
+from .quantities import time_text
 from .scenario import EMITS_BY, Edge, Scenario, Vertex
+from .tables import did_you_mean
 
 _LEAST_S = 0.001
 """Event time is in milliseconds, as in Flink."""

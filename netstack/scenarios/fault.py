@@ -1,4 +1,4 @@
-"""Faults: what goes wrong in a run, when, and for how long.
+"""Faults: what goes wrong in a run, when, and for how long; and how a scenario file says so.
 
 Each fault fires once in a run, however often the job restarts: at a time, or with the n-th buffer,
 barrier or acknowledgement of one place, counted over the whole run. So a run with faults is as repeatable
@@ -7,14 +7,32 @@ as one without.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from .kinds import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
+from .tables import (
+    Alternative,
+    Key,
+    Part,
+    Section,
+    alternatives_of,
+    key,
+    needed,
+    object_shape,
+    place,
+    read_keys,
+    write_table,
+)
 
 MESSAGES = ("trigger", "acknowledge", "decline", "completed", "aborted")
 """Messages between the coordinator of checkpoints and the tasks that can be delayed or dropped."""
+
+ACKNOWLEDGEMENT = "acknowledgement"
+"""The value of ``on`` for `OnAcknowledgement`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,39 +47,124 @@ class SubtaskName:
 
 
 class ChannelItem(StrEnum):
-    """What is counted on a channel: its data buffers, or its checkpoint barriers."""
+    """Items that are counted on a channel: data buffers or checkpoint barriers."""
 
     BUFFER = "buffer"
     BARRIER = "barrier"
 
 
 @dataclass(frozen=True, slots=True)
+class _SubtaskKeys(Part):
+    """A subtask, in two keys of a table: its vertex and its index."""
+
+    vertex: str
+    subtask: str
+
+    def of(self, section: Section) -> SubtaskName:
+        name = section.require(self.vertex, STRING.parse, "", 'the name of a vertex, "stage1"')
+        return SubtaskName(name, section.require(self.subtask, INTEGER.parse, 0, "0"))
+
+    def read(self, section: Section, key: Key, default: object) -> SubtaskName:
+        return self.of(section)
+
+    def entries(self, key: Key, value: SubtaskName) -> Mapping[str, object]:
+        return {self.vertex: value.vertex, self.subtask: value.subtask}
+
+    def alternatives(self, key: Key | None = None) -> Sequence[Alternative]:
+        properties = {self.vertex: STRING.shape, self.subtask: INTEGER.shape}
+        return [Alternative(properties, frozenset(properties))]
+
+
+_SUBTASK = _SubtaskKeys("vertex", "subtask")
+_FROM = _SubtaskKeys("from", "from_subtask")
+_TO = _SubtaskKeys("to", "to_subtask")
+_NUMBER = needed(INTEGER, "3", 1)
+
+
+@dataclass(frozen=True, slots=True)
 class AtTime:
     """A moment on the clock, in seconds since the tasks opened."""
 
-    time_s: float
+    time_s: float = field(metadata=needed(TIME, '"12 s"', 0.0, name="at"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnChannel:
-    """When the channel from `source` hands its `number`-th item, counted from 1, to the task `target`."""
+    """The moment at which `source`'s channel hands its `number`-th item, from 1, to the task `target`."""
 
     item: ChannelItem
-    number: int
-    source: SubtaskName
-    target: SubtaskName
+    number: int = field(metadata=_NUMBER)
+    source: SubtaskName = field(metadata=needed(_FROM))
+    target: SubtaskName = field(metadata=needed(_TO))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnAcknowledgement:
-    """When `subtask` sends its `number`-th acknowledgement of a checkpoint, counted from 1."""
+    """The moment at which `subtask` sends its `number`-th acknowledgement of a checkpoint, from 1."""
 
-    number: int
-    subtask: SubtaskName
+    number: int = field(metadata=_NUMBER)
+    subtask: SubtaskName = field(metadata=needed(_FROM))
 
 
 Moment = AtTime | OnChannel | OnAcknowledgement
-"""When a fault fires."""
+"""Time at which a fault fires."""
+
+_COUNTED = named(
+    {str(item): item for item in ChannelItem} | {ACKNOWLEDGEMENT: ACKNOWLEDGEMENT},
+    "is nothing that is counted",
+)
+
+
+class _MomentKeys(Part):
+    """A moment, in keys of the table of a fault: ``at`` a time, or ``on`` the n-th of what is counted."""
+
+    def read(self, section: Section, key: Key, default: object) -> Moment:
+        if "at" in section and "on" not in section:
+            return read_keys(section, AtTime)
+        if "at" in section:
+            section.complain("at", "is given with on; keep one of the two")
+        elif "on" not in section:
+            section.complain("at", 'is missing; give it, such as "12 s", or on')
+        elif on := section.take("on", _COUNTED.parse, ""):
+            return self._counted(section, on)
+        for alternative in self.alternatives(key):  # what they mean depends on the kind of the moment
+            for name in alternative.properties.keys() - {"vertex", "subtask"}:
+                section.take(name, as_is, None)
+        return AtTime(0.0)
+
+    def _counted(self, section: Section, on: object) -> Moment:
+        if on != ACKNOWLEDGEMENT:
+            return read_keys(section, OnChannel, {"item": on})
+        if "from" in section or "from_subtask" in section or "vertex" not in section:
+            return read_keys(section, OnAcknowledgement)
+        # The subtask that acknowledges is the one that the fault is about.
+        return read_keys(section, OnAcknowledgement, {"subtask": _SUBTASK.of(section)})
+
+    def entries(self, key: Key, value: Moment) -> Mapping[str, object]:
+        if isinstance(value, AtTime):
+            return write_table(value)
+        on = ACKNOWLEDGEMENT if isinstance(value, OnAcknowledgement) else str(value.item)
+        return {"on": on} | write_table(value)
+
+    def alternatives(self, key: Key) -> Sequence[Alternative]:
+        found = alternatives_of(AtTime)
+        for item in ChannelItem:
+            found += [_constant("on", item) | each for each in alternatives_of(OnChannel)]
+        by_from = alternatives_of(OnAcknowledgement)
+        by_target = [
+            Alternative({"number": INTEGER.shape}, frozenset({"number"})) | _SUBTASK.alternatives()[0]
+        ]
+        return found + [_constant("on", ACKNOWLEDGEMENT) | each for each in by_from + by_target]
+
+
+def _constant(key: str, value: str) -> Alternative:
+    return Alternative({key: {"const": str(value)}})
+
+
+_WHEN = needed(_MomentKeys())
+_MANAGER = needed(STRING, 'the name of a task manager, "stage1"', "")
+_MESSAGES = needed(one_of(MESSAGES), '"acknowledge"', "")
+_PERIOD = needed(TIME, '"500 ms"', 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +172,8 @@ class KillSubtask:
     """A subtask fails, and with it the job, which then restarts as its strategy says."""
 
     kind: ClassVar[str] = "kill_subtask"
-    when: Moment
-    subtask: SubtaskName
+    when: Moment = field(metadata=_WHEN)
+    subtask: SubtaskName = field(metadata=needed(_SUBTASK))
 
     def __str__(self) -> str:
         return f"subtask {self.subtask} is killed"
@@ -81,8 +184,8 @@ class KillTaskManager:
     """A task manager is lost with all subtasks that run in it."""
 
     kind: ClassVar[str] = "kill_task_manager"
-    when: Moment
-    task_manager: str
+    when: Moment = field(metadata=_WHEN)
+    task_manager: str = field(metadata=_MANAGER)
 
     def __str__(self) -> str:
         return f"task manager {self.task_manager} is killed"
@@ -90,17 +193,17 @@ class KillTaskManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutLink:
-    """Nothing passes between two task managers, in neither direction; None: for good.
+    """No message passes between two task managers, in either direction, for `for_s`; None: for good.
 
-    What is sent meanwhile leaves when the link is whole again. A cut that lasts longer than the heartbeat's
-    timeout fails the job, and again after each restart that still finds it.
+    Messages sent in the meantime leave when the link is whole again. A cut that lasts longer than the
+    heartbeat's timeout fails the job, and again after each restart that still finds it.
     """
 
     kind: ClassVar[str] = "cut_link"
-    when: Moment
-    from_task_manager: str
-    to_task_manager: str
-    for_s: float | None = None
+    when: Moment = field(metadata=_WHEN)
+    from_task_manager: str = field(metadata=_MANAGER)
+    to_task_manager: str = field(metadata=_MANAGER)
+    for_s: float | None = key(TIME, None)
 
     def __str__(self) -> str:
         return f"the link from {self.from_task_manager} to {self.to_task_manager} is cut"
@@ -111,12 +214,12 @@ class DelayMessages:
     """Messages of one kind arrive `delay_s` later: all, those of one vertex, or of one subtask."""
 
     kind: ClassVar[str] = "delay_messages"
-    when: Moment
-    messages: str
-    delay_s: float
-    for_s: float
-    vertex: str | None = None
-    subtask: int | None = None
+    when: Moment = field(metadata=_WHEN)
+    messages: str = field(metadata=_MESSAGES)
+    delay_s: float = field(metadata=needed(TIME, '"2 s"', 1.0))
+    for_s: float = field(metadata=_PERIOD)
+    vertex: str | None = key(STRING, None)
+    subtask: int | None = key(INTEGER, None)
 
     def __str__(self) -> str:
         return f"messages are delayed: {self.messages}{_of(self.vertex, self.subtask)}"
@@ -127,11 +230,11 @@ class DropMessages:
     """Messages of one kind are lost: all, those of one vertex, or of one subtask."""
 
     kind: ClassVar[str] = "drop_messages"
-    when: Moment
-    messages: str
-    for_s: float
-    vertex: str | None = None
-    subtask: int | None = None
+    when: Moment = field(metadata=_WHEN)
+    messages: str = field(metadata=_MESSAGES)
+    for_s: float = field(metadata=_PERIOD)
+    vertex: str | None = key(STRING, None)
+    subtask: int | None = key(INTEGER, None)
 
     def __str__(self) -> str:
         return f"messages are dropped: {self.messages}{_of(self.vertex, self.subtask)}"
@@ -142,8 +245,8 @@ class FailUpload:
     """No task can write state to the checkpoint storage; the coordinator can still write metadata."""
 
     kind: ClassVar[str] = "fail_upload"
-    when: Moment
-    for_s: float
+    when: Moment = field(metadata=_WHEN)
+    for_s: float = field(metadata=_PERIOD)
 
     def __str__(self) -> str:
         return "uploads to the checkpoint storage fail"
@@ -154,8 +257,8 @@ class FillStorage:
     """The checkpoint storage has no space left, for state nor for metadata; None: for good."""
 
     kind: ClassVar[str] = "fill_storage"
-    when: Moment
-    for_s: float | None = None
+    when: Moment = field(metadata=_WHEN)
+    for_s: float | None = key(TIME, None)
 
     def __str__(self) -> str:
         return "the checkpoint storage is full"
@@ -180,8 +283,38 @@ FAULTS: Mapping[str, type[Fault]] = MappingProxyType(
 )
 """The faults by their kind in a scenario file."""
 
+_KIND = named(FAULTS, "is no fault")
+
 
 def _of(vertex: str | None, subtask: int | None) -> str:
     if vertex is None:
         return ""
     return f" of {vertex}" if subtask is None else f" of {SubtaskName(vertex, subtask)}"
+
+
+class Faults(Part):
+    """A list of tables, each of which says by its ``kind`` which fault it is."""
+
+    def read(self, section: Section, key: Key, default: object) -> tuple[Fault, ...]:
+        """Return the faults; a table of unknown kind is a mistake, and left out."""
+        faults = []
+        for table in section.sections(key.name, place):
+            cls: Any = table.require("kind", _KIND.parse, None, '"kill_subtask"')
+            if cls is not None:
+                faults.append(read_keys(table, cls))
+                table.finish(table.taken)
+        return tuple(faults)
+
+    def render(self, value: Sequence[Fault]) -> object:
+        """Return the tables."""
+        return [{"kind": fault.kind} | write_table(fault) for fault in value]
+
+    @property
+    def shape(self) -> Shape:
+        """JSON Schema of the list."""
+        shapes = [
+            object_shape(Alternative({"kind": {"const": kind}}, frozenset({"kind"})) | each)
+            for kind, cls in FAULTS.items()
+            for each in alternatives_of(cls)
+        ]
+        return {"type": "array", "items": any_of(*shapes)}

@@ -1,29 +1,17 @@
-"""How a field of a settings class is tied to an option of Flink: its name, its syntax, its versions."""
+"""Declares that a field of a settings class holds a Flink option: its name, its syntax, its versions."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from .kinds import FLINK_DURATION, FLINK_SIZE, Kind, Shape, any_case, as_is
 from .quantities import QuantityError, format_duration, format_size, parse_flink_duration, parse_flink_size
-from .shapes import FLINK_DURATION, FLINK_SIZE, Shape, any_case, named
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The syntax of an option's values."""
-
-    parse: Callable[[object], object]
-    """Reads a value as TOML gives it; raises QuantityError."""
-    render: Callable[[Any], object]
-    """Writes a value so that `parse` reads it back."""
-    shape: Shape
-    """What `parse` accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +21,8 @@ class Option:
     name: str
     """The option's name as Flink spells it."""
     kind: Kind
+    doc: str
+    """Meaning of the option, where its name does not say it."""
     former: tuple[str, ...] = ()
     """Names it had in older versions; they are read too."""
     only_1x: bool = False
@@ -45,13 +35,14 @@ def option(
     name: str,
     kind: Kind,
     default: Any,
+    doc: str = "",
     *,
     former: tuple[str, ...] = (),
     only_1x: bool = False,
     inert: bool = False,
 ) -> Any:
     """Declare a dataclass field for an option (of type Any, so that the field's own type holds)."""
-    described = Option(name, kind, former, only_1x, inert)
+    described = Option(name, kind, doc, former, only_1x, inert)
     return dataclasses.field(default=default, metadata={"option": described})
 
 
@@ -75,7 +66,14 @@ def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType
             raise QuantityError(f"{value!r} is not one of its values", " or ".join(members))
         return member
 
-    return Kind(parse, str, named([*members, *(name for name in by_name if name not in _lower(members))]))
+    return Kind(
+        parse, str, _any_case_of([*members, *(name for name in by_name if name not in _lower(members))])
+    )
+
+
+def _any_case_of(words: Iterable[str]) -> Shape:
+    listed = list(words)
+    return {"anyOf": [{"enum": listed}, {"type": "string", "pattern": rf"^\s*({any_case(listed)})\s*$"}]}
 
 
 def _lower(members: type[StrEnum]) -> set[str]:
@@ -133,28 +131,24 @@ def _number(value: object) -> float:
     return number
 
 
-def _as_is(value: object) -> object:
-    return value
-
-
 def _or_text(shape: Shape, pattern: str) -> Shape:
-    """What may stand without quotes, and as text, as all values of Flink's may."""
+    """A value without quotes, or as text, which Flink's values may always be."""
     return {"anyOf": [shape, {"type": "string", "pattern": rf"^\s*({pattern})\s*$"}]}
 
 
 def _whole(least: int) -> Kind:
     digits = f"[0-9]{{1,{_MOST_DIGITS}}}"
     shape = _or_text({"type": "integer", "minimum": least}, digits if least == 0 else "0*[1-9][0-9]*")
-    return Kind(_whole_from(least), _as_is, shape)
+    return Kind(_whole_from(least), as_is, shape)
 
 
 _IN_UNIT = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 
-TEXT = Kind(_text, _as_is, {"type": "string", "pattern": r"\S"})
-BOOLEAN = Kind(_boolean, _as_is, _or_text({"type": "boolean"}, any_case(("true", "false"))))
+TEXT = Kind(_text, as_is, {"type": "string", "pattern": r"\S"})
+BOOLEAN = Kind(_boolean, as_is, _or_text({"type": "boolean"}, any_case(("true", "false"))))
 WHOLE = _whole(0)
 COUNT = _whole(1)
-FRACTION = Kind(_fraction, _as_is, _or_text(_IN_UNIT, "[-+_.eE0-9]+"))
-NUMBER = Kind(_number, _as_is, _or_text({"type": "number"}, "[-+_.eE0-9]+"))
+FRACTION = Kind(_fraction, as_is, _or_text(_IN_UNIT, "[-+_.eE0-9]+"))
+NUMBER = Kind(_number, as_is, _or_text({"type": "number"}, "[-+_.eE0-9]+"))
 DURATION = Kind(parse_flink_duration, format_duration, FLINK_DURATION)
 SIZE = Kind(parse_flink_size, format_size, FLINK_SIZE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from math import inf
+from math import inf, isfinite
 
 DURATION_S: Mapping[str, Decimal] = {
     **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Decimal("1e-9")),
@@ -121,6 +121,11 @@ def format_duration(seconds: float) -> str:
         if number == int(number):
             return f"{int(number)} {unit}"
     return f"{exact.scaleb(9):f} ns"
+
+
+def time_text(seconds: float) -> str:
+    """Return seconds as text, infinite ones too."""
+    return format_duration(seconds) if isfinite(seconds) else str(seconds)
 
 
 def format_size(size: int) -> str:

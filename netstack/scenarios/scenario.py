@@ -1,38 +1,66 @@
 """Scenarios: a job, the settings it runs under, and what is measured of it.
 
-Everything is a value; `scenario_rules` says which values make sense. Seconds count from the opening of
+Everything is a value; `rules` says which values make sense. Seconds count from the opening of
 the tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from operator import attrgetter
+from typing import Any
 
+from buffers import GateBuffersSpec, gate_buffers, partition_buffers
 from flowcontrol import readable
 
-from .changes import ScheduledChange
-from .config import DEFAULT_PRESET, CostModel, LinkConditions, NetworkConfig, RestartStrategy
-from .edge_buffers import AS_OPTIONS_SAY, EdgeBuffers
-from .fault import AtTime, Fault
-from .savepoints import ScheduledSavepoint
-from .user_code import KeyHash, KeyOf, OperatorOfRecords, Source
-from .wiring import consumers_of_producers, producers_of_consumers
+from .changes import Savepoints, ScheduledChange, ScheduledSavepoint
+from .config import (
+    DEFAULT_PRESET,
+    FLINK_OPTIONS,
+    POLICY,
+    PRESETS,
+    CostModel,
+    LinkConditions,
+    NetworkConfig,
+    RestartStrategy,
+    with_options,
+)
+from .fault import AtTime, Fault, Faults
+from .kinds import (
+    FLAG,
+    INTEGER,
+    REAL,
+    STRING,
+    TIME,
+    Kind,
+    Shape,
+    any_of,
+    list_of,
+    named,
+    one_of,
+    one_or_more,
+    table,
+    text,
+)
+from .quantities import QuantityError, format_duration, parse_duration
+from .tables import Key, Part, Section, TableOf, TablesOf, key, needed, read_table, table_shape, write_table
+from .topology import ShipStrategy, consumers_of_producers, producers_of_consumers
+from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 
-SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
-"""How the records of an edge are dealt out to the consumers."""
+SHIPS = tuple(ship.value for ship in ShipStrategy)
+"""Names of ship strategies."""
 
 EMISSIONS = ("regular", "random")
-"""Which records give one more than others where the selectivity is no whole number: in turns, or any."""
+"""Ways to choose the records that give one more than others where the selectivity is no whole number."""
 
 EMITS_BY = ("processing_time", "event_time")
-"""By which time a vertex emits what it holds back: by the clock, or by the watermarks that it reads."""
+"""Clocks by which a vertex emits records that it holds back: the wall clock, or the watermarks it reads."""
 
 SERVICE_MODES = ("throttle", "exact", "burn")
-"""How service time is spent: in sleeps of at least a millisecond, as a task would, or record by record."""
+"""Ways to spend service time: in sleeps of at least a millisecond, record by record, or on a core."""
 
 KEY_BYTES = 8
 """Bytes of the key that begins a generated record: a 64-bit big-endian integer."""
@@ -44,7 +72,7 @@ MAX_PARALLELISM = 1 << 15
 """Most subtasks of a vertex, and most key groups, that Flink accepts (KeyGroupRangeAssignment)."""
 
 Step = tuple[float, float]
-"""From a time on, in seconds, a record costs this many seconds."""
+"""A time, in seconds, and the cost of a record in seconds from then on."""
 
 
 class ScenarioError(ValueError):
@@ -62,70 +90,152 @@ class ScenarioError(ValueError):
         return ScenarioError, (self.problems,)  # to another process, by its problems and not by their text
 
 
+def _service(value: object) -> tuple[Step, ...]:
+    if not isinstance(value, list):
+        return ((0.0, parse_duration(value)),)
+    return tuple(_step(table(step)) for step in value)
+
+
+def _step(step: Mapping[str, object]) -> Step:
+    if step.keys() != {"at", "cost"}:
+        raise QuantityError(f"has the step {dict(step)!r}", 'steps such as { at = "30 s", cost = "5 ms" }')
+    return parse_duration(step["at"]), parse_duration(step["cost"])
+
+
+def _steps(service: Sequence[Step]) -> object:
+    if len(service) == 1 and service[0][0] == 0:
+        return format_duration(service[0][1])
+    return [{"at": format_duration(at), "cost": format_duration(cost)} for at, cost in service]
+
+
+def _window(value: object) -> tuple[float, float]:
+    ends = _TIMES.parse(value)
+    if len(ends) != 2:
+        raise QuantityError(f"{value!r} is no window", '["20 s", "60 s"]')
+    return ends[0], ends[1]
+
+
+_STEP: Shape = {
+    "type": "object",
+    "properties": {"at": TIME.shape, "cost": TIME.shape},
+    "required": ["at", "cost"],
+    "additionalProperties": False,
+}
+_TIMES = list_of(TIME)
+_NAMES = one_or_more(STRING)
+REALS = one_or_more(REAL)
+SERVICE = Kind(_service, _steps, any_of(TIME.shape, {"type": "array", "items": _STEP}))
+WINDOW = Kind(_window, _TIMES.render, _TIMES.shape | {"minItems": 2, "maxItems": 2})
+OBJECT = Kind(lambda value: NamedObject(text(value)), object_name, STRING.shape)
+"""The name of a Python object in place of it."""
+
+PARALLELISM = Kind(INTEGER.parse, lambda count: count or None, INTEGER.shape)
+PLACES = Kind(
+    lambda value: _NAMES.parse(value) if isinstance(value, list) else text(value),
+    lambda placed: placed if isinstance(placed, str) else list(placed),
+    _NAMES.shape,
+)
+COLUMNS = replace(_NAMES, render=lambda columns: list(columns) if len(columns) > 1 else columns[0])
+MODE = one_of(SERVICE_MODES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Which keys generated records have: 0 to `number` - 1, key k as often as ``1 / (k + 1) ** zipf``.
+    """Keys of generated records: 0 to `number` - 1, key k as often as ``1 / (k + 1) ** zipf``.
 
     `most_frequent` are shares of all records that the first keys have instead; the others have the rest.
     """
 
-    number: int
-    zipf: float = 0.0
-    """0: all alike."""
-    most_frequent: tuple[float, ...] = ()
+    number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))
+    zipf: float = key(REAL, 0.0, "Exponent of the Zipf distribution; 0: all keys alike.")
+    most_frequent: tuple[float, ...] = key(
+        REALS, (), "Shares of all records that the first keys have; others have the rest."
+    )
 
 
 CATCH_UP_S = 1.0
-"""What a paced source makes up for: as much as the rate limiter of Flink's generators does (Guava's)."""
+"""Time that a paced source makes up for, like the rate limiter of Flink's generators (Guava's)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorSpec:
     """Generated records: `record_bytes` after the length header, beginning with a random 64-bit key."""
 
-    record_bytes: int
-    rates: tuple[float, ...] = (0.0,)
-    """Records per second of each subtask, cyclic; 0: as fast as possible."""
-    out_of_orderness_s: float | None = None
-    """How far its watermarks stay behind its records, in seconds; None: it sends no watermarks."""
-    keys: Keys | None = None
-    """None: any 64-bit number, so that hardly a key comes twice."""
-    burst_s: float | None = None
-    """The records of so many seconds come all at once, at the beginning; None: one by one."""
-    batch: int = 1
-    """Records that come of one call, as of a flat map in the source's chain: all of them or none."""
-    legacy: bool = False
-    """Whether it is a SourceFunction, which emits without asking whether its outputs are available."""
-    cost_s: float | None = None
-    """Seconds that emitting a record takes; None: as the cost model says."""
-    catch_up_s: float = CATCH_UP_S
-    """Of what an even pace missed while outputs were not available, so many seconds are made up for."""
-    wave_s: float | None = None
-    """Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."""
+    record_bytes: int = field(
+        metadata=needed(
+            INTEGER,
+            "1000, or a path",
+            8,
+            "Bytes of a record after its length of 4 bytes; the first 8 are the key.",
+        )
+    )
+    rates: tuple[float, ...] = key(
+        REALS,
+        (0.0,),
+        "Records per second of each subtask, cyclic; 0: as fast as possible.",
+        name="rate",
+        written=True,
+    )
+    out_of_orderness_s: float | None = key(
+        TIME, None, "How far its watermarks stay behind its records, in seconds; None: it sends none."
+    )
+    keys: Keys | None = key(
+        TableOf(Keys),
+        None,
+        "How many keys there are, and how often each comes; None: any 64-bit number, hardly one twice.",
+    )
+    burst_s: float | None = key(
+        TIME, None, "The records of so many seconds come at once, at their beginning; None: one by one."
+    )
+    batch: int = key(
+        INTEGER, 1, "Records of one call, as of a flat map in the source's chain: all of them or none."
+    )
+    legacy: bool = key(
+        FLAG, False, "Whether it is a SourceFunction, which emits also where no output is available."
+    )
+    cost_s: float | None = key(
+        TIME, None, "Seconds that emitting a record takes; None: as the cost model says."
+    )
+    catch_up_s: float = key(
+        TIME, CATCH_UP_S, "How much of what an even pace missed, for lack of buffers, is made up for."
+    )
+    wave_s: float | None = key(
+        TIME, None, "Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."
+    )
 
 
 FILE_FORMATS = ("csv", "json", "parquet")
-"""What the files of a `PathSpec` may be."""
+"""Formats of the files of a `PathSpec`."""
+
+_FORMAT = named({name: name for name in FILE_FORMATS}, "is no format that is read")
+_key = key  # `PathSpec` has a field of that name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSpec:
-    """Rows of files that Spark reads; whoever runs the scenario opens them and puts in a `SourceObject`."""
+    """Rows of files that Spark reads; the caller opens them and puts a `SourceObject` in their place."""
 
-    path: str
-    key: tuple[str, ...] = ()
-    """Columns that hash exchanges use."""
-    repeat: bool = False
-    """Whether a subtask begins again at the end of its rows."""
-    rates: tuple[float, ...] = (0.0,)
-    """Records per second of each subtask, cyclic; 0: as fast as possible."""
-    out_of_orderness_s: float | None = None
-    """How far its watermarks stay behind its records, in seconds; None: it sends no watermarks."""
-    format: str | None = None
-    """One of `FILE_FORMATS`; None: the name of the file tells."""
+    path: str = field(
+        metadata=needed(
+            STRING, None, "?", "Path of the files, beside the scenario or in the working directory."
+        )
+    )
+    key: tuple[str, ...] = _key(COLUMNS, (), "Columns that hash exchanges use; empty: none.")
+    repeat: bool = _key(FLAG, False, "Whether a subtask begins again at the end of its rows.", written=True)
+    rates: tuple[float, ...] = _key(
+        REALS,
+        (0.0,),
+        "Records per second of each subtask, cyclic; 0: as fast as possible.",
+        name="rate",
+        written=True,
+    )
+    out_of_orderness_s: float | None = _key(
+        TIME, None, "How far its watermarks stay behind its records, in seconds; None: it sends none."
+    )
+    format: str | None = _key(_FORMAT, None, "Format of the files; None: by the name of the file.")
 
     def opened(self, source: Source) -> SourceObject:
-        """What takes its place when `source` reads it."""
+        """Return the source that takes its place, with `source` as its reader."""
         disorder_s = self.out_of_orderness_s
         return SourceObject(source=source, rates=self.rates, out_of_orderness_s=disorder_s, spec=self)
 
@@ -134,11 +244,17 @@ class PathSpec:
 class SourceObject:
     """A source that exists already: one of the user's, or an opened path."""
 
-    source: Source
-    rates: tuple[float, ...] = (0.0,)
-    """Records per second of each subtask, cyclic; 0: as fast as possible."""
-    out_of_orderness_s: float | None = None
-    """How far its watermarks stay behind its records, in seconds; None: it sends no watermarks."""
+    source: Source = field(metadata=needed(OBJECT, None, None, name="object"))
+    rates: tuple[float, ...] = key(
+        REALS,
+        (0.0,),
+        "Records per second of each subtask, cyclic; 0: as fast as possible.",
+        name="rate",
+        written=True,
+    )
+    out_of_orderness_s: float | None = key(
+        TIME, None, "How far its watermarks stay behind its records, in seconds; None: it sends none."
+    )
     spec: PathSpec | None = None
     """The path that was opened."""
 
@@ -146,37 +262,98 @@ class SourceObject:
 SourceSpec = GeneratorSpec | PathSpec | SourceObject
 
 
+class _SourceTable(Part):
+    """The table of a source, whose keys tell its kind."""
+
+    def read(self, section: Section, key: Key, default: object) -> SourceSpec | None:
+        if key.name not in section:
+            return None
+        source = section.section(key.name)
+        if not isinstance(section.values[key.name], Mapping):
+            return GeneratorSpec(record_bytes=8)  # the message about it exists already
+        if "object" in source:
+            return read_table(source, SourceObject)
+        if "path" not in source:
+            return read_table(source, GeneratorSpec)
+        if "record_bytes" in source:
+            source.complain("record_bytes", "is given with a path; a source has one of the two")
+            source.take("record_bytes", INTEGER.parse, 8)
+        return read_table(source, PathSpec)
+
+    def render(self, value: SourceSpec) -> object:
+        if isinstance(value, SourceObject) and value.spec is not None:
+            disorder_s = value.out_of_orderness_s
+            return write_table(replace(value.spec, rates=value.rates, out_of_orderness_s=disorder_s))
+        return write_table(value)
+
+    @property
+    def shape(self) -> Shape:
+        return any_of(*map(table_shape, (GeneratorSpec, PathSpec, SourceObject)))
+
+
+SLOT_SHARING_GROUP = Key(
+    name="slot_sharing_group",
+    kind=STRING,
+    default="default",
+    doc="Vertices of a group share slots, in a scenario with slots; absent: one group for all.",
+)
+"""A key of vertices, of use to `in_slots` alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
     """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
 
-    name: str
-    parallelism: int = 1
-    """`FROM_SOURCE` stands for as many as a path has partitions, until it has been opened."""
-    task_manager: str | tuple[str, ...] | None = None
-    """The process it runs in, or those of its subtasks, cyclic; None: one of its own."""
-    source: SourceSpec | None = None
-    service: tuple[Step, ...] = ()
-    """Cost of a record over time, the first one from 0 on; empty: nothing."""
-    service_skew: tuple[float, ...] = (1.0,)
-    """Factor of the cost of each subtask, cyclic."""
-    service_spread: float = 0.0
-    """Standard error of the cost, as a share of it; seed 1 runs with the cost as given, others around it."""
-    service_mode: str = "throttle"
-    selectivity: float = 1.0
-    """Records that it emits for each that it reads."""
-    emission: str = "regular"
-    """One of `EMISSIONS`."""
-    record_bytes: int | None = None
-    """Bytes of the records that it emits, without their length; None: of those that it reads."""
-    emit_every_s: float | None = None
-    """What it emits it holds back, and emits all at once every so often, as a window does; None: at once."""
-    emit_by: str = "processing_time"
-    """By which time it does so, one of `EMITS_BY`."""
-    behind_s: tuple[float, ...] = (0.0,)
-    """Seconds of earlier work that each subtask, cyclic, ends before it reads anything, when a job starts."""
-    operator: Callable[[int], OperatorOfRecords] | None = None
-    """What it does with records; None: it hands them on, as the fields above say."""
+    name: str = field(metadata=needed(STRING, '"source"', "", "Name of the vertex in edges and results."))
+    parallelism: int = key(
+        PARALLELISM,
+        1,
+        "Number of subtasks; absent: 1, or as many as a path has partitions.",
+        written=True,
+    )
+    task_manager: str | tuple[str, ...] | None = key(
+        PLACES,
+        None,
+        "The process it runs in, or those of its subtasks, cyclic; None: its own.",
+        beside=(SLOT_SHARING_GROUP,),
+    )
+    source: SourceSpec | None = key(_SourceTable(), None, "Source of its records; None: it reads from edges.")
+    service: tuple[Step, ...] = key(
+        SERVICE, (), "Cost of a record over time, the first one from 0 on; empty: nothing."
+    )
+    service_skew: tuple[float, ...] = key(REALS, (1.0,), "Factor of the cost of each subtask, cyclic.")
+    service_spread: float = key(
+        REAL, 0.0, "Standard error of the cost, as a share of it; seed 1 has the cost as given, others vary."
+    )
+    service_mode: str = key(
+        MODE,
+        "throttle",
+        "How service time is spent: in sleeps, record by record, or on a core; absent: as the scenario says.",
+    )
+    selectivity: float = key(REAL, 1.0, "Records that it emits for each that it reads.")
+    emission: str = key(
+        one_of(EMISSIONS),
+        "regular",
+        "Ways to choose the records that give one more, if that is no whole number.",
+    )
+    record_bytes: int | None = key(
+        INTEGER, None, "Bytes of the records it emits, without their length; None: of those that it reads."
+    )
+    emit_every_s: float | None = key(
+        TIME, None, "It holds back what it emits until multiples of this, as a window does; None: at once."
+    )
+    emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock by which it emits what it holds back.")
+    behind_s: tuple[float, ...] = key(
+        one_or_more(TIME),
+        (0.0,),
+        "Seconds of earlier work of each subtask, cyclic, before it reads anything.",
+    )
+    operator: Callable[[int], OperatorOfRecords] | None = key(
+        OBJECT,
+        None,
+        "What it does with records; None: it forwards them, as the fields above say.",
+        hidden=True,
+    )
 
     def manager_of(self, subtask: int) -> str:
         """The task manager that a subtask runs in."""
@@ -217,34 +394,161 @@ class Vertex:
         return tuple((at, cost * factor) for at, cost in service) or ((0.0, 0.0),)
 
 
+def in_slots(
+    vertices: Sequence[Vertex], slots: int | None, groups: Sequence[str] | None = None
+) -> tuple[Vertex, ...]:
+    """Return vertices whose subtasks run in the slots of task managers, `slots` each, by slot sharing.
+
+    Subtask i of every vertex of a slot sharing group shares slot i of the group; slots of the groups follow
+    each other, and fill one task manager after the other: "tm-1", "tm-2" and so on. `groups` are those of the
+    vertices, by default one for all. A vertex that names its task manager stays there. Without `slots`, or
+    fewer than one, the vertices are returned as they are; so they are when one has more subtasks than a job
+    may have, whose names of task managers would fill the memory before that is refused.
+
+    Source: Flink's LocalInputPreferredSlotSharingStrategy, where all vertices have inputs of one kind.
+    """
+    huge = any(vertex.parallelism > MAX_PARALLELISM for vertex in vertices)
+    if slots is None or slots < 1 or huge:
+        return tuple(vertices)
+    groups = [SLOT_SHARING_GROUP.default] * len(vertices) if groups is None else groups
+    first, taken = dict[str, int](), 0
+    for group in dict.fromkeys(groups):
+        first[group] = taken
+        taken += max(
+            max(1, vertex.parallelism) for vertex, of in zip(vertices, groups, strict=True) if of == group
+        )
+    return tuple(
+        vertex
+        if vertex.task_manager is not None
+        else replace(vertex, task_manager=_managers(first[group], max(1, vertex.parallelism), slots))
+        for vertex, group in zip(vertices, groups, strict=True)
+    )
+
+
+def _managers(first: int, count: int, slots: int) -> tuple[str, ...]:
+    return tuple(f"tm-{slot // slots + 1}" for slot in range(first, first + count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeBuffers:
+    """Buffers of an edge's gates and partitions; None: as the options say."""
+
+    exclusive: int | None = key(INTEGER, None, "Exclusive buffers of each channel.")
+    floating: int | None = key(INTEGER, None, "Floating buffers of each gate.")
+    partition: int | None = key(
+        INTEGER, None, "Most of a producer's pool, overdraft aside; None: by the two above."
+    )
+    max_per_channel: int | None = key(INTEGER, None, "Most buffers of the pool that a subpartition holds.")
+
+    def per_channel(self, config: NetworkConfig) -> int:
+        """Return the exclusive buffers of a channel."""
+        return config.exclusive_buffers_per_channel if self.exclusive is None else self.exclusive
+
+    def per_gate(self, config: NetworkConfig) -> int:
+        """Return the floating buffers of a gate."""
+        return config.floating_buffers_per_gate if self.floating is None else self.floating
+
+    def quota(self, config: NetworkConfig) -> int:
+        """Return what a subpartition may hold at most."""
+        return config.max_buffers_per_channel if self.max_per_channel is None else self.max_per_channel
+
+    def gate(self, config: NetworkConfig, channels: int) -> GateBuffersSpec:
+        """Return the buffers of a gate with so many channels."""
+        each, floating = self.per_channel(config), self.per_gate(config)
+        return gate_buffers(channels, each, floating, config.max_required_buffers_per_gate)
+
+    def pool(self, config: NetworkConfig, subpartitions: int) -> tuple[int, int]:
+        """Return the minimum and the maximum of the pool of a partition, overdraft aside."""
+        minimum, most = partition_buffers(subpartitions, self.per_channel(config), self.per_gate(config))
+        return minimum, most if self.partition is None else max(minimum, self.partition)
+
+    def pool_segments(self, config: NetworkConfig, subpartitions: int) -> int:
+        """Return the segments that a partition can use at most, overdraft included."""
+        return self.pool(config, subpartitions)[1] + config.max_overdraft_buffers_per_gate
+
+
+AS_OPTIONS_SAY = EdgeBuffers()
+"""Those of an edge that says nothing of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
     """An exchange: the records of one vertex go to the subtasks of another."""
 
-    source: str
-    target: str
-    ship: str = "rebalance"
-    key_hash: KeyHash | None = None
-    """Java's hashCode of each record's key, for ``hash``; None: see `key_hash_of`."""
-    shares: tuple[float, ...] = ()
-    """How often a record goes to each consumer, for ``hash``, in any unit; empty: its key says where to."""
-    fraction: float = 1.0
-    """Share of what the producer emits that goes over this exchange, as of a side output; 1: all of it."""
-    input: int = 0
-    """Which input of the consumer it leads to: edges of one input are a union, inputs are read in turns."""
-    selectivity: float | None = None
-    """Records that the consumer emits for each of this exchange; None: as its vertex says."""
-    service: tuple[Step, ...] | None = None
-    """Cost of a record of this exchange at the consumer; None: as its vertex says."""
-    buffers: EdgeBuffers = AS_OPTIONS_SAY
+    source: str = field(
+        metadata=needed(
+            STRING, 'the name of a vertex, "source"', "", "Name of the vertex that sends.", name="from"
+        )
+    )
+    target: str = field(
+        metadata=needed(
+            STRING, 'the name of a vertex, "stage1"', "", "Name of the vertex that reads.", name="to"
+        )
+    )
+    ship: str = key(one_of(SHIPS), "rebalance", "Ship strategy of the records.", written=True)
+    key_hash: KeyHash | None = key(
+        OBJECT,
+        None,
+        "Java's hashCode of each record's key, for ``hash``; None: see `key_hash_of`.",
+        hidden=True,
+    )
+    shares: tuple[float, ...] = key(
+        list_of(REAL), (), "With hash: how often a record goes to each consumer; empty: its key decides."
+    )
+    fraction: float = key(
+        REAL, 1.0, "Share of the producer's records that goes over this exchange, as of a side output."
+    )
+    input: int = key(
+        INTEGER, 0, "Input of the consumer it leads to: edges of one input are a union, inputs take turns."
+    )
+    selectivity: float | None = key(
+        REAL, None, "Records that the consumer emits for each of these; None: as its vertex says."
+    )
+    service: tuple[Step, ...] | None = key(
+        SERVICE, None, "Cost of these records at the consumer; None: as its vertex says."
+    )
+    buffers: EdgeBuffers = key(
+        TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of its own; None: as the options say."
+    )
+
+    @property
+    def strategy(self) -> ShipStrategy:
+        """The ship strategy; an unknown name counts as rebalance until the rules refuse it."""
+        return ShipStrategy.of(self.ship)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A machine whose cores some task managers share: what their subtasks burn takes longer if it is full."""
 
-    cores: float
-    task_managers: tuple[str, ...]
+    cores: float = field(metadata=needed(REAL, "2", 1.0, "Cores that its task managers share."))
+    task_managers: tuple[str, ...] = field(
+        metadata=needed(_NAMES, '["tm-1", "tm-2"]', (), "Task managers that run on it.")
+    )
+
+
+def label(values: Mapping[str, Any], place: int) -> str:
+    """Return the name in messages of the table of a vertex or an edge."""
+    if isinstance(values.get("name"), str):
+        return str(values["name"])
+    if "from" in values and "to" in values:
+        return f"{values['from']}->{values['to']}"
+    return str(place)
+
+
+SERVICE_MODE = Key(
+    name="service_mode",
+    kind=MODE,
+    default="throttle",
+    doc="Default for the vertices.",
+)
+SLOTS = Key(
+    name="slots",
+    kind=INTEGER,
+    default=None,
+    doc="Slots of each task manager; None: a task manager for each vertex.",
+)
+_PRESET = named({name: name for name in PRESETS}, "is no preset")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,28 +558,71 @@ class Scenario:
     A vertex's place in `vertices` is its number in every result, so sources come first by custom.
     """
 
-    name: str
-    duration_s: float
-    vertices: tuple[Vertex, ...]
-    edges: tuple[Edge, ...] = ()
-    warmup_s: float = 0.0
-    seed: int = 1
-    preset: str = DEFAULT_PRESET
-    phases: tuple[tuple[float, float], ...] = ()
-    """Windows that `steady` summarises, (from, to) in seconds; empty: from warmup to the end."""
-    config: NetworkConfig = field(default_factory=NetworkConfig)
-    costs: CostModel = field(default_factory=CostModel)
-    link: LinkConditions = field(default_factory=LinkConditions)
-    machines: tuple[Machine, ...] = ()
-    """Whose cores are limited; a task manager on none of them has as many as its subtasks need."""
-    manual_checkpoints_s: tuple[float, ...] = ()
-    """When a user asks for a checkpoint, besides those of the interval."""
-    savepoints: tuple[ScheduledSavepoint, ...] = ()
-    """When a user asks for a savepoint."""
-    faults: tuple[Fault, ...] = ()
-    """What goes wrong; a fault's place is its number."""
-    changes: tuple[ScheduledChange, ...] = ()
-    """What is changed while the job runs."""
+    name: str = field(
+        metadata={
+            "key": Key(
+                name="",
+                kind=STRING,
+                default="",
+                doc="Name of the job; absent: the name of the file.",
+                written=True,
+            )
+        }
+    )
+    duration_s: float = field(metadata=needed(TIME, '"60 s"', 1.0, "Length of the run."))
+    vertices: tuple[Vertex, ...] = field(
+        metadata=needed(
+            TablesOf(Vertex, label), doc="The operators of the job.", beside=(SERVICE_MODE, SLOTS)
+        )
+    )
+    edges: tuple[Edge, ...] = key(
+        TablesOf(Edge, label), (), "The exchanges between the operators.", written=True
+    )
+    warmup_s: float = key(TIME, 0.0, "Time at the beginning that the figures leave out.", written=True)
+    seed: int = key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.", written=True)
+    preset: str = key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.", written=True)
+    phases: tuple[tuple[float, float], ...] = key(
+        list_of(WINDOW), (), "Windows to summarise, each from and to; empty: from warmup to the end."
+    )
+    config: NetworkConfig = field(
+        default_factory=NetworkConfig,
+        metadata=needed(
+            FLINK_OPTIONS,
+            doc="Options of Flink; absent: those of the preset.",
+            name="flink",
+            beside=(POLICY,),
+        ),
+    )
+    costs: CostModel = field(
+        default_factory=CostModel,
+        metadata=needed(
+            TableOf(CostModel), stand_in=CostModel(), doc="Costs of a machine; absent: as measured once."
+        ),
+    )
+    link: LinkConditions = field(
+        default_factory=LinkConditions,
+        metadata=needed(
+            TableOf(LinkConditions),
+            stand_in=LinkConditions(),
+            doc="The network between task managers; absent: loopback.",
+        ),
+    )
+    machines: tuple[Machine, ...] = key(
+        TablesOf(Machine),
+        (),
+        "Machines with limited cores; a task manager on none of them has no limit.",
+    )
+    manual_checkpoints_s: tuple[float, ...] = key(
+        _TIMES,
+        (),
+        "Times of checkpoints that a user requests, besides those of the interval.",
+        name="checkpoints_at",
+    )
+    savepoints: tuple[ScheduledSavepoint, ...] = key(
+        Savepoints(), (), "Savepoints that a user requests.", name="savepoints_at"
+    )
+    faults: tuple[Fault, ...] = key(Faults(), (), "Faults; the place of a fault is its number.")
+    changes: tuple[ScheduledChange, ...] = key(TablesOf(ScheduledChange), (), "Changes of the running job.")
 
     @property
     def takes_checkpoints(self) -> bool:
@@ -294,7 +641,7 @@ class Scenario:
 
     @property
     def restart_strategy(self) -> RestartStrategy:
-        """What follows a failure of the job."""
+        """The restart strategy of the job."""
         return self.config.restart_strategy_for(takes_checkpoints=self.takes_checkpoints)
 
     @property
@@ -402,7 +749,7 @@ class Scenario:
     def is_broadcast_side(self, edge: Edge) -> bool:
         """Whether the operator behind an edge treats its records by themselves, as all subtasks read them."""
         operator = self.vertex(edge.target).operator
-        return edge.ship == "broadcast" and operator is not None and operator(0).reads_broadcast
+        return edge.strategy.copies and operator is not None and operator(0).reads_broadcast
 
     def vertices_before(self, name: str) -> tuple[Vertex, ...]:
         """The vertices whose records reach a vertex, and that vertex; in topological order."""
@@ -422,3 +769,23 @@ def _edges_by(end: Callable[[Edge], str], edges: Iterable[Edge]) -> dict[str, tu
 
 def _may_fire_before(fault: Fault, time_s: float) -> bool:
     return not isinstance(fault.when, AtTime) or fault.when.time_s < time_s
+
+
+def changed(scenario: Scenario, change: ScheduledChange) -> Scenario:
+    """Return what a job is from a change on, as far as the scenario has what the change names."""
+    config = with_options(scenario.config, dict(change.settings)) if change.settings else scenario.config
+    vertices = tuple(
+        _changed_vertex(vertex, change) if vertex.name == change.vertex else vertex
+        for vertex in scenario.vertices
+    )
+    return replace(scenario, config=config, vertices=vertices)
+
+
+def _changed_vertex(vertex: Vertex, change: ScheduledChange) -> Vertex:
+    source = vertex.source
+    return replace(
+        vertex,
+        service=vertex.service if change.service_s is None else ((0.0, change.service_s),),
+        service_skew=change.service_skew or vertex.service_skew,
+        source=source if source is None or not change.rates else replace(source, rates=change.rates),
+    )

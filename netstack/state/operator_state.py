@@ -193,7 +193,7 @@ def _require_list(name: str, redistribution: Redistribution | None) -> None:
 
 
 def _piece(name: str, state: list[Any] | dict[Any, Any]) -> StatePiece:
-    values = state if type(state) is list else [list(entry) for entry in state.items()]
+    values = state if isinstance(state, list) else [list(entry) for entry in state.items()]
     try:
         return StatePiece(StateKind.OPERATOR, encode_value(values), name)
     except StateError as error:

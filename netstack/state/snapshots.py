@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from ..exchange.key_groups import default_max_parallelism
-from ..scenarios.job_shape import Exchange
+from ..scenarios.topology import Exchange
 
 SCHEMA = "netstack.checkpoint/2"
 """Names the layout of the metadata."""

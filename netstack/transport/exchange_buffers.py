@@ -14,7 +14,7 @@ from buffers import (
 
 from ..exchange.gate import InputGate
 from ..exchange.partition import ResultPartition
-from ..scenarios.debloat_policies import debloater_of
+from ..scenarios.config_rules import debloater_of
 from .transport_config import TransportConfig
 
 

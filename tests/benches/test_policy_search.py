@@ -25,7 +25,7 @@ from benches.studies.policy_search import (
 )
 from flowcontrol import POLICIES, DebloatSettings
 from netstack import emulate
-from netstack.scenarios.debloat_policies import policy_class
+from netstack.scenarios.config_rules import policy_class
 
 
 @dataclass

@@ -30,7 +30,7 @@ from netstack import (
     channel_counts,
 )
 from netstack.jobs.memory_plan import plan_segments
-from netstack.scenarios.wiring import consumers_of_producers, producers_of_consumers
+from netstack.scenarios.topology import consumers_of_producers, producers_of_consumers
 
 REFERENCES = Path(__file__).parents[2] / "tests/data/flink-reference"
 

@@ -261,7 +261,7 @@ def key_with(folder: Path) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("module", ["netstack/scenarios/sections.py", "integration/tuning/summaries.py"])
+@pytest.mark.parametrize("module", ["netstack/scenarios/tables.py", "integration/tuning/summaries.py"])
 def test_the_key_follows_the_code_that_reads_scenarios_and_results(tmp_path: Path, module: str) -> None:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))

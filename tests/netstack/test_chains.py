@@ -28,7 +28,7 @@ from netstack import (
 )
 from netstack.checkpoints.chains import rechained
 from netstack.scenarios.contents import shape_of
-from netstack.scenarios.job_shape import JobShape
+from netstack.scenarios.topology import JobShape
 from netstack.state.snapshots import (
     HELD_BACK,
     PENDING_TRANSACTIONS,

@@ -25,7 +25,7 @@ from netstack.engine.randomness import Randomness
 from netstack.results.statistics import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
-from netstack.scenarios.job_shape import JobShape
+from netstack.scenarios.topology import JobShape
 from netstack.state.snapshots import (
     CheckpointMetadata,
     StateHandle,

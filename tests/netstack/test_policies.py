@@ -22,7 +22,7 @@ from netstack import (
     scenario_problems,
     with_options,
 )
-from netstack.scenarios.debloat_policies import PolicyError, policy_class
+from netstack.scenarios.config_rules import PolicyError, policy_class
 
 
 class Recorder(DebloatPolicy):

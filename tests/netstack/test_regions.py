@@ -18,7 +18,7 @@ from netstack import (
 )
 from netstack.jobs.deployment import deployment_s
 from netstack.jobs.regions import Region, failover_regions, regions_of, task_names
-from netstack.scenarios.wiring import consumers_of_producers
+from netstack.scenarios.topology import consumers_of_producers
 
 ALL_SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")
 

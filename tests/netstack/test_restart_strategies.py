@@ -32,7 +32,7 @@ from netstack import (
 from netstack.engine.randomness import Randomness
 from netstack.jobs.restart_strategies import RestartBackoffStrategy, restart_strategy_of
 from netstack.scenarios.config_rules import option_problems
-from netstack.scenarios.scenario_rules import option_notices
+from netstack.scenarios.rules import option_notices
 
 KILLED = "subtask stage[0] is killed"
 

@@ -23,8 +23,8 @@ from netstack import (
     read_scenario,
     scenario_schema,
 )
+from netstack.scenarios.kinds import DEFINITIONS, RATE, TIME
 from netstack.scenarios.quantities import DURATION_S, RATE_BYTES_PER_S, SIZE_BYTES, parse_flink_size
-from netstack.scenarios.shapes import DEFINITIONS, shape_of
 from tests.fuzz.mutation import mutated
 from tests.fuzz.scenario_doors import documents, words
 
@@ -141,6 +141,13 @@ def test_options_may_be_tables_in_tables() -> None:
     assert (is_read(document), is_valid(document)) == (False, False)
 
 
+def test_a_policy_may_change() -> None:
+    document = plain()
+    document["flink"]["taskmanager.network.memory.buffer-debloat.enabled"] = True
+    document["changes"] = [{"at": "30 s", "policy": "flink"}]
+    assert (is_read(document), is_valid(document)) == (True, True)
+
+
 def accepts(shape: Any, value: object) -> bool:
     return bool(jsonschema.Draft7Validator({**shape, "definitions": DEFINITIONS}).is_valid(value))
 
@@ -156,14 +163,14 @@ def quantities(units: list[str]) -> st.SearchStrategy[str]:
 
 @given(quantities(list(DURATION_S)))
 def test_times_are_accepted_as_they_are_read(text: str) -> None:
-    assert accepts(shape_of(parse_duration), text) == can(parse_duration, text)
+    assert accepts(TIME.shape, text) == can(parse_duration, text)
 
 
 @given(
     quantities([f"{unit}/{second}" for unit in RATE_BYTES_PER_S for second in ("s", "sec", "second", "min")])
 )
 def test_rates_are_accepted_if_they_are_read(text: str) -> None:
-    assert accepts(shape_of(parse_rate), text) or not can(parse_rate, text)
+    assert accepts(RATE.shape, text) or not can(parse_rate, text)
 
 
 @given(quantities(list(SIZE_BYTES)))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from netstack import VertexSteady
+from netstack import ShipStrategy, VertexSteady
 
 from ..known_values import complete, highest, known, mean
 from ..wording import bytes_per_second, milliseconds, percent, size
@@ -45,7 +45,7 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
     for writer in view.vertices:
         for exchange, reader in view.outputs(writer):
             full, empty = _unequal(reader)
-            if view.is_back_pressured(writer) and full and exchange.ship not in ("forward", "rescale"):
+            if view.is_back_pressured(writer) and full and not ShipStrategy.of(exchange.ship).pointwise:
                 yield Finding(
                     rule="some-readers-full",
                     severity="problem",

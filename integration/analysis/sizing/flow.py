@@ -92,9 +92,9 @@ def _reach(scenario: Scenario, source: str) -> dict[str, int]:
     """How often a record of a source comes to each vertex, to itself once."""
     times: dict[str, int] = {}
     for vertex in scenario.topological_order():
-        copies = {"broadcast": vertex.parallelism}
         arriving = sum(
-            times.get(edge.source, 0) * copies.get(edge.ship, 1) for edge in scenario.inputs(vertex)
+            times.get(edge.source, 0) * (vertex.parallelism if edge.strategy.copies else 1)
+            for edge in scenario.inputs(vertex)
         )
         times[vertex.name] = 1 if vertex.name == source else arriving
     return {name: count for name, count in times.items() if count}

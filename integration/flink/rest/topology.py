@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from netstack import Edge
+from netstack import Edge, ShipStrategy
 
 from .cluster_job import FlinkEdge, FlinkJob, FlinkVertex
 from .flows import JobFlows, are_even, shares_of
@@ -15,15 +15,8 @@ _CHAIN = " -> "
 _KINDS = ("Source: ", "Sink: ")
 _LONGEST = 24
 
-_SHIPS = {
-    "REBALANCE": "rebalance",
-    "HASH": "hash",
-    "FORWARD": "forward",
-    "RESCALE": "rescale",
-    "BROADCAST": "broadcast",
-    "SHUFFLE": "rebalance",
-}
-_ALIKE = ("REBALANCE", "HASH", "FORWARD", "RESCALE", "BROADCAST")
+_STRATEGIES = {strategy.name: strategy for strategy in ShipStrategy}
+"""By the names that Flink reports; any other is shown as rebalance, with a note."""
 
 
 _OF_ONE_INPUT = frozenset(
@@ -100,14 +93,14 @@ def _about_inputs(vertex: FlinkVertex, name: str, exchanges: int) -> str:
 def _ship(job: FlinkJob, edge: FlinkEdge, names: dict[str, str], notes: list[str]) -> str:
     parallelism = {vertex.id: vertex.parallelism for vertex in job.vertices}
     ends = f"{names[edge.source]} -> {names[edge.target]}"
-    ship = _SHIPS.get(edge.strategy, "rebalance")
-    if edge.strategy not in _ALIKE:
+    ship = _STRATEGIES.get(edge.strategy, ShipStrategy.REBALANCE)
+    if edge.strategy not in _STRATEGIES:
         notes.append(f"{ends} ships by {edge.strategy or 'nothing known'}; here it is {ship}")
-    elif ship == "forward" and parallelism[edge.source] != parallelism[edge.target]:
-        ship = "rescale"
+    elif ship is ShipStrategy.FORWARD and parallelism[edge.source] != parallelism[edge.target]:
+        ship = ShipStrategy.RESCALE
     if edge.exchange and not edge.exchange.startswith("pipelined"):
         notes.append(f"{ends} is {edge.exchange}; here every exchange is pipelined")
-    return ship
+    return ship.value
 
 
 def _with_flow(job: FlinkJob, edge: FlinkEdge, plain: Edge, flows: JobFlows) -> Edge:
@@ -118,10 +111,10 @@ def _with_flow(job: FlinkJob, edge: FlinkEdge, plain: Edge, flows: JobFlows) -> 
     selectivities = flows.selectivities(consumer) if job.outputs(consumer) else None
     if selectivities is not None and len(set(selectivities)) > 1:
         plain = replace(plain, selectivity=selectivities[number])
-    shares = flows.shares(consumer) if plain.ship == "hash" else None
+    shares = flows.shares(consumer) if plain.strategy.by_key else None
     if shares is not None and not are_even(shares):
         plain = replace(plain, shares=shares_of(shares))
-    fraction = 1.0 if plain.ship == "broadcast" else round(flows.fraction(edge), 4)
+    fraction = 1.0 if plain.strategy.copies else round(flows.fraction(edge), 4)
     return replace(plain, input=0 if reads_a_union(consumer) else number, fraction=fraction)
 
 

@@ -6,10 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.scenarios.wiring import POINTWISE, consumers_of_producers, producers_of_consumers
+from netstack.scenarios.topology import ShipStrategy, consumers_of_producers, producers_of_consumers
 
 PARALLELISM = st.integers(1, 20)
 ALL_TO_ALL = ["rebalance", "hash", "broadcast"]
+POINTWISE = [ship.value for ship in ShipStrategy if ship.pointwise]
+
+
+def test_a_strategy_says_what_it_does_with_records() -> None:
+    assert {ship.value: (ship.pointwise, ship.by_key, ship.copies) for ship in ShipStrategy} == {
+        "forward": (True, False, False),
+        "rescale": (True, False, False),
+        "rebalance": (False, False, False),
+        "hash": (False, True, False),
+        "broadcast": (False, False, True),
+    }
+    assert [ship.value for ship in ShipStrategy if ship.can_be_overtaken] == ["rebalance", "hash"]
+    assert ShipStrategy.of("hash") is ShipStrategy.HASH
+    assert ShipStrategy.of("unknown") is ShipStrategy.REBALANCE
 
 
 @pytest.mark.parametrize("ship", ALL_TO_ALL)
@@ -17,7 +31,7 @@ def test_all_to_all_reaches_every_consumer(ship: str) -> None:
     assert consumers_of_producers(ship, 2, 3) == [[0, 1, 2], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("ship", sorted(POINTWISE))
+@pytest.mark.parametrize("ship", POINTWISE)
 @pytest.mark.parametrize(
     ("producers", "consumers", "reached"),
     [
@@ -64,7 +78,7 @@ def test_channels_of_a_pointwise_exchange_name_the_subpartition_of_their_produce
     assert producers_of_consumers(reached, 2) == [[(0, 0)], [(1, 0), (2, 0)]]
 
 
-@given(st.sampled_from([*ALL_TO_ALL, *sorted(POINTWISE)]), PARALLELISM, PARALLELISM)
+@given(st.sampled_from([*ALL_TO_ALL, *POINTWISE]), PARALLELISM, PARALLELISM)
 def test_both_sides_agree_on_every_channel(ship: str, producers: int, consumers: int) -> None:
     reached = consumers_of_producers(ship, producers, consumers)
     fed = producers_of_consumers(reached, consumers)

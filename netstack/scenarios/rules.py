@@ -1,4 +1,4 @@
-"""What makes a scenario sensible: each rule is a pure function that names the mistakes it finds.
+"""Rules for scenarios: each is a pure function that yields the mistakes it finds.
 
 A mistake is a pair: where it is, in the words of a scenario file; and what is wrong and would be right.
 """
@@ -7,45 +7,54 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from .change_rules import change_problems
+from buffers import DEFAULT_MAX_RECORD_BYTES
+
 from .config import OPTIONS, PRESETS
 from .config_rules import (
     Problem,
     cost_problems,
-    did_you_mean,
     link_problems,
     option_key,
     option_problems,
     policy_problems,
     restart_notices,
     setting_notices,
-    time_text,
 )
 from .event_time import event_time_problems
-from .fault_rules import fault_problems
-from .flow_rules import (
-    edge_problems,
-    generator_problems,
-    output_problems,
-    rate_problems,
-    service_problems,
-)
+from .quantities import time_text
+from .run_rules import change_problems, fault_problems, rate_problems
 from .scenario import (
+    CATCH_UP_S,
+    EMISSIONS,
     FROM_SOURCE,
+    KEY_BYTES,
     MAX_PARALLELISM,
     SERVICE_MODES,
     SHIPS,
     Edge,
     GeneratorSpec,
+    Keys,
     PathSpec,
     Scenario,
     ScenarioError,
     SourceObject,
+    Step,
     Vertex,
 )
+from .tables import did_you_mean, keys_of, without_unit
+from .topology import ShipStrategy, channel_counts
 from .user_code import NamedObject
+
+MAX_KEYS = 10_000_000
+"""Most keys that a generator tells apart: how often each of them comes is kept in memory."""
+
+_ROUNDING = 1e-9
+_LEAST_BUFFERS = {"exclusive": 0, "floating": 1, "partition": 2, "max_per_channel": 2}
+_OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "emit_by")
+"""The fields that say what a vertex emits."""
 
 LARGEST_SPREAD = 0.5
 """A cost that is known no better than this is not known."""
@@ -67,25 +76,28 @@ def check_scenario(scenario: Scenario) -> None:
 def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Problem]:
     """Return the mistakes of a scenario, in the order of a scenario file.
 
-    Whether it can be run is looked at with `to_run` only, since that imports the policy that it names.
+    Whether it can be run is checked with `to_run` only, since that imports the policy that it names.
     """
-    rules: tuple[Callable[[Scenario], Iterable[Problem]], ...] = (
-        _about_time,
-        lambda scenario: option_problems(scenario.config),
-        lambda scenario: policy_problems(scenario.config) if to_run else (),
-        lambda scenario: cost_problems(scenario.costs),
-        lambda scenario: link_problems(scenario.link),
-        _about_vertices,
-        _about_edges,
-        _about_machines,
-        lambda scenario: _about_names(scenario) if to_run else (),
-        _about_cycles,
-        _about_keys,
-        _about_event_time,
-        _about_faults,
-        lambda scenario: change_problems(scenario, to_run=to_run),
-    )
-    return [problem for rule in rules for problem in rule(scenario)]
+    vertices, edges = list(_about_vertices(scenario)), list(_about_edges(scenario))
+    cycles, names = list(_about_cycles(scenario)), list(_about_names(scenario))
+    problems = [
+        *_about_time(scenario),
+        *option_problems(scenario.config),
+        *(policy_problems(scenario.config) if to_run else ()),
+        *cost_problems(scenario.costs),
+        *link_problems(scenario.link),
+        *vertices,
+        *edges,
+        *_about_machines(scenario),
+        *(names if to_run else ()),
+        *cycles,
+    ]
+    if not (edges or names or cycles):  # the name of a Python object does not tell what it takes for the key
+        problems += _about_keys(scenario)
+    if not (vertices or edges or cycles):  # so that what watermarks reach, and faults name, can be looked up
+        problems += event_time_problems(scenario)
+        problems += fault_problems(scenario)
+    return [*problems, *change_problems(scenario, to_run=to_run)]
 
 
 def option_notices(scenario: Scenario) -> list[Problem]:
@@ -162,7 +174,7 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
             yield "service", "a source does no work on records; pace it with its rate"
         yield from _about_source(vertex.source)
     yield from _about_service(vertex)
-    yield from output_problems(vertex)
+    yield from _about_output(vertex)
 
 
 def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[Problem]:
@@ -171,14 +183,14 @@ def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[P
     if not source.rates:
         yield "source.rate", "is empty; leave it out, or give one rate for each subtask"
     if isinstance(source, GeneratorSpec):
-        for key, message in generator_problems(source):
+        for key, message in _about_generator(source):
             yield f"source.{key}", message
     if isinstance(source, PathSpec) and not source.path:
         yield "source.path", "is empty; name a file or a folder"
 
 
 def _about_service(vertex: Vertex) -> Iterator[Problem]:
-    for message in service_problems(vertex.service):
+    for message in _about_steps(vertex.service):
         yield "service", message
     if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
         yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
@@ -224,15 +236,15 @@ def _about_edges(scenario: Scenario) -> Iterator[Problem]:
         if edge.ship not in SHIPS:
             yield edge_key(edge, "ship"), f"{edge.ship!r} is unknown; {did_you_mean(edge.ship, SHIPS)}"
         producers, consumers = names.get(edge.source, 0), names.get(edge.target, 0)
-        if edge.ship == "forward" and producers != consumers and producers and consumers:
+        if edge.strategy is ShipStrategy.FORWARD and producers != consumers and producers and consumers:
             text = f"forward needs the same parallelism at both ends, not {producers} and {consumers}"
             yield edge_key(edge, "ship"), f"{text}; make them equal, or use rescale or rebalance"
-        for field, message in edge_problems(scenario, edge):
+        for field, message in _about_edge(scenario, edge):
             yield edge_key(edge, field), message
 
 
 def _about_names(scenario: Scenario) -> Iterator[Problem]:
-    """Where there is the name of a Python object in place of one."""
+    """Names of Python objects in place of the objects."""
     for vertex in scenario.vertices:
         if isinstance(vertex.source, SourceObject) and isinstance(vertex.source.source, NamedObject):
             yield vertex_key(vertex.name, "source.object"), _NAME_ONLY
@@ -256,14 +268,9 @@ def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_keys(scenario: Scenario) -> Iterator[Problem]:
-    """Hash exchanges need a key that every record before them has, in one encoding.
-
-    What a Python object takes for the key its name does not tell.
-    """
-    if any(True for rule in (_about_edges, _about_names, _about_cycles) for _ in rule(scenario)):
-        return
+    """Hash exchanges need a key that every record before them has, in one encoding."""
     for edge in scenario.edges:
-        if edge.ship == "hash" and edge.key_hash is None and not edge.shares:
+        if edge.strategy.by_key and edge.key_hash is None and not edge.shares:
             for message in _about_key(scenario, edge):
                 yield edge_key(edge, "ship"), message
     for edge in scenario.edges:
@@ -277,16 +284,16 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
-    """Whether the records of a key come to one subtask, as far as can be told: `forward` leaves them there.
+    """Whether the records of a key reach one subtask, as far as is known: `forward` leaves them there.
 
-    That an edge's hash follows from the key is seen when records come.
+    Only the records show whether an edge's hash follows from the key.
     """
     seen: set[str] = set()
     left = [edge]
     while left:
         each = left.pop()
-        if each.ship != "forward":
-            if each.ship != "hash" or each.shares:
+        if each.strategy is not ShipStrategy.FORWARD:
+            if not each.strategy.by_key or each.shares:
                 return False
         elif each.source not in seen:
             seen.add(each.source)
@@ -295,20 +302,6 @@ def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
                 return False
             left += before
     return True
-
-
-def _about_event_time(scenario: Scenario) -> Iterable[Problem]:
-    """What watermarks reach is looked up once vertices and edges are all right."""
-    if any(True for rule in (_about_vertices, _about_edges, _about_cycles) for _ in rule(scenario)):
-        return ()
-    return event_time_problems(scenario)
-
-
-def _about_faults(scenario: Scenario) -> Iterator[Problem]:
-    """What faults name is looked up once vertices and edges are all right."""
-    if any(True for rule in (_about_vertices, _about_edges, _about_cycles) for _ in rule(scenario)):
-        return iter(())
-    return fault_problems(scenario)
 
 
 def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
@@ -324,3 +317,145 @@ def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
         yield "hash needs one kind of key, and sources of several kinds lead here; give each its own edge"
     if any(vertex.operator is not None for vertex in before):
         yield "hash needs a key, and a user's function made the records; give the edge its key_hash"
+
+
+def _about_output(vertex: Vertex) -> Iterator[Problem]:
+    placed = vertex.task_manager
+    if placed is not None and not (placed and all(placed)):
+        yield "task_manager", "has no name; name one task manager or several, or leave it out"
+    for field in _OUTPUT_FIELDS:
+        if getattr(vertex, field) == keys_of(Vertex)[field].default:
+            continue
+        if vertex.source is not None:
+            yield without_unit(field), "is given on a source, which emits what its source table says; drop it"
+        elif vertex.operator is not None:
+            yield (
+                without_unit(field),
+                "is given, and a user's function says what is emitted; drop one of the two",
+            )
+    yield from _about_selectivity(vertex.selectivity)
+    if vertex.emission not in EMISSIONS:
+        yield "emission", f"{vertex.emission!r} is unknown; {did_you_mean(vertex.emission, EMISSIONS)}"
+    if vertex.record_bytes is not None:
+        yield from _about_record_bytes(vertex.record_bytes)
+    if vertex.emit_every_s is not None and not 0 < vertex.emit_every_s < math.inf:
+        yield "emit_every", f"is {time_text(vertex.emit_every_s)}; it must be more than 0 s"
+
+
+def _about_record_bytes(record_bytes: int) -> Iterator[Problem]:
+    if not KEY_BYTES <= record_bytes <= DEFAULT_MAX_RECORD_BYTES:
+        text = f"is {record_bytes}; it must be {KEY_BYTES} (the key) to {DEFAULT_MAX_RECORD_BYTES}"
+        yield "record_bytes", text
+
+
+def _about_selectivity(selectivity: float) -> Iterator[Problem]:
+    if not 0 <= selectivity < math.inf:
+        yield "selectivity", f"is {selectivity:g}; it must be 0 (nothing comes out) or more"
+
+
+def _about_generator(source: GeneratorSpec) -> Iterator[Problem]:
+    yield from _about_record_bytes(source.record_bytes)
+    if source.keys is not None:
+        yield from _about_generated_keys(source.keys)
+    if source.burst_s is not None and source.wave_s is not None:
+        yield "wave", "is given, and so is burst; the records come in waves or all at once, so drop one"
+    for key, period in (("burst", source.burst_s), ("wave", source.wave_s)):
+        if period is None:
+            continue
+        if not 0 < period < math.inf:
+            yield key, f"is {time_text(period)}; it must be more than 0 s"
+        if any(rate == 0 for rate in source.rates):
+            yield key, "needs a rate, and a rate is 0 (as fast as possible); give one above 0"
+    if source.batch < 1:
+        yield "batch", f"is {source.batch}; a call gives 1 record or more"
+    if not 0 <= source.catch_up_s < math.inf:
+        yield "catch_up", f"is {time_text(source.catch_up_s)}; it must be 0 s or more"
+    if source.catch_up_s != CATCH_UP_S and (source.burst_s or source.wave_s or not any(source.rates)):
+        yield "catch_up", "is of an even pace; give the source a rate, and no burst and no wave, or drop it"
+    if source.cost_s is not None and not 0 <= source.cost_s < math.inf:
+        yield "cost", f"is {time_text(source.cost_s)}; it must be 0 s or more"
+
+
+def _about_generated_keys(keys: Keys) -> Iterator[Problem]:
+    if not 1 <= keys.number <= MAX_KEYS:
+        yield "keys.number", f"is {keys.number}; it must be from 1 to {MAX_KEYS}, or leave keys out"
+    if not 0 <= keys.zipf < math.inf:
+        yield "keys.zipf", f"is {keys.zipf:g}; it must be 0 (all keys alike) or more"
+    shares, total = keys.most_frequent, sum(keys.most_frequent)
+    key = "keys.most_frequent"
+    if len(shares) > max(1, keys.number):
+        yield key, f"has {len(shares)} shares for {keys.number} keys; give one for each key at most"
+    elif any(not 0 <= share <= 1 for share in shares):
+        yield key, f"is {list(shares)}; a share is from 0 to 1"
+    elif total > 1 + _ROUNDING:
+        yield key, f"has shares of {total:g} together; they must be 1 at most"
+    elif shares and total == 0 and len(shares) == keys.number:
+        yield key, "leaves no key for any record; give one of them a share above 0"
+
+
+def _about_edge(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
+    targets = [vertex for vertex in scenario.vertices if vertex.name == edge.target]
+    if edge.shares:
+        yield from _about_shares(edge, targets[0].parallelism if targets else FROM_SOURCE)
+    yield from _about_fraction(scenario, edge)
+    if edge.input < 0:
+        yield "input", f"is {edge.input}; the first input is 0"
+    if edge.selectivity is not None:
+        yield from _about_selectivity(edge.selectivity)
+    for message in _about_steps(edge.service or ()):
+        yield "service", message
+    yield from _about_buffers(scenario, edge)
+    for key, value in (("selectivity", edge.selectivity), ("service", edge.service)):
+        if value is not None and any(target.operator is not None for target in targets):
+            yield (
+                key,
+                f"is given, and {edge.target} runs a user's function; drop it, or give it to the vertex",
+            )
+
+
+def _about_buffers(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
+    buffers = edge.buffers
+    for name, least in _LEAST_BUFFERS.items():
+        count = getattr(buffers, name)
+        if count is not None and count < least:
+            yield f"buffers.{name}", f"is {count}; it must be {least} or more"
+            return
+    parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
+    producers, consumers = parallelism.get(edge.source, 0), parallelism.get(edge.target, 0)
+    if buffers.partition is None or not producers or not consumers:  # a parallelism of 0 is not known
+        return
+    subpartitions = max(channel_counts(edge.ship, consumers, producers))
+    if buffers.partition < subpartitions + 1:
+        text = f"is {buffers.partition}; a producer has {subpartitions} subpartitions and needs one more"
+        yield "buffers.partition", text
+
+
+def _about_shares(edge: Edge, consumers: int) -> Iterator[Problem]:
+    shares = edge.shares
+    if not edge.strategy.by_key:
+        yield "shares", f"is given with {edge.ship}; only hash deals records out by shares"
+    if consumers != FROM_SOURCE and len(shares) != consumers:
+        text = f"has {len(shares)} for the {consumers} subtasks of {edge.target}; give one for each"
+        yield "shares", text
+    if any(not 0 <= share < math.inf for share in shares) or sum(shares) <= 0:
+        yield "shares", f"is {list(shares)}; give 0 or more for each subtask, and one of them more"
+
+
+def _about_fraction(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
+    if not 0 < edge.fraction <= 1:
+        yield "fraction", f"is {edge.fraction:g}; it must be more than 0, and 1 (all records) at most"
+    elif edge.fraction < 1:
+        if edge.strategy.copies:
+            yield "fraction", "is given with broadcast, which leaves no record out; drop it"
+        if sum(each.source == edge.source for each in scenario.edges) == 1:
+            text = f"is given on the only edge out of {edge.source}; give that vertex a selectivity instead"
+            yield "fraction", text
+
+
+def _about_steps(service: Sequence[Step]) -> Iterator[str]:
+    times = [at for at, _ in service]
+    if any(not 0 <= cost < math.inf for _, cost in service):
+        yield "has a cost below 0; a cost is 0 or more"
+    if times and (times[0] != 0 or any(later <= at for at, later in pairwise(times))):
+        shown = ", ".join(time_text(at) for at in times)
+        yield f"has steps at {shown}; the first is at 0 s, and each later than the one before"

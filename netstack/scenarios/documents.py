@@ -1,0 +1,196 @@
+"""Scenarios from and to documents and TOML, and the JSON Schema of scenario files.
+
+A document is what a scenario file says, in types that JSON has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from textwrap import wrap
+from typing import Any
+
+from .config import (
+    DEFAULT_PRESET,
+    POLICY,
+    PRESETS,
+    CostModel,
+    LinkConditions,
+    option_definitions,
+    option_values,
+    read_options,
+)
+from .kinds import DEFINITIONS
+from .rules import scenario_problems
+from .scenario import (
+    FROM_SOURCE,
+    SERVICE_MODE,
+    SLOT_SHARING_GROUP,
+    SLOTS,
+    PathSpec,
+    Scenario,
+    ScenarioError,
+    Vertex,
+    in_slots,
+    label,
+)
+from .tables import Section, keys_of, read_table, table_shape, write_table
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+"""The version of JSON Schema that most editors know."""
+
+_COLUMNS = 100
+
+Document = dict[str, Any]
+
+
+def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: bool = True) -> Scenario:
+    """Return the scenario that a document describes; `name` is its name where the document gives none.
+
+    One that is not `to_run` may have the names of Python objects in their place, and the policy that it names
+    is not looked up. Such a document may come from an unknown author: nothing of it is imported.
+
+    Raises:
+        ScenarioError: with one line for each mistake: key, what is wrong, what would be right.
+    """
+    problems: list[str] = []
+    scenario = _read(Section(document, "", problems), name)
+    if not problems:
+        problems = [f"{key}: {message}" for key, message in scenario_problems(scenario, to_run=to_run)]
+    if problems:
+        raise ScenarioError(problems)
+    return scenario
+
+
+def _read(top: Section, name: str) -> Scenario:
+    preset = keys_of(Scenario)["preset"].read(top, DEFAULT_PRESET)
+    config = read_options(top.section("flink"), PRESETS[preset])
+    given = {
+        "preset": preset,
+        "config": replace(config, debloat_policy=POLICY.read(top, config.debloat_policy)),
+        "vertices": _vertices(top),
+    }
+    return read_table(top, Scenario, given, {"name": name})
+
+
+def _vertices(top: Section) -> tuple[Vertex, ...]:
+    mode = SERVICE_MODE.read(top, SERVICE_MODE.default)
+    slots = SLOTS.read(top, None)
+    if slots is not None and slots < 1:
+        top.complain("slots", f"is {slots}; a task manager has at least 1 slot")
+    sections = top.sections("vertices", label)
+    groups = [_slot_sharing_group(section, slots) for section in sections]
+    return in_slots([_vertex(section, mode) for section in sections], slots, groups)
+
+
+def _vertex(section: Section, mode: str) -> Vertex:
+    source = keys_of(Vertex)["source"].read(section, None)
+    usual = FROM_SOURCE if isinstance(source, PathSpec) else 1
+    vertex = read_table(section, Vertex, {"source": source}, {"parallelism": usual, "service_mode": mode})
+    if vertex.parallelism < 1 and "parallelism" in section:
+        section.complain("parallelism", f"is {vertex.parallelism}; a vertex has at least 1 subtask")
+    return vertex
+
+
+def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
+    key = "slot_sharing_group"
+    if key in vertex and "task_manager" in vertex:
+        vertex.complain(key, "is given, and so is the task manager, which takes no slot; drop one of the two")
+    elif key in vertex and slots is None:
+        vertex.complain(key, "changes nothing without slots; give the scenario slots, or drop it")
+    without_count = "source" in vertex and "parallelism" not in vertex and "task_manager" not in vertex
+    source = vertex.values.get("source")
+    if slots is not None and without_count and isinstance(source, Mapping) and "path" in source:
+        vertex.complain("parallelism", "is missing, and slots are dealt out by it; give it a number")
+    group: str = SLOT_SHARING_GROUP.read(vertex, SLOT_SHARING_GROUP.default)
+    return group
+
+
+def scenario_document(scenario: Scenario) -> Document:
+    """Return a scenario as a document that loads back to an equal one.
+
+    Options stand where they were given or differ from the preset; costs are all there, so that the document
+    means the same when defaults change. Functions and source objects of the Python API are named only, and
+    a document that has them does not load.
+    """
+    preset = PRESETS[scenario.preset]
+    document = write_table(scenario)
+    document["flink"] = option_values(scenario.config, preset)
+    if scenario.config.debloat_policy != preset.debloat_policy:
+        document["policy"] = scenario.config.debloat_policy
+    return dict(sorted(document.items(), key=lambda entry: _rank(entry[1])))
+
+
+def _rank(value: object) -> int:
+    """Values come first, then tables, then lists of tables, since TOML has no end of a table."""
+    if isinstance(value, Mapping):
+        return 1
+    return 2 if isinstance(value, list) and any(isinstance(each, Mapping) for each in value) else 0
+
+
+def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
+    """Return a scenario file, with each comment as a paragraph at its head.
+
+    Costs and conditions of the network stand in it where they are not the defaults.
+    """
+    import tomlkit  # takes a while to import
+
+    document = scenario_document(scenario)
+    for key, default in (("costs", CostModel()), ("link", LinkConditions())):
+        if getattr(scenario, key) == default:
+            del document[key]
+    head = "".join(f"{line}\n" for comment in comments for line in _comment(comment))
+    text = tomlkit.dumps({key: _as_table(value) for key, value in document.items()})
+    return (f"{head}\n" if head else "") + "".join(map(_seen, text))
+
+
+def _comment(text: str) -> Iterator[str]:
+    """A paragraph that cannot end its comment, whatever it holds."""
+    readable = "".join(letter if letter.isprintable() else " " for letter in text)
+    for number, line in enumerate(wrap(readable, _COLUMNS - 4) or [""]):
+        yield f"# {'  ' if number else ''}{line}".rstrip()
+
+
+def _seen(letter: str) -> str:
+    """The letter; one that cannot be seen, which only texts in quotes can hold, as its escape."""
+    if letter.isprintable() or letter == "\n":
+        return letter
+    return f"\\u{ord(letter):04x}" if ord(letter) < 1 << 16 else f"\\U{ord(letter):08x}"
+
+
+def _as_table(value: object) -> object:
+    """A value of the document: a table or several, with an inline table for each table within them."""
+    if isinstance(value, Mapping):
+        return _entries(value)
+    if isinstance(value, list) and value and all(isinstance(table, Mapping) for table in value):
+        return [_entries(table) for table in value]
+    return value
+
+
+def _entries(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _in_one_line(value) for key, value in table.items()}
+
+
+def _in_one_line(value: object) -> object:
+    import tomlkit
+
+    if isinstance(value, Mapping):
+        inline = tomlkit.inline_table()
+        inline.update(_entries(value))
+        return inline
+    if isinstance(value, list | tuple):
+        array = tomlkit.array()
+        array.extend(map(_in_one_line, value))
+        return array
+    return value
+
+
+def scenario_schema() -> dict[str, Any]:
+    """Return the JSON Schema of files: it accepts each scenario that can be read, and few that cannot."""
+    return {
+        "$schema": DRAFT,
+        "title": "A scenario of netstack",
+        "description": "A job, the Flink options it runs under, and what each record costs.",
+        **table_shape(Scenario),
+        "definitions": DEFINITIONS | option_definitions(),
+    }

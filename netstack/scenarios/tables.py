@@ -1,0 +1,383 @@
+"""Tables of a scenario file: each is declared once, as a dataclass; reader, writer and schema are loops.
+
+A field that stands in a file is declared with `key`, or `needed` where it has no default::
+
+    class Machine:
+        cores: float = field(metadata=needed(REAL, "2", 1.0, "How many its task managers share."))
+        idle: float = key(REAL, 0.0, "Share of them that others use.")
+
+`read_table`, `write_table`, `table_shape` (JSON Schema), the suggestions for misspelt keys and the tables of
+the reference are made of these declarations. The name of a key is that of its field without the unit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeVar
+
+from .kinds import Kind, Parse, Shape, any_of, table, tables
+from .quantities import QuantityError
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+_LONGEST = 400
+"""Letters of a line about a mistake."""
+
+_UNITS = ("_bytes_per_s", "_s")
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Section:
+    """One table of a document. `problems` is shared by all sections of a document: one line a mistake."""
+
+    __slots__ = ("_taken", "path", "problems", "values")
+
+    def __init__(self, values: Mapping[str, Any], path: str, problems: list[str]) -> None:
+        self.values = values
+        self.path = path
+        self.problems = problems
+        self._taken: set[str] = set()
+
+    def taken(self) -> list[str]:
+        """Return the keys that were read so far, present or not, in alphabetical order."""
+        return sorted(self._taken)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def take(self, key: str, parse: Parse[T], default: D) -> T | D:
+        """Return the value of a key, or the default where it is absent or wrong."""
+        self._taken.add(key)
+        if key not in self.values:
+            return default
+        try:
+            return parse(self.values[key])
+        except QuantityError as error:
+            self.complain(key, f"{error.wrong}; it must be {error.right}")
+            return default
+
+    def require(self, key: str, parse: Parse[T], default: D, example: str) -> T | D:
+        """Return the value of a required key; `default` stands in where it is missing or wrong."""
+        if key not in self.values:
+            self.complain(key, f"is missing; give one such as {example}")
+        return self.take(key, parse, default)
+
+    def section(self, key: str) -> Section:
+        """Return the table of a key; an empty one where it is absent or no table."""
+        return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems)
+
+    def sections(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
+        """Return the tables of a list; `label` gives the name in messages of a table at a place."""
+        values = self.take(key, tables, ())
+        return [self.part(key, each, label(each, place)) for place, each in enumerate(values)]
+
+    def part(self, key: str, values: Mapping[str, Any], label: object) -> Section:
+        """Return a table within the value of a key."""
+        return Section(values, f"{self.path}{key}.{label}.", self.problems)
+
+    def complain(self, key: str, message: str) -> None:
+        """Report a mistake at a key of this section, once."""
+        line = f"{self.path}{key}: {message}"
+        if len(line) > _LONGEST:  # the end says what would be right
+            line = f"{line[: _LONGEST * 3 // 4]} ... {line[-_LONGEST // 4 :]}"
+        if line not in self.problems:
+            self.problems.append(line)
+
+    def finish(self, known: Callable[[], Iterable[str]]) -> None:
+        """Report the keys that nothing has read; `known` returns those that a message may suggest."""
+        for key in self.values:
+            if key not in self._taken:
+                self.complain(key, f"is no key of this table; {did_you_mean(key, known())}")
+
+
+class Alternative(NamedTuple):
+    """The keys that a table may have together."""
+
+    properties: dict[str, Shape]
+    required: frozenset[str] = frozenset()
+
+    def __or__(self, other: Alternative) -> Alternative:
+        return Alternative(self.properties | other.properties, self.required | other.required)
+
+
+class Part:
+    """A kind of value that consists of tables, or of several keys of the table that it stands in."""
+
+    def read(self, section: Section, key: Key, default: Any) -> Any:
+        """Return the value of a key, or the default where it is absent or wrong."""
+        raise NotImplementedError
+
+    def render(self, value: Any) -> object:
+        """Return the value as a document has it; None: it is not written."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> Shape:
+        """JSON Schema of the value."""
+        raise NotImplementedError
+
+    def entries(self, key: Key, value: Any) -> Mapping[str, object]:
+        """Return the keys that a document has for a value."""
+        rendered = None if value is None else self.render(value)
+        return {} if rendered is None else {key.name: rendered}
+
+    def alternatives(self, key: Key) -> Sequence[Alternative]:
+        """Return the keys that a table may have for the value."""
+        return [key.alternative(self.shape)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of a table."""
+
+    name: str
+    """The key as a file spells it."""
+    kind: Kind | Part
+    default: Any
+    """Value where the key is absent."""
+    doc: str = ""
+    """Meaning of the key; a text after "None:", "empty:" or "absent:" at its end is that of its absence."""
+    example: str | None = None
+    """A value for the message that the key is missing; None: it may be absent."""
+    written: bool = False
+    """Whether a document has it even where it has its default."""
+    hidden: bool = False
+    """Whether messages and the reference leave it out."""
+
+    def read(self, section: Section, default: Any) -> Any:
+        """Return the value that a section has, or the default where it has none or a wrong one."""
+        kind = self.kind
+        if isinstance(kind, Part):
+            return kind.read(section, self, default)
+        if self.example is None:
+            return section.take(self.name, kind.parse, default)
+        return section.require(self.name, kind.parse, default, self.example)
+
+    def alternatives(self) -> Sequence[Alternative]:
+        """Return the keys that a table may have for this one."""
+        kind = self.kind
+        return kind.alternatives(self) if isinstance(kind, Part) else [self.alternative(kind.shape)]
+
+    def alternative(self, shape: Shape) -> Alternative:
+        """Return this key with a schema of its value."""
+        required = frozenset() if self.example is None else frozenset({self.name})
+        return Alternative({self.name: described(shape, said_in_files(self.doc))}, required)
+
+
+def key(
+    kind: Kind | Part,
+    default: Any,
+    doc: str = "",
+    *,
+    name: str = "",
+    written: bool = False,
+    hidden: bool = False,
+    beside: tuple[Key, ...] = (),
+) -> Any:
+    """Declare a dataclass field that is a key of a file (of type Any, so that the field's own type holds).
+
+    Args:
+        kind: How its values are read and written.
+        default: The value of the field where the key is absent.
+        doc: What it means.
+        name: The key, where it is not the name of the field without its unit.
+        written: Whether a document has it even where it has its default.
+        hidden: Whether messages and the reference leave it out.
+        beside: Keys of the same table without a field of their own.
+    """
+    declared = Key(name=name, kind=kind, default=default, doc=doc, written=written, hidden=hidden)
+    return dataclasses.field(default=default, metadata={"key": declared, "beside": beside})
+
+
+def needed(
+    kind: Kind | Part,
+    example: str | None = None,
+    stand_in: Any = None,
+    doc: str = "",
+    *,
+    name: str = "",
+    beside: tuple[Key, ...] = (),
+) -> Mapping[str, Any]:
+    """Return the metadata of a dataclass field without a default that is a key of a file.
+
+    The message that the key is missing gives the example; without one there is no such message. The reader
+    goes on with `stand_in`.
+    """
+    declared = Key(name=name, kind=kind, default=stand_in, doc=doc, example=example, written=True)
+    return {"key": declared, "beside": beside}
+
+
+_keys: dict[type, Mapping[str, Key]] = {}
+
+
+def keys_of(cls: type) -> Mapping[str, Key]:
+    """Return the keys that fields of a dataclass hold, by the names of the fields."""
+    if cls not in _keys:
+        _keys[cls] = {
+            field.name: dataclasses.replace(declared, name=declared.name or without_unit(field.name))
+            for field in dataclasses.fields(cls)
+            if (declared := field.metadata.get("key")) is not None
+        }
+    return _keys[cls]
+
+
+def all_keys(cls: type) -> tuple[Key, ...]:
+    """Return the keys of a table: those that fields hold, each with those beside it."""
+    beside = {field.name: field.metadata.get("beside", ()) for field in dataclasses.fields(cls)}
+    return tuple(each for field, key in keys_of(cls).items() for each in (key, *beside[field]))
+
+
+def known_keys(cls: type) -> list[str]:
+    """Return the names of the keys that a message may suggest."""
+    return [key.name for key in all_keys(cls) if not key.hidden]
+
+
+def without_unit(field: str) -> str:
+    """Return the name of a field without its unit."""
+    for unit in _UNITS:
+        field = field.removesuffix(unit)
+    return field
+
+
+def read_table(
+    section: Section,
+    cls: type[T],
+    given: Mapping[str, Any] = _NOTHING,
+    defaults: Mapping[str, Any] = _NOTHING,
+) -> T:
+    """Return the object that a section describes; mistakes are noted in the section.
+
+    Args:
+        section: The table.
+        cls: The dataclass of the object.
+        given: Fields that the caller has read already.
+        defaults: Fields whose default depends on something else.
+    """
+    read = read_keys(section, cls, given, defaults)
+    section.finish(lambda: known_keys(cls))
+    return read
+
+
+def read_keys(
+    section: Section,
+    cls: type[T],
+    given: Mapping[str, Any] = _NOTHING,
+    defaults: Mapping[str, Any] = _NOTHING,
+) -> T:
+    """Like `read_table`, of a section that has other keys as well."""
+    values = dict(given)
+    for field, key in keys_of(cls).items():
+        if field not in values:
+            values[field] = key.read(section, defaults.get(field, key.default))
+    return cls(**values)
+
+
+def write_table(value: Any) -> dict[str, Any]:
+    """Return an object as a table that is read back to an equal one."""
+    document: dict[str, Any] = {}
+    for field, key in keys_of(type(value)).items():
+        held, kind = getattr(value, field), key.kind
+        if not key.written and held == key.default:
+            continue
+        if isinstance(kind, Part):
+            document.update(kind.entries(key, held))
+        elif held is not None and (rendered := kind.render(held)) is not None:
+            document[key.name] = rendered
+    return document
+
+
+def alternatives_of(cls: type) -> list[Alternative]:
+    """Return the sets of keys that a table may have together."""
+    found = [Alternative({})]
+    for key in all_keys(cls):
+        found = [one | other for one in found for other in key.alternatives()]
+    return found
+
+
+def table_shape(cls: type) -> Shape:
+    """Return the JSON Schema of a table."""
+    return any_of(*map(object_shape, alternatives_of(cls)))
+
+
+def object_shape(alternative: Alternative) -> Shape:
+    """Return the JSON Schema of a table with some keys and no others."""
+    shape = {"type": "object", "properties": alternative.properties, "additionalProperties": False}
+    return shape | ({"required": sorted(alternative.required)} if alternative.required else {})
+
+
+def described(shape: Shape, text: str | None) -> Shape:
+    """Return a JSON Schema with a description."""
+    if text is None:
+        return shape
+    # Of a table with "$ref", readers of schemas ignore all other keywords.
+    return {"description": text} | ({"allOf": [shape]} if "$ref" in shape else shape)
+
+
+def said_in_files(doc: str) -> str | None:
+    """Return what a field says of itself that holds for files, too: a text that names code does not."""
+    return None if not doc or "`" in doc else doc.replace("None:", "absent:")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOf(Part):
+    """A table within a table."""
+
+    cls: type
+
+    def read(self, section: Section, key: Key, default: Any) -> Any:
+        """Return the object of the table, or the default where there is none."""
+        return read_table(section.section(key.name), self.cls) if key.name in section else default
+
+    def render(self, value: Any) -> object:
+        """Return the table."""
+        return write_table(value)
+
+    @property
+    def shape(self) -> Shape:
+        """JSON Schema of the table."""
+        return table_shape(self.cls)
+
+
+def place(values: Mapping[str, Any], place: int) -> object:
+    """Return the label of a table that has no name: its place in the list."""
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class TablesOf(Part):
+    """A list of tables."""
+
+    cls: type
+    label: Callable[[Mapping[str, Any], int], object] = place
+
+    def read(self, section: Section, key: Key, default: Any) -> Any:
+        """Return the objects of the tables."""
+        return tuple(read_table(each, self.cls) for each in section.sections(key.name, self.label))
+
+    def render(self, value: Any) -> object:
+        """Return the tables."""
+        return [write_table(each) for each in value]
+
+    @property
+    def shape(self) -> Shape:
+        """JSON Schema of the list."""
+        return {"type": "array", "items": table_shape(self.cls)}
+
+
+def did_you_mean(wrong: object, known: Iterable[str]) -> str:
+    """Return a suggestion, or all that is known: the end of a message about an unknown name."""
+    choices = list(known)
+    close = get_close_matches(str(wrong), choices, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(choices)}"
+
+
+def documented(cls: type) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a dataclass whose declaration says what they are, with that text."""
+    for field in dataclasses.fields(cls):
+        declared = field.metadata.get("key") or field.metadata.get("option")
+        if declared is not None and declared.doc:
+            yield field.name, declared.doc
