@@ -123,20 +123,20 @@ _STEP: Shape = {
 }
 _TIMES = list_of(TIME)
 _NAMES = one_or_more(STRING)
-REALS = one_or_more(REAL)
-SERVICE = Kind(_service, _steps, any_of(TIME.shape, {"type": "array", "items": _STEP}))
-WINDOW = Kind(_window, _TIMES.render, _TIMES.shape | {"minItems": 2, "maxItems": 2})
-OBJECT = Kind(lambda value: NamedObject(text(value)), object_name, STRING.shape)
+_REALS = one_or_more(REAL)
+_SERVICE = Kind(_service, _steps, any_of(TIME.shape, {"type": "array", "items": _STEP}))
+_WINDOW = Kind(_window, _TIMES.render, _TIMES.shape | {"minItems": 2, "maxItems": 2})
+_OBJECT = Kind(lambda value: NamedObject(text(value)), object_name, STRING.shape)
 """The name of a Python object in place of it."""
 
-PARALLELISM = Kind(INTEGER.parse, lambda count: count or None, INTEGER.shape)
-PLACES = Kind(
+_PARALLELISM = Kind(INTEGER.parse, lambda count: count or None, INTEGER.shape)
+_PLACES = Kind(
     lambda value: _NAMES.parse(value) if isinstance(value, list) else text(value),
     lambda placed: placed if isinstance(placed, str) else list(placed),
     _NAMES.shape,
 )
-COLUMNS = replace(_NAMES, render=lambda columns: list(columns) if len(columns) > 1 else columns[0])
-MODE = one_of(SERVICE_MODES)
+_COLUMNS = replace(_NAMES, render=lambda columns: list(columns) if len(columns) > 1 else columns[0])
+_MODE = one_of(SERVICE_MODES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +149,23 @@ class Keys:
     number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))
     zipf: float = key(REAL, 0.0, "Exponent of the Zipf distribution; 0: all keys alike.")
     most_frequent: tuple[float, ...] = key(
-        REALS, (), "Shares of all records that the first keys have; others have the rest."
+        _REALS, (), "Shares of all records that the first keys have; others have the rest."
     )
 
 
 CATCH_UP_S = 1.0
 """Time that a paced source makes up for, like the rate limiter of Flink's generators (Guava's)."""
+
+
+_RATES = needed(
+    _REALS,
+    stand_in=(0.0,),
+    doc="Records per second of each subtask, cyclic; 0: as fast as possible.",
+    name="rate",
+)
+_OUT_OF_ORDERNESS = needed(
+    TIME, doc="How far its watermarks stay behind its records, in seconds; None: it sends none."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,16 +180,8 @@ class GeneratorSpec:
             "Bytes of a record after its length of 4 bytes; the first 8 are the key.",
         )
     )
-    rates: tuple[float, ...] = key(
-        REALS,
-        (0.0,),
-        "Records per second of each subtask, cyclic; 0: as fast as possible.",
-        name="rate",
-        written=True,
-    )
-    out_of_orderness_s: float | None = key(
-        TIME, None, "How far its watermarks stay behind its records, in seconds; None: it sends none."
-    )
+    rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
+    out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     keys: Keys | None = key(
         TableOf(Keys),
         None,
@@ -220,18 +223,10 @@ class PathSpec:
             STRING, None, "?", "Path of the files, beside the scenario or in the working directory."
         )
     )
-    key: tuple[str, ...] = _key(COLUMNS, (), "Columns that hash exchanges use; empty: none.")
+    key: tuple[str, ...] = _key(_COLUMNS, (), "Columns that hash exchanges use; empty: none.")
     repeat: bool = _key(FLAG, False, "Whether a subtask begins again at the end of its rows.", written=True)
-    rates: tuple[float, ...] = _key(
-        REALS,
-        (0.0,),
-        "Records per second of each subtask, cyclic; 0: as fast as possible.",
-        name="rate",
-        written=True,
-    )
-    out_of_orderness_s: float | None = _key(
-        TIME, None, "How far its watermarks stay behind its records, in seconds; None: it sends none."
-    )
+    rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
+    out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     format: str | None = _key(_FORMAT, None, "Format of the files; None: by the name of the file.")
 
     def opened(self, source: Source) -> SourceObject:
@@ -244,17 +239,9 @@ class PathSpec:
 class SourceObject:
     """A source that exists already: one of the user's, or an opened path."""
 
-    source: Source = field(metadata=needed(OBJECT, None, None, name="object"))
-    rates: tuple[float, ...] = key(
-        REALS,
-        (0.0,),
-        "Records per second of each subtask, cyclic; 0: as fast as possible.",
-        name="rate",
-        written=True,
-    )
-    out_of_orderness_s: float | None = key(
-        TIME, None, "How far its watermarks stay behind its records, in seconds; None: it sends none."
-    )
+    source: Source = field(metadata=needed(_OBJECT, None, None, name="object"))
+    rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
+    out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     spec: PathSpec | None = None
     """The path that was opened."""
 
@@ -306,27 +293,27 @@ class Vertex:
 
     name: str = field(metadata=needed(STRING, '"source"', "", "Name of the vertex in edges and results."))
     parallelism: int = key(
-        PARALLELISM,
+        _PARALLELISM,
         1,
         "Number of subtasks; absent: 1, or as many as a path has partitions.",
         written=True,
     )
     task_manager: str | tuple[str, ...] | None = key(
-        PLACES,
+        _PLACES,
         None,
         "The process it runs in, or those of its subtasks, cyclic; None: its own.",
         beside=(SLOT_SHARING_GROUP,),
     )
     source: SourceSpec | None = key(_SourceTable(), None, "Source of its records; None: it reads from edges.")
     service: tuple[Step, ...] = key(
-        SERVICE, (), "Cost of a record over time, the first one from 0 on; empty: nothing."
+        _SERVICE, (), "Cost of a record over time, the first one from 0 on; empty: nothing."
     )
-    service_skew: tuple[float, ...] = key(REALS, (1.0,), "Factor of the cost of each subtask, cyclic.")
+    service_skew: tuple[float, ...] = key(_REALS, (1.0,), "Factor of the cost of each subtask, cyclic.")
     service_spread: float = key(
         REAL, 0.0, "Standard error of the cost, as a share of it; seed 1 has the cost as given, others vary."
     )
     service_mode: str = key(
-        MODE,
+        _MODE,
         "throttle",
         "How service time is spent: in sleeps, record by record, or on a core; absent: as the scenario says.",
     )
@@ -349,7 +336,7 @@ class Vertex:
         "Seconds of earlier work of each subtask, cyclic, before it reads anything.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
-        OBJECT,
+        _OBJECT,
         None,
         "What it does with records; None: it forwards them, as the fields above say.",
         hidden=True,
@@ -487,7 +474,7 @@ class Edge:
     )
     ship: str = key(one_of(SHIPS), "rebalance", "Ship strategy of the records.", written=True)
     key_hash: KeyHash | None = key(
-        OBJECT,
+        _OBJECT,
         None,
         "Java's hashCode of each record's key, for ``hash``; None: see `key_hash_of`.",
         hidden=True,
@@ -505,7 +492,7 @@ class Edge:
         REAL, None, "Records that the consumer emits for each of these; None: as its vertex says."
     )
     service: tuple[Step, ...] | None = key(
-        SERVICE, None, "Cost of these records at the consumer; None: as its vertex says."
+        _SERVICE, None, "Cost of these records at the consumer; None: as its vertex says."
     )
     buffers: EdgeBuffers = key(
         TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of its own; None: as the options say."
@@ -538,7 +525,7 @@ def label(values: Mapping[str, Any], place: int) -> str:
 
 SERVICE_MODE = Key(
     name="service_mode",
-    kind=MODE,
+    kind=_MODE,
     default="throttle",
     doc="Default for the vertices.",
 )
@@ -559,15 +546,7 @@ class Scenario:
     """
 
     name: str = field(
-        metadata={
-            "key": Key(
-                name="",
-                kind=STRING,
-                default="",
-                doc="Name of the job; absent: the name of the file.",
-                written=True,
-            )
-        }
+        metadata=needed(STRING, stand_in="", doc="Name of the job; absent: the name of the file.")
     )
     duration_s: float = field(metadata=needed(TIME, '"60 s"', 1.0, "Length of the run."))
     vertices: tuple[Vertex, ...] = field(
@@ -582,7 +561,7 @@ class Scenario:
     seed: int = key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.", written=True)
     preset: str = key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.", written=True)
     phases: tuple[tuple[float, float], ...] = key(
-        list_of(WINDOW), (), "Windows to summarise, each from and to; empty: from warmup to the end."
+        list_of(_WINDOW), (), "Windows to summarise, each from and to; empty: from warmup to the end."
     )
     config: NetworkConfig = field(
         default_factory=NetworkConfig,

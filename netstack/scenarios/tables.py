@@ -202,10 +202,10 @@ def needed(
     name: str = "",
     beside: tuple[Key, ...] = (),
 ) -> Mapping[str, Any]:
-    """Return the metadata of a dataclass field without a default that is a key of a file.
+    """Return the metadata of a dataclass field that is a key of a file, for one without a default.
 
     The message that the key is missing gives the example; without one there is no such message. The reader
-    goes on with `stand_in`.
+    goes on with `stand_in`. Fields of several classes may share the metadata.
     """
     declared = Key(name=name, kind=kind, default=stand_in, doc=doc, example=example, written=True)
     return {"key": declared, "beside": beside}
