@@ -352,6 +352,9 @@ class NetworkConfig:
 OPTIONS: Mapping[str, Option] = options_of(NetworkConfig)
 """The option of each field of `NetworkConfig`."""
 
+_FIELDS = {name: field for field, option in OPTIONS.items() for name in (option.name, *option.former)}
+"""The field of each option, by all its names."""
+
 PRESETS: Mapping[str, NetworkConfig] = {
     "flink-2.2": NetworkConfig(),
     # There the starting size is no option yet: debloating begins with whole segments.
@@ -485,14 +488,11 @@ def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkCo
 
 def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
     """Return a preset with the options of Flink's that a section gives; mistakes are noted in the section."""
-    fields_by_option = {
-        name: field for field, option in OPTIONS.items() for name in (option.name, *option.former)
-    }
     values: dict[str, object] = {}
     for name, value in _flat(section.values):
-        field = fields_by_option.get(name)
+        field = _FIELDS.get(name)
         if field is None:
-            section.complain(name, f"no preset has this option; {_meant(name, fields_by_option)}")
+            section.complain(name, f"no preset has this option; {_meant(name)}")
             continue
         if field in values:
             section.complain(name, f"is another name of {OPTIONS[field].name}, given too; drop one")
@@ -509,12 +509,12 @@ def split_assignment(text: str) -> tuple[str, str] | None:
     return (name.strip(), value.strip()) if equals else None
 
 
-def _meant(name: str, options: Iterable[str]) -> str:
-    """What a wrong name of an option stands for: its end alone, or one much like it."""
-    ends = [option for option in options if option.endswith(f".{name}")]
+def _meant(name: str) -> str:
+    """Suggest an option for a wrong name: one that ends with it, or a similar one."""
+    ends = [option for option in _FIELDS if option.endswith(f".{name}")]
     if ends:
         return f"did you mean {' or '.join(map(repr, ends))}?"
-    close = get_close_matches(name, list(options), n=1)
+    close = get_close_matches(name, list(_FIELDS), n=1)
     return f"did you mean {close[0]!r}?" if close else "use the names of Flink's documentation"
 
 
@@ -552,17 +552,15 @@ POLICY = Key(
 
 def option_definitions() -> dict[str, Shape]:
     """Return the JSON Schemas of tables of options, by name; without quotes, TOML reads dots as tables."""
-    names = (name for option in OPTIONS.values() for name in (option.name, *option.former))
-    tables = dict.fromkeys(each for name in names for each in _tables_in(name))
+    tables = dict.fromkeys(each for name in _FIELDS for each in _tables_in(name))
     return {_OPTIONS_KEY: _options_shape("")} | {each: _options_shape(f"{each}.") for each in tables}
 
 
 def _options_shape(prefix: str) -> Shape:
     """The schema of a table of options whose names begin so: by their whole names, or as tables in tables."""
     shapes: dict[str, list[Shape]] = {
-        name.removeprefix(prefix): [described(option.kind.shape, _description(field))]
-        for field, option in OPTIONS.items()
-        for name in (option.name, *option.former)
+        name.removeprefix(prefix): [described(OPTIONS[field].kind.shape, _description(field))]
+        for name, field in _FIELDS.items()
         if name.startswith(prefix)
     }
     for each in dict.fromkeys(each for name in shapes for each in _tables_in(name)):
