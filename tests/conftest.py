@@ -1,12 +1,19 @@
 """What tests of every package share."""
 
+from __future__ import annotations
+
 import os
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from netstack import core_is_compiled, stale_modules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A loaded machine makes any example slow; speed is measured in benches.
 settings.register_profile("netstack", deadline=None)
@@ -47,3 +54,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         group = "spark" if item.path in sharing else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: (item.path not in sharing, item.path not in starting))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local session with four slots, which all tests share that need one."""
+    from integration.spark import spark_session  # here, since the tests of the core need none
+
+    session = spark_session("local[4]")
+    yield session
+    session.stop()

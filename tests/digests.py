@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from integration.cli.app import main as netstack
-from integration.storm.one_storm import run_storm
+from tests.storms.one_storm import run_storm
 
 ROOT = Path(__file__).parent.parent
 STORED = ROOT / "tests/data/digests.json"

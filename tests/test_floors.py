@@ -40,7 +40,6 @@ FLOORS = {
         "tuning",
         "report",
         "notebook",
-        "storm",
         "lab",
         "demo",
         "cli",

@@ -133,11 +133,6 @@ app.command(
     help="Show what lies in a checkpoint or savepoint: states, their sizes, how they are spread, large keys.",
 )
 app.command(
-    "integration.cli.storm:storm",
-    name="storm",
-    help="Run small random jobs under random faults, and check that each kept what Flink promises.",
-)
-app.command(
     "integration.cli.shuffle:package",
     name="package",
     help="Write the file from which Spark's executors get what a shuffle needs.",

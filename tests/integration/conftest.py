@@ -1,20 +1,14 @@
-"""One Spark session for all tests that need one; and a quick start for each that tests start beside it."""
+"""A quick start for each Spark session that the tests start."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.spark import spark_session
 from integration.spark.class_archive import ClassArchive, Maker
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SPARK_FILES_OF_A_LONG_RUN = 4
 """With fewer, a run takes no longer than the archive takes to make."""
@@ -50,11 +44,3 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[MAKER].stop()
     if TEMPORARY in config.stash:
         config.stash[TEMPORARY].cleanup()
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A local session with four slots."""
-    session = spark_session("local[4]")
-    yield session
-    session.stop()

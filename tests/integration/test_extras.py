@@ -145,14 +145,13 @@ def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
         "size job.toml",
         "diagnose one.json",
         "lint config.yaml",
-        "storm --seeds 1",
     ]
     assert run_without(ALL_MODULES, commands, ["pyspark"], tmp_path) == "loaded []"
 
 
 def test_every_command_is_imported_without_any_extra(tmp_path: Path) -> None:
     modules = [f"integration.cli.{path.stem}" for path in (ROOT / "integration" / "cli").glob("[!_]*.py")]
-    modules += ["integration.tuning.sweep", "integration.spark.shuffling.api", "integration.storm.storm_runs"]
+    modules += ["integration.tuning.sweep", "integration.spark.shuffling.api"]
     assert len(modules) > 20
     assert run_without(ALL_MODULES, ["--version"], ["pyspark"], tmp_path, modules) == "loaded []"
 

@@ -61,7 +61,6 @@ TEXTS = {
     "import": ["import-flink", RECORDED],
     "validate": ["validate", "--from-flink", RECORDED, "--seeds", "1"],
     "lint": ["lint", "OPTIONS"],
-    "storm": ["storm", "--seeds", "2"],
     "checkpoints": ["checkpoints", "KEPT", "--verify"],
     "state": ["state", "KEPT"],
     "schema": ["schema"],
@@ -85,7 +84,7 @@ OF_THEIR_OWN = {
     "--install-completion": "writes to a home directory: test_completion",
 }
 
-WITHOUT_JSON = {"help", "help, short", "help of a command", "version", "schema", "storm"}
+WITHOUT_JSON = {"help", "help, short", "help of a command", "version", "schema"}
 """Cases that are no documents, or nothing else."""
 
 

@@ -12,8 +12,6 @@ from benches.studies.debloating_limits import example
 from buffers import EventBuffer, NetworkBufferPool
 from flowcontrol import CreditAnnouncer
 from integration import load_scenario
-from integration.storm.draw import draw_case
-from integration.storm.one_storm import run_case
 from netstack import (
     AtTime,
     CheckpointMode,
@@ -30,6 +28,8 @@ from netstack import (
     key_sum,
     sink,
 )
+from tests.storms.draw import draw_case
+from tests.storms.one_storm import run_case
 
 pytestmark = pytest.mark.interpreted
 

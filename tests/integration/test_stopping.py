@@ -61,12 +61,12 @@ def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signa
 
 @pytest.mark.parametrize(
     ("number", "module"),
-    [(signal.SIGINT, "integration.storm.draw"), (signal.SIGTERM, "integration.spark.session")],
+    [(signal.SIGINT, "integration.tuning.sweep"), (signal.SIGTERM, "integration.spark.session")],
 )
 def test_a_signal_while_a_command_of_its_own_module_is_imported_is_one_line(
     number: signal.Signals, module: str
 ) -> None:
-    done = run_script(AT_IMPORT, int(number), module, "storm", "--seeds", "1")
+    done = run_script(AT_IMPORT, int(number), module, "tune", "none.toml")
     assert (done.returncode, done.stdout, done.stderr) == (STATUS[number], b"", b"netstack: stopped\n")
 
 

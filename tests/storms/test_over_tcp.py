@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from integration.cli.app import main
-from integration.storm.storm_over_tcp import case_over_tcp, run_over_tcp
 from netstack import KillSubtask, KillTaskManager
+from tests.storms.__main__ import main
+from tests.storms.storm_over_tcp import case_over_tcp, run_over_tcp
 
 pytestmark = pytest.mark.long
 
@@ -29,13 +29,8 @@ def test_what_is_not_possible_over_tcp_is_left_out() -> None:
         assert (case.trouble, case.neighbours) == ((), ())
 
 
-def test_the_command_runs_them_and_refuses_what_is_of_virtual_time(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["storm", "--tcp", "--seeds", "2"]) == 0
+def test_the_command_runs_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--tcp", "--seeds", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "wrong: none"
-    assert main(["storm", "--tcp", "--seed", "3"]) == 0
+    assert main(["--tcp", "--seed", "3"]) == 0
     assert "seed 3, at most 60 s" in capsys.readouterr().out
-    assert main(["storm", "--tcp", "--paranoid"]) == 2
-    told = "--paranoid is for runs in virtual time, and --tcp runs in real time; leave one out"
-    assert told in capsys.readouterr().err

@@ -49,7 +49,7 @@ class Outcome:
     @property
     def replay(self) -> str:
         """The command that runs this storm again."""
-        return f"netstack storm --seed {self.seed}"
+        return f"python -m tests.storms --seed {self.seed}"
 
     def lines(self) -> Iterator[str]:
         """The outcome as text."""

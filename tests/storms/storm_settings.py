@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 from buffers import gate_buffers, partition_buffers
+from integration.extras import is_installed
 from netstack import (
     ChangelogStorage,
     CheckpointMode,
@@ -15,7 +16,6 @@ from netstack import (
     StateBackendType,
 )
 
-from ..extras import is_installed
 from .case import KEYED, StormCase
 from .storm_jobs import weighted
 

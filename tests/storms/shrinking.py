@@ -35,7 +35,7 @@ class Shrunk(NamedTuple):
     def replay(self) -> str:
         """The command that runs it."""
         options = [f' --simpler "{step}"' for step in self.steps]
-        return f"netstack storm --seed {self.case.seed}{''.join(options)}"
+        return f"python -m tests.storms --seed {self.case.seed}{''.join(options)}"
 
     def lines(self) -> Iterator[str]:
         """The case as text, with how to run it."""

@@ -17,6 +17,7 @@ from time import perf_counter
 
 import trio
 
+from integration.emulating import heard_by_trio
 from netstack import (
     Assignment,
     AtTime,
@@ -37,7 +38,6 @@ from netstack import (
     task_managers,
 )
 
-from ..emulating import heard_by_trio
 from .case import StormCase, StormVertex, Work
 from .checks import CommitLog, check_output
 from .draw import draw_case

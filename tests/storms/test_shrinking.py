@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from integration.cli import storm as storm_command
-from integration.cli.app import main
-from integration.storm.apart import pipelines
-from integration.storm.case import StormCase, Work
-from integration.storm.draw import draw_case
-from integration.storm.one_storm import ANOTHER_RESULT, run_storm
-from integration.storm.shrinking import again, kind_of, shrink
-from integration.storm.simplifications import simplified, steps
-from integration.storm.storm_outcome import Outcome
+from integration.cli.exit_status import INTERRUPTED
 from netstack import CostModel, KillSubtask, ListState, NetworkConfig, ScenarioError
+from tests.storms import __main__ as storm_command
+from tests.storms.__main__ import main
+from tests.storms.apart import pipelines
+from tests.storms.case import StormCase, Work
+from tests.storms.draw import draw_case
+from tests.storms.one_storm import ANOTHER_RESULT, run_storm
+from tests.storms.shrinking import again, kind_of, shrink
+from tests.storms.simplifications import simplified, steps
+from tests.storms.storm_outcome import Outcome
 
 pytestmark = pytest.mark.long
 
@@ -97,7 +98,7 @@ def test_a_defect_is_shrunk_to_a_case_that_fails_in_the_same_way(monkeypatch: py
     assert Work.GATHER in {vertex.work for vertex in smallest.case.vertices}
     assert len(smallest.case.vertices) == 3
     assert again(draw_case(seed), smallest.steps) == smallest
-    assert smallest.replay.startswith(f'netstack storm --seed {seed} --simpler "')
+    assert smallest.replay.startswith(f'python -m tests.storms --seed {seed} --simpler "')
 
 
 def bad_outcome(seed: int, problem: str) -> Outcome:
@@ -109,16 +110,16 @@ def test_the_command_prints_the_smallest_case_and_runs_it_again(
 ) -> None:
     monkeypatch.setattr(ListState, "add", lambda *args: None)
     seed = next(seed for seed in range(300) if run_storm(seed).problems)
-    assert main(["storm", "--seeds", "1", "--first-seed", str(seed)]) == 1
+    assert main(["--seeds", "1", "--first-seed", str(seed)]) == 1
     told = capsys.readouterr().out.splitlines()
     assert f"the smallest that fails as seed {seed} does:" in told
     replay = next(line for line in told if "--simpler" in line)
     steps_of = replay.split('"')[1::2]
     options = [option for step in steps_of for option in ("--simpler", step)]
-    assert main(["storm", "--seed", str(seed), *options]) == 1
+    assert main(["--seed", str(seed), *options]) == 1
     assert replay in capsys.readouterr().out.splitlines()
     monkeypatch.undo()
-    assert main(["storm", "--seed", str(seed), *options]) == 0
+    assert main(["--seed", str(seed), *options]) == 0
 
 
 def test_ctrl_c_prints_the_smallest_so_far(
@@ -132,8 +133,7 @@ def test_ctrl_c_prints_the_smallest_so_far(
 
     monkeypatch.setattr(storm_command, "shrink", interrupted)
     monkeypatch.setattr(storm_command, "run_storm", lambda seed, paranoid: bad_outcome(seed, ANOTHER_RESULT))
-    with pytest.raises(KeyboardInterrupt):
-        storm_command.storm(seed=4)
+    assert main(["--seed", "4"]) == INTERRUPTED
     told = capsys.readouterr().out
     assert "the smallest that fails as seed 4 does:" in told
     assert told.count("--simpler") == 1

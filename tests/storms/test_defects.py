@@ -13,7 +13,6 @@ from msgspec.structs import replace as replace_struct
 
 from buffers import LocalBufferPool, PipelinedSubpartition, RecordBlock
 from flowcontrol import AlternatingAligner, BufferDebloater, WatermarkValve
-from integration.storm.one_storm import run_storm
 from netstack import RemoteInputChannel, TransactionalSink
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
 from netstack.checkpoints.coordinator import CheckpointCoordinator
@@ -32,6 +31,7 @@ from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows
 from netstack.tasks.multiple_input_subtask import MultipleInputSubtask
 from netstack.tasks.subtask_checkpoints import SubtaskCheckpoints
+from tests.storms.one_storm import run_storm
 
 pytestmark = pytest.mark.long
 

@@ -20,12 +20,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from integration.checkpoints.directory import DirectoryStorage
+from integration.spark.distributed.stage import BarrierStage, require_slots
+from integration.spark.spark_errors import WORKER_DIED
+from integration.spark.workers import send_packages
 from netstack import Assignment, JobFailedError, KillTaskManager, Report, run_distributed, task_managers
 
-from ..checkpoints.directory import DirectoryStorage
-from ..spark.distributed.stage import BarrierStage, require_slots
-from ..spark.spark_errors import WORKER_DIED
-from ..spark.workers import send_packages
 from .case import StormCase, StormVertex, Work
 from .commit_folder import CommitFolder
 from .going_on import with_possible_faults

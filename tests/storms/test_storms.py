@@ -6,25 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 
 from buffers import ChannelBuffers, PipelinedSubpartition
 from flowcontrol import POLICIES
-from integration.cli import storm as storm_command
-from integration.cli.app import main
-from integration.storm.case import Guarantee, Reading, StormCase, StormVertex, Work
-from integration.storm.checks import CommitLog, check_output
-from integration.storm.draw import DURATION_S, LONGEST_S, draw_case
-from integration.storm.one_storm import LITERAL_EVERY, in_fair_weather, run_case, run_storm
-from integration.storm.other_process import digests_elsewhere
-from integration.storm.storm_estimates import estimate_s
-from integration.storm.storm_flows import expected_output
-from integration.storm.storm_lives import Lives, Run
-from integration.storm.storm_outcome import Outcome
-from integration.storm.storm_records import is_sum, mark, parse_sum, records_of, sum_record, value_of
-from integration.storm.storm_runs import run_on_spark, run_storms
 from netstack import (
     CheckpointMode,
     CollectionReader,
@@ -38,11 +24,19 @@ from netstack import (
     TransactionalSink,
 )
 from netstack.jobs.restarts import Restart
-
-pytestmark = pytest.mark.long
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.storms import __main__ as storm_command
+from tests.storms.__main__ import main
+from tests.storms.case import Guarantee, Reading, StormCase, StormVertex, Work
+from tests.storms.checks import CommitLog, check_output
+from tests.storms.draw import DURATION_S, LONGEST_S, draw_case
+from tests.storms.one_storm import LITERAL_EVERY, in_fair_weather, run_case, run_storm
+from tests.storms.other_process import digests_elsewhere
+from tests.storms.storm_estimates import estimate_s
+from tests.storms.storm_flows import expected_output
+from tests.storms.storm_lives import Lives, Run
+from tests.storms.storm_outcome import Outcome
+from tests.storms.storm_records import is_sum, mark, parse_sum, records_of, sum_record, value_of
+from tests.storms.storm_runs import run_storms
 
 SEEDS = 300
 CHUNK = 50
@@ -53,11 +47,14 @@ def storms(first: int) -> list[Outcome]:
     return [run_storm(seed) for seed in range(first, first + CHUNK)]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(CHUNK, SEEDS, CHUNK))]
+)
 def test_no_storm_goes_wrong(first: int) -> None:
     assert [(storm.replay, storm.problems) for storm in storms(first) if storm.problems] == []
 
 
+@pytest.mark.long
 def test_storms_go_through_all_that_can_happen() -> None:
     outcomes = [storm for first in range(0, SEEDS, CHUNK) for storm in storms(first)]
     cases = [draw_case(seed) for seed in range(SEEDS)]
@@ -118,7 +115,7 @@ def test_some_storms_are_compared_with_themselves_and_with_fair_weather(
         seen.append(case)
         return replace(run_case(case), digest=next(digests))
 
-    monkeypatch.setattr("integration.storm.one_storm.run_case", run)
+    monkeypatch.setattr("tests.storms.one_storm.run_case", run)
     outcome = run_storm(LITERAL_EVERY)
     assert outcome.problems == ("a second run gives another result",)
     assert [case.faults for case in seen] == [
@@ -133,13 +130,14 @@ def test_what_a_storm_raises_is_its_problem_and_no_other_storms(monkeypatch: pyt
         case = draw_case(seed)
         return replace(case, edges=()) if seed == 2 else case
 
-    monkeypatch.setattr("integration.storm.one_storm.draw_case", draw)
+    monkeypatch.setattr("tests.storms.one_storm.draw_case", draw)
     first, second, third = run_storms(range(1, 4))
     assert first.problems == third.problems == ()
     assert second.end == "not run"
     assert second.problems[0].startswith("ScenarioError: ")
 
 
+@pytest.mark.long
 def test_a_job_left_alone_takes_no_longer_than_estimated() -> None:
     for seed in range(40):
         case = draw_case(seed)
@@ -293,6 +291,7 @@ def test_sums_are_told_by_records_with_marks_too() -> None:
     assert parse_sum(mark(mark(told))) == (b"\0\1''", 17)
 
 
+@pytest.mark.long
 def test_at_least_once_is_not_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StormCase, "guarantee", lambda case, restarts, went_back: Guarantee.EXACTLY_ONCE)
 
@@ -307,6 +306,7 @@ def test_a_job_that_does_not_end_needs_a_reason() -> None:
     assert cut_short == "did not end within 0.001 s, and nothing keeps it from that"
 
 
+@pytest.mark.long
 def test_checkpoints_that_stand_in_each_others_way_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes 51 ms in one task; five at once have 245 ms. One at a time, the job ends."""
     case = replace(draw_case(375575), duration_s=30.0)
@@ -314,10 +314,11 @@ def test_checkpoints_that_stand_in_each_others_way_are_a_reason(monkeypatch: pyt
     outcome = run_case(one_by_one)
     assert (outcome.end, outcome.problems) == ("ended", ())
     assert run_case(case).problems == ()
-    monkeypatch.setattr("integration.storm.checks.expire_for_good", lambda *args: False)
+    monkeypatch.setattr("tests.storms.checks.expire_for_good", lambda *args: False)
     assert run_case(case).problems == ("did not end within 30 s, and nothing keeps it from that",)
 
 
+@pytest.mark.long
 def test_fewer_subtasks_and_a_slow_storage_are_a_reason_to_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """One subtask has the records of four: 15 s; 9.5 kB of changes go at 0.6 kB/s. 12 s is allowed."""
     goes_on_with_fewer, changes_slowly_stored = draw_case(948719), draw_case(988838)
@@ -328,7 +329,7 @@ def test_fewer_subtasks_and_a_slow_storage_are_a_reason_to_expire(monkeypatch: p
     for case in (given_time, given_speed):
         outcome = run_case(case)
         assert (outcome.end, outcome.problems) == ("ended", ())
-    monkeypatch.setattr("integration.storm.checks.has_time_for_checkpoints", lambda *args: True)
+    monkeypatch.setattr("tests.storms.checks.has_time_for_checkpoints", lambda *args: True)
     for case in (goes_on_with_fewer, changes_slowly_stored):
         (problem,) = run_case(case).problems
         assert problem.startswith("failed for no good reason: checkpoint ")
@@ -353,6 +354,7 @@ def one_too_far(seek: Callable[[CollectionReader, int], None]) -> Callable[[Coll
     return lambda reader, position: seek(reader, position + 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "name", "defect"),
     [
@@ -383,22 +385,19 @@ def test_a_planted_defect_is_found(
     assert first_wrong(lambda case: case)
 
 
+@pytest.mark.long
 def test_processes_give_the_same_outcomes() -> None:
     assert list(run_storms(range(300, 332), processes=2)) == [run_storm(seed) for seed in range(300, 332)]
 
 
+@pytest.mark.long
 def test_another_process_with_other_hashes_gives_the_same_runs() -> None:
     seeds = range(9)
     assert digests_elsewhere(seeds) == [run_storm(seed).digest for seed in seeds]
 
 
-@pytest.mark.spark
-def test_spark_gives_the_same_outcomes(spark: SparkSession) -> None:
-    assert list(run_on_spark(range(40, 45), spark)) == [run_storm(seed) for seed in range(40, 45)]
-
-
 def test_the_command_says_how_many_went_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["storm", "--seeds", "3", "--first-seed", "5"]) == 0
+    assert main(["--seeds", "3", "--first-seed", "5"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("3 storms: ")
     assert told[-1] == "wrong: none"
@@ -410,14 +409,15 @@ def test_the_command_names_each_storm_that_went_wrong(
     bad = replace(run_storm(7), problems=("missing: 3 records",))
     both = [run_storm(6), bad]
     monkeypatch.setattr(storm_command, "run_storms", lambda seeds, paranoid: iter(both))
-    assert main(["storm", "--seeds", "2", "--first-seed", "6"]) == 1
+    monkeypatch.setattr(storm_command, "SHRUNK", 0)  # the case does not fail, so each step would be tried
+    assert main(["--seeds", "2", "--first-seed", "6"]) == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[:2] == ["seed 7: missing: 3 records", "  netstack storm --seed 7"]
+    assert told[:2] == ["seed 7: missing: 3 records", "  python -m tests.storms --seed 7"]
     assert told[-1] == "wrong: 7"
 
 
 def test_verbose_shows_the_case_and_the_outcome(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["storm", "--seeds", "1", "--first-seed", "11", "--verbose"]) == 0
+    assert main(["--seeds", "1", "--first-seed", "11", "--verbose"]) == 0
     told = capsys.readouterr().out
     for line in [*draw_case(11).lines(), *run_storm(11).lines()]:
         assert line in told
@@ -434,13 +434,24 @@ def test_verbose_shows_the_case_and_the_outcome(capsys: pytest.CaptureFixture[st
         (["--seed", "-1"], "--seed is -1"),
         (["--log", "log", "--seed", "1"], "leave --log out"),
         (["--simpler", "without faults"], "give its --seed"),
-        (["--seed", "1", "--simpler", "without wings"], "'without wings' is no step"),
+        (["--tcp", "--on-spark"], "two ways to run them; leave one out"),
+        (["--tcp", "--paranoid"], "--paranoid is for runs in virtual time, and --tcp runs in real time"),
+        (
+            ["--on-spark", "--log", "log"],
+            "--log is for runs in virtual time, and --on-spark",
+        ),
     ],
 )
-def test_mistakes_are_told_in_a_line(
+def test_arguments_that_cannot_be_obeyed_are_refused(
     arguments: list[str], mistake: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["storm", *arguments]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert mistake in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_step_that_is_none_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "1", "--simpler", "without wings"]) == 2
     told = capsys.readouterr().err
-    assert mistake in told
+    assert "'without wings' is no step" in told
     assert told.count("\n") == 1

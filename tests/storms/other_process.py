@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from .one_storm import run_storm
 
 _ANOTHER_HASH_SEED = "20011"
-_PROGRAM = "from integration.storm.other_process import print_digests; print_digests()"
+_PROGRAM = "from tests.storms.other_process import print_digests; print_digests()"
 
 
 def print_digests() -> None:

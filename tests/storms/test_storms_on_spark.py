@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.cli.app import main
 from integration.spark.spark_errors import WORKER_DIED
-from integration.storm.case import StormCase, StormVertex, Work
-from integration.storm.commit_folder import CommitFolder
-from integration.storm.storm_on_spark import (
+from netstack import AtTime, Fault, KillSubtask, KillTaskManager, SubtaskName, Transaction
+from tests.storms.case import StormCase, StormVertex, Work
+from tests.storms.commit_folder import CommitFolder
+from tests.storms.one_storm import run_storm
+from tests.storms.storm_on_spark import (
     SLOTS,
     SparkCase,
     Strike,
@@ -28,8 +29,8 @@ from integration.storm.storm_on_spark import (
     run_case_on_spark,
     run_on_spark,
 )
-from integration.storm.storm_over_tcp import case_over_tcp
-from netstack import AtTime, Fault, KillSubtask, KillTaskManager, SubtaskName, Transaction
+from tests.storms.storm_over_tcp import case_over_tcp
+from tests.storms.storm_runs import run_on_spark as run_storms_on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +72,11 @@ def test_no_storm_on_spark_goes_wrong(spark: SparkSession) -> None:
     assert [(outcome.seed, outcome.problems) for outcome in outcomes if outcome.problems] == []
     assert {outcome.end for outcome in outcomes} == {"ended"}
     assert sum(outcome.checkpoints["COMPLETED"] for outcome in outcomes) > len(SEEDS)
+
+
+@pytest.mark.spark
+def test_spark_gives_the_same_outcomes(spark: SparkSession) -> None:
+    assert list(run_storms_on_spark(range(40, 45), spark)) == [run_storm(seed) for seed in range(40, 45)]
 
 
 @pytest.mark.spark
@@ -123,14 +129,6 @@ def test_a_transaction_is_committed_once_and_must_not_change(tmp_path: Path) -> 
     assert commits.processes() == [os.getpid()]
 
 
-def test_what_is_of_virtual_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["storm", "--on-spark", "--log", "log"]) == 2
-    told = "--log is for runs in virtual time, and --on-spark runs in real time; leave one out"
-    assert told in capsys.readouterr().err
-    assert main(["storm", "--on-spark", "--tcp"]) == 2
-    assert "--tcp and --on-spark are two ways to run them; leave one out" in capsys.readouterr().err
-
-
 def of_this_run(mark: str) -> list[str]:
     """The processes that have a mark in their environment."""
     marked = []
@@ -149,14 +147,14 @@ def test_ctrl_c_ends_all_processes_and_leaves_no_file(tmp_path: Path) -> None:
     mark = f"NETSTACK_MARK={tmp_path}"
     name, _, value = mark.partition("=")
     with subprocess.Popen(
-        [sys.executable, "-m", "integration", "storm", "--on-spark", "--seeds", "1000"],
+        [sys.executable, "-m", "tests.storms", "--on-spark", "--seeds", "1000"],
         env={**os.environ, name: value, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stderr is not None
-        assert re.match(r"storm: \d+ of 1,000 seeds, ", process.stderr.readline())
+        assert re.match(r"storms: \d+ of 1,000 seeds, ", process.stderr.readline())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "netstack: stopped")

@@ -14,12 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import RecordBlock
-from integration.storm.case import GoingOn, StormCase, StormVertex, Work
-from integration.storm.checks import CommitLog, check_output
-from integration.storm.one_storm import run_case
-from integration.storm.storm_flows import at_least, by_chance, expected_output, flows_of, in_turns
-from integration.storm.storm_lives import Lives, Run
-from integration.storm.storm_records import records_of
 from netstack import (
     AtTime,
     ChangelogStorage,
@@ -34,6 +28,12 @@ from netstack import (
 from netstack.engine.randomness import numbers_of
 from netstack.jobs.restarts import Restart
 from netstack.tasks.emission import Emission
+from tests.storms.case import GoingOn, StormCase, StormVertex, Work
+from tests.storms.checks import CommitLog, check_output
+from tests.storms.one_storm import run_case
+from tests.storms.storm_flows import at_least, by_chance, expected_output, flows_of, in_turns
+from tests.storms.storm_lives import Lives, Run
+from tests.storms.storm_records import records_of
 
 TWO_FIFTHS = Fraction(2, 5)
 

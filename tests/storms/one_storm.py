@@ -17,11 +17,11 @@ from time import perf_counter
 
 import trio
 
+from integration.emulating import heard_by_trio
+from integration.extras import is_installed
+from integration.state.stores import RocksStores
 from netstack import Agenda, InitialCheckpoint, Job, Scenario, StateBackendType, check_scenario
 
-from ..emulating import heard_by_trio
-from ..extras import is_installed
-from ..state.stores import RocksStores
 from .case import GoingOn, Reading, StormCase
 from .checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
 from .checks import CommitLog, check_end, check_memory, check_output

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from integration.checkpoints.directory import LOCK_NAME, DirectoryStorage
 from netstack import DamagedFileError, FileLayout, MemoryStorage, StorageError, StoredFile
 
-from ..checkpoints.directory import LOCK_NAME, DirectoryStorage
 from .case import ReadTrouble, StormCase
 
 

@@ -13,25 +13,6 @@ import trio
 
 from buffers import NetworkBufferPool
 from flowcontrol import DebloatSettings
-from integration.storm.case import Neighbour, ReadTrouble, StormCase, StormVertex, Work
-from integration.storm.checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
-from integration.storm.checks import CommitLog, check_end
-from integration.storm.coordinator_rules import Span, Times, _Model, check_coordinator
-from integration.storm.counted_work import check_counters
-from integration.storm.debloating_rules import CheckedDebloating
-from integration.storm.draw import draw_case
-from integration.storm.failure_rules import check_delays, check_heartbeats
-from integration.storm.figures import _COUNTERS, _TIMES, check_figures
-from integration.storm.machine_rules import check_machines, check_mail
-from integration.storm.one_storm import run_case
-from integration.storm.pool_rules import PoolRules, check_shrunk
-from integration.storm.record_order import Order, check_order, check_turns, orders_at, turns_of
-from integration.storm.state_witness import StateWitness
-from integration.storm.stored_files import check_storage
-from integration.storm.storm_operators import Broken
-from integration.storm.storm_records import records_of
-from integration.storm.storm_scenarios import scenario_of
-from integration.storm.troubled_storage import TroubledMemory, storage_of, stored_in
 from netstack import (
     Agenda,
     AtTime,
@@ -44,6 +25,25 @@ from netstack import (
     Transaction,
 )
 from netstack.tasks.time_account import Waiting
+from tests.storms.case import Neighbour, ReadTrouble, StormCase, StormVertex, Work
+from tests.storms.checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
+from tests.storms.checks import CommitLog, check_end
+from tests.storms.coordinator_rules import Span, Times, _Model, check_coordinator
+from tests.storms.counted_work import check_counters
+from tests.storms.debloating_rules import CheckedDebloating
+from tests.storms.draw import draw_case
+from tests.storms.failure_rules import check_delays, check_heartbeats
+from tests.storms.figures import _COUNTERS, _TIMES, check_figures
+from tests.storms.machine_rules import check_machines, check_mail
+from tests.storms.one_storm import run_case
+from tests.storms.pool_rules import PoolRules, check_shrunk
+from tests.storms.record_order import Order, check_order, check_turns, orders_at, turns_of
+from tests.storms.state_witness import StateWitness
+from tests.storms.stored_files import check_storage
+from tests.storms.storm_operators import Broken
+from tests.storms.storm_records import records_of
+from tests.storms.storm_scenarios import scenario_of
+from tests.storms.troubled_storage import TroubledMemory, storage_of, stored_in
 
 
 def vertex(name: str, work: Work, parallelism: int = 1, **more: Any) -> StormVertex:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from integration.cli import storm as storm_command
-from integration.cli.app import main
-from integration.storm.one_storm import run_storm
-from integration.storm.storm_log import SEEDS_A_LINE, StormLog, meaning_of_seeds
-from integration.storm.storm_outcome import Outcome
+from integration.cli.exit_status import INTERRUPTED
 from netstack import ScenarioError
+from tests.storms import __main__ as storm_command
+from tests.storms.__main__ import main
+from tests.storms.one_storm import run_storm
+from tests.storms.storm_log import SEEDS_A_LINE, StormLog, meaning_of_seeds
+from tests.storms.storm_outcome import Outcome
 
 PLAIN = run_storm(2)
 
@@ -88,16 +89,15 @@ def test_the_command_goes_on_where_it_was_stopped_and_names_every_seed_that_fail
             yield outcome(seed, *(["missing: 1 records"] if seed == 11 else []))
 
     monkeypatch.setattr(storm_command, "run_storms", stopped_at_the_third)
-    with pytest.raises(KeyboardInterrupt):
-        storm_command.storm(seeds=8, first_seed=10, log=Path(log))
+    assert main(["--seeds", "8", "--first-seed", "10", "--log", log]) == INTERRUPTED
     monkeypatch.undo()
     capsys.readouterr()
-    assert main(["storm", "--seeds", "8", "--first-seed", "10", "--log", log]) == 1
+    assert main(["--seeds", "8", "--first-seed", "10", "--log", log]) == 1
     told = capsys.readouterr().out.splitlines()
     assert run == [10, 11, 12]
-    assert told[:2] == ["seed 11: missing: 1 records", "  netstack storm --seed 11"]
+    assert told[:2] == ["seed 11: missing: 1 records", "  python -m tests.storms --seed 11"]
     assert told[2].startswith("5 storms: ")
     assert told[2].endswith("; 3 were done before")
     assert told[-1] == "wrong: 11"
-    assert main(["storm", "--seeds", "8", "--first-seed", "10", "--log", log]) == 1
+    assert main(["--seeds", "8", "--first-seed", "10", "--log", log]) == 1
     assert "0 storms: none was left; 8 were done before" in capsys.readouterr().out

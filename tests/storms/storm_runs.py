@@ -8,9 +8,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..runs.scenario_runs import WorkerDied, ctrl_c_held, worker_pool
-from ..spark.interrupts import run_cancellable
-from ..spark.spark_errors import one_line
+from integration.runs.scenario_runs import WorkerDied, ctrl_c_held, worker_pool
+from integration.spark.interrupts import run_cancellable
+from integration.spark.spark_errors import one_line
+
 from .one_storm import run_storm
 from .storm_outcome import Outcome
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import floor
 from typing import Any
 
+from integration.state.stores import RocksStores
 from netstack import (
     CheckpointMetadata,
     FileLayout,
@@ -22,7 +23,6 @@ from netstack import (
     keyed_entries,
 )
 
-from ..state.stores import RocksStores
 from .storm_operators import Broken
 from .troubled_storage import Untroubled
 

@@ -1,1 +1,0 @@
-"""Random jobs with random faults, checked for exactly-once."""
