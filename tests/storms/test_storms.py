@@ -14,7 +14,6 @@ from flowcontrol import POLICIES
 from netstack import (
     CheckpointMode,
     CollectionReader,
-    CostModel,
     FailoverStrategy,
     ListState,
     NetworkConfig,
@@ -304,35 +303,6 @@ def test_at_least_once_is_not_exactly_once(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_job_that_does_not_end_needs_a_reason() -> None:
     cut_short = first_wrong(lambda case: replace(case, faults=(), manual_checkpoints_s=(), duration_s=0.001))
     assert cut_short == "did not end within 0.001 s, and nothing keeps it from that"
-
-
-@pytest.mark.long
-def test_checkpoints_that_stand_in_each_others_way_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes 51 ms in one task; five at once have 245 ms. One at a time, the job ends."""
-    case = replace(draw_case(375575), duration_s=30.0)
-    one_by_one = replace(case, config=replace(case.config, max_concurrent_checkpoints=1))
-    outcome = run_case(one_by_one)
-    assert (outcome.end, outcome.problems) == ("ended", ())
-    assert run_case(case).problems == ()
-    monkeypatch.setattr("tests.storms.checks.expire_for_good", lambda *args: False)
-    assert run_case(case).problems == ("did not end within 30 s, and nothing keeps it from that",)
-
-
-@pytest.mark.long
-def test_fewer_subtasks_and_a_slow_storage_are_a_reason_to_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One subtask has the records of four: 15 s; 9.5 kB of changes go at 0.6 kB/s. 12 s is allowed."""
-    goes_on_with_fewer, changes_slowly_stored = draw_case(948719), draw_case(988838)
-    longer = replace(goes_on_with_fewer.config, checkpoint_timeout_s=30.0)
-    given_time = replace(goes_on_with_fewer, config=longer)
-    given_speed = replace(changes_slowly_stored, costs=CostModel())
-    assert run_case(goes_on_with_fewer).problems == run_case(changes_slowly_stored).problems == ()
-    for case in (given_time, given_speed):
-        outcome = run_case(case)
-        assert (outcome.end, outcome.problems) == ("ended", ())
-    monkeypatch.setattr("tests.storms.checks.has_time_for_checkpoints", lambda *args: True)
-    for case in (goes_on_with_fewer, changes_slowly_stored):
-        (problem,) = run_case(case).problems
-        assert problem.startswith("failed for no good reason: checkpoint ")
 
 
 def test_a_job_that_fails_needs_a_reason() -> None:
