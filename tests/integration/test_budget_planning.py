@@ -271,12 +271,14 @@ def test_a_plan_halves_the_delays_at_the_same_throughput(far: BudgetPlan) -> Non
     assert gate.planned >= gate.needed == 6
 
 
+@pytest.mark.long
 def test_of_more_than_enough_the_rest_is_left_and_worth_nothing(far: BudgetPlan) -> None:
     for memory in far.task_managers:
         assert memory.planned_bytes == memory.enough_bytes < MIB
         assert (memory.saved_ms_per_mib, memory.saved_at, memory.left_ms) == (0, [], 0)
 
 
+@pytest.mark.long
 def test_the_planned_job_is_the_one_that_was_emulated(far: BudgetPlan) -> None:
     planned = planned_scenario(chain(latency_s=0.05), far)
     assert planned.edges[0].buffers == EdgeBuffers(

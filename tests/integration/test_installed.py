@@ -20,6 +20,8 @@ from integration.cli.schema import SCHEMA_FILE, schema_file
 from integration.files.shipped import example, shipped
 from tests.integration.clusters import ROOT, bare_python
 
+pytestmark = pytest.mark.long
+
 BUILD = """
 import sys
 from setuptools import build_meta
@@ -129,7 +131,6 @@ import integration, netstack
 from integration.files.shipped import example
 from netstack import Edge, GeneratorSpec, Scenario, Vertex, emulate
 
-pytestmark = pytest.mark.long
 vertices = (Vertex(name="a", source=GeneratorSpec(record_bytes=100, rates=(10.0,))), Vertex(name="b"))
 edges = (Edge(source="a", target="b"),)
 result = emulate(Scenario(name="tiny", duration_s=1.0, vertices=vertices, edges=edges))
