@@ -4,7 +4,7 @@
 .PHONY: help env demo docs fast pure test tests test-long test-compiled share lint bench flink clean
 
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PYTHON
 
 help: ## list these commands

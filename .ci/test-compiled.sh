@@ -18,5 +18,5 @@ if ! "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 
     exit 1
 fi
 echo "netstack: the tests of the core, compiled:"
-NETSTACK_TESTED=compiled "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup \
+NETSTACK_TESTED=compiled "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile \
     --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/integration/test_fidelity.py

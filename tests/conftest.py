@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +17,11 @@ from netstack import core_is_compiled, stale_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
+
+ROOT = Path(__file__).parents[1]
+SPARK = "spark"
 
 # A loaded machine makes any example slow; speed is measured in benches.
 settings.register_profile("netstack", deadline=None)
@@ -41,19 +49,35 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("inherits from, or stands in for, a class that is compiled")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Divide the tests among the processes of a run by files; one process has the shared Spark session.
 
-    The files that share the session come first, then those that start other processes, so that all processes
-    of the run end together.
+    The files that share the session come first, so that all processes of the run end together.
     """
-    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    from xdist.scheduler import LoadScopeScheduling  # here, since a run in one process needs no xdist
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if shares_spark(nodeid) else nodeid.partition("::")[0]
+
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files first that share the Spark session, then those that start a Spark of their own."""
     starting = {item.path for item in items if item.get_closest_marker("spark")}
-    for item in items:
-        group = "spark" if item.path in sharing else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (item.path not in sharing, item.path not in starting))
+    items.sort(key=lambda item: (not shares_spark(item.nodeid), item.path not in starting))
+
+
+@cache
+def _requests_spark(file: str) -> bool:
+    return re.search(rf"def \w+\(([^)]*\W)?{SPARK}\W", Path(file).read_text("utf-8")) is not None
+
+
+def shares_spark(nodeid: str) -> bool:
+    """Whether a test, or a fixture of its file, requests the fixture `spark`."""
+    return _requests_spark(str(ROOT / nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,11 @@ from integration.cli.app import main
 from integration.spark.workers import LIBRARIES, PACKAGES, write_package
 from tests.integration.clusters import FOR_ARROW, ROOT, bare_python
 
+pytestmark = pytest.mark.long
+
 IMPORTS = """
 import flowcontrol, buffers, netstack, integration
 import integration.spark.shuffling.placement, integration.spark.shuffling.pieces
-
-pytestmark = pytest.mark.long
 print(netstack.__file__)
 """
 
