@@ -103,6 +103,7 @@ class FullGate:
         return self.name, now
 
 
+@pytest.mark.interpreted  # a gate of its own
 def test_the_gates_of_a_union_are_read_in_turns_while_all_stay_readable() -> None:
     task_input = TaskInput()
     gates = [FullGate("a", 4), FullGate("b", 2), FullGate("empty", 0), FullGate("c", 3)]
