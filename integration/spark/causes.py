@@ -54,7 +54,10 @@ def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
     """
     from py4j.protocol import Py4JNetworkError
 
-    text = str(error)
+    try:
+        text = str(error)
+    except (ConnectionError, Py4JNetworkError):  # an error of Java's, which py4j asks for its text
+        text = _DRIVER_ENDING
     if isinstance(error, ConnectionError | Py4JNetworkError) or _DRIVER_ENDING in text:
         setting = "spark.driver.memory" if java_exit_status(_END_S) == _OUT_OF_MEMORY_STATUS else None
     elif _EXECUTOR_ENDED in text or "OutOfMemory" in text:

@@ -95,11 +95,15 @@ def test_steps_are_repeated_as_often_as_their_yardstick() -> None:
 
 
 def run_cases(*options: str) -> tuple[int, str]:
-    """Run benchmarks in a process of their own; return the exit status and the output."""
+    """Run benchmarks in a process of their own; return the exit status and the output.
+
+    Within a process of pytest-xdist, which a variable tells, pytest-benchmark measures nothing.
+    """
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "benches", "-q", "-p", "no:cacheprovider", *options],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=variables | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

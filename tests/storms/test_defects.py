@@ -35,7 +35,7 @@ from tests.storms.one_storm import run_storm
 
 pytestmark = pytest.mark.long
 
-SEEDS = 300
+SEEDS = 500
 
 Method = Callable[..., Any]
 
