@@ -19,6 +19,8 @@ import netstack
 from integration.cli.app import app
 from netstack import OPTIONS
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LISTED = re.compile(r"^- \[[^\]]+\]\(([\w/-]+\.md)\): ", re.MULTILINE)

@@ -25,6 +25,8 @@ from integration.tuning.point_rows import failed_row
 from integration.tuning.points import point_of
 from netstack import Result, Scenario, Vertex, emulate, to_json, with_options
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "pitfalls"
 REFERENCE = ROOT / "tests" / "data" / "flink-reference"

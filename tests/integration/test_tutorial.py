@@ -12,6 +12,8 @@ import pytest
 from integration.cli.app import main
 from tests.code_in_documents import ROOT, Block, blocks, shell_commands, write_scenarios
 
+pytestmark = pytest.mark.long
+
 PAGE = ROOT / "docs" / "TUTORIAL.md"
 SLOW = ("demo", "tune")
 """They start Spark; tests of their own run them, on smaller jobs."""

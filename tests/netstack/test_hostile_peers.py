@@ -39,6 +39,8 @@ from tests.netstack.meshes import (
     tls_contexts,
 )
 
+pytestmark = pytest.mark.long
+
 WRONG_SECRET = Secret(b"a guess at the secret")
 HELLO = ClientHandshake(SECRET, Identity(2, 0, 3), bytes(32)).begin()
 IMPATIENT = ConnectionLimits(connect_timeout_s=300, handshake_timeout_s=1)

@@ -63,6 +63,8 @@ from netstack.tcp.transport_errors import (
 )
 from tests.netstack.meshes import SECRET, Streams, connect, no_socket_left
 
+pytestmark = pytest.mark.long
+
 SEGMENT_BYTES = 64
 EXCLUSIVE = 2
 LIMITS = ConnectionLimits(max_frame_bytes=1 << 20, max_channels=2, connect_timeout_s=300, keep_alive_s=300)
