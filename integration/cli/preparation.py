@@ -235,7 +235,7 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
         if error.errno != errno.ENOMEM:
             raise
         size = format_size(scenario.config.segment_bytes)
-        message = f"is {size}; this machine has not the memory for the job's buffers, make them smaller"
+        message = f"is {size}; this machine does not have the memory for the job's buffers; make them smaller"
         raise ScenarioError([f"{file}: flink.{OPTIONS['segment_bytes'].name}: {message}"]) from None
 
 

@@ -30,7 +30,7 @@ def report(error: BaseException) -> int:
         case InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
             say(f"netstack: {one_line(error)}")
         case MemoryError() | OSError(errno=errno.ENOMEM):
-            say("netstack: this machine has not the memory for that; netstack size says what a job needs")
+            say("netstack: not enough memory; netstack size says what a job needs")
         case OSError():
             _drop_stdout()  # which may be what could not be written
             say(f"netstack: {error}")

@@ -57,7 +57,7 @@ def read_user_file(file: Path, largest: int) -> bytes:
         ScenarioError: it is missing, cannot be read, is no regular file or is larger; one line with its name.
     """
     try:
-        # Without waiting: to open a pipe takes until somebody writes to it.
+        # O_NONBLOCK, since opening a pipe waits until another process writes to it.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _require_regular(file, os.fstat(descriptor).st_mode)

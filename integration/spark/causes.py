@@ -38,12 +38,25 @@ def failure_cause(error: BaseException, session: SparkSession) -> str:
         error: What the action has raised.
         session: That of the DataFrame; it still runs, unless its Java has run out of memory.
     """
+    error = _readable(error)
     return resource_problem(error, session) or one_line(before_begun_again(error, session))
 
 
 def resource_problem(error: BaseException, session: SparkSession) -> str | None:
     """Return in one line that Spark's Java or its folders had no room, and the option to set; else None."""
+    error = _readable(error)
     return _memory_problem(error, session) or own_files_problem(before_begun_again(error, session), session)
+
+
+def _readable(error: BaseException) -> BaseException:
+    """Return `error`, or another error where its text cannot be read, since py4j asks Java for it."""
+    from py4j.protocol import Py4JNetworkError
+
+    try:
+        str(error)
+    except (ConnectionError, Py4JNetworkError) as gone:
+        return ConnectionError(f"Spark's Java has ended: {one_line(gone)}")
+    return error
 
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
@@ -54,10 +67,7 @@ def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
     """
     from py4j.protocol import Py4JNetworkError
 
-    try:
-        text = str(error)
-    except (ConnectionError, Py4JNetworkError):  # an error of Java's, which py4j asks for its text
-        text = _DRIVER_ENDING
+    text = str(error)
     if isinstance(error, ConnectionError | Py4JNetworkError) or _DRIVER_ENDING in text:
         setting = "spark.driver.memory" if java_exit_status(_END_S) == _OUT_OF_MEMORY_STATUS else None
     elif _EXECUTOR_ENDED in text or "OutOfMemory" in text:

@@ -136,12 +136,12 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
 
 
 def _looked_at_too_late(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
-    """Say whose records are in it without their bytes, which the job would look at."""
+    """Name the exchanges whose records lie in it without their bytes, which the job reads."""
     if metadata.has_records:
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
             yield (
-                f"it has records of {source} -> {target} without what is in them, which nobody looked at "
-                "when it was taken; a function, or a hash exchange behind one, does now"
+                f"it has records of {source} -> {target} without their bytes, which no task "
+                "read before; a function, or a hash exchange behind one, reads them now"
             )
 
 

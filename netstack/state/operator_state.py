@@ -110,13 +110,13 @@ class OperatorStateBackend:
             raise StateError(f"operator state {name!r} is {_KINDS[known]}, not {_KINDS[redistribution]}")
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Nothing to do: every checkpoint stores all of the state."""
+        """Ignore that a checkpoint has completed: every checkpoint stores all of the state."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Nothing to do."""
+        """Keep no record of checkpoints, so ignore that one was aborted."""
 
     def close(self) -> None:
-        """Nothing to do: the state is in memory."""
+        """Release nothing: the state is in memory."""
 
 
 class BroadcastState(MutableMapping[Any, Any]):

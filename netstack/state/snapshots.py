@@ -158,7 +158,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT,
     AT_LEAST_ONCE_CHECKPOINT, SAVEPOINT or SYNC_SAVEPOINT. `parallelism` is by vertex. `exchanges` are those
     of the job, in its order; None where whoever wrote it did not say. The records of `blank_exchanges` are
-    all zeros in it, since nobody looked at them. `max_parallelism` has the vertices whose number of key
+    all zeros in it, since no task read them. `max_parallelism` has the vertices whose number of key
     groups is not the one that follows from their parallelism.
     """
 

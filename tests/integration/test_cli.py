@@ -567,7 +567,7 @@ def test_a_machine_without_enough_memory_is_told_in_a_line(error, scenario, monk
 
     monkeypatch.setattr("integration.cli.size.print_size", too_much)
     assert main(["size", str(scenario)]) == 2
-    assert capsys.readouterr().err.startswith("netstack: this machine has not the memory for that")
+    assert capsys.readouterr().err.startswith("netstack: not enough memory; ")
 
 
 def test_emulate_says_what_it_needs():

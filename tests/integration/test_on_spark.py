@@ -41,7 +41,7 @@ EXAMPLE = ROOT / "docs" / "examples" / "two_sources.toml"
 
 
 def on_spark(scenario: Path, capture: pytest.CaptureFixture[bytes]) -> Result:
-    """What the command prints; it uses the session of the tests."""
+    """Run the command in the session of the tests and return the result that it prints."""
     assert main(["run", str(scenario), "--on-spark", "--json"]) == 0
     return from_json(capture.readouterr().out)
 

@@ -91,6 +91,23 @@ def test_java_without_memory_names_the_option_that_gives_it_more(
     )
 
 
+class UnreadableError(Exception):
+    """An error of Java's after Java has ended: py4j asks Java for its text."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError("[Errno 111] Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "cause"), [(52, "Spark's Java ran out of memory; "), (137, "Spark's Java has ended: ")]
+)
+def test_an_error_whose_text_is_gone_with_java_has_a_cause(
+    monkeypatch: pytest.MonkeyPatch, exit_status: int, cause: str
+) -> None:
+    monkeypatch.setattr("integration.spark.causes.java_exit_status", lambda wait_s: exit_status)
+    assert failure_cause(UnreadableError(), Cluster(4)).startswith(cause)  # type: ignore[arg-type]
+
+
 def test_tasks_of_more_cores_than_this_machine_gives_cannot_run() -> None:
     cluster = Cluster(0)
     cluster.isLocal = lambda: True  # type: ignore[method-assign]

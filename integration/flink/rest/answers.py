@@ -79,7 +79,7 @@ def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
 
 
 def number(value: object) -> float | None:
-    """Return a value as Flink writes it; None for NaN, which a task gives for what it does not measure."""
+    """Return a value as Flink writes it; None for NaN, the value of a metric that a task does not measure."""
     try:
         parsed = float(str(value))
     except ValueError:

@@ -73,7 +73,7 @@ def _listed(client: RestClient) -> _Jobs:
 
 
 def _advice(jobs: _Jobs) -> str:
-    """What to do about jobs of which none runs."""
+    """Return advice for jobs of which none runs."""
     if any(entry["state"] in ENDED for entry in jobs):
         return "; what is left of one that ended is for netstack diagnose --from-flink"
     return "; try again once it runs" if jobs else ""
