@@ -32,8 +32,9 @@ def _lasting_folder(config: pytest.Config) -> Path:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin to make the archive, in one of the processes of a run with many tests of Spark."""
-    files = {item.path for item in session.items if item.get_closest_marker("spark")}
+    """Begin to make the archive, in one process of a run in which many files start a Spark of their own."""
+    started = (item for item in session.items if "spark" not in getattr(item, "fixturenames", ()))
+    files = {item.path for item in started if item.get_closest_marker("spark")}
     if len(files) >= SPARK_FILES_OF_A_LONG_RUN and os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
         session.config.stash[MAKER] = Maker(session.config.stash[ARCHIVE])
 

@@ -14,6 +14,8 @@ from integration.report.checkpoint_charts import checkpoint_history
 from netstack import NetworkConfig, emulate
 from tests.integration.axes import axes_of, has_unit
 
+pytestmark = pytest.mark.long
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 

@@ -13,6 +13,8 @@ from integration.runs.scenario_runs import run_seeds
 from netstack import ScenarioError, emulate, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, replayed
 
+pytestmark = pytest.mark.long
+
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
 SHORTER = {"duration_s": 34.0, "warmup_s": 16.0}
 

@@ -336,7 +336,7 @@ def test_memory_that_the_machine_has_not_is_a_matter_of_the_segment_size(file):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
     (problem,) = caught.value.problems
     assert problem.startswith(
-        f"{file}: flink.taskmanager.memory.segment-size: is 32 kb; this machine has not"
+        f"{file}: flink.taskmanager.memory.segment-size: is 32 kb; this machine does not have the memory"
     )
 
 

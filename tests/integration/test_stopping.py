@@ -11,6 +11,8 @@ from integration.cli import exit_status
 from integration.stopping import PATIENCE_S, StopSignals
 from tests.integration.test_cli import NOTICED, SHORT
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 

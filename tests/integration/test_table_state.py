@@ -37,6 +37,8 @@ from tests.netstack import rescaled_job
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.test_recovery import expected, kill, sums_job
 
+pytestmark = pytest.mark.long
+
 TABLES = {"state_backend": StateBackendType.ROCKSDB}
 ROOT = Path(__file__).parent.parent.parent
 

@@ -11,6 +11,8 @@ import pytest
 from netstack import Edge, GeneratorSpec, Scenario, Vertex, emulate
 from netstack.engine import garbage
 
+pytestmark = pytest.mark.long
+
 
 class Knot:
     """Refers to itself, so that only a collection frees it."""
