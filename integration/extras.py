@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
+from .errors import MissingExtraError
+
 Extra = Literal["demo", "lab", "pandas", "report", "rocksdb", "statistics"]
 
 
@@ -29,10 +31,6 @@ EXTRAS: Mapping[Extra, Brought] = {
     "rocksdb": Brought("RocksDB", ("rocksdict",)),
     "statistics": Brought("SciPy", ("scipy",)),
 }
-
-
-class MissingExtraError(ImportError):
-    """Something needs a library that is not installed; the message is one line with what installs it."""
 
 
 def is_installed(extra: Extra) -> bool:

@@ -5,6 +5,7 @@ is listed below. All else that others may use is imported from here as well, ``f
 and described where it is defined, ``help("netstack.scenarios.fault")``:
 
 =====================  ==================================================================================
+netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; config: Flink's
                        options, presets; fault: what may go wrong, and when; changes: what users do
                        meanwhile; topology: ship strategies, who sends to whom, job shapes that can
@@ -23,7 +24,7 @@ netstack.exchange      partition, gate, connection, remote_channel, selectors, k
 netstack.jobs          job, job_sources, summary: a job that can be looked into while it runs
 netstack.engine        agenda: what happens next; compiled: whether the core is compiled
 netstack.transport     transport_config, transport_statistics, endpoint: records between processes
-netstack.tcp           mesh, handshaking, letterbox, limits, transport_errors: what these stand on
+netstack.tcp           mesh, handshaking, letterbox, limits: what these stand on
 netstack.cluster       terms, distributed_run, task_manager, attempt_report: a job over processes
 =====================  ==================================================================================
 """
@@ -47,14 +48,10 @@ from .checkpoints.state_entries import StateEntry as StateEntry
 from .checkpoints.state_entries import keyed_entries as keyed_entries
 from .checkpoints.state_entries import operator_lists as operator_lists
 from .checkpoints.storage import CheckpointStorage as CheckpointStorage
-from .checkpoints.storage import DamagedFileError as DamagedFileError
 from .checkpoints.storage import HandleReader as HandleReader
-from .checkpoints.storage import MissingFileError as MissingFileError
-from .checkpoints.storage import StorageError as StorageError
 from .cluster.attempt_report import Report as Report
 from .cluster.attempt_report import decode_report as decode_report
 from .cluster.attempt_report import encode_report as encode_report
-from .cluster.distributed_run import LaunchError as LaunchError
 from .cluster.distributed_run import run_distributed as run_distributed
 from .cluster.task_manager import run_task_manager as run_task_manager
 from .cluster.terms import Assignment as Assignment
@@ -64,6 +61,20 @@ from .cluster.terms import task_managers as task_managers
 from .engine.agenda import Agenda as Agenda
 from .engine.compiled import core_is_compiled as core_is_compiled
 from .engine.compiled import stale_modules as stale_modules
+from .errors import ConnectionLostError as ConnectionLostError
+from .errors import DamagedFileError as DamagedFileError
+from .errors import HandshakeError as HandshakeError
+from .errors import InputError, JobFailedError, ScenarioError
+from .errors import LaunchError as LaunchError
+from .errors import LinkClosedError as LinkClosedError
+from .errors import MissingFileError as MissingFileError
+from .errors import PeerFailedError as PeerFailedError
+from .errors import PeerSilentError as PeerSilentError
+from .errors import QuantityError as QuantityError
+from .errors import SourceError as SourceError
+from .errors import StateError as StateError
+from .errors import StorageError as StorageError
+from .errors import TransportError as TransportError
 from .exchange import java_hash as java_hash
 from .exchange.connection import ConsumerEnd as ConsumerEnd
 from .exchange.connection import ProducerEnd as ProducerEnd
@@ -74,7 +85,7 @@ from .exchange.partition import ResultPartition as ResultPartition
 from .exchange.remote_channel import RemoteInputChannel as RemoteInputChannel
 from .exchange.selectors import RoundRobin as RoundRobin
 from .exchange.tcp_link import TcpLink as TcpLink
-from .jobs.emulation import JobFailedError, emulate, run_job
+from .jobs.emulation import emulate, run_job
 from .jobs.job import Job as Job
 from .jobs.job_sources import source_of as source_of
 from .jobs.summary import barrier_figures as barrier_figures
@@ -126,7 +137,6 @@ from .scenarios.fault import KillTaskManager as KillTaskManager
 from .scenarios.fault import Moment as Moment
 from .scenarios.fault import OnAcknowledgement as OnAcknowledgement
 from .scenarios.fault import OnChannel as OnChannel
-from .scenarios.quantities import QuantityError as QuantityError
 from .scenarios.quantities import format_duration as format_duration
 from .scenarios.quantities import format_size as format_size
 from .scenarios.quantities import parse_duration as parse_duration
@@ -142,15 +152,7 @@ from .scenarios.scenario import FILE_FORMATS as FILE_FORMATS
 from .scenarios.scenario import FROM_SOURCE as FROM_SOURCE
 from .scenarios.scenario import SERVICE_MODES as SERVICE_MODES
 from .scenarios.scenario import SHIPS as SHIPS
-from .scenarios.scenario import (
-    Edge,
-    GeneratorSpec,
-    PathSpec,
-    Scenario,
-    ScenarioError,
-    SourceObject,
-    Vertex,
-)
+from .scenarios.scenario import Edge, GeneratorSpec, PathSpec, Scenario, SourceObject, Vertex
 from .scenarios.scenario import EdgeBuffers as EdgeBuffers
 from .scenarios.scenario import Keys as Keys
 from .scenarios.scenario import Machine as Machine
@@ -189,7 +191,6 @@ from .state.table_store import TableOptions as TableOptions
 from .state.table_store import TableStore as TableStore
 from .state.table_store import TableStores as TableStores
 from .state.time_to_live import StateTtlConfig as StateTtlConfig
-from .state.values import StateError as StateError
 from .state.values import decode_value as decode_value
 from .state.values import encode_value as encode_value
 from .tasks.operators import FlatMap as FlatMap
@@ -203,7 +204,6 @@ from .tasks.operators import map_blocks as map_blocks
 from .tasks.source import CollectionReader as CollectionReader
 from .tasks.source import CollectionSource
 from .tasks.source import GeneratedSource as GeneratedSource
-from .tasks.source import SourceError as SourceError
 from .tasks.source import leading_bytes as leading_bytes
 from .tasks.source import payload_hash as payload_hash
 from .tasks.source import skip as skip
@@ -217,12 +217,6 @@ from .tcp.letterbox import Letterbox as Letterbox
 from .tcp.letterbox import ask_letterbox as ask_letterbox
 from .tcp.limits import ConnectionLimits as ConnectionLimits
 from .tcp.mesh import Mesh as Mesh
-from .tcp.transport_errors import ConnectionLostError as ConnectionLostError
-from .tcp.transport_errors import HandshakeError as HandshakeError
-from .tcp.transport_errors import LinkClosedError as LinkClosedError
-from .tcp.transport_errors import PeerFailedError as PeerFailedError
-from .tcp.transport_errors import PeerSilentError as PeerSilentError
-from .tcp.transport_errors import TransportError as TransportError
 from .transport.endpoint import ALL_TARGETS as ALL_TARGETS
 from .transport.transport import Transport
 from .transport.transport_config import TransportConfig as TransportConfig
@@ -235,6 +229,7 @@ __all__ = [
     "CostModel",
     "Edge",
     "GeneratorSpec",
+    "InputError",
     "JobFailedError",
     "KeyedOperator",
     "KillSubtask",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netstack import EdgeBuffers, Keys, ScenarioError, read_scenario
+from netstack import EdgeBuffers, InputError, Keys, read_scenario
 from netstack.scenarios.tables import all_keys
 from tests.code_in_documents import ROOT
 
@@ -50,7 +50,7 @@ def generator() -> ModuleType:
 
 
 def known_keys(table: str) -> list[str]:
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(InputError) as refused:
         read_scenario(ASKED | UNKNOWN)
     said = dict(problem.split(": ", 1) for problem in refused.value.problems if "zzzzzz" in problem)
     return sorted(said[f"{table}zzzzzz"].partition("use one of ")[2].split(", "))

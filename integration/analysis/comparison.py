@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from flowcontrol import readable
-from netstack import Result, ScenarioError, Viewed
+from netstack import Result, Viewed
 
+from ..errors import UsageError
 from .checkpoint_times import COMPLETED
 from .known_values import known, lowest, middle, total
 from .reference import runs_of
@@ -184,10 +185,10 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     """Compare results of one scenario, one for each seed, with what a real Flink measured.
 
     Raises:
-        ScenarioError: there is no result, or the reference is of another job: other windows or vertices.
+        UsageError: there is no result, or the reference is of another job: other windows or vertices.
     """
     if not results:
-        raise ScenarioError(["there is no result to compare"])
+        raise UsageError(["there is no result to compare"])
     runs = [_run(result) for result in results]
     theirs = runs_of(reference)
     _check_alike(runs[0], theirs[0])
@@ -266,11 +267,11 @@ def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: 
 def _check_alike(ours: Run, flink: Run) -> None:
     if windows(ours) != windows(flink):
         ours_shown, flink_shown = (", ".join(map(str, windows(run))) for run in (ours, flink))
-        raise ScenarioError([f"the windows differ: {ours_shown} here, {flink_shown} in the reference"])
+        raise UsageError([f"the windows differ: {ours_shown} here, {flink_shown} in the reference"])
     ours_shape, flink_shape = (
         [vertex["parallelism"] for vertex in run["steady"][0]["vertices"]] for run in (ours, flink)
     )
     if ours_shape != flink_shape:
-        raise ScenarioError(
+        raise UsageError(
             [f"the jobs differ: vertices of parallelism {ours_shape} here, {flink_shape} in the reference"]
         )

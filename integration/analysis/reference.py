@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from netstack import ScenarioError
-
+from ..errors import FileError
 from .checkpoint_times import COMPLETED
 
 Number = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
@@ -62,19 +61,19 @@ def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the runs of a measurement: the first one and its repetitions, as they stand in it.
 
     Raises:
-        ScenarioError: the document is none, or its runs are not of one job.
+        FileError: the document is none, or its runs are not of one job.
     """
     try:
         measured = msgspec.convert(document, _Measurement)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ScenarioError([f"the reference is no measurement: {error}"]) from None
+        raise FileError([f"the reference is no measurement: {error}"]) from None
     runs: list[_Run] = [measured, *measured.repetitions]
     if not measured.steady:
-        raise ScenarioError(["the reference is no measurement: it has no window"])
+        raise FileError(["the reference is no measurement: it has no window"])
     if any(run.windows != measured.windows for run in runs):
-        raise ScenarioError(["the reference is no measurement: its repetitions have other windows"])
+        raise FileError(["the reference is no measurement: its repetitions have other windows"])
     if problem := _problem(runs, len(measured.steady[0].vertices)):
-        raise ScenarioError([f"the reference is no measurement: {problem}"])
+        raise FileError([f"the reference is no measurement: {problem}"])
     return [document, *document.get("repetitions", ())]
 
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from buffers import InsufficientBuffers
 from netstack import (
     GeneratorSpec,
+    InputError,
     JobFailedError,
     Result,
     Scenario,
-    ScenarioError,
     check_scenario,
     with_options,
 )
@@ -61,7 +61,7 @@ def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None 
     try:
         check_scenario(changed)
         result = emulate(changed, seed=seed)
-    except (ScenarioError, InsufficientBuffers, JobFailedError):
+    except (InputError, InsufficientBuffers, JobFailedError):
         return None
     return None if result.failure is not None else Trial(result, result.wall_seconds)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from netstack import ScenarioError
-
+from ..errors import UsageError
 from ..files.reading import LARGEST_CONFIGURATION, read_user_text
 from ..flink.rest import Access, Answers, LiveCluster, Recording
 from ..flink.rest.access import read_headers
@@ -44,7 +43,7 @@ class AccessOptions:
         """Return what answers at an address, or in place of one out of the file of a recording.
 
         Raises:
-            ScenarioError: it is neither, or an option cannot be used.
+            UsageError: it is neither, or an option cannot be used.
         """
         if "://" in place or not Path(place).is_file():
             return LiveCluster(place, self._access())
@@ -55,11 +54,11 @@ class AccessOptions:
         """Refuse these options where no cluster is asked.
 
         Raises:
-            ScenarioError: one was given.
+            UsageError: one was given.
         """
         if self != ANYBODY:
             options = "--ca, --cert, --key, --header, --user and --password-file"
-            raise ScenarioError([f"{options} are for the address of a cluster, and {reason}; leave them out"])
+            raise UsageError([f"{options} are for the address of a cluster, and {reason}; leave them out"])
 
     def _access(self) -> Access:
         return Access(
@@ -74,7 +73,7 @@ class AccessOptions:
     def _password(self) -> str:
         if self.user is None:
             if self.password_file is not None:
-                raise ScenarioError(["--password-file: whose password is it? Give --user NAME too"])
+                raise UsageError(["--password-file: whose password is it? Give --user NAME too"])
             return ""
         if self.password_file is not None:
             text = read_user_text(self.password_file, LARGEST_CONFIGURATION, "it must hold a password")
@@ -82,7 +81,7 @@ class AccessOptions:
         if PASSWORD in os.environ:
             return os.environ[PASSWORD]
         if sys.stdin is None or not sys.stdin.isatty():
-            raise ScenarioError([f"--user {self.user}: give the password in --password-file or ${PASSWORD}"])
+            raise UsageError([f"--user {self.user}: give the password in --password-file or ${PASSWORD}"])
         return getpass(f"password of {self.user}: ")
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from ..extras import MissingExtraError
 from ..stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
 from .exit_status import MISTAKE
@@ -61,8 +60,6 @@ def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
     match error:
         case CycloptsError():
             _say(usage_problem(error, set_arguments(arguments)))
-        case MissingExtraError():
-            _say(str(error))
         case _:
             from .run_errors import report  # here, since what may raise it takes long to import
 

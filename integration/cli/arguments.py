@@ -11,6 +11,8 @@ from typing import Annotated, TypeVar
 
 from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTokensError
 
+from ..errors import UsageError
+
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
     """Read a whole number; left to itself, the library rounds "1.5"."""
@@ -98,25 +100,21 @@ def require_some(command: str, option: str, number: int) -> None:
     """Refuse a number below 1.
 
     Raises:
-        ScenarioError: it is; the line names command and option.
+        UsageError: it is; the line names command and option.
     """
     if number < 1:
-        from netstack import ScenarioError
-
-        raise ScenarioError([f"netstack {command}: {option} is {number}; at least 1 is needed"])
+        raise UsageError([f"netstack {command}: {option} is {number}; at least 1 is needed"])
 
 
 def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]) -> T:
     """Return what `read` makes of the text of an option.
 
     Raises:
-        ScenarioError: it is no such quantity; the line names command and option.
+        UsageError: it is no such quantity; the line names command and option.
     """
-    from netstack import QuantityError, ScenarioError
+    from netstack import QuantityError
 
     try:
         return read(text)
     except QuantityError as error:
-        raise ScenarioError(
-            [f"netstack {command}: {option}: {error.wrong}; it must be {error.right}"]
-        ) from None
+        raise UsageError([f"netstack {command}: {option}: {error.wrong}; it must be {error.right}"]) from None

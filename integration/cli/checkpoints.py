@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import ScenarioError, StorageError
+from netstack import StorageError
 
 from ..analysis.wording import NOTHING, milliseconds, size
 from ..checkpoints.directory import DirectoryStorage
 from ..checkpoints.inventory import CheckpointEntry, Inventory, take_inventory
+from ..errors import FileError
 from ..report.output import say, to_stdout, write_json
 from .arguments import Flag
 from .exit_status import FAILED
@@ -32,12 +33,12 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
     try:
         storage = DirectoryStorage(directory)
         if not storage.exists():
-            raise ScenarioError([f"{directory}: no such directory"])
+            raise FileError([f"{directory}: no such directory"])
         inventory = take_inventory(storage, directory, verify=verify)
     except StorageError as error:
-        raise ScenarioError([f"netstack checkpoints: {error}"]) from error
+        raise FileError([f"netstack checkpoints: {error}"]) from error
     if verify and not inventory.checkpoints and not inventory.problems:
-        raise ScenarioError([f"{inventory.root}: holds no checkpoints, so there is nothing to verify"])
+        raise FileError([f"{inventory.root}: holds no checkpoints, so there is nothing to verify"])
     if json:
         write_json(msgspec.json.encode(inventory))
     else:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from netstack import Result, Scenario, ScenarioError
+from netstack import InputError, Result, Scenario
 
 from ..analysis.comparison import Comparison
 from ..analysis.comparison import compare as compare_results
 from ..analysis.reference import runs_of
 from ..analysis.result_differences import differences
+from ..errors import FileError, UsageError
 from ..extras import require
 from ..files.reading import load_json, load_result
 from ..report.comparison_text import comparison_markdown, print_comparisons
@@ -85,7 +86,7 @@ def compare(
         markdown: File for the table as Markdown.
     """
     if len(paths) < 2:
-        raise ScenarioError(["netstack compare: name a scenario or a result, and last the reference"])
+        raise UsageError(["netstack compare: name a scenario or a result, and last the reference"])
     require_some("compare", "--seeds", seeds)
     if len(paths) == 2 and all(map(_is_result, paths)):
         return _compare_two(paths[0], paths[1], json=json, out=out, markdown=markdown)
@@ -111,7 +112,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             continue
         scenarios = sorted(path.glob("*.toml"))
         if not scenarios:
-            raise ScenarioError([f"{path}: holds no scenario that can be run; name .toml files"])
+            raise FileError([f"{path}: holds no scenario that can be run; name .toml files"])
         files += scenarios
     return files
 
@@ -124,12 +125,12 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
         text = (
             "is a scenario; what is named last has to be what a Flink measured, a file .json, or their folder"
         )
-        raise ScenarioError([f"{path}: {text}"])
+        raise FileError([f"{path}: {text}"])
     document = load_json(path)
     try:
         runs_of(document)
-    except ScenarioError as error:
-        raise ScenarioError([f"{path}: {problem}" for problem in error.problems]) from None
+    except InputError as error:
+        raise FileError([f"{path}: {problem}" for problem in error.problems]) from None
     return Subject(file, ours, path, document)
 
 
@@ -137,7 +138,7 @@ def _ours(file: Path, allow_code: bool) -> Scenario | Result:
     if _is_result(file):
         return load_result(file)
     if _is_measurement(file):
-        raise ScenarioError(
+        raise FileError(
             [f"{file}: is what a Flink measured; name it last, behind a scenario or a result of ours"]
         )
     return load_runnable(file, allow_code=allow_code)
@@ -152,8 +153,8 @@ def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
         ours = [subject.ours] if isinstance(subject.ours, Result) else next(results)
         try:
             comparisons.append(compare_results(ours, subject.reference))
-        except ScenarioError as error:
-            raise ScenarioError([f"{subject.file}: {problem}" for problem in error.problems]) from None
+        except InputError as error:
+            raise FileError([f"{subject.file}: {problem}" for problem in error.problems]) from None
     return comparisons
 
 
@@ -181,7 +182,7 @@ def _is_measurement(file: Path) -> bool:
 def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, markdown: Path | None) -> int:
     """Show two results beside each other, whatever their jobs are; the exit status is 0."""
     if markdown is not None:
-        raise ScenarioError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
+        raise UsageError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
     if out is not None:
         require("report", "netstack compare --out")
     prepare_folder(out, PAGE, JSON_NAME)
@@ -206,7 +207,7 @@ def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mar
 def _measured(file: Path) -> Result:
     result = load_result(file)
     if not result.steady:
-        raise ScenarioError([f"{file}: the run ended before anything was measured"])
+        raise FileError([f"{file}: the run ended before anything was measured"])
     return result
 
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 from netstack import ScenarioError
 
-from ..report.output import OutputError, say
+from ..errors import OutputError
+from ..report.output import say
 
 Shell = Literal["bash", "zsh", "fish"]
 

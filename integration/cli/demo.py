@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import QuantityError, Result, Scenario, ScenarioError, format_duration, parse_duration, to_json
+from netstack import QuantityError, Result, Scenario, format_duration, parse_duration, to_json
 
 from ..analysis.window_figures import figures_of
 from ..analysis.wording import compare
@@ -37,6 +37,7 @@ from ..demo.main_job import (
     spark_source,
 )
 from ..emulating import emulate
+from ..errors import UsageError
 from ..extras import require
 from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
 from ..report.progress import activity, progress
@@ -159,7 +160,7 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
     target_s = _seconds("--target", target, 0.001)
     duration_s = _seconds("--duration", duration, MIN_DURATION_S)
     if seed < 0:
-        raise ScenarioError([f"--seed: {seed} is below 0; right would be a whole number from 0"])
+        raise UsageError([f"--seed: {seed} is below 0; right would be a whole number from 0"])
     if path is None:
         return DemoSettings(
             path=flights.flights_csv(),
@@ -171,7 +172,7 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
             seed=seed,
         )
     if key is None:
-        raise ScenarioError(["--input: needs --key COLUMN too, by which its rows are partitioned"])
+        raise UsageError(["--input: needs --key COLUMN too, by which its rows are partitioned"])
     return DemoSettings(
         path=path,
         name=path.name,
@@ -187,9 +188,9 @@ def _seconds(option: str, text: str, least: float) -> float:
     try:
         seconds = parse_duration(text)
     except QuantityError as error:
-        raise ScenarioError([f"{option}: {error}"]) from None
+        raise UsageError([f"{option}: {error}"]) from None
     if seconds < least:
-        raise ScenarioError(
+        raise UsageError(
             [f"{option}: {text!r} is too short; right would be {format_duration(least)} or more"]
         )
     return seconds

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from netstack import Result, ScenarioError, from_json, parse_duration
+from netstack import Result, from_json, parse_duration
 
 from ..analysis.rules.diagnosis import Diagnosis, WindowDiagnosis
 from ..analysis.rules.diagnosis import diagnose as diagnosed
@@ -21,6 +21,7 @@ from ..analysis.rules.finding import Finding
 from ..analysis.rules.observation import observations
 from ..analysis.trial import trials
 from ..analysis.wording import counted
+from ..errors import UsageError
 from ..files.reading import LARGEST_RESULT, NO_RESULT, load_result, one_line
 from ..report.output import to_stdout, write_json
 from .access_options import ANYBODY, AccessOptions
@@ -54,18 +55,16 @@ def diagnose(
         json: Print what was found as one JSON document.
     """
     if result is not None and str(result).startswith("-") and str(result) != _STDIN:
-        raise ScenarioError([f"netstack: Unknown option: {result}."])
+        raise UsageError([f"netstack: Unknown option: {result}."])
     if result is not None and result.parts[:1] in (("http:",), ("https:",)):
-        raise ScenarioError(
+        raise UsageError(
             ["netstack diagnose: the address of a cluster is for --from-flink; write that before it"]
         )
     if (result is None) == (from_flink is None):
-        raise ScenarioError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
+        raise UsageError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
     for option, value in (("--job", job), ("--latency", latency)):
         if value is not None and from_flink is None:
-            raise ScenarioError(
-                [f"netstack diagnose: {option} is for --from-flink; give that too, or neither"]
-            )
+            raise UsageError([f"netstack diagnose: {option} is for --from-flink; give that too, or neither"])
     if from_flink is None:
         access.refuse_without_address("no cluster is asked")
     diagnosis = _of_file(result) if from_flink is None else _of_flink(from_flink, job, latency, access)
@@ -83,7 +82,7 @@ def _of_file(file: Path | None) -> Diagnosis:
     result = _from_stdin() if given else load_result(file)
     views = observations(result)
     if not views:
-        raise ScenarioError([f"{name}: has no window that was measured; the run was shorter than its warmup"])
+        raise UsageError([f"{name}: has no window that was measured; the run was shorter than its warmup"])
     seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
     windows = [diagnosed(view) for view in seen]
     return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)
@@ -92,11 +91,11 @@ def _of_file(file: Path | None) -> Diagnosis:
 def _from_stdin() -> Result:
     document = sys.stdin.buffer.read(LARGEST_RESULT + 1)
     if len(document) > LARGEST_RESULT:
-        raise ScenarioError([f"standard input: has more than {LARGEST_RESULT >> 20} MiB; a result has less"])
+        raise UsageError([f"standard input: has more than {LARGEST_RESULT >> 20} MiB; a result has less"])
     try:
         return from_json(document)
     except (ValueError, RecursionError) as error:
-        raise ScenarioError([f"standard input: {NO_RESULT}: {one_line(error)}"]) from None
+        raise UsageError([f"standard input: {NO_RESULT}: {one_line(error)}"]) from None
 
 
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:

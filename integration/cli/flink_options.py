@@ -12,8 +12,9 @@ from typing import TypeVar
 from cyclopts import Parameter
 from rich.text import Text
 
-from netstack import SERVICE_MODES, QuantityError, ScenarioError, parse_duration, split_assignment
+from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignment
 
+from ..errors import UsageError
 from ..flink.rest import (
     Answers,
     Imported,
@@ -61,7 +62,7 @@ class ReadingOptions:
         """Return what stands in for what is read.
 
         Raises:
-            ScenarioError: with a line for each option that cannot be read.
+            UsageError: with a line for each option that cannot be read.
         """
         return overrides_of(
             record_bytes=self.record_bytes,
@@ -91,7 +92,7 @@ def overrides_of(
     """Read the options of a command line: VERTEX:VALUE or VALUE, for `settings` OPTION=VALUE.
 
     Raises:
-        ScenarioError: with a line for each that cannot be read.
+        UsageError: with a line for each that cannot be read.
     """
     problems: list[str] = []
     given = Overrides(
@@ -104,7 +105,7 @@ def overrides_of(
         latency_s=0.0 if latency is None else _read("--latency", latency, parse_duration, problems) or 0.0,
     )
     if problems:
-        raise ScenarioError(problems)
+        raise UsageError(problems)
     return given
 
 
@@ -117,7 +118,7 @@ def read_flink(
 
     Raises:
         FlinkRestError: the cluster cannot be read.
-        ScenarioError: `watch` is no time, or an override is wrong.
+        UsageError: `watch` is no time, or an override is wrong.
         OutputError: the recording cannot be written.
     """
     watch_s = read_watch(watch)
@@ -135,12 +136,12 @@ def read_watch(watch: str | None) -> float | None:
     """Return the seconds of ``--watch``; None: it was not given.
 
     Raises:
-        ScenarioError: it is no time.
+        UsageError: it is no time.
     """
     problems: list[str] = []
     watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
     if problems:
-        raise ScenarioError(problems)
+        raise UsageError(problems)
     return watch_s
 
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import trio
 
 from buffers import InsufficientBuffers
-from netstack import NetworkConfig, Scenario, ScenarioError, policy_problems
+from netstack import NetworkConfig, Scenario, policy_problems
 
 from ..emulating import heard_by_trio
+from ..errors import OutputError, UsageError
 from ..extras import require
 from ..files.reading import one_line
 from ..flink.rest import Answers, Imported, Recorder, Recording, import_scenario
-from ..report.output import OutputError, prepare_file, say
+from ..report.output import prepare_file, say
 from ..state.stores import table_stores
 from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Several, Whole
@@ -61,18 +62,18 @@ def lab(
     """
     require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
-        raise ScenarioError([f"netstack lab: --port: {port} is no port; it must be from 0 to 65535"])
+        raise UsageError([f"netstack lab: --port: {port} is no port; it must be from 0 to 65535"])
     _check_policies(policy)
     browser = not no_browser
     if from_flink is not None:
         if file is not None or seed is not None or allow_code:
             only = "a file, --seed and --allow-code are for a scenario"
-            raise ScenarioError([f"netstack lab: {only}, and --from-flink reads a job; leave them out"])
+            raise UsageError([f"netstack lab: {only}, and --from-flink reads a job; leave them out"])
         serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
         return 0
     if job is not None or options != AS_READ:
         only = "--job and what stands in for what is read are for --from-flink"
-        raise ScenarioError([f"netstack lab: {only}; give that, or leave them out"])
+        raise UsageError([f"netstack lab: {only}; give that, or leave them out"])
     access.refuse_without_address("there is no --from-flink")
     with _ready(file, seed, allow_code) as scenario:
         serve(scenario, port, policies=policy, browser=browser)
@@ -91,7 +92,7 @@ def _check_policies(policies: Sequence[str]) -> None:
         for _, text in policy_problems(config)
     ]
     if problems:
-        raise ScenarioError(problems)
+        raise UsageError(problems)
 
 
 @contextmanager
@@ -113,7 +114,7 @@ def serve(scenario: Scenario, port: int, *, policies: Sequence[str] = (), browse
     """Serve the page of a job until Ctrl-C.
 
     Raises:
-        ScenarioError: nothing can be served at that port.
+        UsageError: nothing can be served at that port.
     """
     from ..lab.lab import Lab
     from ..lab.server import LabServer
@@ -138,7 +139,7 @@ def serve_beside(
 
     Raises:
         FlinkRestError: there is no such job, or nobody answers.
-        ScenarioError: an option makes no sense, or nothing can be served at that port.
+        UsageError: an option makes no sense, or nothing can be served at that port.
     """
     from ..flink.rest.importing import check_readable
     from ..flink.rest.job_watch import JobWatch
@@ -159,7 +160,7 @@ def serve_beside(
                     asked_s = imported.scenario.duration_s
                     lab = Lab(scenario, tables, begin_s=scenario.warmup_s, policies=policies, asked_s=asked_s)
                 except InsufficientBuffers as error:
-                    raise ScenarioError([one_line(error)]) from None
+                    raise UsageError([one_line(error)]) from None
                 opening.callback(lab.close)
                 stack.close()  # what there is of a job that was read before
                 stack.push(opening.pop_all())
@@ -188,7 +189,7 @@ def _reader(
         try:
             write_recording(recorder, imported, options.recording)
         except OutputError as error:
-            raise ScenarioError([str(error)]) from None
+            raise UsageError([str(error)]) from None
         return imported
 
     return read
@@ -199,7 +200,7 @@ def _serve(server: LabServer, port: int, *, browser: bool) -> None:
     try:
         heard_by_trio(trio.run)(partial(server.serve, port, ready))
     except OSError as error:
-        raise ScenarioError([f"netstack lab: --port: {port}: {error.strerror}"]) from None
+        raise UsageError([f"netstack lab: --port: {port}: {error.strerror}"]) from None
 
 
 def _ready_at(address: str, *, browser: bool) -> None:

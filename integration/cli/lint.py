@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from netstack import ScenarioError
-
 from ..analysis.wording import counted
+from ..errors import UsageError
 from ..flink.lint.check import lint as lint_file
 from ..flink.lint.file_settings import LintReport, Remark
 from ..report.output import indented, prepare_folder, to_stdout, write_files, write_json
@@ -41,7 +40,7 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
         out: Folder for lint.json.
     """
     if not configs:
-        raise ScenarioError(["netstack lint: name a configuration file, such as config.yaml"])
+        raise UsageError(["netstack lint: name a configuration file, such as config.yaml"])
     prepare_folder(out, DOCUMENT)
     reports = [lint_file(config, flink) for config in configs]
     ok = all(report.ok for report in reports)

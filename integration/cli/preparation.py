@@ -29,6 +29,7 @@ from netstack import (
     scenario_problems,
 )
 
+from ..errors import UsageError
 from ..files.reading import load_scenario, one_line
 from ..report.output import say, to_stderr
 from ..report.progress import activity
@@ -176,7 +177,7 @@ def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None
 def _initial(begin: Begin) -> InitialCheckpoint | None:
     """What a run goes on from, by the options of the command line."""
     if begin.from_checkpoint is not None and begin.from_savepoint is not None:
-        raise ScenarioError(["netstack run: give --from-checkpoint or --from-savepoint, not both"])
+        raise UsageError(["netstack run: give --from-checkpoint or --from-savepoint, not both"])
     path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint
     option = "--from-checkpoint" if begin.from_savepoint is None else "--from-savepoint"
     if path is None:
@@ -185,7 +186,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
             ("--allow-non-restored-state", begin.allow_non_restored_state),
         ):
             if given:
-                raise ScenarioError([f"netstack run: {option} is for --from-savepoint; give that too"])
+                raise UsageError([f"netstack run: {option} is for --from-savepoint; give that too"])
         return None
     # Here, since few runs need what it takes a while to import.
     from ..checkpoints.inventory import find_checkpoint
@@ -193,7 +194,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
     try:
         initial = find_checkpoint(path)
     except StorageError as error:
-        raise ScenarioError([f"netstack run: {option}: {one_line(error)}"]) from None
+        raise UsageError([f"netstack run: {option}: {one_line(error)}"]) from None
     return initial._replace(claim_mode=begin.claim_mode, leaves_state_out=begin.allow_non_restored_state)
 
 

@@ -28,6 +28,7 @@ from netstack import (
 
 from ..analysis.wording import counted
 from ..emulating import emulate
+from ..errors import UsageError
 from ..extras import require
 from ..files.reading import one_line
 from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
@@ -84,7 +85,7 @@ def run(
             share/doc/netstack/POLICIES.md compares them.
     """
     if place.master is not None and not place.on_spark:
-        raise ScenarioError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
+        raise UsageError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     if out is not None:
         require("report", "netstack run --out")

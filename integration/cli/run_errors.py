@@ -7,11 +7,11 @@ import os
 import sys
 
 from buffers import InsufficientBuffers
-from netstack import JobFailedError, ScenarioError, SourceError
+from netstack import InputError, JobFailedError, SourceError
 
+from ..errors import MissingExtraError, OutputError, WorkerError
 from ..files.reading import one_line
-from ..report.output import OutputError, say
-from ..runs.scenario_runs import WorkerDied
+from ..report.output import say
 from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
 
 
@@ -24,10 +24,12 @@ def report(error: BaseException) -> int:
         case JobFailedError():
             say(failure_text(error.result))
             return FAILED
-        case ScenarioError():
+        case InputError():
             for problem in error.problems:
                 say(problem)
-        case InsufficientBuffers() | OutputError() | SourceError() | WorkerDied():
+        case MissingExtraError():
+            say(str(error))
+        case InsufficientBuffers() | OutputError() | SourceError() | WorkerError():
             say(f"netstack: {one_line(error)}")
         case MemoryError() | OSError(errno=errno.ENOMEM):
             say("netstack: not enough memory; netstack size says what a job needs")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from flowcontrol import PostCheckpointAction, SavepointFormat
-from netstack import SavepointRequest, ScenarioError, StorageError
+from netstack import SavepointRequest, StorageError
 
+from ..errors import UsageError
 from ..files.reading import one_line
 from ..report.output import to_stderr, to_stdout
 from ..report.progress import activity
@@ -37,9 +38,7 @@ def savepoint(
     from ..checkpoints.savepoint_requests import RequestFolder
 
     if stop and drain:
-        raise ScenarioError(
-            ["netstack savepoint: --drain stops the job, too; give one of --stop and --drain"]
-        )
+        raise UsageError(["netstack savepoint: --drain stops the job, too; give one of --stop and --drain"])
     action = PostCheckpointAction.NONE
     if stop or drain:
         action = PostCheckpointAction.TERMINATE if drain else PostCheckpointAction.SUSPEND
@@ -48,6 +47,6 @@ def savepoint(
         with activity("savepoint", to_stderr()) as tell:
             location = RequestFolder(directory).ask(request, tell)
     except StorageError as error:
-        raise ScenarioError([f"netstack savepoint: {one_line(error)}"]) from None
+        raise UsageError([f"netstack savepoint: {one_line(error)}"]) from None
     to_stdout().print(location, highlight=False, soft_wrap=True)
     return 0

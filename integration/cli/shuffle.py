@@ -22,11 +22,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import ScenarioError, SourceError, split_assignment
+from netstack import SourceError, split_assignment
 
 from ..analysis.wording import digits, milliseconds, size
+from ..errors import OutputError, ShuffleError, ShuffleWarning, UsageError
 from ..extras import require
-from ..report.output import OutputError, fits, require_place, say, to_stderr, to_stdout, write_json
+from ..report.output import fits, require_place, say, to_stderr, to_stdout, write_json
 from ..report.progress import activity
 from ..spark.causes import resource_problem
 from ..spark.files import count_rows, has_scheme, require_columns, require_new_path, require_path, write_files
@@ -39,7 +40,7 @@ from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.settings import transport_config
 from ..spark.shuffling.task_reports import shuffle_statistics
-from ..spark.spark_errors import ShuffleError, ShuffleWarning, is_from_spark, one_line
+from ..spark.spark_errors import is_from_spark, one_line
 from ..spark.task_notes import task_notes
 from ..spark.workers import send_packages, write_package
 from .arguments import Flag, Settings, Several, Whole, require_some
@@ -248,12 +249,12 @@ def read_assignments(texts: Sequence[str]) -> Options:
     """Return what "OPTION=VALUE" texts assign; the last of an option counts.
 
     Raises:
-        ScenarioError: one is no such text.
+        UsageError: one is no such text.
     """
     assigned = [split_assignment(text) for text in texts]
     wrong = [text for text, pair in zip(texts, assigned, strict=True) if pair is None or not pair[0]]
     if wrong:
-        raise ScenarioError([f"netstack shuffle: --set {text}: must be OPTION=VALUE" for text in wrong])
+        raise UsageError([f"netstack shuffle: --set {text}: must be OPTION=VALUE" for text in wrong])
     options = Options({}, {})
     for name, value in filter(None, assigned):
         of_whom = options.spark if name.startswith(SPARK_OPTION) else options.flink
@@ -306,12 +307,12 @@ def _said_in_a_line(output: str) -> Iterator[None]:
                 Path(output).expanduser().rmdir()
         if isinstance(error, ShuffleError):
             lines = str(error).splitlines()
-            raise ScenarioError([_as_typed(line) for line in lines]) from error
+            raise UsageError([_as_typed(line) for line in lines]) from error
         if is_from_spark(error):
-            raise ScenarioError([f"netstack shuffle: {one_line(error)}"]) from error
+            raise UsageError([f"netstack shuffle: {one_line(error)}"]) from error
         if isinstance(error, SourceError):
             line = " ".join(str(error).split()).replace("with format", "with --format")
-            raise ScenarioError([f"netstack shuffle: {line}"]) from error
+            raise UsageError([f"netstack shuffle: {line}"]) from error
         raise
 
 

@@ -16,7 +16,6 @@ from netstack import (
     PRESETS,
     QuantityError,
     Scenario,
-    ScenarioError,
     format_size,
     parse_flink_size,
     scenario_problems,
@@ -32,6 +31,7 @@ from ..analysis.sizing.numbers import (
     unreached,
     with_round_trip,
 )
+from ..errors import UsageError
 from ..files.reading import one_line
 from ..report.budget_text import print_plan
 from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
@@ -81,10 +81,10 @@ class SizingOptions:
         """Return what describes a job without a scenario.
 
         Raises:
-            ScenarioError: there is no throughput, or no such version.
+            UsageError: there is no throughput, or no such version.
         """
         if self.throughput is None:
-            raise ScenarioError(["netstack size: name a scenario, or give --throughput"])
+            raise UsageError(["netstack size: name a scenario, or give --throughput"])
         return Numbers(
             throughput=self.throughput,
             parallelism=self.parallelism or "1",
@@ -159,14 +159,14 @@ def size(
 def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
     extra = [f"netstack size: {name} goes without a scenario" for name in options.useless()]
     if extra:
-        raise ScenarioError(extra)
+        raise UsageError(extra)
     scenario = load_runnable(file, allow_code=allow_code)
     problems: list[str] = []
     config = read_option_texts(options.settings, scenario.config, problems)
     scenario = with_round_trip(dataclasses.replace(scenario, config=config), options.round_trip)
     problems += [f"{key}: {message}" for key, message in scenario_problems(scenario)]
     if problems:
-        raise ScenarioError([f"netstack size: {problem}" for problem in problems])
+        raise UsageError([f"netstack size: {problem}" for problem in problems])
     return scenario
 
 
@@ -174,7 +174,7 @@ def _preset(version: str | None) -> str:
     preset = DEFAULT_PRESET if version is None else f"flink-{version}"
     if preset not in PRESETS:
         known = " or ".join(name.removeprefix("flink-") for name in PRESETS)
-        raise ScenarioError([f"netstack size: --flink is {version!r}; it must be {known}"])
+        raise UsageError([f"netstack size: --flink is {version!r}; it must be {known}"])
     return preset
 
 
@@ -183,18 +183,18 @@ def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
         try:
             return check_job(scenario, job, seeds, report)
         except InsufficientBuffers as error:
-            raise ScenarioError([f"netstack size: {one_line(error)}"]) from None
+            raise UsageError([f"netstack size: {one_line(error)}"]) from None
 
 
 def _budget(text: str, scenario: Scenario) -> int:
     try:
         size = parse_flink_size(text)
     except QuantityError as error:
-        raise ScenarioError([f"netstack size: --budget: {error.wrong}; it must be {error.right}"]) from None
+        raise UsageError([f"netstack size: --budget: {error.wrong}; it must be {error.right}"]) from None
     segment = scenario.config.segment_bytes
     if size < segment:
         line = f"--budget: {text!r} holds no buffer; one has {format_size(segment)}"
-        raise ScenarioError([f"netstack size: {line}"])
+        raise UsageError([f"netstack size: {line}"])
     return size
 
 

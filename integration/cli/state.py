@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import InitialCheckpoint, ScenarioError, StateError, StorageError
+from netstack import InitialCheckpoint, StateError, StorageError
 
 from ..analysis.wording import NOTHING, counted, size
+from ..errors import FileError
 from ..files.reading import one_line
 from ..report.output import say, to_stdout, write_json
 from .arguments import Flag, Whole
@@ -56,7 +57,7 @@ def state(
         if arrow is not None:
             _write_arrow(checkpoint, vertex, state, arrow)
     except (StorageError, StateError) as error:
-        raise ScenarioError([f"netstack state: {one_line(error)}"]) from None
+        raise FileError([f"netstack state: {one_line(error)}"]) from None
     if json:
         write_json(msgspec.json.encode(contents))
     else:
@@ -70,7 +71,7 @@ def _write_arrow(checkpoint: InitialCheckpoint, vertex: str | None, state: str |
     try:
         rows = write_entries(checkpoint, vertex, state, file)
     except OSError as error:
-        raise ScenarioError([f"netstack state: {file}: {error.strerror or error}"]) from None
+        raise FileError([f"netstack state: {file}: {error.strerror or error}"]) from None
     say(f"wrote {file}: {counted(rows, 'row')}")
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from cyclopts import Parameter
 
-from netstack import OPTIONS, Scenario, ScenarioError, parse_flink_duration, scenario_document
+from netstack import OPTIONS, Scenario, parse_flink_duration, scenario_document
 
+from ..errors import UsageError
 from ..extras import require
 from ..report.output import PAGE, indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from ..report.progress import duration_text, progress
@@ -104,7 +105,7 @@ class AxisOptions:
         """Return the axes of the sweep.
 
         Raises:
-            ScenarioError: a value makes no sense.
+            UsageError: a value makes no sense.
         """
         return read_axes(
             target=self.target,
@@ -138,11 +139,11 @@ class ConstraintOptions:
         """Return them as numbers.
 
         Raises:
-            ScenarioError: one is no share, or no time.
+            UsageError: one is no share, or no time.
         """
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
-            raise ScenarioError([f"netstack tune: {share}; it must be a share from 0 to 1"])
+            raise UsageError([f"netstack tune: {share}; it must be a share from 0 to 1"])
         return Constraints(
             min_throughput=self.min_throughput,
             max_checkpoint_ms=_milliseconds("--max-checkpoint", self.max_checkpoint),
@@ -181,13 +182,13 @@ def tune(
     """
     require("statistics", "netstack tune")
     if seeds < 1:
-        raise ScenarioError([f"netstack tune: --seeds: is {seeds}; at least 1 is needed"])
+        raise UsageError([f"netstack tune: --seeds: is {seeds}; at least 1 is needed"])
     if out is not None:
         require("report", "netstack tune --out")
     scenario, notes = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), varied.axes()
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not varied.sets_interval:
-        raise ScenarioError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
+        raise UsageError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
     run = _runner(scenario.name, out, master)
@@ -214,10 +215,10 @@ def _scenario(
         imported = read_flink(access.cluster(running.from_flink), running.job, given, running.watch)
         return imported.scenario, list(imported.notes)
     if file is None or running.from_flink is not None:
-        raise ScenarioError(["netstack tune: name a scenario, or a Flink with --from-flink; one of the two"])
+        raise UsageError(["netstack tune: name a scenario, or a Flink with --from-flink; one of the two"])
     if running != OF_A_FILE:
         only = "--job, --record-bytes, --service-mode, --cores, --rate and --watch are for --from-flink"
-        raise ScenarioError([f"netstack tune: {only}; give that in place of a file, or leave them out"])
+        raise UsageError([f"netstack tune: {only}; give that in place of a file, or leave them out"])
     access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), []
 
@@ -252,11 +253,9 @@ def _milliseconds(option: str, text: str | None) -> float | None:
         return None
     time_ms = 1e3 * read_quantity("tune", option, text, parse_flink_duration)
     if not time_ms:
-        raise ScenarioError([f"netstack tune: {option} is {text}; it must be more than 0"])
+        raise UsageError([f"netstack tune: {option} is {text}; it must be more than 0"])
     if text.strip().isdigit():
-        raise ScenarioError(
-            [f"netstack tune: {option} is {text}; it must have a unit, as {text}s or {text}ms"]
-        )
+        raise UsageError([f"netstack tune: {option} is {text}; it must have a unit, as {text}s or {text}ms"])
     return time_ms
 
 

@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from netstack import PathSpec, Result, Scenario, ScenarioError, Vertex, from_json, read_scenario
+from netstack import InputError, PathSpec, Result, Scenario, ScenarioError, Vertex, from_json, read_scenario
+
+from ..errors import FileError
 
 LARGEST_CONFIGURATION = 1 << 20
 """Bytes of the largest file that a person writes: a scenario, options. Kubernetes takes no more either."""
@@ -54,7 +56,7 @@ def read_user_file(file: Path, largest: int) -> bytes:
     """Return what a file holds, at most `largest` bytes.
 
     Raises:
-        ScenarioError: it is missing, cannot be read, is no regular file or is larger; one line with its name.
+        FileError: it is missing, cannot be read, is no regular file or is larger; one line with its name.
     """
     try:
         # O_NONBLOCK, since opening a pipe waits until another process writes to it.
@@ -66,15 +68,15 @@ def read_user_file(file: Path, largest: int) -> bytes:
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        raise ScenarioError([f"{file}: there is no such file"]) from None
+        raise FileError([f"{file}: there is no such file"]) from None
     except OSError as error:
-        raise ScenarioError([f"{file}: cannot be read: {error.strerror}"]) from None
+        raise FileError([f"{file}: cannot be read: {error.strerror}"]) from None
     except ValueError as error:  # a name with a character that no name has
         if isinstance(error, ScenarioError):
             raise
-        raise ScenarioError([f"{file}: is no name of a file"]) from None
+        raise FileError([f"{file}: is no name of a file"]) from None
     if len(content) > largest:
-        raise ScenarioError([f"{file}: has more than {largest >> 20} MiB, the most that is read here"])
+        raise FileError([f"{file}: has more than {largest >> 20} MiB, the most that is read here"])
     return content
 
 
@@ -82,26 +84,26 @@ def read_user_text(file: Path, largest: int, right: str) -> str:
     """Return the text of a file in UTF-8, with or without a byte order mark; `right` is what it should be.
 
     Raises:
-        ScenarioError: as `read_user_file`, or it is no such text.
+        FileError: as `read_user_file`, or it is no such text.
     """
     try:
         return read_user_file(file, largest).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ScenarioError([f"{file}: is not text in UTF-8; {right}"]) from None
+        raise FileError([f"{file}: is not text in UTF-8; {right}"]) from None
 
 
 def _require_regular(file: Path, mode: int) -> None:
     if stat.S_ISREG(mode):
         return
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
-    raise ScenarioError([f"{file}: is {kind}; name a regular file"])
+    raise FileError([f"{file}: is {kind}; name a regular file"])
 
 
 def toml_document(file: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        ScenarioError: it cannot be read, is no TOML, or goes too deep.
+        FileError: it cannot be read, is no TOML, or goes too deep.
     """
     text = read_user_text(file, LARGEST_CONFIGURATION, "a scenario is a TOML file")
     if _has_long_name(text):
@@ -111,14 +113,14 @@ def toml_document(file: Path) -> dict[str, Any]:
     except RecursionError:
         raise _too_deep(file) from None
     except ValueError as error:  # a TOMLDecodeError, or a number with too many digits
-        raise ScenarioError([f"{file}: is not valid TOML: {one_line(error)}"]) from None
+        raise FileError([f"{file}: is not valid TOML: {one_line(error)}"]) from None
 
 
 def json_document(file: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
     Raises:
-        ScenarioError: it cannot be read, is no JSON, goes too deep, or is no object.
+        FileError: it cannot be read, is no JSON, goes too deep, or is no object.
     """
     content = read_user_file(file, LARGEST_RESULT)
     try:
@@ -129,9 +131,9 @@ def json_document(file: Path) -> dict[str, Any]:
     except RecursionError:
         raise _too_deep(file) from None
     except ValueError as error:
-        raise ScenarioError([f"{file}: is not valid JSON: {one_line(error)}"]) from None
+        raise FileError([f"{file}: is not valid JSON: {one_line(error)}"]) from None
     if not isinstance(document, dict):
-        raise ScenarioError([f"{file}: holds no object; it must begin with {{"])
+        raise FileError([f"{file}: holds no object; it must begin with {{"])
     return document
 
 
@@ -143,11 +145,11 @@ def check_bounds(document: Mapping[str, object], file: Path) -> None:
     """Refuse a document that goes too deep, or has numbers of more than 64 bits.
 
     Raises:
-        ScenarioError: it does.
+        FileError: it does.
     """
     for level in levels_within(document):
         if any(isinstance(value, int) and value not in _WHOLE for value in level):
-            raise ScenarioError([f"{file}: has a whole number of more than 64 bits"])
+            raise FileError([f"{file}: has a whole number of more than 64 bits"])
     if level:
         raise _too_deep(file)
 
@@ -198,7 +200,7 @@ def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bo
     "package.module:Class" is imported, and so run, only with `allow_code`.
 
     Raises:
-        ScenarioError: with a line for each mistake: file, key, what is wrong, what would be right.
+        FileError: with a line for each mistake: file, key, what is wrong, what would be right.
     """
     file = Path(path)
     document = json_document(file) if file.suffix == ".json" else toml_document(file)
@@ -211,7 +213,7 @@ def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bo
         _refuse_code(document, file)
     try:
         scenario = read_scenario(document, name=file.stem)
-    except ScenarioError as error:
+    except InputError as error:
         raise ScenarioError([f"{file}: {problem}" for problem in error.problems]) from None
     vertices = tuple(_with_path_beside(vertex, file.parent) for vertex in scenario.vertices)
     return dataclasses.replace(scenario, vertices=vertices)
@@ -220,7 +222,7 @@ def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bo
 def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
     policy = document.get("policy")
     if isinstance(policy, str) and ":" in policy:
-        raise ScenarioError(
+        raise FileError(
             [
                 f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by --policy, "
                 "or give --allow-code for a file that you trust"
@@ -232,24 +234,24 @@ def load_result(path: str | Path) -> Result:
     """Read a result document.
 
     Raises:
-        ScenarioError: the file is missing or holds no result.
+        FileError: the file is missing or holds no result.
     """
     file = Path(path)
     try:
         return from_json(read_user_file(file, LARGEST_RESULT))
     except RecursionError:
-        raise ScenarioError([f"{file}: {NO_RESULT}: it is nested too deeply"]) from None
+        raise FileError([f"{file}: {NO_RESULT}: it is nested too deeply"]) from None
     except ValueError as error:
         if isinstance(error, ScenarioError):
             raise
-        raise ScenarioError([f"{file}: {NO_RESULT}: {one_line(error)}"]) from None
+        raise FileError([f"{file}: {NO_RESULT}: {one_line(error)}"]) from None
 
 
 def load_json(path: str | Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
     Raises:
-        ScenarioError: it is missing, no JSON, or no object.
+        FileError: it is missing, no JSON, or no object.
     """
     return json_document(Path(path))
 

@@ -14,7 +14,6 @@ from netstack import (
     NetworkConfig,
     QuantityError,
     Scenario,
-    ScenarioError,
     ScheduledChange,
     Vertex,
     changed,
@@ -22,6 +21,7 @@ from netstack import (
     parse_duration,
 )
 
+from ..errors import UsageError
 from .page_messages import Change, Control
 
 POLICY, SERVICE, SKEW, RATE = "policy", "service", "service_skew", "rate"
@@ -106,20 +106,20 @@ def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
     """Return what a page wants to be changed, without its time; a policy is one of `policies`.
 
     Raises:
-        ScenarioError: there is no such control, or the value is none for it.
+        UsageError: there is no such control, or the value is none for it.
     """
     try:
         if wanted.key == POLICY:
             return _policy(wanted, policies)
         return _OF_KEY.get(wanted.key, _option)(wanted)
     except QuantityError as error:
-        raise ScenarioError([f"{wanted.key}: {error.wrong}; it must be {error.right}"]) from None
+        raise UsageError([f"{wanted.key}: {error.wrong}; it must be {error.right}"]) from None
 
 
 def _option(wanted: Change) -> ScheduledChange:
     fields = {option.name: field for field, option in OPTIONS.items()}
     if wanted.key not in fields:
-        raise ScenarioError([f"{wanted.key} cannot be changed here"])
+        raise UsageError([f"{wanted.key} cannot be changed here"])
     field = fields[wanted.key]
     return ScheduledChange(at_s=0.0, settings=((field, OPTIONS[field].kind.parse(wanted.value)),))
 

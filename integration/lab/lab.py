@@ -22,12 +22,12 @@ from netstack import (
     KillSubtask,
     KillTaskManager,
     Scenario,
-    ScenarioError,
     SubtaskName,
     TableStores,
     scenario_toml,
 )
 
+from ..errors import UsageError
 from .channels import edge_shape
 from .controls import change_of, controls_of, policies_of
 from .drawing import task_manager_links, vertex_shapes
@@ -70,7 +70,7 @@ class Lab:
     more has been run; by default it is that of `scenario`.
 
     Raises:
-        ScenarioError: the scenario makes no sense.
+        UsageError: the scenario makes no sense.
         InsufficientBuffers: the network memory is too small for the job.
     """
 
@@ -190,13 +190,13 @@ class Lab:
         """Do what a page asks for; returns what only that page is to be told.
 
         Raises:
-            ScenarioError: it cannot be done; nothing has changed.
+            UsageError: it cannot be done; nothing has changed.
         """
         match request:
             case Pace(value=value):
                 if value is not None and not LEAST_PACE <= value <= MOST_PACE:
                     bounds = f"{LEAST_PACE:g} to {MOST_PACE:g}"
-                    raise ScenarioError([f"the pace is {value:g}; it must be {bounds}"])
+                    raise UsageError([f"the pace is {value:g}; it must be {bounds}"])
                 self.pace, self._speeds = value, []
             case Pause(paused=paused):
                 self.paused, self._stops_at, self._speeds = paused, math.inf, []
@@ -220,7 +220,7 @@ class Lab:
         """Do what is done to the job of one side."""
         side = self._side(request.side)
         if self._state(side) == "behind":
-            raise ScenarioError(["this side is not there yet; wait until it has come to this moment"])
+            raise UsageError(["this side is not there yet; wait until it has come to this moment"])
         at = AtTime(side.now)
         match request:
             case Change():
@@ -230,7 +230,7 @@ class Lab:
             case Kill(vertex=str(vertex), subtask=int(subtask)):
                 side.add_fault(KillSubtask(when=at, subtask=SubtaskName(vertex, subtask)))
             case Kill():
-                raise ScenarioError(["what is to be killed is not said; name a task manager, or a subtask"])
+                raise UsageError(["what is to be killed is not said; name a task manager, or a subtask"])
             case Cut(link=(one, other), seconds=seconds):
                 cut = CutLink(when=at, from_task_manager=one, to_task_manager=other, for_s=seconds)
                 side.add_fault(cut)
@@ -241,7 +241,7 @@ class Lab:
         for side in self._sides:
             if side.side == name:
                 return side
-        raise ScenarioError([f"there is no side {name!r}; fork the run first"])
+        raise UsageError([f"there is no side {name!r}; fork the run first"])
 
     def _step(self, seconds: float | None) -> None:
         if seconds is None:
@@ -249,7 +249,7 @@ class Lab:
         elif 0 < seconds < math.inf:
             goal = self._now + seconds
         else:
-            raise ScenarioError([f"a step takes {seconds:g} s; it must be more than 0 s"])
+            raise UsageError([f"a step takes {seconds:g} s; it must be more than 0 s"])
         self._stops_at = min(goal, self._base.duration_s)
         self.paused = False
         self._seen_at = perf_counter()
@@ -264,7 +264,7 @@ class Lab:
 
     def _go_back(self, t: float) -> None:
         if not 0 <= t <= self._now:
-            raise ScenarioError([f"there is no way back to {t:g} s; it must be from 0 s to {self._now:g} s"])
+            raise UsageError([f"there is no way back to {t:g} s; it must be from 0 s to {self._now:g} s"])
         anew = [LiveJob(side.side, self._until(side.scenario, t), self._tables) for side in self._sides]
         self._replace(anew)
         self._now = t
@@ -283,7 +283,7 @@ class Lab:
 
     def _fork(self) -> None:
         if len(self._sides) > 1:
-            raise ScenarioError(["there are two sides already; keep one of them first"])
+            raise UsageError(["there are two sides already; keep one of them first"])
         self._sides.append(LiveJob("b", self._sides[0].scenario, self._tables))
 
     def _keep_only(self, kept: LiveJob) -> None:

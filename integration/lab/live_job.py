@@ -21,12 +21,12 @@ from netstack import (
     KillSubtask,
     KillTaskManager,
     Scenario,
-    ScenarioError,
     ScheduledChange,
     Steady,
     TableStores,
 )
 
+from ..errors import UsageError
 from .channels import EdgeView
 from .live_figures import Figures, checkpoint_row
 from .page_messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Side
@@ -45,7 +45,7 @@ class LiveJob:
     It has to be closed.
 
     Raises:
-        ScenarioError: the scenario makes no sense.
+        UsageError: the scenario makes no sense.
         InsufficientBuffers: the network memory is too small for the job.
     """
 
@@ -119,7 +119,7 @@ class LiveJob:
         """Change settings or a vertex from now on, whatever time the change says.
 
         Raises:
-            ScenarioError: that is not possible.
+            UsageError: that is not possible.
         """
         at = self._moment()
         scenario = self.scenario
@@ -129,7 +129,7 @@ class LiveJob:
         """Let something go wrong now, whenever the fault says.
 
         Raises:
-            ScenarioError: that is not possible.
+            UsageError: that is not possible.
         """
         scenario, when = self.scenario, AtTime(self._moment())
         self._plan(replace(scenario, faults=(*scenario.faults, replace(fault, when=when))))
@@ -138,7 +138,7 @@ class LiveJob:
         """Ask for a checkpoint now.
 
         Raises:
-            ScenarioError: the run is over.
+            UsageError: the run is over.
         """
         scenario = self.scenario
         self._plan(replace(scenario, manual_checkpoints_s=(*scenario.manual_checkpoints_s, self._moment())))
@@ -154,7 +154,7 @@ class LiveJob:
 
     def _plan(self, scenario: Scenario) -> None:
         if self.over:
-            raise ScenarioError(["the run is over; go back to a moment to change something"])
+            raise UsageError(["the run is over; go back to a moment to change something"])
         self._job.plan(scenario)
         self._done_at = self._moment()
 

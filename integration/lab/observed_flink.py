@@ -17,10 +17,11 @@ from time import monotonic
 
 import trio
 
-from netstack import Scenario, ScenarioError
+from netstack import InputError, Scenario
 
+from ..errors import JobWentError, NotRunningError, UsageError
 from ..flink.rest import FlinkRestError, Imported, Measured
-from ..flink.rest.job_watch import JobWatch, JobWentError, NotRunningError
+from ..flink.rest.job_watch import JobWatch
 from .flink_figures import checkpoint_of, job_figures
 from .flink_messages import FlinkFrame, FlinkJobShape, FlinkState, JobFigures, Predicted, Reading
 from .live_job import LiveJob
@@ -82,10 +83,10 @@ class ObservedFlink:
         """Read the job anew.
 
         Raises:
-            ScenarioError: that is being done.
+            UsageError: that is being done.
         """
         if self.reading is not None and self.reading.problem is None:
-            raise ScenarioError(["the job is being read already"])
+            raise UsageError(["the job is being read already"])
         self.reading = Reading(self._url)
         self._again.set()
 
@@ -97,7 +98,7 @@ class ObservedFlink:
                 self._read_job, other, self._watching, abandon_on_cancel=True
             )
             self._show(imported)
-        except ScenarioError as error:
+        except InputError as error:
             self._not_read("; ".join(error.problems))
             return None
         self._imported, self._shown = imported, imported.measured

@@ -29,8 +29,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from netstack import ScenarioError
+from netstack import InputError
 
+from ..errors import UsageError
 from .flink_messages import ReadAgain
 from .frame_pace import FramePace
 from .lab import Lab
@@ -262,11 +263,11 @@ class LabServer:
         request = read_request(text)
         if isinstance(request, ReadAgain):
             if self.flink is None:
-                raise ScenarioError(["the job was not read from Flink"])
+                raise UsageError(["the job was not read from Flink"])
             self.flink.read_again()
             return None
         if self.lab is None or self._reads:
-            raise ScenarioError(["there is no job yet; it is being read from Flink"])
+            raise UsageError(["there is no job yet; it is being read from Flink"])
         return self.lab.handle(request)
 
     async def _hear(self, socket: WebSocket) -> None:
@@ -282,7 +283,7 @@ class LabServer:
                 answer = self._answer_to(message.get("text") or "")  # bytes are no text
             except msgspec.DecodeError as error:
                 answer = Refused(f"this is no request: {error}")
-            except ScenarioError as error:
+            except InputError as error:
                 answer = Refused("; ".join(error.problems))
             if answer is not None:
                 await socket.send_text(encode(answer))

@@ -19,6 +19,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import OutputError
 from ..files.writing import is_device, require_writable, write_whole
 
 PAGE = "report.html"
@@ -38,10 +39,6 @@ _TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 
 _JSON_UNSHOWN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """What of these stands raw in the texts of a JSON document in UTF-8."""
-
-
-class OutputError(Exception):
-    """A file could not be written; the message is one line that says why."""
 
 
 def to_stderr() -> Console:

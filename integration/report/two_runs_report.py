@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netstack import Result, ScenarioError, read_scenario
+from netstack import InputError, Result, read_scenario
 
 from ..analysis.result_differences import FigureDifference, ResultDifferences, document_of
 from ..analysis.wording import NOTHING, QUANTITIES, ratio
@@ -125,5 +125,5 @@ def _graph(name: str, result: Result) -> JobGraph | None:
 
     try:
         return job_graph(read_scenario(document_of(result)), {name: result.steady[-1:]})
-    except ScenarioError:
+    except InputError:
         return None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from netstack import EdgeBuffers, Scenario, ScenarioError, format_size
+from netstack import EdgeBuffers, InputError, Scenario, ScenarioError, format_size
 
 from ..analysis.sizing.allocation import ConvexHull
 from ..analysis.sizing.budget_plan import (
@@ -39,6 +39,7 @@ from ..analysis.sizing.job_size import JobSize
 from ..analysis.sizing.places import STEPS, Place, places_of, wide, with_sizes
 from ..analysis.sizing.splitting import Counts, Split, TaskManagerTooSmall, buffers_of, least_buffers, split
 from ..analysis.wording import SAME_THROUGHPUT
+from ..errors import UsageError
 from .budget_runs import BudgetRuns, Done
 
 PLAN, ONE_SETTING = "the plan", "one setting for all"
@@ -73,7 +74,7 @@ def plan_budget(
 
     Raises:
         ScenarioError: it cannot be run, completes no checkpoint, or needs more memory; one line.
-        SourceError, WorkerDied: as `run_seeds`.
+        SourceError, WorkerError: as `run_seeds`.
     """
     if not scenario.edges:
         text = f"netstack size: --budget: {scenario.name} has no exchange, so there is no memory to split"
@@ -254,7 +255,7 @@ def _tried(runs: BudgetRuns, seen: _Seen, asked: Sequence[Sequence[int]], budget
         ]
         try:
             found = _split(seen, curves, budget_bytes)
-        except ScenarioError as error:
+        except InputError as error:
             refused = error
         else:
             splits[found.sizes] = curves, found
@@ -298,7 +299,7 @@ def _split(seen: _Seen, curves: list[ConvexHull], budget_bytes: int) -> Split:
             f"--budget: {format_size(budget_bytes)} is too little: task manager {error.task_manager} needs "
         )
         text += f"at least {needed}, of which {part} are for {_where(seen, most)}"
-        raise ScenarioError([f"netstack size: {text}"]) from None
+        raise UsageError([f"netstack size: {text}"]) from None
 
 
 def _where(seen: _Seen, number: int) -> str:

@@ -26,6 +26,7 @@ from netstack import (
 )
 
 from ..emulating import emulate
+from ..errors import WorkerError
 
 
 @contextmanager
@@ -77,10 +78,6 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
 PROCESSES = 2
 
 
-class WorkerDied(Exception):  # noqa: N818 - it names what happened
-    """A process that ran a scenario ended before its result was there."""
-
-
 Done = Callable[[int], None]
 """Told how many runs have ended."""
 
@@ -94,7 +91,7 @@ def run_seeds(
 
     Raises:
         ScenarioError: a scenario cannot be run.
-        WorkerDied: a process was ended from outside, as happens when memory is short.
+        WorkerError: a process was ended from outside, as happens when memory is short.
         SourceError: a file cannot be read.
     """
     runs = [(scenario, scenario.seed + number) for scenario in scenarios for number in range(seeds)]
@@ -117,7 +114,7 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     Work is to be submitted while `ctrl_c_held`, since that is when processes start.
 
     Raises:
-        WorkerDied: a process was ended from outside, as happens when memory is short.
+        WorkerError: a process was ended from outside, as happens when memory is short.
     """
     # Not forked: this process may have threads, of the progress bar or of Spark.
     context = multiprocessing.get_context("spawn")
@@ -126,7 +123,7 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except BrokenProcessPool:
-            raise WorkerDied("a process that ran a scenario was killed; is memory short?") from None
+            raise WorkerError("a process that ran a scenario was killed; is memory short?") from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():

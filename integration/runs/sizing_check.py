@@ -86,7 +86,7 @@ def check_job(
     Raises:
         ScenarioError: it cannot be run.
         InsufficientBuffers: the network memory that is given does not suffice.
-        SourceError, WorkerDied: as `run_seeds`.
+        SourceError, WorkerError: as `run_seeds`.
     """
     plain, least = _as_it_is(scenario, size), _smallest(scenario, size)
     as_it_is, smallest = run_seeds([plain, least], seeds, done=done)

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..errors import ShuffleError, ShuffleWarning
     from ..tuning.advise import Advice, advise
     from ..tuning.axes import DEFAULT_TARGETS, Axis, AxisValue, read_axes
     from ..tuning.constraints import Constraints
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .distributed.spark_run import run_on_spark
     from .shuffling.api import shuffle
     from .shuffling.task_reports import shuffle_statistics
-    from .spark_errors import ShuffleError, ShuffleWarning
     from .state_frame import read_state
 
 from .session import spark_session
@@ -64,8 +64,8 @@ _HOMES = {
     "PointRow": "tuning.point_rows",
     "Probe": "tuning.points",
     "Recommendation": "tuning.recommend",
-    "ShuffleError": "spark.spark_errors",
-    "ShuffleWarning": "spark.spark_errors",
+    "ShuffleError": "errors",
+    "ShuffleWarning": "errors",
     "advise": "tuning.advise",
     "failure_cause": "spark.causes",
     "measure": "tuning.measures",

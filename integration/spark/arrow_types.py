@@ -17,6 +17,8 @@ from pyarrow import types
 
 from netstack import SourceError, java_hash
 
+from ..errors import UnsupportedColumnError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -26,14 +28,6 @@ MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds in one unit of a timestamp; nanoseconds are divided instead."""
 
 _NANOS_PER_MICRO = 1_000
-
-
-class UnsupportedColumnError(SourceError):
-    """A column of this type cannot be carried in a record, or sent, or be a key; names column and type."""
-
-    def __init__(self, column: str, kind: object, problem: str = "cannot be carried in a record") -> None:
-        super().__init__(f"column {column!r}: type {kind} {problem}")
-        self.column = column
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:

@@ -39,6 +39,7 @@ import trio
 from flowcontrol import Secret
 from netstack import Letterbox, ask_letterbox
 
+from ..errors import MeetingError
 from .masters import LOOPBACK
 
 if TYPE_CHECKING:
@@ -64,10 +65,6 @@ LONG_S = 60.0
 _log = logging.getLogger("netstack.spark")
 
 _ATTEMPT_LABEL, _CONNECTIONS_LABEL = b"netstack attempt of a stage: ", b"netstack connections of an attempt: "
-
-
-class MeetingError(Exception):
-    """Some tasks of the stage have not come while Spark waited for them; the message says which."""
 
 
 class Meeting(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from typing import IO, TYPE_CHECKING
 
 from netstack import SourceError
 
+from ..errors import JavaError
 from .class_archive import make_at_exit, of_this_user
 from .interrupts import held_interrupts
 from .masters import LOOPBACK, is_on_this_machine, local_slots, require_master
@@ -273,10 +274,6 @@ def java_exit_status(wait_s: float) -> int | None:
         return None if process is None else int(process.wait(wait_s))
     except subprocess.TimeoutExpired:
         return None
-
-
-class JavaError(Exception):
-    """Java has ended before it could be used."""
 
 
 class JavaProcess:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from ..errors import ShuffleError
+
 MAX_MESSAGE = 300
 """Characters of Spark's own message that are passed on."""
 
@@ -71,18 +73,6 @@ def is_from_spark(error: BaseException) -> bool:
     from pyspark.errors import PySparkException
 
     return isinstance(error, PySparkException | Py4JError | pa.ArrowException)
-
-
-class ShuffleError(Exception):
-    """A shuffle cannot be run as asked; raised before any data moves, and says what would do."""
-
-
-class ShuffleTaskError(Exception):
-    """A task of a shuffle has failed, here or on a peer; the message is the first cause."""
-
-
-class ShuffleWarning(UserWarning):
-    """A shuffle costs more than it has to, or was given an option that changes nothing."""
 
 
 @contextmanager

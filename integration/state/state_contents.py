@@ -16,7 +16,6 @@ from netstack import (
     CHANNEL_STATE,
     HandleReader,
     InitialCheckpoint,
-    ScenarioError,
     StateEntry,
     decode_value,
     encode_value,
@@ -24,6 +23,7 @@ from netstack import (
     operator_lists,
 )
 
+from ..errors import UsageError
 from ..extras import is_installed
 from .stores import RocksStores
 
@@ -126,7 +126,7 @@ def entries_of(
     Raises:
         StorageError: A file could not be read.
         StateError: The bytes are not those of such state, or need rocksdict, which is not installed.
-        ScenarioError: There is no such vertex or state in it, which names those that are.
+        UsageError: There is no such vertex or state in it, which names those that are.
     """
     require_state(checkpoint, vertex, None)
     metadata, read, found = checkpoint.metadata, HandleReader(checkpoint.storage), state is None
@@ -144,14 +144,12 @@ def require_state(checkpoint: InitialCheckpoint, vertex: str | None, state: str 
     """Raise ScenarioError, one line, if a checkpoint has no such vertex, or no such keyed state."""
     names = list(checkpoint.metadata.parallelism)
     if vertex is not None and vertex not in names:
-        raise ScenarioError(
-            [f"{checkpoint.path}: there is no vertex {vertex!r}; there are {', '.join(names)}"]
-        )
+        raise UsageError([f"{checkpoint.path}: there is no vertex {vertex!r}; there are {', '.join(names)}"])
     if state is not None:
         there = dict.fromkeys(entry.state for entry in entries_of(checkpoint, vertex))
         if state not in there:
             known = f"there is {', '.join(there)}" if there else "there is no keyed state"
-            raise ScenarioError([f"{checkpoint.path}: there is no keyed state {state!r}; {known}"])
+            raise UsageError([f"{checkpoint.path}: there is no keyed state {state!r}; {known}"])
 
 
 class _Tally:

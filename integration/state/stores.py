@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from netstack import OPTIONS, Scenario, ScenarioError, StateBackendType, TableOptions
+from netstack import OPTIONS, Scenario, StateBackendType, TableOptions
 
+from ..errors import FileError, MissingExtraError
 from ..extras import is_installed, missing_line
 from .rocksdb_store import RocksStore
 
@@ -40,21 +41,22 @@ def table_stores(scenario: Scenario) -> Iterator[RocksStores | None]:
     """Where the state of a run is kept in tables, if it is; closed and deleted however the block ends.
 
     Raises:
-        ScenarioError: rocksdict is not installed, or there is no place for the files.
+        MissingExtraError: rocksdict is not installed.
+        FileError: The folder for the files cannot be made.
     """
     config = scenario.config
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
         yield None
         return
     if not is_installed("rocksdb"):
-        raise ScenarioError([f"{_TYPE}: {missing_line('rocksdb', 'rocksdb')}"])
+        raise MissingExtraError(f"{_TYPE}: {missing_line('rocksdb', 'rocksdb')}")
     parent = config.rocksdb_localdir
     try:
         if parent is not None:
             Path(parent).mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix="netstack-tables-", dir=parent)
     except OSError as error:
-        raise ScenarioError([f"{_FOLDER}: {error.strerror}: {error.filename}"]) from error
+        raise FileError([f"{_FOLDER}: {error.strerror}: {error.filename}"]) from error
     with folder as path:
         stores = RocksStores(Path(path))
         try:

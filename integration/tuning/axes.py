@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 from netstack import (
     OPTIONS,
+    InputError,
     NetworkConfig,
     QuantityError,
     Scenario,
-    ScenarioError,
     Section,
     format_duration,
     parse_duration,
@@ -37,6 +37,7 @@ from netstack import (
     with_options,
 )
 
+from ..errors import UsageError
 from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
 
 Change = Callable[[Scenario], Scenario]
@@ -76,7 +77,7 @@ def apply(scenario: Scenario, values: Iterable[AxisValue]) -> Scenario:
     """Return the scenario with all values applied, in their order.
 
     Raises:
-        ScenarioError: it has not what is to be changed. Whether the rest makes sense is not checked.
+        UsageError: it has not what is to be changed. Whether the rest makes sense is not checked.
     """
     for value in values:
         scenario = value.change(scenario)
@@ -87,7 +88,7 @@ def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]
     """Return what is wrong with a scenario once the values are applied: nothing, or one line each."""
     try:
         changed = apply(scenario, values)
-    except ScenarioError as error:
+    except InputError as error:
         return list(error.problems)
     problems = [f"{key}: {message}" for key, message in scenario_problems(changed)]
     return problems + surplus_factors(scenario, changed)
@@ -115,7 +116,7 @@ def read_axes(
         policy: Names of debloat policies.
 
     Raises:
-        ScenarioError: with a line for each mistake, beginning with the axis.
+        UsageError: with a line for each mistake, beginning with the axis.
     """
     all_given = (
         _Given(TARGET, target, _target),
@@ -143,7 +144,7 @@ def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, 
             )
         axes.append(Axis(given.name, tuple(_values(given.name, given.text, given.read, problems))))
     if problems:
-        raise ScenarioError(list(dict.fromkeys(problems)))
+        raise UsageError(list(dict.fromkeys(problems)))
     return tuple(axes)
 
 
@@ -191,7 +192,7 @@ def _values(
             value = read(part.strip())
         except QuantityError as error:
             problems.append(f"{name}: {error.wrong}; it must be {error.right}")
-        except ScenarioError as error:
+        except InputError as error:
             problems += [f"{name}: {problem}" for problem in error.problems]
         else:
             if value.text not in seen:
@@ -216,7 +217,7 @@ def _option_value(name: str, text: str) -> AxisValue:
     problems: list[str] = []
     read = read_options(Section({name: text}, "", problems), NetworkConfig())
     if problems:
-        raise ScenarioError([problem.removeprefix(f"{name}: ") for problem in problems])
+        raise UsageError([problem.removeprefix(f"{name}: ") for problem in problems])
     (field,) = read.given
     return AxisValue(_shown(field, getattr(read, field)), _setting({field: getattr(read, field)}))
 

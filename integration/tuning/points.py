@@ -28,7 +28,6 @@ from netstack import (
     CheckpointMode,
     NetworkConfig,
     Scenario,
-    ScenarioError,
     SourceObject,
     Vertex,
     edge_key,
@@ -37,6 +36,7 @@ from netstack import (
     with_options,
 )
 
+from ..errors import UsageError
 from ..spark.workers import code_digest
 from .axes import TARGET, Axis, AxisValue, apply, problems_after
 from .vertex_axes import PARALLELISM, SKEW
@@ -179,11 +179,11 @@ def point_of(
     """Return the point that runs a scenario, with its own seed or another.
 
     Raises:
-        ScenarioError: a part of the scenario is a Python object, which no document can hold.
+        UsageError: a part of the scenario is a Python object, which no document can hold.
     """
     problems = [f"{key}: {_NO_OBJECTS}" for key in _objects_in(scenario)]
     if problems:
-        raise ScenarioError(problems)
+        raise UsageError(problems)
     seeded = scenario if seed is None else dataclasses.replace(scenario, seed=seed)
     document = scenario_document(seeded)
     return Point(
@@ -210,7 +210,7 @@ class Grid:
         probe leaves out what an axis varies: they are run once, and each combination has its own.
 
         Raises:
-            ScenarioError: the scenario makes no sense with some value, or with some combination; a line each.
+            UsageError: the scenario makes no sense with some value, or with some combination; a line each.
         """
         self._check(scenario)
         distinct: dict[tuple[str, Probe, frozenset[tuple[str, str]]], Point] = {}
@@ -236,7 +236,7 @@ class Grid:
     def _check(self, scenario: Scenario) -> None:
         """Look at each value alone, then at combinations, so that a mistake is laid to what makes it."""
         if self.seeds < 1:
-            raise ScenarioError([f"seeds: is {self.seeds}; at least 1 is needed"])
+            raise UsageError([f"seeds: is {self.seeds}; at least 1 is needed"])
         problems = problems_after(scenario, ())
         scaled = any(axis.name == PARALLELISM for axis in self.axes)  # then factors are for what comes of it
         alone = [axis for axis in self.axes if not (scaled and axis.name == SKEW)]
@@ -247,7 +247,7 @@ class Grid:
                 where = ", ".join(f"{axis.name} {value.text}" for axis, value in pairs)
                 problems += [f"{where}: {problem}" for problem in problems_after(scenario, values)]
         if problems:
-            raise ScenarioError(problems)
+            raise UsageError(problems)
 
 
 _NO_OBJECTS = "is a Python object, which no document can hold; sweep over a scenario of generated records"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from flowcontrol import readable
-from netstack import OPTIONS, Scenario, ScenarioError, Viewed, format_duration, from_json
+from netstack import OPTIONS, Scenario, Viewed, format_duration, from_json
 
+from ..errors import UsageError
 from .axes import POLICY, TARGET
 from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
 from .constraints import Constraints, binding, judge, nearest
@@ -117,7 +118,7 @@ def recommend(
     that failed are named, and count as runs without figures.
 
     Raises:
-        ScenarioError: there are no points, they differ in more than that, or none is of the present setting.
+        UsageError: there are no points, they differ in more than that, or none is of the present setting.
     """
     sweep = _compared(rows, scenario, constraints or Constraints())
     choice = choose(sweep.now, sweep.others, sweep.objective)
@@ -218,11 +219,11 @@ def _compared(rows: Sequence[PointRow], scenario: Scenario, asked: Constraints) 
 
 def _only_conditions(rows: Sequence[PointRow]) -> dict[str, str]:
     if not rows:
-        raise ScenarioError(["there is no point to recommend from"])
+        raise UsageError(["there is no point to recommend from"])
     conditions = conditions_of(rows[0])
     others = next((conditions_of(row) for row in rows if conditions_of(row) != conditions), None)
     if others is not None:
-        raise ScenarioError([f"points differ in more than the target: {conditions} and {others}"])
+        raise UsageError([f"points differ in more than the target: {conditions} and {others}"])
     return conditions
 
 
@@ -247,7 +248,7 @@ def _present(summaries: Sequence[TargetSummary], scenario: Scenario) -> TargetSu
     current = current_target(scenario)
     present = next((setting for setting in summaries if setting.target == current), None)
     if present is None:
-        raise ScenarioError([f"there is no point of what is set now ({current}), to compare with"])
+        raise UsageError([f"there is no point of what is set now ({current}), to compare with"])
     return present
 
 

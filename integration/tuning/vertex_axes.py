@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from netstack import (
     QuantityError,
     Scenario,
-    ScenarioError,
     ShipStrategy,
     Vertex,
     did_you_mean,
     format_duration,
     parse_duration,
 )
+
+from ..errors import UsageError
 
 SERVICE, SKEW, PARALLELISM = "service", "skew", "parallelism"
 
@@ -68,7 +69,7 @@ def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
     """Return the scenario with the vertices that a value is for changed.
 
     Raises:
-        ScenarioError: there is no such vertex, or it is a source, which does no work on records.
+        UsageError: there is no such vertex, or it is a source, which does no work on records.
     """
     names = _names(scenario, value)
     vertices = tuple(
@@ -103,9 +104,9 @@ def _names(scenario: Scenario, value: VertexValue) -> set[str]:
 def _named(scenario: Scenario, name: str, axis: str) -> str:
     names = {vertex.name: vertex for vertex in scenario.vertices}
     if name not in names:
-        raise ScenarioError([f"no vertex is named {name!r}; {did_you_mean(name, names)}"])
+        raise UsageError([f"no vertex is named {name!r}; {did_you_mean(name, names)}"])
     if axis != PARALLELISM and names[name].source is not None:
-        raise ScenarioError([f"{name!r} is a source, which does no work on records; name another vertex"])
+        raise UsageError([f"{name!r} is a source, which does no work on records; name another vertex"])
     return name
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ..errors import StateError
 from ..exchange.key_groups import default_max_parallelism, key_group_range
 from ..scenarios.topology import Exchange, JobShape, ShipStrategy
 from ..scenarios.user_code import KeyHash
@@ -42,7 +43,7 @@ from ..state.snapshots import (
     StateKind,
     SubtaskSnapshot,
 )
-from ..state.values import StateError, decode_value, encode_value
+from ..state.values import decode_value, encode_value
 from .channel_assignment import ChannelAssignment, exchanges_of
 
 AT_LEAST_ONCE = "AT_LEAST_ONCE_CHECKPOINT"

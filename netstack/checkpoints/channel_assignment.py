@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from buffers import CorruptRecord, RecordBlock, RecordDecoder, watermark_places
 
+from ..errors import StateError
 from ..exchange.key_groups import assign_to_operators, default_max_parallelism
 from ..scenarios.topology import JobShape, ShipStrategy, consumers_of_producers, producers_of_consumers
 from ..scenarios.user_code import KeyHash
 from ..state.backend import ReadHandle
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind
-from ..state.values import StateError
 
 
 class _Stream(NamedTuple):

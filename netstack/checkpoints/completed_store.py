@@ -12,10 +12,11 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from ..errors import StorageError
 from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
 from .initial import ClaimMode, InitialCheckpoint
 from .shared_registry import SharedStateRegistry, shared_files
-from .storage import CheckpointStorage, StorageError
+from .storage import CheckpointStorage
 
 
 class CompletedCheckpointStore:

@@ -20,6 +20,7 @@ from flowcontrol import CheckpointBarrier, PostCheckpointAction
 
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
+from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.config import OPTIONS, CostModel, NetworkConfig
 from ..scenarios.topology import JobShape
@@ -35,7 +36,7 @@ from .job_savepoints import Savepoints
 from .pending_checkpoint import Checkpoint, CheckpointedTask, key_of
 from .savepoint_request import SavepointEnd, SavepointRequest
 from .scheduler import CheckpointRequest, CheckpointScheduler, RequestKind
-from .storage import CheckpointStorage, StorageError
+from .storage import CheckpointStorage
 
 
 class CheckpointCoordinator:

@@ -11,6 +11,7 @@ from itertools import chain, count
 
 from buffers import Pieces
 
+from ..errors import DamagedFileError, MissingFileError, StorageError
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .metadata import checksum, decode_metadata, encode_metadata
 from .paths import (
@@ -25,7 +26,6 @@ from .paths import (
     is_file_path,
     metadata_path,
 )
-from .storage import DamagedFileError, MissingFileError, StorageError
 
 MAX_METADATA_BYTES = 32 << 20
 """Size of a checkpoint's metadata at most, to be written or read."""

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from ..errors import StorageError
 from ..scenarios.topology import Exchange, JobShape
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateKind
 from .assignment import is_hashed, rescaling_misfits
 from .chains import rechained
-from .storage import CheckpointStorage, StorageError
+from .storage import CheckpointStorage
 
 
 class ClaimMode(StrEnum):

@@ -7,11 +7,12 @@ from contextlib import suppress
 
 from flowcontrol import Alignment, CheckpointOptions, Savepoint
 
+from ..errors import StorageError
 from ..scenarios.config import CheckpointMode, NetworkConfig
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .paths import SAVEPOINT_PREFIX
 from .savepoint_request import SavepointRequest
-from .storage import CheckpointStorage, StorageError, delete_where_possible
+from .storage import CheckpointStorage, delete_where_possible
 
 
 class Savepoints:

@@ -10,18 +10,13 @@ from msgspec.structs import replace
 from buffers import BufferBuilder, LocalBufferPool, PipelinedSubpartition
 from flowcontrol import EndOfOutputChannelState
 
+from ..errors import RecoveryError, StateError, StorageError
 from ..exchange.partition import ResultPartition
 from ..scenarios.topology import JobShape
 from ..scenarios.user_code import KeyHash
 from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
-from ..state.values import StateError
 from .assignment import StateAssignment, carried_over, united
-from .storage import CheckpointStorage, HandleReader, StorageError
-
-
-class RecoveryError(Exception):
-    """The state of a checkpoint cannot be taken over."""
-
+from .storage import CheckpointStorage, HandleReader
 
 UNUSABLE = (StorageError, StateError, RecoveryError)
 """What is raised where a checkpoint cannot be restored."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..errors import StateError
 from ..exchange.key_groups import key_group_range
 from ..state.backend import ReadHandle
 from ..state.changelog_backend import restore_logged
@@ -24,7 +25,7 @@ from ..state.snapshots import (
 from ..state.table import GROUP_BYTES
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableStores
-from ..state.values import StateError, decode_value, encode_value
+from ..state.values import decode_value, encode_value
 
 _OF_TABLES = frozenset({StateFormat.TABLE_FILE, StateFormat.CATALOGUE})
 

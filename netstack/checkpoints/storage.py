@@ -7,24 +7,9 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 from buffers import Pieces
-from flowcontrol import readable
 
+from ..errors import DamagedFileError, StorageError
 from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
-
-
-class StorageError(Exception):
-    """The storage did not do what it was asked; the message is one line that names the file."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(readable(message))
-
-
-class MissingFileError(StorageError):
-    """A file, or the metadata of a checkpoint, is not there."""
-
-
-class DamagedFileError(StorageError):
-    """A file is there and has another size or checksum than it was written with."""
 
 
 class CheckpointStorage(Protocol):

@@ -16,30 +16,18 @@ from ..checkpoints.file_layout import FileLayout
 from ..checkpoints.initial import ClaimMode, InitialCheckpoint
 from ..checkpoints.storage import exclusively
 from ..engine.randomness import Randomness
-from ..jobs.emulation import JobFailedError
+from ..errors import JobFailedError, LaunchError, ScenarioError
 from ..jobs.restart_strategies import restart_strategy_of
 from ..jobs.restarts import Start, failed_for_good, never_restored
 from ..results.result import Result
 from ..results.trace import Trace
 from ..scenarios.contents import shape_of
 from ..scenarios.rules import check_scenario
-from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from .attempt_report import Failure, Report
 from .history import RunHistory
 from .terms import Assignment, distribution_problems
-
-
-class LaunchError(Exception):
-    """The processes of an attempt have ended without a report; the message is the cause, on one line.
-
-    `again` is whether another attempt may do better, as after the loss of a process.
-    """
-
-    def __init__(self, cause: str, *, again: bool = True) -> None:
-        super().__init__(cause)
-        self.again = again
-
 
 Launch = Callable[[Assignment], Sequence[Report]]
 """Runs one attempt in all its processes and returns what they report; LaunchError if they do not."""

@@ -25,11 +25,12 @@ from flowcontrol import RemoteProtocolError
 from ..checkpoints.initial import InitialCheckpoint, fitted
 from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
 from ..checkpoints.savepoint_request import SavepointRequests
-from ..checkpoints.storage import CheckpointStorage, StorageError
+from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
 from ..engine.scope import Scope
+from ..errors import PeerFailedError, StorageError, TransportError
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
 from ..jobs.connections import Find, Site
@@ -43,7 +44,6 @@ from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.limits import ConnectionLimits
 from ..tcp.pipe import Stream
-from ..tcp.transport_errors import PeerFailedError, TransportError
 from .attempt_report import Blame, Failure, Report
 from .clock import RunClock
 from .hold_ups import HoldUps

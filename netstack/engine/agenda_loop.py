@@ -11,6 +11,7 @@ from math import inf
 
 import trio
 
+from ..errors import AgendaStuckError
 from .agenda import Agenda
 
 _ENTRIES_PER_CHECKPOINT = 1000
@@ -21,10 +22,6 @@ _MEANWHILE_EVERY_S = 0.2
 
 _ENTRIES_PER_TURN = 50
 """How many entries run in real time before other trio tasks have their turn, and the clock is looked at."""
-
-
-class AgendaStuckError(RuntimeError):
-    """Routines wait and nothing is left to happen: a bug of netstack or of whoever waits."""
 
 
 # Ctrl-C is not to hit a routine in the middle of its bookkeeping, but this task where it waits.

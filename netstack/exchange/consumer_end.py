@@ -22,7 +22,7 @@ from flowcontrol import (
     wire_size,
 )
 
-from ..tcp.transport_errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
+from ..errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
 from .link import ConsumingEnd
 from .notifier import Notify
 from .remote_channel import RemoteInputChannel

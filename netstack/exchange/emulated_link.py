@@ -9,8 +9,8 @@ from flowcontrol import BufferResponse, Message
 
 from ..engine.agenda import Agenda, Line
 from ..engine.randomness import Randomness
+from ..errors import LinkClosedError
 from ..scenarios.config import CostModel, LinkConditions
-from ..tcp.transport_errors import LinkClosedError
 from .link import Receiver
 
 _NEVER = math.inf

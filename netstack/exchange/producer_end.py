@@ -19,7 +19,7 @@ from flowcontrol import (
     wire_size,
 )
 
-from ..tcp.transport_errors import LinkClosedError
+from ..errors import LinkClosedError
 from .link import ProducingEnd
 from .notifier import Notify
 from .stalls import CreditStalls

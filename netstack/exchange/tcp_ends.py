@@ -29,8 +29,8 @@ from flowcontrol import (
     readable,
 )
 
+from ..errors import LinkClosedError, PeerFailedError, PeerSilentError
 from ..tcp.outgoing import Outgoing
-from ..tcp.transport_errors import LinkClosedError, PeerFailedError, PeerSilentError
 from .link import Receiver
 
 _LOOKS = 4

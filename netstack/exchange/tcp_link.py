@@ -33,10 +33,10 @@ from flowcontrol import (
     readable,
 )
 
+from ..errors import ConnectionLostError, LinkClosedError, TransportError
 from ..tcp.limits import ConnectionLimits
 from ..tcp.outgoing import Outgoing
 from ..tcp.pipe import Stream, describe, pipe_over
-from ..tcp.transport_errors import ConnectionLostError, LinkClosedError, TransportError
 from .tcp_ends import Incoming, TcpConsumingEnd, TcpEnd, keep_alive
 
 HIGH_WATERMARK_BYTES = 256 << 10

@@ -9,7 +9,8 @@ from typing import Protocol
 from buffers import Pieces
 
 from ..checkpoints.paths import folder_of, metadata_path
-from ..checkpoints.storage import CheckpointStorage, StorageError, write_pieces
+from ..checkpoints.storage import CheckpointStorage, write_pieces
+from ..errors import StorageError
 from ..state.snapshots import CheckpointMetadata, StoredFile
 
 

@@ -18,6 +18,7 @@ from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.callbacks import Timer
+from ..errors import ScenarioError
 from ..scenarios.config_rules import Problem
 from ..scenarios.fault import (
     AtTime,
@@ -36,7 +37,7 @@ from ..scenarios.fault import (
 )
 from ..scenarios.quantities import time_text
 from ..scenarios.run_rules import fault_key
-from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.scenario import Scenario
 from ..scenarios.topology import consumers_of_producers, producers_of_consumers
 from .faulty_storage import FaultyStorage, StorageCondition
 from .fired import FiredFault

@@ -18,6 +18,7 @@ from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.savepoint_request import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, exclusively
 from ..engine.agenda import Agenda
+from ..errors import JobFailedError
 from ..faults.fired import FiredFault
 from ..results.result import Result, Work
 from ..results.statistics import EndOfRun, Recorder
@@ -36,17 +37,6 @@ from .summary import (
     start_result,
     steady_results,
 )
-
-
-class JobFailedError(Exception):
-    """A job has failed for good; `result` is what was measured up to then, and the message the cause."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(result.failure)
-        self.result = result
-
-    def __reduce__(self) -> tuple[type[JobFailedError], tuple[Result]]:
-        return type(self), (self.result,)  # not from the message, as exceptions are otherwise pickled
 
 
 def emulate(

@@ -6,16 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..scenarios.scenario import (
-    Edge,
-    GeneratorSpec,
-    PathSpec,
-    Scenario,
-    ScenarioError,
-    SourceObject,
-    SourceSpec,
-    Vertex,
-)
+from ..errors import ScenarioError
+from ..scenarios.scenario import Edge, GeneratorSpec, PathSpec, Scenario, SourceObject, SourceSpec, Vertex
 from ..scenarios.user_code import KeyHash, Source
 from ..tasks.keys import hash_by
 from ..tasks.source import GeneratedSource

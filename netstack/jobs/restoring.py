@@ -6,9 +6,10 @@ from ..checkpoints.assignment import carried_over
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.recovery import RecoverySource, Rescaling
 from ..checkpoints.storage import CheckpointStorage
+from ..errors import ScenarioError
 from ..scenarios.config import CheckpointMode
 from ..scenarios.contents import shape_of
-from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.scenario import Scenario
 from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata
 from .job_sources import key_hashes_of

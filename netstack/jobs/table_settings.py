@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..errors import ScenarioError
 from ..scenarios.config import OPTIONS, StateBackendType
-from ..scenarios.scenario import Scenario, ScenarioError
+from ..scenarios.scenario import Scenario
 from ..state.table_backend import TableSettings
 from ..state.table_store import TableOptions, TableStores
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from ..errors import ScenarioError
 from ..scenarios.documents import Document, read_scenario, scenario_document
-from ..scenarios.scenario import ScenarioError
 from .result import SCHEMA, Result, Run
 from .result_rules import result_problem
 

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from ..errors import QuantityError
 from .kinds import FLOAT, RATE, STRING, TIME, Kind, Shape, any_of, range_of, reference, table
 from .options import (
     BOOLEAN,
@@ -27,7 +28,6 @@ from .options import (
     option,
     options_of,
 )
-from .quantities import QuantityError
 from .tables import Alternative, Key, Section, described, key, object_shape, said_in_files
 
 Range = tuple[float, float]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from flowcontrol import POLICIES, DebloatPolicy, DebloatSettings
 
+from ..errors import PolicyError
 from .config import OPTIONS, CheckpointStorageType, CostModel, LinkConditions, NetworkConfig, RestartStrategy
 from .quantities import format_size, time_text
 from .tables import did_you_mean, without_unit
@@ -53,10 +54,6 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):
         if getattr(config, field) <= 0:
             yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
-
-
-class PolicyError(ValueError):
-    """A name stands for no policy; the message says why."""
 
 
 def policy_class(name: str) -> type[DebloatPolicy]:

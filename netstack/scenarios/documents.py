@@ -10,6 +10,7 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
+from ..errors import ScenarioError
 from .config import (
     DEFAULT_PRESET,
     POLICY,
@@ -29,7 +30,6 @@ from .scenario import (
     SLOTS,
     PathSpec,
     Scenario,
-    ScenarioError,
     Vertex,
     in_slots,
     label,

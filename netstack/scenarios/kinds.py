@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from ..errors import QuantityError
 from .quantities import (
     DURATION_S,
     RATE_BYTES_PER_S,
     SIZE_BYTES,
-    QuantityError,
     format_duration,
     format_rate,
     parse_duration,

@@ -10,8 +10,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from ..errors import QuantityError
 from .kinds import FLINK_DURATION, FLINK_SIZE, Kind, Shape, any_case, as_is
-from .quantities import QuantityError, format_duration, format_size, parse_flink_duration, parse_flink_size
+from .quantities import format_duration, format_size, parse_flink_duration, parse_flink_size
 
 
 @dataclass(frozen=True, slots=True)

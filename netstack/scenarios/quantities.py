@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from math import inf, isfinite
 
+from ..errors import QuantityError
+
 DURATION_S: Mapping[str, Decimal] = {
     **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Decimal("1e-9")),
     **dict.fromkeys(("us", "µs", "μs", "micro", "micros", "microsecond", "microseconds"), Decimal("1e-6")),
@@ -51,15 +53,6 @@ _MOST_LETTERS = 1000
 _DURATION_HINT = 'a time such as "5 ms", "1 s" or "1 min"'
 _SIZE_HINT = 'a size such as "32 kb" or "64 mb"'
 _RATE_HINT = 'a rate such as "10 gbit/s" or "2 GB/s"'
-
-
-class QuantityError(ValueError):
-    """A value is not the quantity it should be; `wrong` and `right` say what it is and what it should be."""
-
-    def __init__(self, wrong: str, right: str) -> None:
-        super().__init__(f"{wrong}; right would be {right}")
-        self.wrong = wrong
-        self.right = right
 
 
 def parse_duration(value: object) -> float:

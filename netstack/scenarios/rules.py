@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from buffers import DEFAULT_MAX_RECORD_BYTES
 
+from ..errors import ScenarioError
 from .config import OPTIONS, PRESETS
 from .config_rules import (
     Problem,
@@ -39,7 +40,6 @@ from .scenario import (
     Keys,
     PathSpec,
     Scenario,
-    ScenarioError,
     SourceObject,
     Step,
     Vertex,

@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import Any
 
 from buffers import GateBuffersSpec, gate_buffers, partition_buffers
-from flowcontrol import readable
 
+from ..errors import QuantityError
 from .changes import Savepoints, ScheduledChange, ScheduledSavepoint
 from .config import (
     DEFAULT_PRESET,
@@ -45,7 +45,7 @@ from .kinds import (
     table,
     text,
 )
-from .quantities import QuantityError, format_duration, parse_duration
+from .quantities import format_duration, parse_duration
 from .tables import Key, Part, Section, TableOf, TablesOf, key, needed, read_table, table_shape, write_table
 from .topology import ShipStrategy, consumers_of_producers, producers_of_consumers
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
@@ -73,21 +73,6 @@ MAX_PARALLELISM = 1 << 15
 
 Step = tuple[float, float]
 """A time, in seconds, and the cost of a record in seconds from then on."""
-
-
-class ScenarioError(ValueError):
-    """A scenario makes no sense, or is more than this version can run.
-
-    `problems` has one line for each mistake: where it is, what is wrong, and what would be right. What cannot
-    be shown in a line, such as a line feed in a name, stands as its escape.
-    """
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(map(readable, problems))
-        super().__init__("\n".join(self.problems))
-
-    def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[str, ...]]]:
-        return ScenarioError, (self.problems,)  # to another process, by its problems and not by their text
 
 
 def _service(value: object) -> tuple[Step, ...]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
+from ..errors import QuantityError
 from .kinds import Kind, Parse, Shape, any_of, table, tables
-from .quantities import QuantityError
 
 T = TypeVar("T")
 D = TypeVar("D")

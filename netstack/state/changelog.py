@@ -29,8 +29,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..errors import StateError
 from .table import GROUP_BYTES, Table
-from .values import StateError, decode_value, encode_value
+from .values import decode_value, encode_value
 
 LAYOUT = 1
 """Number of the layout of a segment; another one is refused."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from ..errors import StateError
 from .backend import SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import MapSnapshot
 from .snapshots import StateHandle, StateKind
 from .table import GROUP_BYTES
 from .time_to_live import Expiry
-from .values import StateError, decode_value, encode_value
+from .values import decode_value, encode_value
 
 LAYOUT = 1
 """Number of the layout of a table; another one is refused."""

@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 from flowcontrol import SavepointFormat
 
+from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle
 from .changelog import Change, Changelog, LoggedTable, Operation
 from .copy_on_write import CopyOnWriteMap
@@ -28,7 +29,7 @@ from .snapshots import StateFormat, StateHandle, StateKind
 from .state_kinds import AggregatingState, ListState, ReducingState, ValueState
 from .table import GROUP_BYTES, CurrentKey, Table
 from .time_to_live import Expiry, StateClock, StateTtlConfig, TtlListTable, TtlTable
-from .values import StateError, decode_value, encode_value
+from .values import decode_value, encode_value
 
 V = TypeVar("V")
 A = TypeVar("A")

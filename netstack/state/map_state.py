@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from ..errors import StateError
 from .copy_on_write import CopyOnWriteMap
 from .table import GROUP_BYTES, CurrentKey, Table
-from .values import StateError, decode_value, encode_value
+from .values import decode_value, encode_value
 
 K = TypeVar("K")
 V = TypeVar("V")

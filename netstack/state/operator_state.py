@@ -13,10 +13,11 @@ from typing import Any
 
 from flowcontrol import SavepointFormat
 
+from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
 from .snapshots import Redistribution, StateHandle, StateKind
-from .values import StateError, decode_value, encode_value
+from .values import decode_value, encode_value
 
 FILE_NAME = "operator"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..errors import StateError
 from .table_store import FamilyTable
-from .values import StateError, decode_value, encode_value
+from .values import decode_value, encode_value
 
 
 class Accesses:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from .values import StateError
+from ..errors import StateError
 
 GROUP_BYTES = 2
 """Bytes of the key group in front of each key of a table."""

@@ -18,6 +18,7 @@ import msgspec
 
 from flowcontrol import SavepointFormat
 
+from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
 from .keyed_snapshot import FILE_NAME, encode_table
 from .keyed_state import KeyedStateBackend
@@ -26,7 +27,7 @@ from .stored_state import Accesses, StoredState
 from .table import GROUP_BYTES
 from .table_store import DEEPEST_LEVEL, StoreView, TableFile, TableOptions, TableStore, TableStores
 from .time_to_live import Expiry, StateClock
-from .values import StateError, decode_value, encode_value
+from .values import decode_value, encode_value
 
 LAYOUT = 2
 """Number of the layout of a catalogue."""

@@ -14,9 +14,9 @@ from itertools import islice
 from math import floor
 from typing import Any, Literal, NamedTuple, get_args
 
-from ..scenarios.quantities import QuantityError, parse_duration
+from ..errors import QuantityError, StateError
+from ..scenarios.quantities import parse_duration
 from .table import Table
-from .values import StateError
 
 UpdateType = Literal["on create and write", "on read and write"]
 Visibility = Literal["never return expired", "return expired if not cleaned up"]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.msgpack import Decoder, Encoder, Ext
 
-from flowcontrol import readable
+from ..errors import StateError
 
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of values that cannot be changed."""
@@ -39,13 +39,6 @@ _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 
 _LAST_OF_MARKS = b"\xff"
 """Most values have no such byte, and so none of the marks."""
-
-
-class StateError(Exception):
-    """State cannot be stored or restored; the message is one line."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(readable(message))
 
 
 def encode_value(value: Any) -> bytes:

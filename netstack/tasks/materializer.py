@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..checkpoints.storage import StorageError, delete_where_possible
+from ..checkpoints.storage import delete_where_possible
+from ..errors import StorageError
 from ..exchange.java_hash import hash_strings
 from ..exchange.key_groups import murmur
 from ..state.changelog_backend import ChangelogBackend, Materialisation

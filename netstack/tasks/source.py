@@ -24,10 +24,6 @@ FILLER = 0x2E
 """Every byte of a generated record after its key."""
 
 
-class SourceError(Exception):
-    """A source cannot deliver its records; the message is one line that a user can act on."""
-
-
 class _Readable(Protocol):
     def read(self, max_records: int) -> RecordBlock | None: ...
 

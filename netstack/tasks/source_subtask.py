@@ -7,8 +7,9 @@ from typing import NamedTuple
 from buffers import RecordBlock
 from flowcontrol import MAX_WATERMARK, CheckpointBarrier, EndOfData, PostCheckpointAction
 
-from ..checkpoints.recovery import RecoveryError, SubtaskRecovery
+from ..checkpoints.recovery import SubtaskRecovery
 from ..engine.agenda import Routine, suspend
+from ..errors import RecoveryError, SourceError
 from ..exchange.partition import ResultPartition
 from ..results.statistics import SubtaskSample
 from ..scenarios.scenario import CATCH_UP_S
@@ -19,7 +20,7 @@ from .environment import Environment
 from .lateness import Lateness
 from .operators import NOTHING
 from .pace import Pace
-from .source import SourceError, skip
+from .source import skip
 from .source_splits import OpenSplit, Split, SplitReader
 from .subtask import Subtask
 from .time_account import Waiting

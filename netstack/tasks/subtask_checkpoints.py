@@ -25,7 +25,8 @@ from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarr
 from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.channel_state import ChannelPlace, channel_handles
 from ..checkpoints.running_checkpoint import RunningCheckpoint
-from ..checkpoints.storage import StorageError, write_pieces
+from ..checkpoints.storage import write_pieces
+from ..errors import StorageError
 from ..exchange.gate import InputGate
 from ..results.trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text
 from ..scenarios.config import CostModel

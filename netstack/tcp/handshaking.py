@@ -18,6 +18,7 @@ import trio
 
 from flowcontrol import NONCE_BYTES, ClientHandshake, Handshake, HandshakeRefused, Identity, Secret
 
+from ..errors import UnprovenError
 from .pipe import Stream
 
 _SECRET_BYTES = 32
@@ -33,14 +34,6 @@ class TlsContexts:
     """For those that go out; has to verify certificates, or TLS keeps nobody out who sits in between."""
     server_name: str | None = None
     """The name in the certificates; None: the host that is dialled."""
-
-
-class UnprovenError(Exception):
-    """A connection did not become a proven one; `final`: nor would another one to the same address."""
-
-    def __init__(self, problem: str, *, final: bool = False) -> None:
-        super().__init__(problem)
-        self.final = final
 
 
 def fresh_secret() -> Secret:

@@ -20,7 +20,7 @@ import trio
 
 from flowcontrol import SEAL_BYTES, HandshakeRefused, Secret, seal, unseal
 
-from .handshaking import UnprovenError
+from ..errors import UnprovenError
 from .limits import ConnectionLimits
 from .listener import Listener
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from .handshaking import UnprovenError
+from ..errors import UnprovenError
 from .limits import ConnectionLimits, free_descriptors
 
 _log = logging.getLogger("netstack.tcp")

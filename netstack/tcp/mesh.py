@@ -16,11 +16,11 @@ import trio
 
 from flowcontrol import Identity, Secret, ServerHandshake
 
-from .handshaking import TlsContexts, UnprovenError, answer, converse, dial, fresh_nonce, refuse, say
+from ..errors import HandshakeError, UnprovenError
+from .handshaking import TlsContexts, answer, converse, dial, fresh_nonce, refuse, say
 from .limits import ConnectionLimits
 from .listener import Listener
 from .pipe import Stream
-from .transport_errors import HandshakeError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 

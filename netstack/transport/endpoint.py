@@ -24,6 +24,7 @@ import trio
 from buffers import DEFAULT_MAX_RECORD_BYTES
 from flowcontrol import EndOfData, EndOfPartition, RemoteProtocolError, decode_event
 
+from ..errors import LinkClosedError
 from ..exchange.channel import InputChannel
 from ..exchange.connection import ConsumerEnd, ProducerEnd
 from ..exchange.local_channel import LocalInputChannel
@@ -31,7 +32,6 @@ from ..exchange.partition import ALL
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.stalls import CreditStalls
 from ..exchange.tcp_link import TcpLink
-from ..tcp.transport_errors import LinkClosedError
 from .exchange_buffers import ExchangeBuffers
 from .loopback_records import LoopbackRecords
 from .transport_config import TransportConfig

@@ -27,11 +27,11 @@ import trio
 
 from flowcontrol import RemoteProtocolError, Secret
 
+from ..errors import ConnectionLostError, LinkClosedError, TransportError
 from ..exchange.tcp_link import TcpLink
 from ..tcp.handshaking import TlsContexts
 from ..tcp.mesh import Mesh
 from ..tcp.pipe import Stream
-from ..tcp.transport_errors import ConnectionLostError, LinkClosedError, TransportError
 from .endpoint import Endpoint
 from .transport_config import TransportConfig
 from .transport_statistics import TransportStatistics

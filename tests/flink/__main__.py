@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from integration.report.comparison_text import comparison_markdown, print_comparisons
 from integration.report.output import to_stdout
-from netstack import Scenario, ScenarioError
+from netstack import InputError, Scenario
 
 from . import ordinary_jobs, policy_runs
 from .arguments import whole
@@ -171,7 +171,7 @@ def main() -> int:
     asked = parser().parse_args()
     try:
         return int(asked.action(asked))
-    except ScenarioError as error:
+    except InputError as error:
         for problem in error.problems:
             say(f"tests.flink: {problem}")
         return _MISUSED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netstack import ScenarioError, emulate
+from netstack import InputError, emulate
 from tests.flink.debloating_steps import (
     Step,
     check_steps,
@@ -104,7 +104,7 @@ def test_steps_stand_side_by_side_and_what_there_is_none_of_is_a_dash() -> None:
 def test_a_scenario_without_steps_is_refused() -> None:
     scenario = scenario_named("hot_source_on200ms")
     off = replace(scenario, config=replace(scenario.config, debloat_enabled=False))
-    with pytest.raises(ScenarioError, match="debloating is off"):
+    with pytest.raises(InputError, match="debloating is off"):
         check_steps(off)
-    with pytest.raises(ScenarioError, match="a size for each channel"):
+    with pytest.raises(InputError, match="a size for each channel"):
         check_steps(scenario_named("hot_source_on200ms", "per-channel"))

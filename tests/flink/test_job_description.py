@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from integration import load_scenario
-from netstack import Scenario, ScenarioError, in_slots
+from netstack import InputError, Scenario, in_slots
 from tests.flink.job_description import described, in_order, layout_of
 from tests.flink.policy_runs import KNOWN, NEW
 from tests.flink.references import REFERENCES, scenario_named, write_reference
@@ -230,7 +230,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_made_is_refused_by_its_key(case: str, tmp_path: Path) -> None:
     parts, expected = REFUSED[case]
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(InputError) as refused:
         described(scenario_of(tmp_path, **parts))
     assert len(refused.value.problems) == 1
     assert refused.value.problems[0].startswith(expected)
@@ -257,7 +257,7 @@ def test_every_reference_of_this_version_can_be_made() -> None:
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="nowhere: is no scenario of tests/flink/scenarios or"):
+    with pytest.raises(InputError, match="nowhere: is no scenario of tests/flink/scenarios or"):
         scenario_named("nowhere")
 
 

@@ -18,9 +18,9 @@ from integration.state.entry_batches import batches_of
 from integration.state.state_contents import contents_of, entries_of, scratch_stores
 from netstack import (
     InitialCheckpoint,
+    InputError,
     KeyedStateBackend,
     OperatorStateBackend,
-    ScenarioError,
     StateError,
     StorageError,
 )
@@ -122,7 +122,7 @@ def check_checkpoint(body: bytes, files: Mapping[str, bytes]) -> bool:
         msgspec.json.encode(contents)
         for batch in batches_of(entries_of(checkpoint)):
             batch.validate()
-    except (StorageError, StateError, ScenarioError) as error:
+    except (StorageError, StateError, InputError) as error:
         return refused(error)
     for parallelism in (2, 3):
         _go_on(checkpoint, parallelism)

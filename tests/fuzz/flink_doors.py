@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from integration.errors import FlinkRestError
 from integration.flink.lint.check import lint
-from integration.flink.rest.answers import FlinkRestError
 from integration.flink.rest.diagnosing import diagnose_job
 from integration.flink.rest.importing import import_scenario
 from integration.flink.rest.live_cluster import LiveCluster
 from integration.flink.rest.recording import Recorder, Recording
-from netstack import OPTIONS, Scenario, ScenarioError, scenario_document, scenario_toml
+from netstack import OPTIONS, InputError, Scenario, scenario_document, scenario_toml
 
 from .door import Arguments, Door, refused
 from .mutation import as_json, draw_value, encoded, mutated, spoilt, words_in
@@ -65,14 +65,14 @@ def check_recording(data: bytes) -> bool:
     try:
         recorder = Recorder(Recording(file))
         imported = import_scenario(recorder)
-    except ScenarioError as error:
+    except InputError as error:
         return refused(error)
     scenario_toml(imported.scenario, imported.notes)
     again = written("again.json", recorder.document(imported))
     assert _numbered(import_scenario(Recording(again)).scenario) == _numbered(imported.scenario)
     try:
         msgspec.json.encode(diagnose_job(Recording(file), None, None))
-    except ScenarioError as error:
+    except InputError as error:
         refused(error)
     return True
 
@@ -205,7 +205,7 @@ def check_configuration(name: str, data: bytes, flink: str | None) -> bool:
     """A file is checked, with every finding on one line, or is refused."""
     try:
         report = lint(written(name, data), flink)
-    except ScenarioError as error:
+    except InputError as error:
         return refused(error)
     msgspec.json.encode(report)
     for finding in report.findings:

@@ -24,7 +24,7 @@ from integration.files.reading import json_document
 from integration.report.comparison_text import comparison_markdown, print_comparisons
 from integration.report.run_text import print_result
 from integration.report.two_runs_report import print_differences
-from netstack import Result, ScenarioError, from_json, to_json
+from netstack import InputError, Result, from_json, to_json
 
 from .door import Arguments, Door, refused
 from .mutation import as_json, mutated, words_in
@@ -120,7 +120,7 @@ def check_result(data: bytes) -> bool:
     """A result can be shown, set beside another one, judged, and written again, or is refused."""
     try:
         result = load_result(written("result.json", data))
-    except ScenarioError as error:
+    except InputError as error:
         return refused(error)
     assert to_json(from_json(to_json(result))) == to_json(result)
     print_result(result, _console())
@@ -147,7 +147,7 @@ def check_reference(number: int, data: bytes) -> bool:
     """A measurement is compared with a result, or is refused."""
     try:
         compared = compare([_right(number)], json_document(written("reference.json", data)))
-    except ScenarioError as error:
+    except InputError as error:
         return refused(error)
     print_comparisons([compared], _console())
     comparison_markdown([compared])

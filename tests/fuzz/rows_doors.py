@@ -14,9 +14,10 @@ import pyarrow as pa
 from buffers import CorruptRecord, RecordBlock, RecordDecoder
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions, RemoteProtocolError
 from integration import RowCodec
+from integration.errors import PieceError
 from integration.spark.shuffling.blocks import PartitionBlocks
 from integration.spark.shuffling.layout import with_ends
-from integration.spark.shuffling.pieces import Merger, PieceEncoder, PieceError, decode_piece
+from integration.spark.shuffling.pieces import Merger, PieceEncoder, decode_piece
 from netstack import Report, decode_report, encode_report
 from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.cluster.messages import (

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from integration import load_scenario
-from netstack import OPTIONS, ScenarioError, read_scenario, scenario_document, scenario_toml
+from netstack import OPTIONS, InputError, read_scenario, scenario_document, scenario_toml
 
 from .door import Arguments, Door, refused
 from .mutation import as_json, draw_value, encoded, filled, mutated, words_in
@@ -188,7 +188,7 @@ def check_scenario_file(name: str, data: bytes) -> bool:
     path = written(name, data)
     try:
         scenario = load_scenario(path)
-    except ScenarioError as error:
+    except InputError as error:
         return refused(error)
     text = scenario_toml(scenario)
     assert read_scenario(tomllib.loads(text)) == scenario
@@ -217,7 +217,7 @@ def check_faults(data: bytes) -> bool:
     path = written("faults.json", whole[:-1].encode() + b', "faults": ' + data + b"}")
     try:
         scenario = load_scenario(path)
-    except ScenarioError as error:
+    except InputError as error:
         return refused(error)
     assert read_scenario(scenario_document(scenario)) == scenario
     return True

@@ -16,8 +16,9 @@ from rich.console import Console
 from integration.checkpoints.directory import DirectoryStorage
 from integration.cli import exit_status
 from integration.cli.app import main
+from integration.errors import OutputError
 from integration.files.reading import load_result
-from integration.report.output import OutputError, to_stdout
+from integration.report.output import to_stdout
 from integration.report.run_text import MOST_INCIDENTS, print_head, print_incidents
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result

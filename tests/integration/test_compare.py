@@ -26,9 +26,9 @@ from netstack import (
     CheckpointResult,
     Edge,
     GeneratorSpec,
+    InputError,
     Result,
     Scenario,
-    ScenarioError,
     Steady,
     Vertex,
     VertexCheckpoint,
@@ -252,7 +252,7 @@ def test_a_reference_of_another_job_is_refused(change, message):
     document = reference()
     document["repetitions"] = [reference()]
     change(document)
-    with pytest.raises(ScenarioError, match=message):
+    with pytest.raises(InputError, match=message):
         compare([run()], document)
 
 
@@ -267,7 +267,7 @@ def _without_the_last(document):
 
 
 def test_without_a_result_there_is_nothing_to_compare():
-    with pytest.raises(ScenarioError, match="no result"):
+    with pytest.raises(InputError, match="no result"):
         compare([], reference())
 
 

@@ -23,16 +23,16 @@ from integration.analysis.rules.diagnosis import UNDECIDED, Diagnosis
 from integration.analysis.trial import trials
 from integration.analysis.wording import milliseconds
 from integration.cli.app import main
-from integration.flink.rest.answers import FlinkRestError
+from integration.errors import FlinkRestError
 from integration.flink.rest.diagnosing import diagnose_job
 from integration.flink.rest.sampling import METRICS
 from netstack import (
     Edge,
     GeneratorSpec,
+    InputError,
     LinkConditions,
     NetworkConfig,
     Scenario,
-    ScenarioError,
     Vertex,
     emulate,
     to_json,
@@ -390,5 +390,5 @@ def test_a_flink_job_without_these_metrics_is_judged_by_the_others() -> None:
 
 
 def test_an_unreachable_cluster_is_a_clear_error() -> None:
-    with pytest.raises(ScenarioError, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:9"):
         diagnose_job("http://127.0.0.1:9")

@@ -10,7 +10,8 @@ import pytest
 
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.extras import EXTRAS, Extra, MissingExtraError, require
+from integration.errors import MissingExtraError
+from integration.extras import EXTRAS, Extra, require
 from integration.spark import shuffle
 from netstack import emulate, to_json
 from tests.integration.clusters import ROOT

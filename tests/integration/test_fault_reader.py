@@ -16,11 +16,11 @@ from netstack import (
     FailUpload,
     Fault,
     FillStorage,
+    InputError,
     KillSubtask,
     KillTaskManager,
     OnAcknowledgement,
     OnChannel,
-    ScenarioError,
     SubtaskName,
 )
 
@@ -163,7 +163,7 @@ def test_the_times_of_manual_checkpoints_are_read(tmp_path: Path) -> None:
 def test_a_mistake_gets_one_line_that_says_where_and_what(
     tmp_path: Path, text: str, problems: list[str]
 ) -> None:
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load(tmp_path, text)
     found = caught.value.problems
     assert len(found) == len(problems)
@@ -174,5 +174,5 @@ def test_a_mistake_gets_one_line_that_says_where_and_what(
 def test_faults_are_a_list_of_tables(tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text(JOB.replace("[[faults]]", "[faults]") + 'kind = "fill_storage"')
-    with pytest.raises(ScenarioError, match=r"faults: is .*, a table; it must be a list"):
+    with pytest.raises(InputError, match=r"faults: is .*, a table; it must be a list"):
         load_scenario(file)

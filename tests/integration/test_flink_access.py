@@ -23,7 +23,7 @@ from integration.cli.arguments import command_line, set_arguments
 from integration.flink.rest import Access, FlinkRestError, LiveCluster, import_scenario
 from integration.flink.rest.client import RestClient
 from integration.flink.rest.live_cluster import MOST_RETRIES, PAUSES_S
-from netstack import ScenarioError
+from netstack import InputError
 from tests.integration.flink_cluster import NAMES, Cluster, recording, serving
 from tests.integration.test_flink_client import answering, sent
 
@@ -156,7 +156,7 @@ class TestTls:
             Access(cert=cert, key=encrypted): "encrypted.pem: the key is encrypted",
         }
         for access, message in mistakes.items():
-            with pytest.raises(ScenarioError, match=message):
+            with pytest.raises(InputError, match=message):
                 asking("https://127.0.0.1:9", access).get("/config")
         with pytest.raises(FlinkRestError, match="--key is the key of a certificate"):
             Access(key=key)

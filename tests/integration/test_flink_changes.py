@@ -29,7 +29,7 @@ from integration.flink.rest.cluster_job import FlinkJob
 from integration.flink.rest.job_state import JobState
 from integration.flink.rest.measured import read_checkpoints
 from integration.flink.rest.recording import packed
-from netstack import CheckpointResult, ScenarioError, scenario_document
+from netstack import CheckpointResult, InputError, scenario_document
 from tests.integration.changing_cluster import ChangingCluster
 from tests.integration.job_starts import Start, draw_starts
 from tests.integration.troubled_server import troubled
@@ -69,7 +69,7 @@ def read(cluster: ChangingCluster, file: Path | None = None) -> Outcome:
     recorder = Recorder(cluster)
     try:
         imported = import_scenario(recorder)
-    except ScenarioError as error:
+    except InputError as error:
         return Outcome(None, tuple(error.problems))
     check_no_nonsense(imported)
     if file is not None:

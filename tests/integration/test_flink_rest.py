@@ -15,6 +15,7 @@ from netstack import (
     OPTIONS,
     PRESETS,
     GeneratorSpec,
+    InputError,
     Scenario,
     ScenarioError,
     Vertex,
@@ -156,7 +157,7 @@ def test_overrides_replace_what_was_measured():
     ],
 )
 def test_an_override_that_fits_nothing_is_refused(given, message):
-    with replayed(ON1S) as cluster, pytest.raises(ScenarioError) as caught:
+    with replayed(ON1S) as cluster, pytest.raises(InputError) as caught:
         read(cluster, overrides=given)
     assert caught.value.problems[0].startswith(message)
 

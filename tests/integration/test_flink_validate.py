@@ -10,7 +10,7 @@ from integration.analysis.comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, 
 from integration.cli.app import main
 from integration.flink.rest import FlinkRestError, Recording, import_scenario, validate
 from integration.runs.scenario_runs import run_seeds
-from netstack import ScenarioError, emulate, read_scenario, scenario_document
+from netstack import InputError, emulate, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, replayed
 
 pytestmark = pytest.mark.long
@@ -83,7 +83,7 @@ def test_what_the_job_shows_does_not_depend_on_when_it_was_read():
 
 def test_a_result_of_another_job_is_refused():
     imported, other = shortened(imported_from(ON1S)), shortened(imported_from(DEPTH2))
-    with pytest.raises(ScenarioError, match="the jobs differ"):
+    with pytest.raises(InputError, match="the jobs differ"):
         validate(imported, [emulate(dataclasses.replace(other.scenario, duration_s=34.0))])
 
 

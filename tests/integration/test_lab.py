@@ -31,7 +31,7 @@ from integration.lab.page_messages import (
     encode,
     read_request,
 )
-from netstack import ScenarioError, emulate, read_scenario
+from netstack import InputError, emulate, read_scenario
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat.enabled"
 
@@ -147,7 +147,7 @@ def test_there_is_a_way_back_and_the_same_comes_again(lab: Lab) -> None:
     assert lab.now == 6.0
     assert figures(lab) == before
     assert lab.sides[0].scenario.changes == ()
-    with pytest.raises(ScenarioError, match="no way back to 7 s"):
+    with pytest.raises(InputError, match="no way back to 7 s"):
         lab.handle(Back(7.0))
 
 
@@ -171,7 +171,7 @@ def test_the_way_back_forgets_what_came_later_and_nothing_else(lab: Lab) -> None
 def test_two_sides_go_on_from_the_same_moment(lab: Lab) -> None:
     run(lab, 5.0)
     lab.handle(Fork())
-    with pytest.raises(ScenarioError, match="not there yet"):
+    with pytest.raises(InputError, match="not there yet"):
         lab.handle(Change("b", "service", "1 ms", "sink"))
     wait(lab)
     assert figures(lab, 0) == figures(lab, 1)
@@ -231,7 +231,7 @@ def test_the_pace_is_that_of_the_clock(lab: Lab) -> None:
 def test_what_cannot_be_done_is_refused_and_changes_nothing(request_: Any, problem: str, lab: Lab) -> None:
     run(lab, 2.0)
     scenario, now = lab.sides[0].scenario, lab.now
-    with pytest.raises(ScenarioError, match=problem):
+    with pytest.raises(InputError, match=problem):
         lab.handle(request_)
     assert (lab.sides[0].scenario, lab.now) == (scenario, now)
 
@@ -280,7 +280,7 @@ def test_a_run_that_is_over_says_so(lab: Lab) -> None:
         run(short, 10.0)
         frame = short.frames()[0]
         assert (frame.state, frame.text) == ("ended", "after 3 s; go back to a moment to go on from there")
-        with pytest.raises(ScenarioError, match="the run is over; go back to a moment"):
+        with pytest.raises(InputError, match="the run is over; go back to a moment"):
             short.handle(Change("a", "service", "1 ms", "sink"))
         short.handle(Back(1.0))
         wait(short)

@@ -6,7 +6,7 @@ from integration.flink.lint.catalogue import CATALOGUE, LATEST, RENAMED, SINCE, 
 from integration.flink.lint.check import lint
 from integration.flink.lint.config_file import MOST_OPTIONS, Entry, read_config_file
 from integration.flink.lint.file_settings import LintReport, Remark
-from netstack import OPTIONS, PRESETS, ScenarioError
+from netstack import OPTIONS, PRESETS, InputError
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 CHECKPOINTS = "execution.checkpointing"
@@ -63,14 +63,14 @@ def test_the_older_format_is_read_line_by_line(tmp_path) -> None:
     ],
 )
 def test_what_is_no_configuration_is_refused_with_its_line(tmp_path, text, message) -> None:
-    with pytest.raises(ScenarioError, match=r"config\.yaml") as refused:
+    with pytest.raises(InputError, match=r"config\.yaml") as refused:
         entries(tmp_path, text)
     assert message in str(refused.value)
 
 
 def test_aliases_cannot_make_a_file_endless(tmp_path) -> None:
     levels = ["a0: &a0 {x: 1, y: 2}"] + [f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 40)]
-    with pytest.raises(ScenarioError, match=f"more than {MOST_OPTIONS} options"):
+    with pytest.raises(InputError, match=f"more than {MOST_OPTIONS} options"):
         entries(tmp_path, "\n".join(levels))
 
 
@@ -402,7 +402,7 @@ def test_mistakes_are_one_line_on_stderr(tmp_path, capsys, arguments, line) -> N
     ],
 )
 def test_a_file_that_is_nested_without_end_is_refused(tmp_path, text) -> None:
-    with pytest.raises(ScenarioError, match=r"config\.yaml: is nested too deeply"):
+    with pytest.raises(InputError, match=r"config\.yaml: is nested too deeply"):
         entries(tmp_path, text)
 
 
@@ -515,7 +515,7 @@ def test_every_name_with_a_date_is_in_the_catalogue() -> None:
     "version", ["1.11", "1.21", "1.99", "2.3", "2.9", "3", "0", "2.2.x", "", "2.2\n", "v1_18"]
 )
 def test_versions_whose_rules_are_not_known_are_refused(version) -> None:
-    with pytest.raises(ScenarioError, match=r"it must be from 1\.12 to 1\.20, or from 2\.0 to 2\.2"):
+    with pytest.raises(InputError, match=r"it must be from 1\.12 to 1\.20, or from 2\.0 to 2\.2"):
         read_version(version, "--flink")
 
 
@@ -579,7 +579,7 @@ def test_lists_of_aliases_are_shown_in_part(tmp_path) -> None:
 
 
 def test_a_list_without_end_is_refused(tmp_path) -> None:
-    with pytest.raises(ScenarioError, match="it holds more than 40,000 names and values"):
+    with pytest.raises(InputError, match="it holds more than 40,000 names and values"):
         entries(tmp_path, f"a: [{'x, ' * 100_000}]\n")
 
 
@@ -587,7 +587,7 @@ def test_names_do_not_grow_without_end(tmp_path) -> None:
     levels = [f"a0: &a0 {{{'x' * 600}: 1}}"] + [
         f"a{n}: &a{n} {{{'y' * 600}: *a{n - 1}}}" for n in range(1, 9)
     ]
-    with pytest.raises(ScenarioError, match=r"line 1: a name has more than 1000 letters"):
+    with pytest.raises(InputError, match=r"line 1: a name has more than 1000 letters"):
         entries(tmp_path, "\n".join(levels))
 
 
@@ -656,10 +656,10 @@ def test_a_list_of_kubernetes_and_lines_that_cannot_be_told(tmp_path) -> None:
 def test_a_mistake_within_a_text_has_the_line_of_the_file(tmp_path) -> None:
     path = tmp_path / "map.yaml"
     path.write_text("kind: ConfigMap\ndata:\n  config.yaml: |\n    a: 1\n    - b\n")
-    with pytest.raises(ScenarioError, match=r"map\.yaml: line 5: is not valid YAML"):
+    with pytest.raises(InputError, match=r"map\.yaml: line 5: is not valid YAML"):
         lint(path)
     path.write_text("kind: FlinkDeployment\nspec: {flinkVersion: v3_0, flinkConfiguration: {a: 1}}\n")
-    with pytest.raises(ScenarioError, match=r"map\.yaml: flinkVersion is '3\.0'; it must be from 1\.12"):
+    with pytest.raises(InputError, match=r"map\.yaml: flinkVersion is '3\.0'; it must be from 1\.12"):
         lint(path)
 
 

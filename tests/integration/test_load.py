@@ -9,7 +9,7 @@ import pytest
 from integration.cli.preparation import opened
 from integration.files.reading import load_json, load_result, load_scenario
 from integration.flink.rest import FlinkRestError
-from netstack import GeneratorSpec, PathSpec, Result, ScenarioError, scenario_document, to_json
+from netstack import GeneratorSpec, InputError, PathSpec, Result, ScenarioError, scenario_document, to_json
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"
 
@@ -173,7 +173,7 @@ def test_a_scenario_is_read(file):
 def test_a_mistake_gets_a_line_that_says_where_and_what(file, right, wrong, fragments):
     assert right in GOOD
     file.write_text(GOOD.replace(right, wrong))
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(file)
     assert all(line.startswith(f"{file}: ") for line in caught.value.problems)
     assert any(all(fragment in line for fragment in fragments) for line in caught.value.problems)
@@ -181,29 +181,29 @@ def test_a_mistake_gets_a_line_that_says_where_and_what(file, right, wrong, frag
 
 def test_a_source_that_is_no_table_gets_one_line(file):
     file.write_text(GOOD.replace(SOURCE, 'source = "x.csv"'))
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(file)
     assert len(caught.value.problems) == 1
 
 
 def test_several_mistakes_get_a_line_each(file):
     file.write_text(GOOD.replace("warmup", "warmpu").replace("ship", "shipp").replace('"46 s"', "46"))
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(file)
     assert len(caught.value.problems) == 3
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ScenarioError, match=r"nothing\.toml: there is no such file"):
+    with pytest.raises(InputError, match=r"nothing\.toml: there is no such file"):
         load_scenario(tmp_path / "nothing.toml")
 
 
 def test_a_folder_and_a_binary_file_are_no_scenarios(tmp_path):
-    with pytest.raises(ScenarioError, match="is a folder; name a regular file"):
+    with pytest.raises(InputError, match="is a folder; name a regular file"):
         load_scenario(tmp_path)
     binary = tmp_path / "x.toml"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ScenarioError, match="UTF-8"):
+    with pytest.raises(InputError, match="UTF-8"):
         load_scenario(binary)
 
 
@@ -295,14 +295,14 @@ def test_a_result_is_read_and_holds_its_scenario(result, tmp_path):
 def test_a_wrong_json_file_gets_one_line(tmp_path, content, load, message):
     path = tmp_path / "x.json"
     path.write_text(content, "latin-1")
-    with pytest.raises(ScenarioError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         load(path)
     assert "\n" not in str(caught.value)
 
 
 def test_names_in_mistakes_are_shown_on_one_line(file):
     file.write_text(GOOD.replace('to = "stage1"', 'to = "a\\nb\\u001b"'))
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(file)
     assert r"edges.source->a\nb\x1b.to: no vertex is named" in caught.value.problems[0]
 
@@ -314,7 +314,7 @@ def test_a_byte_order_mark_is_no_part_of_a_scenario(file):
 
 def test_one_mistake_gets_one_line_without_what_follows_from_it(file):
     file.write_text(GOOD.replace('to = "stage1"', 'to = "stge1"'))
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(file)
     (problem,) = caught.value.problems
     assert "no vertex is named 'stge1'; did you mean 'stage1'?" in problem
@@ -323,7 +323,7 @@ def test_one_mistake_gets_one_line_without_what_follows_from_it(file):
 @pytest.mark.parametrize("size", ["2 gb", "1 tb", "512 b", "33 kb"])
 def test_a_segment_size_that_no_flink_takes_is_named_with_its_key(file, size):
     file.write_text(GOOD.replace(INTERVAL, f'"taskmanager.memory.segment-size" = "{size}"'))
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(file)
     (problem,) = caught.value.problems
     key = f"{file}: flink.taskmanager.memory.segment-size"
@@ -332,7 +332,7 @@ def test_a_segment_size_that_no_flink_takes_is_named_with_its_key(file, size):
 
 def test_memory_that_the_machine_has_not_is_a_matter_of_the_segment_size(file):
     file.write_text(GOOD)
-    with pytest.raises(ScenarioError) as caught, opened(load_scenario(file), file):
+    with pytest.raises(InputError) as caught, opened(load_scenario(file), file):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
     (problem,) = caught.value.problems
     assert problem.startswith(

@@ -17,7 +17,7 @@ from integration.tuning.point_rows import failed_row
 from integration.tuning.points import point_of
 from integration.tuning.recommend import scenario_of
 from netstack import (
-    ScenarioError,
+    InputError,
     check_scenario,
     emulate,
     read_scenario,
@@ -42,7 +42,7 @@ def test_a_scenario_file_names_its_policy(tmp_path: Path) -> None:
 
 
 def test_a_wrong_policy_is_named_with_the_right_ones(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="policy: 'per-chanel' is unknown; did you mean 'per-channel'"):
+    with pytest.raises(InputError, match="policy: 'per-chanel' is unknown; did you mean 'per-channel'"):
         load_scenario(with_policy(tmp_path, "per-chanel"))
 
 
@@ -153,7 +153,7 @@ def test_a_result_of_a_strangers_is_read_without_running_its_code(code, stored, 
     assert main(["compare", str(stored), str(FILE.with_suffix(".json"))]) in (0, 1, 2)
     write_report(code.with_name("report"), {"run": result}, command="")
     assert not code.exists()
-    with pytest.raises(ScenarioError, match="policy: 'policy_of_a_file:Policy'"):
+    with pytest.raises(InputError, match="policy: 'policy_of_a_file:Policy'"):
         load_scenario(stored)
     check_scenario(result.scenario)
     assert code.exists()

@@ -8,7 +8,7 @@ from importlib import resources
 import msgspec
 import pytest
 
-from integration.report.output import OutputError
+from integration.errors import OutputError
 from integration.report.run_report import PAGE, write_report
 from integration.report.tables import modes_table, summary_table
 from netstack import from_json

@@ -9,16 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from integration.errors import PieceError
 from integration.spark.shuffling.blocks import BLOCK_BYTES, BLOCK_SCHEMA, PartitionBlocks, read_blocks
 from integration.spark.shuffling.layout import Layout, with_ends, without_ends
-from integration.spark.shuffling.pieces import (
-    PIECE_BYTES,
-    Compression,
-    Cutter,
-    PieceEncoder,
-    PieceError,
-    decode_piece,
-)
+from integration.spark.shuffling.pieces import PIECE_BYTES, Compression, Cutter, PieceEncoder, decode_piece
 from integration.spark.shuffling.placement import (
     ALL,
     BroadcastPlacement,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from integration.errors import TargetError
 from integration.spark.shuffling.pieces import (
     PIECE_BYTES,
     Cutter,
@@ -22,7 +23,6 @@ from integration.spark.shuffling.placement import (
     ColumnPlacement,
     HashPlacement,
     RebalancePlacement,
-    TargetError,
 )
 from netstack import SourceError
 from tests.integration.arrow_batches import batches, no_columns, rows_of, schema_of

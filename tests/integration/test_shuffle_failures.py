@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from integration.errors import ShuffleTaskError
 from integration.spark import failure_cause, shuffle, shuffle_statistics
-from integration.spark.spark_errors import BEGUN_AGAIN, ShuffleTaskError, one_line
+from integration.spark.spark_errors import BEGUN_AGAIN, one_line
 from netstack import ConnectionLimits, TransportConfig
 
 if TYPE_CHECKING:

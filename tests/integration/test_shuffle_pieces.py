@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.spark.arrow_types import UnsupportedColumnError, plain_schema
-from integration.spark.shuffling.pieces import (
-    Merger,
-    PieceError,
-    as_plain,
-    decode_piece,
-    encode_piece,
-    joined,
-    split,
-)
+from integration.errors import PieceError, UnsupportedColumnError
+from integration.spark.arrow_types import plain_schema
+from integration.spark.shuffling.pieces import Merger, as_plain, decode_piece, encode_piece, joined, split
 from netstack import SourceError
 from tests.integration.arrow_batches import batches, no_columns, rows_of, schema_of
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.spark.arrow_types import UnsupportedColumnError, key_hashes
+from integration.errors import TargetError, UnsupportedColumnError
+from integration.spark.arrow_types import key_hashes
 from integration.spark.shuffling.placement import (
     ALL,
     BroadcastPlacement,
@@ -14,7 +15,6 @@ from integration.spark.shuffling.placement import (
     HashPlacement,
     Placement,
     RebalancePlacement,
-    TargetError,
 )
 from netstack import SourceError, assign_to_operators, default_max_parallelism
 from tests.integration.arrow_batches import KEYS, arrays, no_columns

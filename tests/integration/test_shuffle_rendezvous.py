@@ -15,7 +15,8 @@ import pytest
 import trio
 
 from flowcontrol import Secret
-from integration.spark.rendezvous import Meeting, MeetingError, Rendezvous
+from integration.errors import MeetingError
+from integration.spark.rendezvous import Meeting, Rendezvous
 from integration.spark.shuffling.pieces import Cutter, Merger
 from integration.spark.shuffling.placement import ColumnPlacement, RebalancePlacement
 from integration.spark.shuffling.task import SourceThread

@@ -20,12 +20,12 @@ from netstack import (
     SHIPS,
     Edge,
     GeneratorSpec,
+    InputError,
     LinkConditions,
     NetworkConfig,
     PathSpec,
     QuantityError,
     Scenario,
-    ScenarioError,
     Vertex,
     channel_counts,
 )
@@ -291,10 +291,10 @@ def test_a_job_of_numbers_has_that_throughput() -> None:
 def test_records_of_files_have_to_be_given_a_size() -> None:
     files = Vertex(name="source", parallelism=2, source=PathSpec(path="x.parquet"))
     job = scenario(files, worker("a", 0.001, 2))
-    with pytest.raises(ScenarioError, match="give --record-bytes"):
+    with pytest.raises(InputError, match="give --record-bytes"):
         size_job(job)
     assert size_job(job, 996).consumers[0].bytes_per_s == pytest.approx(998e3, rel=1e-2)
-    with pytest.raises(ScenarioError, match=r"vertices\.source\.parallelism: is missing"):
+    with pytest.raises(InputError, match=r"vertices\.source\.parallelism: is missing"):
         size_job(scenario(replace(files, parallelism=0), worker("a", 0.001, 2)), 996)
 
 

@@ -8,7 +8,7 @@ from integration import load_scenario, open_sources
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
 from netstack import (
-    ScenarioError,
+    InputError,
     SourceError,
     emulate,
     from_json,
@@ -63,7 +63,7 @@ def test_a_path_may_be_repartitioned(scenario: Path) -> None:
 def test_a_scenario_that_does_not_fit_the_partitions_is_refused(scenario: Path) -> None:
     scenario.write_text(SCENARIO.replace('"hash"', '"forward"'))
     loaded = load_scenario(scenario)
-    with pytest.raises(ScenarioError, match="not 1 and 2"), open_sources(loaded):
+    with pytest.raises(InputError, match="not 1 and 2"), open_sources(loaded):
         pass
 
 

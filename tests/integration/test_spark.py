@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from integration.errors import UnsupportedColumnError
 from integration.spark import spark_session
-from integration.spark.arrow_types import UnsupportedColumnError
 from integration.spark.rows import RowCodec, key_hash
 from integration.spark.spark_source import SparkSource
 from netstack import Source, SourceError, SourceReader, java_hash

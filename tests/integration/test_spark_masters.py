@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from integration.errors import ShuffleError
 from integration.spark import failure_cause
 from integration.spark.distributed.stage import require_slots as require_slots_of_a_job
 from integration.spark.masters import count_slots
 from integration.spark.shuffling.api import require_slots
-from integration.spark.spark_errors import ShuffleError
 from netstack import SourceError
 
 NO_EXECUTOR = (

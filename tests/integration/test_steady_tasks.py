@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from integration.flink.rest.answers import FlinkRestError
+from integration.errors import FlinkRestError
 from integration.flink.rest.client import RestClient
 from integration.flink.rest.cluster_job import FlinkJob
 from integration.flink.rest.steady_tasks import Round, check_all_go_on

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from integration.tuning.axes import DEFAULT_TARGETS, Axis, apply, read_axes
 from integration.tuning.points import Grid
-from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, ScenarioError, Vertex
+from netstack import Edge, GeneratorSpec, InputError, NetworkConfig, Scenario, Vertex
 
 PREFIX = "taskmanager.network.memory.buffer-debloat"
 
@@ -43,7 +43,7 @@ def shown(axis: Axis) -> list[str]:
 
 
 def mistakes(**texts: str | list[str]) -> list[str]:
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         read_axes(**texts)  # type: ignore[arg-type]
     return list(caught.value.problems)
 
@@ -212,7 +212,7 @@ def test_more_factors_than_subtasks_are_refused() -> None:
 def test_factors_are_for_the_parallelism_beside_them() -> None:
     axes = read_axes(skew="1:1:1:1:2", parallelism="slow:5")
     assert Grid(axes, 1).points(job())
-    with pytest.raises(ScenarioError, match="'slow' has 3 subtasks, and 5 factors are given"):
+    with pytest.raises(InputError, match="'slow' has 3 subtasks, and 5 factors are given"):
         Grid(read_axes(skew="1:1:1:1:2", parallelism="slow:3"), 1).points(job())
 
 

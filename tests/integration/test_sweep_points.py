@@ -29,9 +29,9 @@ from integration.tuning.running import run_point
 from netstack import (
     Edge,
     GeneratorSpec,
+    InputError,
     NetworkConfig,
     Scenario,
-    ScenarioError,
     Vertex,
     emulate,
     from_json,
@@ -64,7 +64,7 @@ def finished() -> PointRow:
 
 
 def problems_of(scenario: Scenario, grid: Grid) -> list[str]:
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         grid.points(scenario)
     return list(caught.value.problems)
 

@@ -23,11 +23,11 @@ from netstack import (
     Fault,
     FillStorage,
     InitialCheckpoint,
+    InputError,
     Job,
     KeyedStateBackend,
     MemoryStorage,
     Scenario,
-    ScenarioError,
     StateBackendType,
     TransactionLog,
 )
@@ -194,7 +194,7 @@ def change_operator(scenario: Scenario, operator: type[Replace]) -> None:
 
 def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         emulate(state_job(every_2s(0.2, 1)))
     message = "flink.state.backend.type: rocksdb needs RocksDB: pip install 'netstack[rocksdb]'"
     assert str(caught.value) == message
@@ -202,10 +202,10 @@ def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.Monk
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ScenarioError, match=r"flink.state.backend.rocksdb.localdir: .*/file"):
+    with pytest.raises(InputError, match=r"flink.state.backend.rocksdb.localdir: .*/file"):
         emulate(state_job(every_2s(0.2, 1), rocksdb_localdir=str(tmp_path / "file")))
 
 
 def test_a_library_user_has_to_bring_stores() -> None:
-    with pytest.raises(ScenarioError, match=r"opens table stores, such as integration\.state\.table_stores"):
+    with pytest.raises(InputError, match=r"opens table stores, such as integration\.state\.table_stores"):
         plain_emulate(state_job(every_2s(0.2, 1)))

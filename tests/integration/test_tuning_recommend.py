@@ -35,7 +35,7 @@ from integration.tuning.recommend import Recommendation, recommend, recommendati
 from integration.tuning.settling import SETTLED_CHECKPOINTS
 from integration.tuning.summaries import TargetSummary
 from integration.tuning.verdicts import with_range
-from netstack import Scenario, ScenarioError, emulate, format_duration, to_json, with_options
+from netstack import InputError, Scenario, emulate, format_duration, to_json, with_options
 
 REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"
 PITFALLS = Path(__file__).parents[2] / "docs" / "examples" / "pitfalls"
@@ -293,7 +293,7 @@ def test_what_is_set_now_is_what_others_are_compared_with(job: Scenario) -> None
 
 
 def test_what_is_set_now_has_to_be_among_the_points(job: Scenario) -> None:
-    with pytest.raises(ScenarioError, match=r"no point of what is set now \(300 ms\)"):
+    with pytest.raises(InputError, match=r"no point of what is set now \(300 ms\)"):
         recommend(sweep(USUAL), at_target(job, 0.3))
 
 
@@ -527,9 +527,9 @@ def test_each_combination_of_other_axes_has_its_own_recommendation(job: Scenario
     assert (first.conditions[option], first.chosen) == ("5", "100 ms")
     assert (second.conditions[option], second.chosen) == ("20", "200 ms")
     assert first.configuration == [f"{ENABLED}: true", f"{TARGET}: 100 ms", f"{option}: 5"]
-    with pytest.raises(ScenarioError, match="differ in more than the target"):
+    with pytest.raises(InputError, match="differ in more than the target"):
         recommend(rows, job)
-    with pytest.raises(ScenarioError, match="no point"):
+    with pytest.raises(InputError, match="no point"):
         recommend([], job)
 
 

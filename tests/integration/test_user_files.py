@@ -14,7 +14,7 @@ from integration.files.reading import (
     read_user_file,
     toml_document,
 )
-from netstack import ScenarioError
+from netstack import InputError
 
 COMMANDS = (["run"], ["size"], ["tune"], ["lint"], ["diagnose"], ["compare"])
 
@@ -51,12 +51,12 @@ def test_as_many_bytes_as_may_be_are_read_and_not_one_more(tmp_path):
     path.write_bytes(bytes(1 << 20))
     assert len(read_user_file(path, 1 << 20)) == 1 << 20
     path.write_bytes(bytes((1 << 20) + 1))
-    with pytest.raises(ScenarioError, match="x: has more than 1 MiB, the most that is read here"):
+    with pytest.raises(InputError, match="x: has more than 1 MiB, the most that is read here"):
         read_user_file(path, 1 << 20)
 
 
 def test_a_name_that_no_file_has():
-    with pytest.raises(ScenarioError, match="is no name of a file"):
+    with pytest.raises(InputError, match="is no name of a file"):
         read_user_file(Path("a\0b"), 1)
 
 
@@ -93,7 +93,7 @@ def test_dots_in_texts_are_no_names_of_many_parts(tmp_path):
 def test_json_that_goes_too_deep(tmp_path, load, text):
     path = tmp_path / "deep.json"
     path.write_text(text)
-    with pytest.raises(ScenarioError, match=r"deep\.json: is n"):
+    with pytest.raises(InputError, match=r"deep\.json: is n"):
         load(path)
 
 
@@ -101,7 +101,7 @@ def test_json_that_goes_too_deep(tmp_path, load, text):
 def test_numbers_that_are_too_long(tmp_path, number):
     path = tmp_path / "long.toml"
     path.write_text(f"seed = {number}\n")
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(path)
     (problem,) = caught.value.problems
     assert len(problem) < 400
@@ -110,7 +110,7 @@ def test_numbers_that_are_too_long(tmp_path, number):
 def test_a_value_without_end_is_shown_in_part(tmp_path):
     path = tmp_path / "long.toml"
     path.write_text(f'duration = [{"1, " * 10_000}]\n[[vertices]]\nname = "{"x" * 10_000}"\n')
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(InputError) as caught:
         load_scenario(path)
     assert all(len(problem) < 1000 for problem in caught.value.problems)
     assert "a time such as" in caught.value.problems[0]

@@ -12,9 +12,10 @@ import pytest
 from integration import write_whole
 from integration.cli import exit_status
 from integration.cli.app import main
+from integration.errors import OutputError
 from integration.files.reading import load_scenario
 from integration.files.writing import written_whole
-from integration.report.output import OutputError, write_files
+from integration.report.output import write_files
 from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import FOLDER, PointStore
 from integration.tuning.points import Grid

@@ -18,10 +18,10 @@ from netstack.checkpoints.failures import FailureReason
 from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.checkpoints.pending_checkpoint import Checkpoint
 from netstack.checkpoints.savepoint_request import SavepointRequest
-from netstack.checkpoints.storage import StorageError
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
+from netstack.errors import StorageError
 from netstack.results.statistics import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig

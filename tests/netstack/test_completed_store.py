@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
 from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.checkpoints.initial import InitialCheckpoint
-from netstack.checkpoints.storage import StorageError
+from netstack.errors import StorageError
 from netstack.state.snapshots import (
     CheckpointMetadata,
     StateFormat,

@@ -33,13 +33,13 @@ from flowcontrol import (
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
+from netstack.errors import PartitionNotFoundError
 from netstack.exchange.connection import connect
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.notifier import Notifier
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.scenarios.config import CostModel, LinkConditions
-from netstack.tcp.transport_errors import PartitionNotFoundError
 
 SEGMENT_SIZE = 32
 REQUEST, CANCEL = PartitionRequest(0, 2), CancelPartitionRequest(0)

@@ -33,9 +33,9 @@ from netstack import (
 )
 from netstack.checkpoints.control_plane import ControlMessage, TaskKey
 from netstack.checkpoints.file_layout import MemoryStorage
-from netstack.checkpoints.storage import StorageError
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
+from netstack.errors import StorageError
 from netstack.faults.injection import FaultInjector
 
 STAGE = SubtaskName("stage1", 1)

@@ -8,8 +8,9 @@ import pytest
 
 from buffers import BlankBytes, Pieces
 from netstack.checkpoints.file_layout import MemoryStorage
-from netstack.checkpoints.storage import StorageError, write_pieces
+from netstack.checkpoints.storage import write_pieces
 from netstack.engine.agenda import Agenda
+from netstack.errors import StorageError
 from netstack.faults.faulty_storage import FaultyStorage, StorageCondition
 from netstack.state.snapshots import CheckpointMetadata
 

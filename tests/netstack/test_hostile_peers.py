@@ -20,10 +20,10 @@ import pytest
 import trio
 
 from flowcontrol import ClientHandshake, Identity, Secret
-from netstack.tcp.handshaking import TlsContexts, UnprovenError, dial, fresh_nonce
+from netstack.errors import HandshakeError, UnprovenError
+from netstack.tcp.handshaking import TlsContexts, dial, fresh_nonce
 from netstack.tcp.limits import ConnectionLimits, free_descriptors
 from netstack.tcp.mesh import Mesh
-from netstack.tcp.transport_errors import HandshakeError
 from tests.netstack.meshes import (
     PATIENT,
     SECRET,

@@ -47,6 +47,7 @@ from flowcontrol import (
     encode,
     encode_event,
 )
+from netstack.errors import ConnectionLostError, PartitionNotFoundError, PeerFailedError, TransportError
 from netstack.exchange.connection import ConsumerEnd, ProducerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.remote_channel import RemoteInputChannel
@@ -55,12 +56,6 @@ from netstack.tcp.handshaking import dial
 from netstack.tcp.limits import ConnectionLimits
 from netstack.tcp.mesh import Mesh
 from netstack.tcp.pipe import Stream
-from netstack.tcp.transport_errors import (
-    ConnectionLostError,
-    PartitionNotFoundError,
-    PeerFailedError,
-    TransportError,
-)
 from tests.netstack.meshes import SECRET, Streams, connect, no_socket_left
 
 pytestmark = pytest.mark.long

@@ -11,10 +11,10 @@ import trio
 import trio.testing
 
 from flowcontrol import Identity, Secret, ServerHandshake
+from netstack.errors import HandshakeError
 from netstack.tcp.handshaking import TlsContexts, dial, fresh_nonce, fresh_secret, is_own_end
 from netstack.tcp.limits import ConnectionLimits
 from netstack.tcp.mesh import Mesh
-from netstack.tcp.transport_errors import HandshakeError
 from tests.netstack.meshes import (
     PATIENT,
     SECRET,

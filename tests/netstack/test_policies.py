@@ -22,7 +22,8 @@ from netstack import (
     scenario_problems,
     with_options,
 )
-from netstack.scenarios.config_rules import PolicyError, policy_class
+from netstack.errors import PolicyError
+from netstack.scenarios.config_rules import policy_class
 
 
 class Recorder(DebloatPolicy):

@@ -10,11 +10,11 @@ from flowcontrol import PostCheckpointAction, SavepointFormat
 from netstack import (
     Fault,
     InitialCheckpoint,
+    InputError,
     Job,
     NetworkConfig,
     SavepointFolder,
     Scenario,
-    ScenarioError,
     ScheduledSavepoint,
     ShipStrategy,
     check_scenario,
@@ -99,7 +99,7 @@ def second_run(
     try:
         scenario = with_possible_faults(scenario_at(going_on.parallelism))
         return make(scenario, begin), []
-    except ScenarioError as error:
+    except InputError as error:
         return make(scenario_at(()), begin), list(_refused_wrongly(error.problems))
 
 
@@ -118,7 +118,7 @@ def with_possible_faults(scenario: Scenario) -> Scenario:
 def _is_possible(scenario: Scenario, fault: Fault) -> bool:
     try:
         check_scenario(replace(scenario, faults=(fault,)))
-    except ScenarioError:
+    except InputError:
         return False
     return True
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from netstack import ScenarioError
+from netstack import InputError
 
 from .case import StormCase
 from .one_storm import ANOTHER_RESULT, IN_FAIR_WEATHER, in_fair_weather, run_case
@@ -81,7 +81,7 @@ def _next(
         tried.add(case)
         try:
             found = run(case)
-        except ScenarioError:
+        except InputError:
             continue  # it makes no sense
         if any(kind_of(problem) == kind for problem in found):
             return Shrunk(case, (*smallest.steps, name), found), number

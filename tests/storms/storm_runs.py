@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from integration.runs.scenario_runs import WorkerDied, ctrl_c_held, worker_pool
+from integration.errors import WorkerError
+from integration.runs.scenario_runs import ctrl_c_held, worker_pool
 from integration.spark.interrupts import run_cancellable
 from integration.spark.spark_errors import one_line
 
@@ -31,7 +32,7 @@ def run_storms(seeds: range, *, processes: int | None = None, paranoid: bool = F
     `paranoid`: as of `run_storm`.
 
     Raises:
-        WorkerDied: a process was ended from outside, as happens when memory is short.
+        WorkerError: a process was ended from outside, as happens when memory is short.
     """
     wanted = min(processes or os.cpu_count() or 1, len(seeds) // SEEDS_A_TASK)
     if wanted < 2:
@@ -50,7 +51,7 @@ def run_on_spark(seeds: range, session: SparkSession, *, paranoid: bool = False)
     """Run the storms of `seeds` in the workers of a Spark session, which can import this package.
 
     Raises:
-        WorkerDied: Spark could not run them.
+        WorkerError: Spark could not run them.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -66,7 +67,7 @@ def run_on_spark(seeds: range, session: SparkSession, *, paranoid: bool = False)
         try:
             outcomes = run_cancellable(session, run)
         except (Py4JError, PySparkException) as error:
-            raise WorkerDied(one_line(error)) from error
+            raise WorkerError(one_line(error)) from error
         for part in outcomes:
             yield from part
 

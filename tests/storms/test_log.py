@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.cli.exit_status import INTERRUPTED
-from netstack import ScenarioError
+from netstack import InputError
 from tests.storms import __main__ as storm_command
 from tests.storms.__main__ import main
 from tests.storms.one_storm import run_storm
@@ -64,11 +64,11 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_no_log_of_these_storms_is_refused(tmp_path: Path, content: str, mistake: str) -> None:
     path = tmp_path / "other"
     path.write_text(content)
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(InputError) as refused:
         StormLog(path)
     assert refused.value.problems == (f"{path}: {mistake}",)
     assert path.read_text() == content
-    with pytest.raises(ScenarioError, match="No such file or directory"):
+    with pytest.raises(InputError, match="No such file or directory"):
         StormLog(tmp_path / "no" / "folder")
 
 

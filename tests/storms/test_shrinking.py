@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from integration.cli.exit_status import INTERRUPTED
-from netstack import CostModel, KillSubtask, ListState, NetworkConfig, ScenarioError
+from netstack import CostModel, InputError, KillSubtask, ListState, NetworkConfig
 from tests.storms import __main__ as storm_command
 from tests.storms.__main__ import main
 from tests.storms.apart import pipelines
@@ -68,7 +68,7 @@ def test_a_case_is_the_same_again_after_the_same_steps() -> None:
     assert len(found[-1].steps) > 5
     for each in found:
         assert simplified(case, each.steps) == each.case
-    with pytest.raises(ScenarioError, match="'without wings' is no step from here on; one is"):
+    with pytest.raises(InputError, match="'without wings' is no step from here on; one is"):
         simplified(case, ["without wings"])
 
 

@@ -16,7 +16,6 @@ from netstack import (
     NetworkConfig,
     QuantityError,
     Scenario,
-    ScenarioError,
     Section,
     Vertex,
     did_you_mean,
@@ -27,6 +26,7 @@ from netstack import (
     split_assignment,
 )
 
+from ...errors import UsageError
 from .flow import LENGTH_BYTES
 from .job_size import JobSize
 
@@ -61,7 +61,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
     """Return the job that the numbers describe: its consumer's service takes up just that throughput.
 
     Raises:
-        ScenarioError: a number makes no sense; a line for each.
+        UsageError: a number makes no sense; a line for each.
     """
     problems: list[str] = []
     producers, consumers = _read(_ends, numbers.parallelism, "--parallelism", (1, 1), problems)
@@ -71,7 +71,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
     if numbers.ship not in SHIPS:
         problems.append(f"--ship: {numbers.ship!r} is unknown; {did_you_mean(numbers.ship, SHIPS)}")
     if problems:
-        raise ScenarioError([f"netstack size: {problem}" for problem in problems])
+        raise UsageError([f"netstack size: {problem}" for problem in problems])
     source = GeneratorSpec(record_bytes=numbers.record_bytes)
     bare = Scenario(
         name=f"{producers}x{consumers}_{numbers.ship}",
@@ -87,7 +87,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
     scenario = with_round_trip(_with_service(bare, consumers / per_s, wire), numbers.round_trip)
     wrong = [f"netstack size: {key}: {message}" for key, message in scenario_problems(scenario)]
     if wrong:
-        raise ScenarioError(wrong)
+        raise UsageError(wrong)
     return scenario
 
 
@@ -95,16 +95,14 @@ def with_round_trip(scenario: Scenario, round_trip: str | None) -> Scenario:
     """Return the scenario with links of that round-trip time; None: as they are.
 
     Raises:
-        ScenarioError: it is no time.
+        UsageError: it is no time.
     """
     if round_trip is None:
         return scenario
     try:
         latency = parse_duration(round_trip) / 2
     except QuantityError as error:
-        raise ScenarioError(
-            [f"netstack size: --round-trip: {error.wrong}; it must be {error.right}"]
-        ) from None
+        raise UsageError([f"netstack size: --round-trip: {error.wrong}; it must be {error.right}"]) from None
     return replace(scenario, link=replace(scenario.link, latency_s=latency))
 
 

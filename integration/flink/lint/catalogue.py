@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from netstack import OPTIONS, QuantityError, ScenarioError
+from netstack import OPTIONS, QuantityError
+
+from ...errors import UsageError
 
 
 class Version(NamedTuple):
@@ -302,7 +304,7 @@ def read_version(text: str, given_by: str) -> Version:
     """Return the version that a text such as "2.2", "1.20.1" or "2" names; `given_by` is who gave it.
 
     Raises:
-        ScenarioError: its rules are not known.
+        UsageError: its rules are not known.
     """
     match = re.fullmatch(r"([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:\.[0-9]{1,4})?", text)
     if match is not None:
@@ -310,7 +312,7 @@ def read_version(text: str, given_by: str) -> Version:
         version = Version(int(match[1]), last.minor if match[2] is None else int(match[2]))
         if FIRST_OF_1 <= version <= LAST_OF_1 or FIRST_OF_2 <= version <= LATEST:
             return version
-    raise ScenarioError(
+    raise UsageError(
         [
             f"{given_by} is {text!r}; it must be from {FIRST_OF_1} to {LAST_OF_1}, "
             f"or from {FIRST_OF_2} to {LATEST}"

@@ -22,8 +22,7 @@ import yaml
 from yaml.composer import Composer
 from yaml.resolver import Resolver
 
-from netstack import ScenarioError
-
+from ...errors import FileError
 from ...files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
 
 MOST_OPTIONS = 2_000
@@ -101,7 +100,7 @@ def read_config_file(path: Path) -> list[ConfigPart]:
     """Read a configuration file, or a file of Kubernetes with options in it.
 
     Raises:
-        ScenarioError: it cannot be read, or Flink would not read it at all; one line that says where.
+        FileError: it cannot be read, or Flink would not read it at all; one line that says where.
     """
     text = read_user_text(path, LARGEST_CONFIGURATION, f"name a config.yaml or {OLD_NAME}")
     if path.name == OLD_NAME:
@@ -109,10 +108,10 @@ def read_config_file(path: Path) -> list[ConfigPart]:
     try:
         return [part for node in _documents(text) for part in _parts(node)]
     except RecursionError:
-        raise ScenarioError([f"{path}: is nested too deeply to be a Flink configuration"]) from None
+        raise FileError([f"{path}: is nested too deeply to be a Flink configuration"]) from None
     except _NotOptions as error:
         where = "" if error.line is None else f"line {error.line}: "
-        raise ScenarioError([f"{path}: {where}{error}"]) from None
+        raise FileError([f"{path}: {where}{error}"]) from None
 
 
 class _NotOptions(Exception):  # noqa: N818 - it names what is there

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from ...errors import FlinkRestError
 from ...files.reading import LARGEST_CONFIGURATION, read_user_file, read_user_text
-from .answers import FlinkRestError
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from netstack import ScenarioError
-
+from ...errors import TooManyValuesError
 from ...files.reading import DEEPEST, levels_within, one_line
 
 WITH_VALUES = "/metrics?get="
@@ -28,20 +27,6 @@ _AT_BYTE = re.compile(r"\(byte (\d+)\)$")
 _NO_NUMBER = re.compile(rb"NaN|Infinity")
 
 T = TypeVar("T")
-
-
-class TooManyValuesError(ValueError):
-    """JSON has more values than are decoded, each of which may take two hundred bytes of memory."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__(f"more than {most:,} values")
-
-
-class FlinkRestError(ScenarioError):
-    """A Flink cluster cannot be read, or shows too little; `problems` has a line for each reason."""
-
-    def __init__(self, *problems: str) -> None:
-        super().__init__(problems)
 
 
 class Refused(NamedTuple):

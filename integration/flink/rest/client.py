@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from netstack import ScenarioError
+from netstack import InputError
 
-from .answers import Answers, FlinkRestError, Refused
+from ...errors import FlinkRestError
+from .answers import Answers, Refused
 from .live_cluster import TIMEOUT_S, LiveCluster
 
 __all__ = ["FlinkRestError", "RestClient"]
@@ -102,7 +103,7 @@ class RestClient:
         """
         try:
             yield
-        except ScenarioError:
+        except InputError:
             raise
         except KeyError as error:
             raise self._not_flink(f"an answer has no {error}") from error

@@ -11,12 +11,12 @@ from netstack import (
     PRESETS,
     NetworkConfig,
     QuantityError,
-    ScenarioError,
     Section,
     read_options,
     with_options,
 )
 
+from ...errors import UsageError
 from .client import FlinkRestError
 from .cluster_job import FlinkJob
 
@@ -119,7 +119,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     gets a line for each thing that could not be taken over.
 
     Raises:
-        ScenarioError: an option that the user gives is none, or has no such value.
+        UsageError: an option that the user gives is none, or has no such value.
     """
     preset = preset_of(job.version)
     if not job.version.startswith(preset.removeprefix("flink-")):
@@ -139,7 +139,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     problems: list[str] = []
     config = read_options(Section(given, "--set ", problems), config)
     if problems:
-        raise ScenarioError(problems)
+        raise UsageError(problems)
     return config
 
 

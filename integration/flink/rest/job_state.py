@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from netstack import ScenarioError
+from netstack import InputError
 
 from .answers import number
 from .client import FlinkRestError, RestClient
@@ -103,7 +103,7 @@ def unchanged(client: RestClient, state: JobState, pause: Callable[[float], None
     try:
         with client.reading():
             yield
-    except ScenarioError as error:
+    except InputError as error:
         try:
             with client.reading():
                 changed = _change(client, state)

@@ -13,6 +13,7 @@ from typing import Any
 
 from netstack import CheckpointResult
 
+from ...errors import JobWentError, NotRunningError
 from .answers import Answers
 from .client import FlinkRestError, RestClient
 from .cluster_job import FlinkJob
@@ -26,14 +27,6 @@ from .topology import vertex_names
 
 WINDOW_S = 60.0
 """How far back the rates of a look go."""
-
-
-class JobWentError(FlinkRestError):
-    """The job is not what was imported any more: it has ended, was restarted or was scaled."""
-
-
-class NotRunningError(FlinkRestError):
-    """The job does not run at the moment, and may come back."""
 
 
 class JobWatch:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from ...errors import FlinkRestError, TooLargeError, TooManyValuesError, TransferError
 from ...files.reading import one_line
 from .access import NOBODY, Access
-from .answers import MOST_VALUES, FlinkRestError, Refused, TooManyValuesError, decode_json
-from .transfer import Answer, TooLargeError, TransferError, fetch
+from .answers import MOST_VALUES, Refused, decode_json
+from .transfer import Answer, fetch
 
 TIMEOUT_S = 10.0
 """How long one answer may take."""

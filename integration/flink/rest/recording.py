@@ -22,8 +22,9 @@ import msgspec
 
 from netstack import Scenario, scenario_document
 
+from ...errors import FlinkRestError
 from ...files.reading import read_user_file
-from .answers import WITH_VALUES, Answers, FlinkRestError, Refused, decode_json
+from .answers import WITH_VALUES, Answers, Refused, decode_json
 from .measured import Measured
 from .recorded_fields import Names, without_the_cluster
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from ...emulating import heard_by_trio
+from ...errors import TooLargeError, TransferError
 from ...files.reading import one_line
 from .access import NOBODY, Access
 
@@ -36,19 +37,6 @@ _OTHER_NAME = frozenset({62, 64})
 
 _OTHER_TIME = frozenset({9, 10})
 """Likewise for one that is not valid yet, or no longer."""
-
-
-class TransferError(Exception):
-    """There is no whole answer; the message says why, in a few words, and what would help."""
-
-    def __init__(self, why: str, *, passing: bool = False) -> None:
-        super().__init__(why)
-        self.passing = passing
-        """Whether it may be better in a moment: there is no connection, or it broke."""
-
-
-class TooLargeError(Exception):
-    """An answer has more bytes than are read."""
 
 
 class Answer(NamedTuple):

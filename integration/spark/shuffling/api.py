@@ -25,10 +25,11 @@ import pyarrow as pa
 from netstack import SourceError, TransportConfig, fresh_secret
 
 from ...analysis.wording import counted
+from ...errors import ShuffleError, ShuffleWarning, UnsupportedColumnError
 from ...extras import require
-from ..arrow_types import UnsupportedColumnError, arrow_schema, plain_schema
+from ..arrow_types import arrow_schema, plain_schema
 from ..masters import allows_barriers, count_slots, is_local, no_executor
-from ..spark_errors import ShuffleError, ShuffleWarning, one_line, spark_errors
+from ..spark_errors import one_line, spark_errors
 from ..workers import worker_function
 from .blocks import BLOCK_COLUMNS, read_blocks
 from .columns import (

@@ -23,8 +23,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from ...errors import PieceError
 from .layout import without_ends
-from .pieces import Compression, Gathered, Merger, PieceEncoder, PieceError, decode_piece
+from .pieces import Compression, Gathered, Merger, PieceEncoder, decode_piece
 
 BLOCK_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("block", pa.binary())])
 """What the tasks give Spark. A row without a block says that its task is there."""

@@ -23,7 +23,8 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..spark_errors import ShuffleError, spark_errors
+from ...errors import ShuffleError
+from ..spark_errors import spark_errors
 from .placement import Kind, PlacementSpec
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from pyarrow import compute
 
 from netstack import SourceError
 
+from ...errors import PieceError
 from ..arrow_types import plain_schema
 from .layout import Layout, with_ends
 from .offsets import require_rising_offsets
@@ -59,10 +60,6 @@ Compression = Literal["lz4", "zstd"]
 """How the columns of a piece are compressed, each for itself, by Arrow's IPC format."""
 
 _END_OF_STREAM_BYTES = 8
-
-
-class PieceError(Exception):
-    """The bytes of a piece are not rows of the schema that is expected."""
 
 
 def encode_piece(batch: pa.RecordBatch) -> memoryview:

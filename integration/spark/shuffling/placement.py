@@ -24,7 +24,8 @@ from pyarrow import types
 
 from netstack import SourceError, assign_to_operators, default_max_parallelism
 
-from ..arrow_types import UnsupportedColumnError, column_index, key_hashes, key_index, plain_schema
+from ...errors import TargetError, UnsupportedColumnError
+from ..arrow_types import column_index, key_hashes, key_index, plain_schema
 
 ALL = -1
 """The target of rows that go to every target."""
@@ -37,10 +38,6 @@ _ROWS_AT_ONCE = 1 << 15
 
 Kind = Literal["hash", "computed keys", "computed target", "rebalance", "broadcast"]
 """How the driver names a placement: "computed" is a column that Spark computes for the purpose."""
-
-
-class TargetError(SourceError):
-    """A column of targets holds none, or one that does not exist; the message names the value."""
 
 
 class Placement(Protocol):

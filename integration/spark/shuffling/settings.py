@@ -23,7 +23,7 @@ from netstack import (
     read_options,
 )
 
-from ..spark_errors import ShuffleError, ShuffleWarning
+from ...errors import ShuffleError, ShuffleWarning
 
 Config = Mapping[str, object] | NetworkConfig | TransportConfig | None
 """Options of Flink by name, such as ``{"heartbeat.timeout": "10 s"}``, or settings made of them."""

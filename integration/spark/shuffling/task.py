@@ -27,8 +27,9 @@ import trio
 from flowcontrol import Secret
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
 
+from ...errors import ShuffleTaskError
 from ..rendezvous import Meeting, Rendezvous
-from ..spark_errors import BEGUN_AGAIN, ShuffleTaskError
+from ..spark_errors import BEGUN_AGAIN
 from ..task_notes import Noting
 from ..workers import MapFunction, worker_function
 from .blocks import PartitionBlocks

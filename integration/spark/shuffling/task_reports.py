@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netstack import TransportStatistics
 
-from ..spark_errors import ShuffleError
+from ...errors import ShuffleError
 from ..workers import driver_accumulator
 from .partitions import class_name
 

@@ -1,0 +1,177 @@
+"""Errors of this package, by cause.
+
+`InputError`: something that the caller gave is wrong; all mistakes are reported at once.
+`StateError`, `StorageError`, `RecoveryError`: a checkpoint cannot be written or restored.
+`SourceError`, `JobFailedError`, `LaunchError`: a job cannot go on.
+`TransportError`: the connection to a peer has failed.
+`AgendaStuckError`: a defect of netstack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from flowcontrol import readable
+
+if TYPE_CHECKING:
+    from .results.result import Result
+
+
+class InputError(ValueError):
+    """Something that the caller gave is wrong.
+
+    Attributes:
+        problems: One line for each mistake: where it is, what is wrong, and what would be right. A character
+            that cannot be shown in a line, such as a line feed in a name, is escaped.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(map(readable, problems))
+        super().__init__("\n".join(self.problems))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        return type(self), (self.problems,)  # to another process, by its problems and not by their text
+
+
+class ScenarioError(InputError):
+    """A scenario is wrong, or needs what this version cannot run."""
+
+
+class PolicyError(ValueError):
+    """A name stands for no debloat policy; the message gives the reason."""
+
+
+class QuantityError(ValueError):
+    """A text or number is not the quantity that is wanted.
+
+    Attributes:
+        wrong: The mistake.
+        right: A correct value, or a description of one.
+    """
+
+    def __init__(self, wrong: str, right: str) -> None:
+        super().__init__(f"{wrong}; right would be {right}")
+        self.wrong = wrong
+        self.right = right
+
+
+class StateError(Exception):
+    """State cannot be stored or restored. The message is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(readable(message))
+
+
+class StorageError(Exception):
+    """The checkpoint storage failed. The message is one line that names the file."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(readable(message))
+
+
+class MissingFileError(StorageError):
+    """A file, or the metadata of a checkpoint, does not exist."""
+
+
+class DamagedFileError(StorageError):
+    """A file has another size or checksum than it was written with."""
+
+
+class RecoveryError(Exception):
+    """The state of a checkpoint does not fit the job."""
+
+
+class SourceError(Exception):
+    """A source cannot deliver its records. The message is one line."""
+
+
+class JobFailedError(Exception):
+    """A job has failed for good. The message is the cause.
+
+    Attributes:
+        result: The figures measured until then.
+    """
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.failure)
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[JobFailedError], tuple[Result]]:
+        return type(self), (self.result,)  # not from the message, as exceptions are otherwise pickled
+
+
+class LaunchError(Exception):
+    """The processes of an attempt have ended without a report. The message is the cause, on one line.
+
+    Attributes:
+        again: Whether another attempt may succeed, as after the loss of a process.
+    """
+
+    def __init__(self, cause: str, *, again: bool = True) -> None:
+        super().__init__(cause)
+        self.again = again
+
+
+class TransportError(Exception):
+    """The connection to a peer has failed.
+
+    Attributes:
+        peer: Name and address of the peer.
+        problem: The cause.
+    """
+
+    def __init__(self, peer: str, problem: str) -> None:
+        super().__init__(f"{peer}: {problem}")
+        self.peer = peer
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.peer, self.problem)
+
+
+class ConnectionLostError(TransportError):
+    """The connection was reset, or ended before both sides were done."""
+
+
+class PeerSilentError(TransportError):
+    """The peer has sent nothing, not even a keep-alive message, for the time that is allowed."""
+
+
+class PeerFailedError(TransportError):
+    """The peer has failed, and has sent the cause.
+
+    A process that was stopped by the failure of another passes on `problem` unchanged: the first cause
+    is reported.
+    """
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class PartitionNotFoundError(TransportError):
+    """The peer has no partition for a channel after all retries (Flink: ``PartitionNotFoundException``)."""
+
+
+class HandshakeError(TransportError):
+    """The peer could not be reached, did not prove that it knows the secret, or refused ours."""
+
+
+class LinkClosedError(TransportError):
+    """A message was sent after the last one, or read after the connection was closed."""
+
+
+class UnprovenError(Exception):
+    """The handshake of a connection failed; internal to `netstack.tcp`.
+
+    Attributes:
+        final: Whether another connection to the same address would fail as well.
+    """
+
+    def __init__(self, problem: str, *, final: bool = False) -> None:
+        super().__init__(problem)
+        self.final = final
+
+
+class AgendaStuckError(RuntimeError):
+    """Routines wait, and the agenda has no entry left: a defect of netstack or of the routines."""
