@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, Unpack
 
 import netstack
-from netstack import Result, Scenario
+from netstack import Result, RunOptions, Scenario
 
 from .state.stores import table_stores
 from .stopping import STOP
@@ -34,17 +34,13 @@ def heard_by_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
     return left_to_trio
 
 
-def _called_like(model: Callable[_P, _R]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
-    return lambda run: wraps(model)(run)
-
-
 @heard_by_trio
-@_called_like(netstack.emulate)
-def emulate(scenario: Scenario, **how: Any) -> Result:
-    """Do what `netstack.emulate` does, as commands call it; a backend that needs table stores has them.
+def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
+    """Call `netstack.emulate` with table stores, where the state backend needs them.
 
     Raises:
         ScenarioError: the scenario makes no sense, or what it needs is not installed.
     """
     with table_stores(scenario) as tables:
-        return netstack.emulate(scenario, **{"tables": tables, **how})
+        options.setdefault("tables", tables)
+        return netstack.emulate(scenario, **options)

@@ -85,9 +85,10 @@ from .exchange.partition import ResultPartition as ResultPartition
 from .exchange.remote_channel import RemoteInputChannel as RemoteInputChannel
 from .exchange.selectors import RoundRobin as RoundRobin
 from .exchange.tcp_link import TcpLink as TcpLink
+from .jobs.emulation import RunOptions as RunOptions
 from .jobs.emulation import emulate, run_job
 from .jobs.job import Job as Job
-from .jobs.job_sources import source_of as source_of
+from .jobs.subtask_maker import source_of as source_of
 from .jobs.summary import barrier_figures as barrier_figures
 from .results.result import SCHEMA as SCHEMA
 from .results.result import CheckpointResult, Result, Series, Steady, VertexSteady

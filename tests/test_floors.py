@@ -1,7 +1,8 @@
 """The inside of the packages: which folder may import which.
 
 `FLOORS` has what lies directly in a package, from the lowest floor to the highest; a module imports from its
-own floor and from those below. Imports inside functions and for types count as well.
+own floor and from those below. Imports inside functions and for types count as well, but for types of modules
+in the same folder.
 """
 
 import ast
@@ -21,7 +22,6 @@ FLOORS = {
         "exchange",
         "state",
         "checkpoints",
-        "faults",
         "tasks",
         "jobs",
         "transport",
@@ -52,11 +52,6 @@ FLOORS = {
 PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark", "integration.state"}
 """Packages that users import from: they name what lies within, and nobody within imports from them."""
 
-CIRCLES = {
-    frozenset({"buffers.local_pool", "buffers.network_pool"}): "types of each other's only",
-}
-"""Circles of files that there are, and why."""
-
 Graph = Mapping[str, set[str]]
 """Modules, and those that each imports."""
 
@@ -64,7 +59,8 @@ Graph = Mapping[str, set[str]]
 def graph_of(package: str) -> Graph:
     """Return the imports between the modules of a package.
 
-    Left out: imports of and from public packages, and the type of a result that an error carries.
+    Left out: imports of and from public packages, the type of a result that an error carries, and imports
+    under ``TYPE_CHECKING`` from the same folder.
     """
     paths = {module_name(path): path for path in modules_of(package)}
     graph: dict[str, set[str]] = {name: set() for name in paths if name not in PUBLIC}
@@ -72,9 +68,18 @@ def graph_of(package: str) -> Graph:
         path = paths[name]
         if name == "netstack.errors":
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        tree = ast.parse(path.read_text("utf-8"))
+        for_types = {
+            id(node)
+            for block in tree.body
+            if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+            for node in block.body
+        }
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 target = absolute_name(node, package_of(path))
+                if id(node) in for_types and node.level == 1:
+                    continue
                 named = {f"{target}.{alias.name}" for alias in node.names}
                 graph[name] |= (named & graph.keys()) or ({target} & graph.keys())
         graph[name].discard(name)
@@ -149,9 +154,8 @@ def test_no_two_folders_import_each_other(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_files_import_in_circles_only_where_there_is_a_reason(package: str) -> None:
-    known = {circle for circle in CIRCLES if any(name.startswith(f"{package}.") for name in circle)}
-    assert set(circles(graph_of(package))) == known
+def test_files_import_in_circles_only_for_types(package: str) -> None:
+    assert circles(graph_of(package)) == []
 
 
 def planted(*imports: tuple[str, str]) -> Graph:

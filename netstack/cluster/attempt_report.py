@@ -8,9 +8,15 @@ from enum import IntEnum
 import msgspec
 import numpy as np
 
-from ..faults.fired import FiredFault
 from ..results.result import Work
-from ..results.statistics import CheckpointHead, Figures, Recorder, SubtaskCheckpoint, SubtaskSample
+from ..results.statistics import (
+    CheckpointHead,
+    Figures,
+    FiredFault,
+    Recorder,
+    SubtaskCheckpoint,
+    SubtaskSample,
+)
 from ..results.trace import TraceEvent
 
 COLUMNS = 1 + len(SubtaskSample._fields)

@@ -17,8 +17,7 @@ from ..checkpoints.initial import ClaimMode, InitialCheckpoint
 from ..checkpoints.storage import exclusively
 from ..engine.randomness import Randomness
 from ..errors import JobFailedError, LaunchError, ScenarioError
-from ..jobs.restart_strategies import restart_strategy_of
-from ..jobs.restarts import Start, failed_for_good, never_restored
+from ..jobs.restarts import Start, failed_for_good, never_restored, restart_strategy_of
 from ..results.result import Result
 from ..results.trace import Trace
 from ..scenarios.contents import shape_of

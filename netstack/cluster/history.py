@@ -7,12 +7,11 @@ from math import ceil
 
 import numpy as np
 
-from ..faults.fired import FiredFault
 from ..jobs.emulation import result_of
 from ..jobs.job import SAMPLE_INTERVAL_S
 from ..jobs.restarts import Restart, Start, Totals
 from ..results.result import Result, Work
-from ..results.statistics import Figures, Recorder, SubtaskSample
+from ..results.statistics import Figures, FiredFault, Recorder, SubtaskSample
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from .attempt_report import Failure, Report

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..engine.agenda import Agenda
-from ..faults.fired import FiredFault
 from ..jobs.attempt import Attempt
+from ..results.statistics import FiredFault
 from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
 
 

@@ -19,7 +19,7 @@ from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
 from ..checkpoints.storage import CheckpointStorage
 from ..errors import StorageError
-from ..jobs.restoring import shape_after
+from ..jobs.job import shape_after
 from ..results.statistics import Recorder
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment

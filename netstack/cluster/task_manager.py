@@ -33,8 +33,8 @@ from ..engine.scope import Scope
 from ..errors import PeerFailedError, StorageError, TransportError
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
-from ..jobs.connections import Find, Site
-from ..jobs.restoring import rescaling_of
+from ..jobs.build import Find, Site
+from ..jobs.job import rescaling_of
 from ..results.trace import TraceLog
 from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario

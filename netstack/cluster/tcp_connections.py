@@ -16,7 +16,7 @@ from ..exchange.connection import ConsumerEnd, ProducerEnd
 from ..exchange.emulated_link import EmulatedLink
 from ..exchange.link import ConsumingEnd, LinkEnd, ProducingEnd, Receiver
 from ..exchange.tcp_link import TcpLink
-from ..jobs.connections import Find
+from ..jobs.build import Find
 
 
 class TcpConnections:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 
 from ..checkpoints.initial import ClaimMode
-from ..jobs.regions import failover_regions
+from ..jobs.failover import failover_regions
 from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem, option_key
 from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager

@@ -1,4 +1,4 @@
-"""One attempt to run a job: opens the tasks, lets them work, and takes everything back.
+"""One attempt to run a job: opens the tasks, lets them work, and releases everything.
 
 The first attempt begins empty. Later ones begin with the state of a checkpoint: what was in flight is put
 back first, and checkpoints go on when every task has read it.
@@ -30,14 +30,13 @@ from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.subtask import Subtask
-from .build import JobBuilder
-from .connections import Site
-from .regions import Region, all_tasks
+from .build import JobBuilder, Site
+from .failover import Region, all_tasks
 from .restarts import NOTHING_RUNS
 
 
 class _RegionRun:
-    """The tasks of a region, and what they are given; `down`: they were cancelled and not yet made anew."""
+    """The tasks of a region and their environment; `down`: cancelled and not yet rebuilt."""
 
     def __init__(self, tasks: Region, environment: Environment) -> None:
         self.tasks = tasks
@@ -291,7 +290,7 @@ class Attempt:
 
     def short_of_memory(self) -> list[str]:
         """Return the task managers in which exclusive buffers of rebuilt tasks are still in use elsewhere."""
-        return [name for name, manager in self.builder.task_managers.items() if manager.pool.owed]
+        return [name for name, pool in self.builder.pools.items() if pool.owed]
 
     @property
     def work(self) -> Work:
@@ -305,17 +304,17 @@ class Attempt:
         )
 
     def release(self, *, final: bool) -> None:
-        """Give everything back, checkpoints first, then connections; an error keeps nobody from it.
+        """Release everything, checkpoints first, then connections; an error does not stop the others.
 
-        So a barrier that goes with its connection does not complete what a subtask has to acknowledge.
+        So a barrier that goes with its connection does not complete a checkpoint of a subtask.
 
-        `final`: nothing of the job follows, so what one channel gives back is offered to no other. Otherwise
-        it is: that draws random numbers, which decide what those are that the next attempt draws.
+        `final`: nothing of the job follows, so buffers that one channel releases are offered to no other.
+        Otherwise they are: that draws random numbers, on which those of the next attempt depend.
         """
         with ExitStack() as stack:
             if final:
-                for manager in self.builder.task_managers.values():
-                    stack.enter_context(manager.pool.batch())
+                for pool in self.builder.pools.values():
+                    stack.enter_context(pool.batch())
             for subtask in self.present:
                 stack.callback(subtask.release)
             for producer in self.builder.connections.producers:
@@ -331,8 +330,7 @@ class Attempt:
     @property
     def leaked_segments(self) -> int:
         """Segments that no pool has got back."""
-        pools = [manager.pool for manager in self.builder.task_managers.values()]
-        return sum(pool.total - pool.free for pool in pools)
+        return sum(pool.total - pool.free for pool in self.builder.pools.values())
 
 
 def _with_own_scope(environment: Environment) -> Environment:

@@ -2,63 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from buffers import (
     UNLIMITED_SIZE,
+    GateBuffersSpec,
+    InsufficientBuffers,
     NetworkBufferPool,
     PipelinedSubpartition,
+    gate_segments,
 )
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import UpstreamTask
+from ..exchange.connection import ConsumerEnd, ProducerEnd, connect
+from ..exchange.emulated_link import EmulatedLink
 from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ResultPartition
-from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
-from ..exchange.selectors import ChannelSelector, RoundRobin
+from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..scenarios.changes import ScheduledChange
+from ..scenarios.config import LinkConditions
 from ..scenarios.config_rules import debloater_of
 from ..scenarios.contents import contents_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
-from ..scenarios.topology import (
-    aligned_readers,
-    consumers_of_producers,
-    producers_of_consumers,
-)
+from ..scenarios.topology import ShipStrategy, aligned_readers, consumers_of_producers, producers_of_consumers
 from ..scenarios.user_code import KeyHash
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.pace import pace_of
 from ..tasks.source_subtask import SourceSubtask
 from ..tasks.subtask import Subtask
-from .channel_choice import selector_of
-from .connections import Connections, EmulatedConnections, Site
-from .job_sources import key_hash_of
-from .memory_plan import check_memory, plan_segments
-from .subtask_maker import EnvironmentOf, SubtaskMaker
-from .vertex_work import calls_of
+from .subtask_maker import EnvironmentOf, SubtaskMaker, calls_of, key_hash_of
+
+Find = Callable[[int], PipelinedSubpartition]
+"""Returns the subpartition that the channel of a number reads; raises LookupError if it is not here."""
 
 
-@dataclass
-class TaskManager:
-    """One process: its network memory."""
+class Connections(Protocol):
+    """The connections of the task managers that this process hosts."""
 
-    name: str
-    pool: NetworkBufferPool
+    def reading(self, consumer: str, producer: str) -> ConsumerEnd:
+        """The end at which task manager `consumer` reads from `producer`."""
+        ...
+
+    @property
+    def producers(self) -> Iterable[ProducerEnd]:
+        """All ends that send buffers."""
+        ...
+
+    @property
+    def consumers(self) -> Iterable[ConsumerEnd]:
+        """All ends that receive buffers."""
+        ...
+
+    @property
+    def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
+        """The links that can be cut, by the producer's and the consumer's task manager."""
+        ...
+
+
+class Site(NamedTuple):
+    """The one task manager that is built in this process, and what connects it to the others."""
+
+    task_manager: str
+    connect: Callable[[Find], Connections]
+
+
+class EmulatedConnections:
+    """Connections between task managers that are all in this process."""
+
+    def __init__(self, environment: Environment, conditions: LinkConditions, find: Find) -> None:
+        self.links: dict[tuple[str, str], EmulatedLink] = {}
+        self.producers: list[ProducerEnd] = []
+        self.consumers: list[ConsumerEnd] = []
+        self._environment = environment
+        self._conditions = conditions
+        self._find = find
+        self._reading: dict[tuple[str, str], ConsumerEnd] = {}
+
+    def reading(self, consumer: str, producer: str) -> ConsumerEnd:
+        """The end at which task manager `consumer` reads from `producer`."""
+        pair, given = (producer, consumer), self._environment
+        if pair not in self._reading:
+            agenda, costs, randomness = given.agenda, given.costs, given.randomness
+            link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness)
+            sending, receiving = connect(
+                agenda, link, costs, randomness, self._find, link.to_producer.blocked_until
+            )
+            self.producers.append(sending)
+            self.consumers.append(receiving)
+            self._reading[pair] = receiving
+        return self._reading[pair]
+
+
+def plan_segments(scenario: Scenario) -> dict[str, int]:
+    """Segments of each task manager's network memory.
+
+    The configured size, if there is one; else exactly what its pools can use at most, so that
+    redistribution does not bind.
+    """
+    config = scenario.config
+    limit = config.network_memory_max_bytes
+    if limit is not None:
+        return dict.fromkeys(scenario.task_managers, limit // config.segment_bytes)
+    needed = dict.fromkeys(scenario.task_managers, 0)
+    for edge in scenario.edges:
+        for manager, subpartitions in _partitions(scenario, edge):
+            needed[manager] += edge.buffers.pool_segments(config, subpartitions)
+        for manager, spec, remote in _gates(scenario, edge):
+            needed[manager] += gate_segments(spec, remote)
+    return needed
+
+
+def required_segments(scenario: Scenario) -> dict[str, int]:
+    """Segments without which each task manager's subtasks cannot begin: the minima of all their pools."""
+    config = scenario.config
+    needed = dict.fromkeys(scenario.task_managers, 0)
+    for edge in scenario.edges:
+        for manager, subpartitions in _partitions(scenario, edge):
+            needed[manager] += edge.buffers.pool(config, subpartitions)[0]
+        for manager, spec, remote in _gates(scenario, edge):
+            needed[manager] += remote * spec.exclusive_per_channel + spec.required_floating
+    return needed
+
+
+def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
+    """Refuse a network memory that is too small for what a task manager has to run; None: for any of them.
+
+    Raises:
+        InsufficientBuffers: it names the first such task manager, what that needs, and what it has.
+    """
+    if scenario.config.network_memory_max_bytes is None:
+        return
+    segments = plan_segments(scenario)
+    for name, required in required_segments(scenario).items():
+        if required > segments[name] and task_manager in (None, name):
+            total = segments[name]
+            raise InsufficientBuffers(required, total, total, scenario.config.segment_bytes, name)
+
+
+def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
+    """The task manager and the number of subpartitions of each partition of an edge."""
+    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+    reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+    for index, targets in enumerate(reached):
+        yield producer.manager_of(index), len(targets)
+
+
+def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
+    """The task manager, the buffers, and the number of remote channels of each gate of an edge."""
+    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+    reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+    managers = [producer.manager_of(source) for source in range(producer.parallelism)]
+    for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
+        manager = consumer.manager_of(index)
+        remote = sum([managers[source] != manager for source, _ in channels])
+        yield manager, edge.buffers.gate(scenario.config, len(channels)), remote
 
 
 class JobBuilder:
     """Turns a scenario into subtasks that are ready to run: all, or those of the task manager of a `site`.
 
-    After `build`: `subtasks[v][i]` is subtask i of vertex v, in the
-    scenario's order (a vertex that runs elsewhere has none), `gates` are all their gates, `task_managers`
-    holds all memory, `connections` what leads to other task managers. Channels are numbered alike whatever
-    part of a job is built.
+    After `build`: `subtasks[v][i]` is subtask i of vertex v, in the scenario's order (a vertex that runs
+    elsewhere has none), `gates` are all their gates, `pools` has the network memory of each task manager,
+    `connections` lead to other task managers. Channels are numbered alike whatever part of a job is built.
 
     Subtasks that have been cancelled are forgotten by `remove` and made anew by `rebuild`; memory and
     connections stay. `environment_of` gives what a subtask of a vertex is given, where that is not the same
@@ -73,7 +185,7 @@ class JobBuilder:
         environment_of: EnvironmentOf | None = None,
     ) -> None:
         self.subtasks: list[list[Subtask]] = []
-        self.task_managers: dict[str, TaskManager] = {}
+        self.pools: dict[str, NetworkBufferPool] = {}
         self._scenario = scenario
         self._config = scenario.config
         self._environment = environment
@@ -99,8 +211,7 @@ class JobBuilder:
         self._maker.set_max_parallelism(max_parallelism)
         for name, segments in plan_segments(scenario).items():
             if self._site is None or self._site.task_manager == name:
-                pool = NetworkBufferPool(segments, self._config.segment_bytes)
-                self.task_managers[name] = TaskManager(name, pool)
+                self.pools[name] = NetworkBufferPool(segments, self._config.segment_bytes)
         for number, vertex in enumerate(scenario.vertices):
             self.subtasks.append([])  # filled one by one: if one fails, the others can be released
             if self._hosts(vertex):
@@ -229,22 +340,12 @@ class JobBuilder:
             numbers = list(range(self._channels, self._channels + len(sources)))
             self._channels += len(sources)
             if partitions:
-                self._offer(partitions, sources, numbers, awaiting)
+                for channel_id, (source_index, subpartition) in zip(numbers, sources, strict=True):
+                    self._subpartitions[channel_id] = partitions[source_index].subpartitions[subpartition]
+                    for end in awaiting:
+                        end.partition_added(channel_id)
             if (target, index) in gates:
                 gates[target, index].append(self._gate(edge, index, sources, numbers, upstream))
-
-    def _offer(
-        self,
-        partitions: Mapping[int, ResultPartition],
-        sources: list[tuple[int, int]],
-        numbers: list[int],
-        awaiting: list[ProducerEnd],
-    ) -> None:
-        """Let each subpartition be found by the number of the channel that reads it, also by who waits."""
-        for channel_id, (source, subpartition) in zip(numbers, sources, strict=True):
-            self._subpartitions[channel_id] = partitions[source].subpartitions[subpartition]
-            for end in awaiting:
-                end.partition_added(channel_id)
 
     def _partition(
         self,
@@ -257,7 +358,12 @@ class JobBuilder:
     ) -> ResultPartition:
         config = self._config
         subtask = self._subtasks_of(vertex)[index]
-        subpartitions = self._queues(exclusive, subtask.consumer_acknowledged)
+        starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
+        subpartitions = []
+        for number, credit in enumerate(exclusive):
+            queue = PipelinedSubpartition(number, starting_size=starting_size, receiver_exclusive=credit)
+            queue.on_acknowledged = subtask.consumer_acknowledged
+            subpartitions.append(queue)
         count = len(subpartitions)
         minimum, maximum = edge.buffers.pool(config, count)
         pool = self._memory_of(vertex, index).create_pool(
@@ -286,22 +392,19 @@ class JobBuilder:
     def _selector(
         self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
     ) -> ChannelSelector | None:
-        randomness, max_parallelism = self._environment.randomness, self._maker.max_parallelism
-        of_target = max_parallelism[edge.target]
-        return selector_of(self._scenario, edge, producer, channels, key_hash, of_target, randomness)
-
-    def _queues(
-        self, exclusive: list[int], on_acknowledged: Callable[[], None]
-    ) -> list[PipelinedSubpartition]:
-        """The subpartitions for consumers that have so many exclusive buffers each."""
-        config = self._config
-        starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
-        queues = []
-        for number, credit in enumerate(exclusive):
-            queue = PipelinedSubpartition(number, starting_size=starting_size, receiver_exclusive=credit)
-            queue.on_acknowledged = on_acknowledged
-            queues.append(queue)
-        return queues
+        """Return the selector of channels for the records of subtask `producer`; None: all get each."""
+        if edge.strategy.copies:
+            return None
+        selector: ChannelSelector
+        if edge.shares:
+            seeds = [self._scenario.seed, self._scenario.edges.index(edge), producer]
+            selector = MeasuredShares(edge.shares, seeds)
+        elif key_hash is not None:
+            selector = KeyGroupSelector(channels, self._maker.max_parallelism[edge.target], key_hash)
+        else:
+            random = edge.strategy is ShipStrategy.REBALANCE
+            selector = RoundRobin(channels, self._environment.randomness.integer(channels) if random else 0)
+        return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
 
     def _gate(
         self,
@@ -347,4 +450,4 @@ class JobBuilder:
         return self._subtasks_of(vertex)[index] if self._hosts(vertex) else RemoteSubtask(vertex.name, index)
 
     def _memory_of(self, vertex: Vertex, index: int) -> NetworkBufferPool:
-        return self.task_managers[vertex.manager_of(index)].pool
+        return self.pools[vertex.manager_of(index)]

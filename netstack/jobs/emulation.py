@@ -8,26 +8,21 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
-from typing import Any
+from typing import Any, Unpack, cast
 
 import numpy as np
 import trio
 from msgspec import UNSET, UnsetType
 
-from ..checkpoints.initial import InitialCheckpoint
-from ..checkpoints.savepoint_request import SavepointRequests
-from ..checkpoints.storage import CheckpointStorage, exclusively
+from ..checkpoints.storage import exclusively
 from ..engine.agenda import Agenda
 from ..errors import JobFailedError
-from ..faults.fired import FiredFault
 from ..results.result import Result, Work
-from ..results.statistics import EndOfRun, Recorder
-from ..results.trace import Trace
+from ..results.statistics import FiredFault, Recorder
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
 from ..scenarios.user_code import NamedObject, object_name
-from ..state.table_store import TableStores
-from .job import Job, Progress
+from .job import Job, JobOptions, Progress
 from .restarts import Restart, Start
 from .summary import (
     checkpoint_results,
@@ -39,33 +34,23 @@ from .summary import (
 )
 
 
-def emulate(
-    scenario: Scenario,
-    *,
-    seed: int | None = None,
-    storage: CheckpointStorage | None = None,
-    from_checkpoint: InitialCheckpoint | None = None,
-    progress: Progress | None = None,
-    meanwhile: Progress | None = None,
-    trace: Trace | None = None,
-    real_time: bool = False,
-    end_of_run: EndOfRun | None = None,
-    tables: TableStores | None = None,
-    savepoint_requests: SavepointRequests | None = None,
-) -> Result:
-    """Run `scenario` and return what was measured; nothing is left running.
+class RunOptions(JobOptions, total=False):
+    """Options of `emulate` and `run_job`; all may be absent or None."""
 
-    `seed` replaces the scenario's. `storage` keeps the checkpoints; None: memory does, and they are gone
-    with the run. `from_checkpoint` is one of an earlier run of the same job, which this one goes on from.
-    `trace` is told what happens to checkpoints, step by step. `progress` is called with the
-    emulated time in seconds, about once an emulated second, `meanwhile` a few times a second of real time,
-    from when the job is built. In virtual time the same scenario and seed give the same result,
-    `wall_seconds` apart; `real_time` runs the same job in real time. `end_of_run` is asked
-    once an emulated second, from the end of the warm-up on, with what was recorded so far, when the run is to
-    end, sooner or later than the scenario says; the result is that of a scenario of that duration, which it
-    names.
-    `tables` opens the stores in which ``state.backend.type: rocksdb`` keeps keyed state.
-    `savepoint_requests` is asked twice an emulated second for the savepoints that users want.
+    seed: int | None
+    """Replaces the scenario's."""
+    meanwhile: Progress | None
+    """Called like `progress`, but a few times a second of real time, from when the job is built."""
+    real_time: bool
+    """Whether the job runs on the real clock, instead of in virtual time."""
+
+
+def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
+    """Run `scenario`, by default in virtual time, and return what was measured; nothing is left running.
+
+    `RunOptions` describes the options: `seed`, `storage`, `from_checkpoint`, `progress`, `meanwhile`,
+    `trace`, `real_time`, `end_of_run`, `tables`, `savepoint_requests`. In virtual time the same scenario and
+    seed give the same result, `wall_seconds` apart.
 
     Raises:
         ScenarioError: if the scenario makes no sense, or needs `tables` and has none.
@@ -73,45 +58,19 @@ def emulate(
         StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
-        RuntimeError: if trio runs already: there, `run_job` is to be awaited.
-        TypeError: if `scenario` is none.
+        RuntimeError: if trio runs already; use `run_job` there.
+        TypeError: if `scenario` is no scenario, or there is no such option.
     """
     if not isinstance(scenario, Scenario):
         raise TypeError(f"{scenario!r} is no Scenario; integration.load_scenario reads one from a file")
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("emulate begins a run of trio; within one, write `await run_job(scenario)`")
-    run = partial(
-        run_job,
-        scenario,
-        seed=seed,
-        storage=storage,
-        from_checkpoint=from_checkpoint,
-        progress=progress,
-        meanwhile=meanwhile,
-        trace=trace,
-        real_time=real_time,
-        end_of_run=end_of_run,
-        tables=tables,
-        savepoint_requests=savepoint_requests,
-    )
+    options.setdefault("real_time", False)
     # Between two checkpoints Ctrl-C would leave routines behind that nobody has begun.
-    return trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
+    return trio.run(partial(run_job, scenario, **options), restrict_keyboard_interrupt_to_checkpoints=True)
 
 
-async def run_job(
-    scenario: Scenario,
-    *,
-    seed: int | None = None,
-    storage: CheckpointStorage | None = None,
-    from_checkpoint: InitialCheckpoint | None = None,
-    progress: Progress | None = None,
-    meanwhile: Progress | None = None,
-    trace: Trace | None = None,
-    real_time: bool = True,
-    end_of_run: EndOfRun | None = None,
-    tables: TableStores | None = None,
-    savepoint_requests: SavepointRequests | None = None,
-) -> Result:
+async def run_job(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     """Run `scenario` within a trio program, by default on the real clock; otherwise as `emulate`.
 
     Cancelling it leaves no task and no buffer behind.
@@ -122,30 +81,19 @@ async def run_job(
         StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
+        TypeError: if there is no such option.
     """
+    if unknown := options.keys() - RunOptions.__optional_keys__:
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))}; see netstack.RunOptions")
+    seed, storage = options.get("seed"), options.get("storage")
     if seed is not None:
         scenario = replace(scenario, seed=seed)
     check_scenario(scenario)
     with exclusively(storage):
-        started, agenda = perf_counter(), Agenda(real_time=real_time)
-        agenda.meanwhile = meanwhile
-        job = Job(
-            scenario,
-            agenda,
-            storage=storage,
-            initial=from_checkpoint,
-            progress=progress,
-            trace=trace,
-            end_of_run=end_of_run,
-            tables=tables,
-            savepoint_requests=savepoint_requests,
-        )
-        return await _run(job, started)
-
-
-async def _run(job: Job, started: float) -> Result:
-    scenario, agenda = job.scenario, job.agenda
-    await job.run()
+        started, agenda = perf_counter(), Agenda(real_time=options.get("real_time", True))
+        agenda.meanwhile = options.get("meanwhile")
+        job = Job(scenario, agenda, **cast(JobOptions, options))  # it reads no others
+        await job.run()
     result = result_of(
         scenario.ending_at(job.ends_at),
         job.recorder,

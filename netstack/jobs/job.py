@@ -2,7 +2,7 @@
 
 What outlives a failure is here: the coordinator, the checkpoints, the faults to come, the statistics. What
 does not is an `Attempt`. Where a job has several pipelined regions, a task takes only its own region with it,
-which restarts within the attempt (`region_failover`). A failure of the whole job forgets all that was due in
+which restarts within the attempt (`failover`). A failure of the whole job forgets all that was due in
 it, and waits for the restart delay and for deployment::
 
     attempt 1 ----- fails                     attempt 2 (restores checkpoint 7) -------------------- end
@@ -16,40 +16,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypedDict, Unpack
 
+from ..checkpoints.assignment import carried_over
 from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.file_layout import MemoryStorage
 from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
-from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
-from ..checkpoints.savepoint_request import SavepointRequests
+from ..checkpoints.recovery import UNUSABLE, RecoverySource, Rescaling, unusable_text
+from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
 from ..checkpoints.storage import CheckpointStorage
 from ..engine import garbage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
 from ..engine.scope import Scope
-from ..faults.injection import FaultInjector
+from ..errors import ScenarioError
 from ..results.result import Steady, Work
 from ..results.statistics import EndOfRun, Recorder, SubtaskSample
 from ..results.trace import Trace
+from ..scenarios.changes import ScheduledChange, by_time
+from ..scenarios.config import CheckpointMode
+from ..scenarios.contents import shape_of
 from ..scenarios.rules import check_scenario
-from ..scenarios.scenario import Scenario
+from ..scenarios.scenario import Scenario, changed
+from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from .attempt import Attempt
-from .deployment import deployment_s
-from .losses import regions_over, regions_with_tasks_in
-from .region_failover import RegionFailover
-from .regions import all_tasks, failover_regions
-from .restart_strategies import restart_strategy_of
-from .restarts import Restart, Start, Totals, failed_for_good, never_restored
-from .restoring import claimed, recovery_source, shape_after
+from .failover import (
+    RegionFailover,
+    all_tasks,
+    deployment_s,
+    failover_regions,
+    regions_over,
+    regions_with_tasks_in,
+)
+from .faults import FaultInjector
+from .restarts import Restart, Start, Totals, failed_for_good, never_restored, restart_strategy_of
+from .subtask_maker import key_hashes_of
 from .summary import steady_result
-from .user_actions import UserActions
 
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
@@ -58,35 +67,50 @@ SAMPLE_INTERVAL_S = 1.0
 """How often gauges and counters are sampled, in emulated seconds."""
 
 
-class Job:
-    """One run of a scenario, from its beginning or from the checkpoint `initial`.
+class JobOptions(TypedDict, total=False):
+    """Options of a run besides its scenario; all may be absent or None."""
 
-    After `run` all memory has been given back; `leaked_segments` says how many segments were not. `regions`
-    are what restarts together. `failure` is the cause for which the job has failed for good, `restarts` its
-    failures before. `start` is what became of `initial`. `ends_at` is when it ends at the latest: when
-    `end_of_run` says, in no other way than if the scenario's duration were that. `tables` opens stores for
-    keyed state. `savepoint_requests` is asked now and then what users want. `latest` are the last samples.
+    storage: CheckpointStorage | None
+    """Keeps the checkpoints; None: memory does, and they are gone with the run."""
+    from_checkpoint: InitialCheckpoint | None
+    """A checkpoint of an earlier run of the same job, which this one goes on from."""
+    progress: Progress | None
+    """Called with the emulated time in seconds, about once an emulated second."""
+    trace: Trace | None
+    """Called with each step of a checkpoint, and with failures and restarts."""
+    end_of_run: EndOfRun | None
+    """Called once an emulated second, from the end of the warm-up on, with the records so far.
+
+    Returns the time at which the run ends, sooner or later than the scenario says. The result is that of a
+    scenario of that duration, which it names.
+    """
+    tables: TableStores | None
+    """Opens the stores in which ``state.backend.type: rocksdb`` keeps keyed state."""
+    savepoint_requests: SavepointRequests | None
+    """Called twice an emulated second; returns the savepoints that users have requested since."""
+
+
+class Job:
+    """One run of a scenario, from its beginning or from a checkpoint of an earlier run.
+
+    After `run` all memory has been released; `leaked_segments` counts the segments that were not. The tasks
+    of each of `regions` restart together. `failure` is the cause for which the job has failed for good,
+    `restarts` are its failures before. `start` describes the start from `from_checkpoint`. The job ends at
+    `ends_at` at the latest, which `end_of_run` may change. `latest` are the last samples.
 
     Raises:
-        ScenarioError: `initial` is no checkpoint of this job.
-        StorageError: another run has claimed `initial`.
+        ScenarioError: `from_checkpoint` is no checkpoint of this job, or has state that would be left over.
+        StorageError: another run has claimed `from_checkpoint`.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        agenda: Agenda,
-        *,
-        storage: CheckpointStorage | None = None,
-        initial: InitialCheckpoint | None = None,
-        progress: Progress | None = None,
-        trace: Trace | None = None,
-        end_of_run: EndOfRun | None = None,
-        tables: TableStores | None = None,
-        savepoint_requests: SavepointRequests | None = None,
-    ) -> None:
-        initial = None if initial is None else claimed(initial, scenario)
-        self.scenario = scenario
+    def __init__(self, scenario: Scenario, agenda: Agenda, **options: Unpack[JobOptions]) -> None:
+        initial, storage = options.get("from_checkpoint"), options.get("storage")
+        if initial is not None:
+            if problems := initial.misfits(shape_of(scenario)):
+                raise ScenarioError(problems)
+            initial.claim()
+            initial = initial.fitted(shape_of(scenario))
+        self.scenario = self._in_force = scenario  # all that is planned; what changes have made of it so far
         self.agenda = agenda
         self.failure: str | None = None
         self.restarts: list[Restart] = []
@@ -96,9 +120,8 @@ class Job:
         self._initial = initial
         self._hopeless = False  # no checkpoint is left that can be restored
         self._whole_restart: Restart | None = None  # the last of all tasks together
-        self._progress, self._trace = progress, trace
-        self._end_of_run = end_of_run
-        self._tables = tables
+        self._options = options
+        self._trace = options.get("trace")
         self.ends_at = scenario.duration_s
         self._randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, self._randomness)
@@ -109,7 +132,6 @@ class Job:
         self.regions = failover_regions(scenario)
         self._failover: RegionFailover | None = None
         self.coordinator = self._coordinator()
-        self._users = UserActions(self, scenario, savepoint_requests)
 
     def _coordinator(self) -> CheckpointCoordinator:
         scenario, initial = self.scenario, self._initial
@@ -145,12 +167,24 @@ class Job:
         """Put what is to be done on the agenda; who runs that calls `conclude` behind it, and `release`."""
         self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
         self.agenda.keep(0.0, self._sample)
-        self._users.start()
+        self._start_user_actions()
         self.faults.start()
         self._begin_from(self.coordinator.latest_completed)
 
+    def _start_user_actions(self) -> None:
+        """Put the checkpoints, savepoints and changes that users have planned on the agenda."""
+        agenda, coordinator, requests = self.agenda, self.coordinator, self._options.get("savepoint_requests")
+        for at in self.scenario.manual_checkpoints_s:
+            agenda.keep(at, coordinator.request_checkpoint)
+        for savepoint in self.scenario.savepoints:
+            agenda.keep(savepoint.at_s, coordinator.request_savepoint, request_of(savepoint))
+        if requests is not None:
+            take_requests(agenda, coordinator, requests)
+        for at, changes in by_time(self.scenario.changes):
+            agenda.keep_foremost(at, self._change, changes)
+
     def plan(self, scenario: Scenario) -> None:
-        """Run on as a scenario that says more of the times to come: changes, faults, wanted checkpoints.
+        """Continue with a scenario that plans more for the times to come: changes, faults, checkpoints.
 
         The run is as if that had been its scenario from the beginning, if nothing else is due just then.
 
@@ -158,10 +192,22 @@ class Job:
             ScenarioError: what is new makes no sense, or comes too late. Nothing has changed.
         """
         check_scenario(scenario)
-        before = self.scenario
+        before, agenda = self.scenario, self.agenda
         self.faults.add(scenario.faults[len(before.faults) :])
         self.scenario = scenario
-        self._users.plan(scenario, before)
+        for at in set(scenario.manual_checkpoints_s) - set(before.manual_checkpoints_s):
+            agenda.keep_foremost(at, self.coordinator.request_checkpoint)
+        for at, changes in by_time(scenario.changes[len(before.changes) :]):
+            agenda.keep_foremost(at, self._change, changes)
+
+    def _change(self, changes: Sequence[ScheduledChange]) -> None:
+        for change in changes:
+            self._in_force = changed(self._in_force, change)
+            if change.of_checkpoints:
+                self.coordinator.change(self._in_force.config)
+            if self.attempt is not None:
+                self.attempt.change(self._in_force, change)
+            self.tell(f"a user changes the job: {change}")
 
     def conclude(self) -> None:
         """Say what has become of what was not over when the agenda stopped."""
@@ -188,8 +234,17 @@ class Job:
         return True
 
     def source_of(self, metadata: CheckpointMetadata) -> RecoverySource:
-        """Return where the state of a checkpoint is read."""
-        return recovery_source(self.scenario, metadata, self.storage, self._initial)
+        """Return the source of the state of a checkpoint, one of this run or the initial one.
+
+        Raises:
+            ScenarioError: a path has not been opened, whose keys decide where records go.
+            StorageError: if it cannot be read.
+            StateError: if it cannot be distributed to the subtasks of this job.
+        """
+        storage, owned, initial = self.storage, True, self._initial
+        if initial is not None and metadata is initial.metadata:
+            storage, owned = initial.storage, initial.shares_files
+        return RecoverySource(metadata, storage, owned=owned, rescaling=rescaling_of(self.scenario, metadata))
 
     def _go_further_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
         """A checkpoint cannot be restored: the job fails, and then tries the one before, if there is one."""
@@ -203,7 +258,7 @@ class Job:
         self._go_further_back(metadata, error)
 
     def _begin(self, source: RecoverySource | None) -> None:
-        scenario = self._users.scenario
+        scenario = self._in_force
         environment = Environment(
             self.agenda,
             Scope(self.agenda),
@@ -213,7 +268,7 @@ class Job:
             self.coordinator,
             self.storage,
             self._trace,
-            self._tables,
+            self._options.get("tables"),
             self.coordinator.next_id,
         )
         self.attempt = attempt = Attempt(
@@ -252,7 +307,7 @@ class Job:
         waiting = self._failover is not None and self._failover.waiting
         if self.attempt is not None and self.attempt.running == 0 and not waiting:
             # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
-            scenario = self._users.scenario
+            scenario = self._in_force
             costs, unaligned = scenario.costs, scenario.config.takes_unaligned_checkpoints
             longest = (costs.ack_unaligned_s if unaligned else costs.ack_s)[1]
             grace = longest if self.coordinator.pending else 0.0
@@ -356,7 +411,7 @@ class Job:
         self._totals.add(attempt.samples(), attempt.work)
         self.attempt = None
         if self._failover is not None:
-            self._failover.end()
+            self._failover.over = True
         try:
             attempt.release(final=final)
         finally:
@@ -369,17 +424,15 @@ class Job:
     def _sample(self) -> None:
         self.latest = [] if self.attempt is None else self.attempt.samples()
         self.recorder.sample(self.agenda.now, self._totals.plus(self.latest))
-        if self._progress is not None:
-            self._progress(self.agenda.now)
-        if self._end_of_run is not None and self.scenario.warmup_s <= self.agenda.now < self.ends_at:
-            self._end_at(self._end_of_run(self.recorder))
+        progress, end_of_run = self._options.get("progress"), self._options.get("end_of_run")
+        if progress is not None:
+            progress(self.agenda.now)
+        if end_of_run is not None and self.scenario.warmup_s <= self.agenda.now < self.ends_at:
+            end = end_of_run(self.recorder)
+            if self.agenda.now < end != self.ends_at:
+                self.ends_at = end
+                self.agenda.keep_foremost(end, self._end, end)
         self.agenda.keep(self.agenda.now + SAMPLE_INTERVAL_S, self._sample)
-
-    def _end_at(self, time: float) -> None:
-        """End the run at a time that is still to come, sooner or later than it would."""
-        if self.agenda.now < time != self.ends_at:
-            self.ends_at = time
-            self.agenda.keep_foremost(time, self._end, time)
 
     def _end(self, time: float) -> None:
         if time == self.ends_at:  # else another one was set meanwhile
@@ -398,3 +451,22 @@ class Job:
         """Tell the trace, if there is one, what happens to the job."""
         if self._trace is not None:
             self._trace(self.agenda.now, "job", text, checkpoint_id)
+
+
+def rescaling_of(scenario: Scenario, metadata: CheckpointMetadata) -> Rescaling | None:
+    """Return the subtasks to which the state of a checkpoint is distributed; None: as it was taken.
+
+    Raises:
+        ScenarioError: a path has not been opened, whose keys decide where records go.
+    """
+    job = shape_of(scenario)
+    if job.parallelism == metadata.parallelism:
+        return None
+    at_least_once = scenario.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE
+    return Rescaling(job, key_hashes_of(scenario), at_least_once)
+
+
+def shape_after(scenario: Scenario, metadata: CheckpointMetadata | None) -> JobShape:
+    """Return the shape of a job that goes on from a checkpoint, or from none."""
+    job = shape_of(scenario)
+    return job if metadata is None else job._replace(max_parallelism=carried_over(metadata, job))

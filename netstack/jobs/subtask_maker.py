@@ -1,30 +1,55 @@
-"""Makes the subtasks of a job; what connects them comes after."""
+"""Makes the subtasks of a job from the scenario: their sources, operators, state and costs.
+
+`JobBuilder` connects them afterwards.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
+from typing import cast
 
+import numpy as np
+
+from ..engine.cores import Cores
+from ..engine.event_clock import EventClock
+from ..engine.randomness import numbers_of, uncertain_factor
+from ..errors import ScenarioError
 from ..exchange.key_groups import default_max_parallelism
 from ..scenarios.changes import ScheduledChange
-from ..scenarios.config import ChangelogStorage
-from ..scenarios.scenario import Edge, Scenario, Vertex
-from ..scenarios.user_code import KeyHash, SourceReader
+from ..scenarios.config import OPTIONS, ChangelogStorage, StateBackendType
+from ..scenarios.event_time import disorder_s, readers_of_watermarks, sources_with_watermarks
+from ..scenarios.scenario import (
+    Edge,
+    GeneratorSpec,
+    PathSpec,
+    Scenario,
+    SourceObject,
+    SourceSpec,
+    Step,
+    Vertex,
+)
+from ..scenarios.user_code import KeyHash, Source, SourceReader
 from ..state.subtask_state import ChangelogTerms, SubtaskState
-from ..state.table_backend import TableStateBackend
+from ..state.table_backend import TableSettings, TableStateBackend
+from ..state.table_store import TableOptions, TableStores
+from ..tasks.emission import Emission, HeldBack
 from ..tasks.environment import Environment
+from ..tasks.event_windows import EventTimeWindows
+from ..tasks.keys import hash_by
 from ..tasks.materializer import Materializer
-from ..tasks.multiple_input_subtask import MultipleInputSubtask
+from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
-from ..tasks.operators import OperatorContext
+from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator, OperatorContext
 from ..tasks.pace import pace_of
+from ..tasks.source import GeneratedSource
 from ..tasks.source_splits import opener_of
-from ..tasks.source_subtask import SourceSubtask
+from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask
 from ..tasks.subtask import Subtask
 from ..tasks.table_schedule import TableSchedule
-from .job_sources import key_hash_of, source_of
-from .table_settings import table_settings
-from .vertex_work import VertexWork, calls_of
+from ..tasks.throttle import Throttle
+from ..tasks.watermark_flow import SourceWatermarks, WatermarkFlow
 
 Make = Callable[[int, int], Subtask]
 """Makes a subtask, by the number of its vertex and its index."""
@@ -34,9 +59,10 @@ EnvironmentOf = Callable[[int, int], Environment]
 
 
 class SubtaskMaker:
-    """Makes the subtasks of a scenario, which get what `environment_of` says, by default all `environment`.
+    """Makes the subtasks of one attempt; they share cores and the clock of event time.
 
-    `is_blank` says of which sources nobody looks at the records. `max_parallelism` is that of each vertex.
+    A subtask works in the environment that `environment_of` returns for it, by default in `environment`. The
+    records of sources for which `is_blank` is true have no bytes. `max_parallelism` is that of each vertex.
     """
 
     def __init__(
@@ -53,8 +79,12 @@ class SubtaskMaker:
         self._is_blank = is_blank
         self._tables = table_settings(scenario, environment.tables)
         self.first_checkpoint(environment.first_checkpoint)
-        self._work = VertexWork(scenario, environment)
         self.max_parallelism: Mapping[str, int] = {}
+        self._cores: dict[str, Cores] = {}
+        self._throttles: dict[tuple[str, int, str | None], Throttle] = {}  # by vertex, subtask, edge from
+        self._clock = EventClock(environment.agenda)
+        self._send_watermarks = sources_with_watermarks(scenario)
+        self._read_watermarks = readers_of_watermarks(scenario)
 
     def first_checkpoint(self, checkpoint_id: int) -> None:
         """Let the next subtasks take part in checkpoints from that id on."""
@@ -65,17 +95,21 @@ class SubtaskMaker:
         """Make subtasks as `scenario` says now, and let records of those that run cost what it says."""
         self._scenario, self._config = scenario, scenario.config
         if change.vertex is not None:
-            self._work.change(scenario, scenario.vertex(change.vertex))
+            vertex = scenario.vertex(change.vertex)
+            services = {edge.source: edge.service for edge in scenario.inputs(vertex)}
+            for (name, index, source), throttle in self._throttles.items():
+                if name == vertex.name:
+                    throttle.follow(self._steps(vertex, index, None if source is None else services[source]))
 
     def set_max_parallelism(self, known: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Say how many key groups vertices have; those not `known` have what follows from their subtasks."""
+        """Set the number of key groups of the vertices; those not `known` have the default."""
         self.max_parallelism = {
             vertex.name: known.get(vertex.name) or default_max_parallelism(vertex.parallelism)
             for vertex in self._scenario.vertices
         }
 
     def of(self, vertex: Vertex) -> Make:
-        """Return what makes the subtasks of a vertex, which share what one attempt shares."""
+        """Return a function that makes the subtasks of a vertex."""
         return self._sources(vertex) if vertex.source is not None else self._operators(vertex)
 
     def _sources(self, vertex: Vertex) -> Make:
@@ -85,6 +119,12 @@ class SubtaskMaker:
             reader: SourceReader = source.open(index, vertex.parallelism)
             state = self._state(number, index)
             rate = vertex.rate(index)
+            watermarks = None
+            if vertex.name in self._send_watermarks and vertex.source is not None:
+                interval_s = self._scenario.config.auto_watermark_interval_s
+                watermarks = SourceWatermarks(
+                    self._clock, interval_s, vertex.source.out_of_orderness_s or 0.0
+                )
             return SourceSubtask(
                 self._environment_of(number, index),
                 number,
@@ -95,21 +135,26 @@ class SubtaskMaker:
                 rate,
                 pace_of(vertex.source, rate),
                 calls_of(vertex.source),
-                self._work.watermarks_of(vertex),
+                watermarks,
                 opener_of(source),
             )
 
         return make
 
     def _operators(self, vertex: Vertex) -> Make:
-        work = self._work
+        scenario = self._scenario
         groups_of_keys: dict[bytes, int] = {}
-        key_hash = self._hash_into(vertex)
+        edges = scenario.inputs(vertex)
+        hashed = [edge for edge in edges if edge.strategy.by_key and not edge.shares]
+        key_hash = key_hash_of(scenario, hashed[0]) if hashed else None
 
         def make(number: int, index: int) -> Subtask:
-            throttle = work.throttle(vertex, index)
-            held_back = work.held_back(vertex)
-            operator = work.operator(vertex, number, index, vertex.selectivity, held_back)
+            throttle = self._throttle(vertex, index)
+            held_back: HeldBack | None = None
+            if vertex.emit_every_s is not None:
+                by_event_time = vertex.emits_by_event_time
+                held_back = EventTimeWindows(vertex.emit_every_s) if by_event_time else HeldBack()
+            operator = self._operator(vertex, number, index, vertex.selectivity, held_back)
             state = self._state(number, index, groups_of_keys)
             context = OperatorContext(
                 vertex.name,
@@ -134,51 +179,198 @@ class SubtaskMaker:
                 0.0 if vertex.emits_by_event_time else vertex.emit_every_s or 0.0,
                 vertex.behind_s[index % len(vertex.behind_s)],
             )
-            subtask.watermarks = work.flow_into(vertex, held_back)
-            self._materialize(subtask, vertex.parallelism)
+            if vertex.name in self._read_watermarks:
+                windows = held_back if isinstance(held_back, EventTimeWindows) else None
+                disorders = [disorder_s(self._scenario, edge) for edge in edges]
+                subtask.watermarks = WatermarkFlow(self._clock, windows, disorders)
+            if state.changelog is not None and self._config.materializes:
+                subtask.on_opening = Materializer(subtask, vertex.parallelism, state.changelog).start
             if isinstance(subtask, MultipleInputSubtask):
-                subtask.reads([work.of_edge(vertex, number, index, edge, subtask) for edge in edges])
+                subtask.reads([self._work_of_edge(vertex, number, index, edge, subtask) for edge in edges])
             return subtask
 
         return make
 
-    def _materialize(self, subtask: Subtask, parallelism: int) -> None:
-        """Have the state of a subtask stored as a whole from time to time, if only its changes are else."""
-        changelog = subtask.state.changelog
-        if changelog is not None and self._config.materializes:
-            subtask.on_opening = Materializer(subtask, parallelism, changelog).start
+    def _operator(
+        self,
+        vertex: Vertex,
+        number: int,
+        index: int,
+        selectivity: float,
+        held_back: HeldBack | None,
+        name: str = "",
+    ) -> Operator:
+        """Return the user's function, or an operator that emits as the scenario says."""
+        if vertex.operator is not None:
+            return cast(Operator, vertex.operator(index))
+        if selectivity == 1 and vertex.record_bytes is None and held_back is None:
+            return Forward()
+        chance = None
+        if vertex.emission == "random":
+            chance = numbers_of(self._scenario.seed, number, index)
+        return Emission(selectivity, vertex.record_bytes, chance, held_back, name)
+
+    def _work_of_edge(
+        self, vertex: Vertex, number: int, index: int, edge: Edge, subtask: OperatorSubtask
+    ) -> GateWork:
+        """Return the operator and the throttle for the records of one edge into a subtask."""
+        operator, throttle = subtask.operator, subtask.throttle
+        if isinstance(operator, KeyedBroadcastOperator) and self._scenario.is_broadcast_side(edge):
+            operator = BroadcastSide(operator)
+        if edge.selectivity is not None:
+            name = f"of {edge.source}"
+            operator = self._operator(vertex, number, index, edge.selectivity, subtask.held_back, name)
+        if edge.service is not None:
+            throttle = self._throttle(vertex, index, edge)
+        return GateWork(edge.input, operator, throttle)
+
+    def _throttle(self, vertex: Vertex, index: int, edge: Edge | None = None) -> Throttle:
+        """Return what spends the service time of a subtask's records; with an `edge`, of those it carries."""
+        costs, randomness = self._environment.costs, self._environment.randomness
+        cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
+        steps = self._steps(vertex, index, None if edge is None else edge.service)
+        throttle = Throttle(steps, costs, randomness, mode=vertex.service_mode, cores=cores)
+        self._throttles[vertex.name, index, None if edge is None else edge.source] = throttle
+        return throttle
+
+    def _steps(self, vertex: Vertex, index: int, service: Sequence[Step] | None) -> tuple[Step, ...]:
+        factor = uncertain_factor(self._scenario.seed, vertex.service_spread)
+        steps = vertex.steps_of(vertex.service if service is None else service, index)
+        return tuple((at, cost * factor) for at, cost in steps)
+
+    def _cores_of(self, task_manager: str) -> Cores:
+        """Return the cores that a task manager works on; without a machine, as many as it needs."""
+        if task_manager not in self._cores:
+            machines = [each for each in self._scenario.machines if task_manager in each.task_managers]
+            shared = machines[0].task_managers if machines else (task_manager,)
+            cores = Cores(self._environment.agenda, machines[0].cores if machines else inf)
+            self._cores.update(dict.fromkeys(shared, cores))
+        return self._cores[task_manager]
 
     def _state(self, number: int, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
-        vertex = self._scenario.vertices[number]
-        parallelism = vertex.parallelism
-        groups = self.max_parallelism[vertex.name]
-        changelog = None if self._scenario.key_of(vertex) is None else self._changelog
-        agenda = self._environment.agenda
+        vertex, agenda, config = self._scenario.vertices[number], self._environment.agenda, self._config
+        changelog = None
+        if config.changelog_enabled and self._scenario.key_of(vertex) is not None:
+            in_files = config.changelog_storage is ChangelogStorage.FILESYSTEM
+            changelog = ChangelogTerms(in_files, self._environment.coordinator.discard_unused)
         state = SubtaskState(
-            vertex.name, index, parallelism, groups, keys, changelog, self._tables, lambda: agenda.now
+            vertex.name,
+            index,
+            vertex.parallelism,
+            self.max_parallelism[vertex.name],
+            keys,
+            changelog,
+            self._tables,
+            lambda: agenda.now,
         )
         if isinstance(state.keyed, TableStateBackend):
             scope = self._environment_of(number, index).scope
             TableSchedule(scope, self._environment.costs, state.keyed)
         return state
 
-    @property
-    def _changelog(self) -> ChangelogTerms | None:
-        """How changes of keyed state are kept; None: they are not."""
-        if not self._config.changelog_enabled:
-            return None
-        in_files = self._config.changelog_storage is ChangelogStorage.FILESYSTEM
-        return ChangelogTerms(in_files, self._environment.coordinator.discard_unused)
-
-    def _hash_into(self, vertex: Vertex) -> KeyHash | None:
-        """What the exchange into a vertex hashes its records by; None if there is no such exchange."""
-        hashed = [edge for edge in self._scenario.inputs(vertex) if edge.strategy.by_key and not edge.shares]
-        return key_hash_of(self._scenario, hashed[0]) if hashed else None
-
 
 def _reads_edges_apart(scenario: Scenario, edges: Sequence[Edge]) -> bool:
-    """Whether a vertex has several inputs, or an edge says what becomes of its records."""
+    """Whether a vertex has several inputs, or an edge decides about its records."""
     if any(map(scenario.is_broadcast_side, edges)):
         return True
     said = any(edge.selectivity is not None or edge.service is not None for edge in edges)
     return said or len({edge.input for edge in edges}) > 1
+
+
+def calls_of(source: SourceSpec | None) -> Calls:
+    """Return how a source is called."""
+    if not isinstance(source, GeneratorSpec):
+        return ONE_BY_ONE
+    return Calls(source.batch, source.legacy, source.cost_s, source.catch_up_s)
+
+
+def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSettings | None:
+    """Return the settings of keyed state in tables; None if it is in memory, or there is none.
+
+    Raises:
+        ScenarioError: There are no `stores`, and it needs them.
+    """
+    config = scenario.config
+    if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
+        return None
+    if stores is None:
+        needs = "rocksdb needs something that opens table stores, such as integration.state.table_stores"
+        raise ScenarioError([f"flink.{OPTIONS['state_backend'].name}: {needs}"])
+    options = TableOptions(
+        write_buffer_bytes=config.rocksdb_write_buffer_bytes,
+        target_file_bytes=config.rocksdb_target_file_bytes,
+        level_base_bytes=config.rocksdb_level_base_bytes,
+        block_bytes=config.rocksdb_block_bytes,
+    )
+    return TableSettings(stores, options, config.incremental_checkpoints)
+
+
+def source_of(scenario: Scenario, vertex: Vertex, *, blank: bool = False) -> Source:
+    """Return what a source vertex of a scenario reads; if that is generated, without bytes where `blank`.
+
+    Raises:
+        ScenarioError: it is no source, or its path has not been opened.
+    """
+    spec = vertex.source
+    if isinstance(spec, SourceObject):
+        return spec.source
+    if isinstance(spec, GeneratorSpec):
+        return GeneratedSource(spec.record_bytes, _source_seed(scenario, vertex), spec.keys, blank=blank)
+    what = "is no source" if spec is None else f"reads {spec.path!r}, which has not been opened"
+    raise ScenarioError([f"vertex {vertex.name!r} {what}; use integration.open_sources(scenario)"])
+
+
+def key_hash_of(scenario: Scenario, edge: Edge) -> KeyHash:
+    """Return the hash of a record's key that an edge uses.
+
+    It is its own, or that of the source before it; where neither is given, or a function has made other
+    records, it follows from the key that the operator behind it says.
+
+    Raises:
+        ScenarioError: a path has not been opened.
+    """
+    if edge.key_hash is not None:
+        return edge.key_hash
+    before = scenario.vertices_before(edge.source)
+    key_of = scenario.key_of(scenario.vertex(edge.target))
+    if key_of is not None and not _have_keys(before):
+        return hash_by(key_of)
+    return source_of(scenario, next(vertex for vertex in before if vertex.source is not None)).key_hash
+
+
+def key_hashes_of(scenario: Scenario) -> dict[int, KeyHash]:
+    """Return the hash of each edge that deals records out by their key, by the edge's number.
+
+    Raises:
+        ScenarioError: a path has not been opened.
+    """
+    edges = enumerate(scenario.edges)
+    return {
+        number: key_hash_of(scenario, edge)
+        for number, edge in edges
+        if edge.strategy.by_key and not edge.shares
+    }
+
+
+def _have_keys(vertices: Sequence[Vertex]) -> bool:
+    """Whether the records that these make have the keys that their sources, all of a kind, gave them."""
+    sources = [vertex.source for vertex in vertices if vertex.source is not None]
+    return (
+        len({type(source) for source in sources}) == 1
+        and all(map(_gives_keys, sources))
+        and all(vertex.operator is None for vertex in vertices)
+    )
+
+
+def _gives_keys(spec: SourceSpec) -> bool:
+    """Whether somebody said what the keys of a source's records are."""
+    if isinstance(spec, SourceObject):
+        named = spec.spec is None or bool(spec.spec.key)
+        return named and bool(getattr(spec.source, "gives_keys", True))
+    return bool(spec.key) if isinstance(spec, PathSpec) else True
+
+
+def _source_seed(scenario: Scenario, vertex: Vertex) -> int:
+    """A seed of the vertex's own, from the scenario's."""
+    mixed = np.random.SeedSequence([scenario.seed, scenario.vertices.index(vertex)])
+    return int(mixed.generate_state(1, np.uint64)[0])

@@ -12,7 +12,6 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from ..faults.fired import FiredFault
 from ..results.result import (
     CheckpointResult,
     FaultResult,
@@ -23,7 +22,7 @@ from ..results.result import (
     VertexCheckpoint,
     VertexSteady,
 )
-from ..results.statistics import CheckpointHead, Figures, Recorder
+from ..results.statistics import CheckpointHead, Figures, FiredFault, Recorder
 from ..scenarios.scenario import Scenario
 from .restarts import Restart, Start
 

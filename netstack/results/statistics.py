@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,6 +59,14 @@ class SubtaskSample(NamedTuple):
     floating_buffers_usage: float = math.nan
     watermark_lag_ms: float = math.nan
     """How far the watermark is behind the clock: of a source what it sent, else the least that it read."""
+
+
+class FiredFault(msgspec.Struct, frozen=True):
+    """A fault that has fired: when, in seconds since the tasks opened; its kind; and what happened then."""
+
+    time: float
+    kind: str
+    what: str
 
 
 class SubtaskCheckpoint(NamedTuple):

@@ -53,7 +53,7 @@ from netstack import (
     emulate,
     parse_flink_size,
 )
-from netstack.jobs.memory_plan import plan_segments
+from netstack.jobs.build import plan_segments
 
 MIB = 1 << 20
 SEGMENT = 32 << 10

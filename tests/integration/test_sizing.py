@@ -29,7 +29,7 @@ from netstack import (
     Vertex,
     channel_counts,
 )
-from netstack.jobs.memory_plan import plan_segments
+from netstack.jobs.build import plan_segments
 from netstack.scenarios.topology import consumers_of_producers, producers_of_consumers
 
 REFERENCES = Path(__file__).parents[2] / "tests/data/flink-reference"

@@ -148,7 +148,7 @@ def test_output_is_that_of_one_run(way: str, mode: str) -> None:
     log = TransactionLog()
     begun = stopped(before(log, **MODES[mode]))
     assert begun.misfits(shape_of(after(log))) == []
-    job = Job(after(log, **MODES[mode]), Agenda(), initial=begun)
+    job = Job(after(log, **MODES[mode]), Agenda(), from_checkpoint=begun)
     trio.run(job.run)
     assert (job.failure, job.restarts) == (None, [])
     assert_each_record_counts_once(log)
@@ -158,7 +158,7 @@ def test_output_is_that_of_one_run(way: str, mode: str) -> None:
 def test_the_parallelism_may_change_too(parallelism: int) -> None:
     log = TransactionLog()
     begun = stopped(chained(log, parallelism))
-    job = Job(apart(log), Agenda(), initial=begun)
+    job = Job(apart(log), Agenda(), from_checkpoint=begun)
     trio.run(job.run)
     assert (job.failure, job.restarts) == (None, [])
     assert_each_record_counts_once(log)

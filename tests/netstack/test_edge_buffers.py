@@ -16,7 +16,7 @@ from netstack import (
     read_scenario,
     scenario_document,
 )
-from netstack.jobs.memory_plan import plan_segments, required_segments
+from netstack.jobs.build import plan_segments, required_segments
 
 OWN = EdgeBuffers(exclusive=1, floating=3, partition=5, max_per_channel=4)
 

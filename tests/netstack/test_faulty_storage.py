@@ -11,7 +11,7 @@ from netstack.checkpoints.file_layout import MemoryStorage
 from netstack.checkpoints.storage import write_pieces
 from netstack.engine.agenda import Agenda
 from netstack.errors import StorageError
-from netstack.faults.faulty_storage import FaultyStorage, StorageCondition
+from netstack.jobs.faults import FaultyStorage, StorageCondition
 from netstack.state.snapshots import CheckpointMetadata
 
 

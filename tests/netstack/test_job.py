@@ -383,8 +383,8 @@ def test_memory_does_not_grow_with_the_length_of_the_job() -> None:
             def look() -> None:
                 nonlocal peak, made
                 assert job.attempt is not None
-                managers = job.attempt.builder.task_managers.values()
-                peak, made = max(peak, len(agenda)), sum(manager.pool._made for manager in managers)
+                pools = job.attempt.builder.pools.values()
+                peak, made = max(peak, len(agenda)), sum(pool._made for pool in pools)
                 agenda.after(0.1, look)
 
             agenda.at(0.0, look)

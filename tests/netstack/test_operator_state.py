@@ -225,7 +225,7 @@ def test_all_are_given_what_all_had_and_the_map_of_one(parallelism: int) -> None
     number = storage.checkpoints()[-1]
     begin = InitialCheckpoint(storage.load(number), storage, "earlier", number + 1)
     going_on = replace(job(parallelism, again), duration_s=0.1)
-    trio.run(Job(going_on, Agenda(), initial=begin).run)
+    trio.run(Job(going_on, Agenda(), from_checkpoint=begin).run)
     assert again.keys() == set(range(parallelism))
     for numbers, rules in again.values():
         assert numbers == [0, 1, 2]

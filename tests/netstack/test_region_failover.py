@@ -587,7 +587,7 @@ def test_a_region_waits_for_memory_that_others_have_taken_meanwhile() -> None:
 
     def look(job: Job) -> None:
         if job.attempt is not None:
-            owed.append(job.attempt.builder.task_managers["shared"].pool.owed)
+            owed.append(job.attempt.builder.pools["shared"].owed)
             at_work_s.append(sum(job.attempt.times()[2]))
 
     logs = TransactionLog(), TransactionLog()

@@ -16,8 +16,7 @@ from netstack import (
     Vertex,
     distribution_notices,
 )
-from netstack.jobs.deployment import deployment_s
-from netstack.jobs.regions import Region, failover_regions, regions_of, task_names
+from netstack.jobs.failover import Region, deployment_s, failover_regions, regions_of, task_names
 from netstack.scenarios.topology import consumers_of_producers
 
 ALL_SHIPS = ("forward", "rescale", "rebalance", "hash", "broadcast")

@@ -30,7 +30,7 @@ from netstack import (
     run_distributed,
 )
 from netstack.engine.randomness import Randomness
-from netstack.jobs.restart_strategies import RestartBackoffStrategy, restart_strategy_of
+from netstack.jobs.restarts import RestartBackoffStrategy, restart_strategy_of
 from netstack.scenarios.config_rules import option_problems
 from netstack.scenarios.rules import option_notices
 

@@ -199,7 +199,9 @@ def test_only_a_claimed_savepoint_is_deleted_once_a_newer_checkpoint_is_complete
     log, storage = TransactionLog(), MemoryStorage()
     run(with_savepoint(sums_job(log), action=SUSPEND), storage)
     folder = savepoint_in(storage)
-    job = Job(sums_job(log, retained_checkpoints=2), Agenda(), initial=initial(folder, claim_mode=mode))
+    job = Job(
+        sums_job(log, retained_checkpoints=2), Agenda(), from_checkpoint=initial(folder, claim_mode=mode)
+    )
     seen: list[bool] = []
     job.coordinator._on_end = lambda checkpoint: seen.append(folder.is_taken)
     trio.run(job.run)
@@ -213,7 +215,7 @@ def test_a_run_goes_back_to_the_savepoint_that_it_began_with_until_it_has_a_chec
     run(with_savepoint(sums_job(log), action=SUSPEND), storage)
     scenario = sums_job(log, [kill("middle", 0, 0.01)], checkpoint_interval_s=0.5)
     begun = initial(savepoint_in(storage), claim_mode=ClaimMode.CLAIM)
-    job = Job(scenario, Agenda(), initial=begun)
+    job = Job(scenario, Agenda(), from_checkpoint=begun)
     trio.run(job.run)
     assert [restart.checkpoint_id for restart in job.restarts] == [begun.metadata.checkpoint_id]
     assert sorted(log.records) == expected()
@@ -287,16 +289,16 @@ def test_nobody_else_may_claim_what_is_claimed() -> None:
     log, storage = TransactionLog(), MemoryStorage()
     run(with_savepoint(sums_job(log), action=SUSPEND), storage)
     begun = initial(savepoint_in(storage), claim_mode=ClaimMode.CLAIM)
-    Job(sums_job(log), Agenda(), initial=begun)
+    Job(sums_job(log), Agenda(), from_checkpoint=begun)
     files = dict(storage.files)
     with pytest.raises(
         StorageError, match=r"^savepoint-\d+: it has been claimed by a run of sums; go on from"
     ):
-        Job(sums_job(log), Agenda(), initial=begun)
+        Job(sums_job(log), Agenda(), from_checkpoint=begun)
     with pytest.raises(StorageError, match="it has been claimed by a run of sums"):
         emulate(sums_job(log), from_checkpoint=begun)
     assert storage.files == files
-    Job(sums_job(log), Agenda(), initial=begun._replace(claim_mode=ClaimMode.NO_CLAIM))
+    Job(sums_job(log), Agenda(), from_checkpoint=begun._replace(claim_mode=ClaimMode.NO_CLAIM))
 
 
 def test_a_checkpoint_of_another_job_is_not_claimed() -> None:
@@ -304,7 +306,7 @@ def test_a_checkpoint_of_another_job_is_not_claimed() -> None:
     run(with_savepoint(sums_job(log), action=SUSPEND), storage)
     begun, files = initial(savepoint_in(storage), claim_mode=ClaimMode.CLAIM), dict(storage.files)
     with pytest.raises(ScenarioError, match="not of 'other'"):
-        Job(replace(sums_job(log), name="other"), Agenda(), initial=begun)
+        Job(replace(sums_job(log), name="other"), Agenda(), from_checkpoint=begun)
     assert storage.files == files
 
 
@@ -325,7 +327,7 @@ def test_where_records_are_in_flight_edges_stay_and_otherwise_they_may_change() 
     assert problem.endswith("; go on from a savepoint, or an aligned checkpoint")
     begun = initial(savepoint_in(storage))
     assert begun.misfits(shape) == []
-    job = Job(other_edges(sums_job(TransactionLog())), Agenda(), initial=begun)
+    job = Job(other_edges(sums_job(TransactionLog())), Agenda(), from_checkpoint=begun)
     trio.run(job.run)
     assert job.failure is None
     assert job.restarts == []

@@ -19,8 +19,8 @@ def check_machines(attempt: Any) -> None:
     Raises:
         Broken: one does not keep its word; says which and how.
     """
-    for manager in attempt.builder.task_managers.values():
-        check_segments(manager.name, manager.pool)
+    for name, pool in attempt.builder.pools.items():
+        check_segments(name, pool)
     for subtask in attempt.subtasks:
         for gate in getattr(subtask, "gates", ()):
             check_gate(f"{subtask}", gate)

@@ -132,7 +132,7 @@ class _Stage:
             scenario,
             self.agenda,
             storage=self.storage,
-            initial=initial,
+            from_checkpoint=initial,
             tables=self._tables,
             progress=self.watch.at_end,
         )

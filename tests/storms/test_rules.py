@@ -521,7 +521,7 @@ def test_machines_are_held_to_their_word(wrong: Any, problem: str, tmp_path: Any
         check_machines(job.attempt)
         (gate,) = job.attempt.builder.subtasks[1][0].gates  # type: ignore[attr-defined]
         queue = job.attempt.builder.subtasks[0][0].outputs[0].partition.subpartitions[0]
-        (pool, *_) = job.attempt.builder.task_managers["source0"].pool.pools
+        (pool, *_) = job.attempt.builder.pools["source0"].pools
         assert not gate.channels[0].queued
         assert pool.free
         wrong(gate, queue, pool)

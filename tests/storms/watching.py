@@ -87,8 +87,8 @@ class Watch:
             self._event_times = EventTimes(self._case, attempt)
             check_key_groups(attempt)
         may_owe = attempt.builder._rebuilding
-        for manager in attempt.builder.task_managers.values():
-            self._pools.check(manager.name, manager.pool, may_owe=may_owe)
+        for name, pool in attempt.builder.pools.items():
+            self._pools.check(name, pool, may_owe=may_owe)
         check_mail(attempt)
         watch_turns(attempt, overtakes=self._case.config.takes_unaligned_checkpoints)
         check_credit(self._channels)
@@ -156,9 +156,9 @@ class Watch:
 
     def _come(self, neighbour: Neighbour) -> None:
         attempt = self._job.attempt
-        if attempt is None or neighbour.task_manager not in attempt.builder.task_managers:
+        if attempt is None or neighbour.task_manager not in attempt.builder.pools:
             return
-        pool = attempt.builder.task_managers[neighbour.task_manager].pool
+        pool = attempt.builder.pools[neighbour.task_manager]
         wanted = neighbour.segments
         before = {each: each.requested for each in pool.pools}
         try:

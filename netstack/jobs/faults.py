@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+from buffers import Pieces
 
 from ..checkpoints.control_plane import ControlMessage, TaskKey
-from ..checkpoints.storage import CheckpointStorage
+from ..checkpoints.paths import folder_of, metadata_path
+from ..checkpoints.storage import CheckpointStorage, write_pieces
 from ..engine.agenda import Agenda
 from ..engine.callbacks import Timer
-from ..errors import ScenarioError
+from ..errors import ScenarioError, StorageError
+from ..results.statistics import FiredFault
 from ..scenarios.config_rules import Problem
 from ..scenarios.fault import (
     AtTime,
@@ -39,53 +43,11 @@ from ..scenarios.quantities import time_text
 from ..scenarios.run_rules import fault_key
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import consumers_of_producers, producers_of_consumers
-from .faulty_storage import FaultyStorage, StorageCondition
-from .fired import FiredFault
+from ..state.snapshots import CheckpointMetadata, StoredFile
 
-
-class FailingJob(Protocol):
-    """What can fail. Nothing is to be done where no attempt runs, or the one that runs is failing already."""
-
-    def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
-        """Let one subtask fail; `vertex` is its number in the scenario."""
-        ...
-
-    def fail_task_manager(self, name: str, cause: str) -> None:
-        """Lose a task manager and all its subtasks."""
-        ...
-
-    def fail_link(self, ends: tuple[str, str], cause: str) -> None:
-        """Lose the connection between two task managers, and all subtasks that need it."""
-        ...
-
-
-class Cuttable(Protocol):
-    """A link that can be cut, as `EmulatedLink` can."""
-
-    def cut(self, until: float | None) -> None:
-        """Let nothing leave before `until`; None: never again."""
-        ...
-
-
-class CountedChannel(Protocol):
-    """A channel that counts what it hands to its task, as `InputChannel` does."""
-
-    polled_buffers: int
-    polled_barriers: int
-    tap: Callable[[ChannelItem], None] | None
-
-
-class RunningAttempt(Protocol):
-    """The attempt that faults happen in."""
-
-    @property
-    def links(self) -> Mapping[tuple[str, str], Cuttable]:
-        """The links, by the producer's and the consumer's task manager."""
-        ...
-
-    def channels_into(self, task: TaskKey) -> Sequence[CountedChannel]:
-        """Return the channels that a subtask reads, those of all its gates in their order."""
-        ...
+if TYPE_CHECKING:
+    from .attempt import Attempt
+    from .job import Job
 
 
 class _Cut:
@@ -122,7 +84,7 @@ class FaultInjector:
     `tasks_end` before tasks are released. The job builds in `interfere` and `storage`.
     """
 
-    def __init__(self, scenario: Scenario, agenda: Agenda, job: FailingJob) -> None:
+    def __init__(self, scenario: Scenario, agenda: Agenda, job: Job) -> None:
         self.fired: list[FiredFault] = []
         self._agenda = agenda
         self._job = job
@@ -130,7 +92,7 @@ class FaultInjector:
         self._faults = scenario.faults
         self._numbers = {vertex.name: number for number, vertex in enumerate(scenario.vertices)}
         self._heartbeat_timeout = scenario.config.heartbeat_timeout_s
-        self._attempt: RunningAttempt | None = None
+        self._attempt: Attempt | None = None
         self._polled: dict[TaskKey, dict[ChannelItem, array[int]]] = {}
         """Counts of released tasks, by channel in the order of `channels_into`."""
         self._cuts: list[_Cut] = []
@@ -247,7 +209,7 @@ class FaultInjector:
                 barriers[place] += channel.polled_barriers
                 channel.polled_buffers = channel.polled_barriers = 0
 
-    def attempt_started(self, attempt: RunningAttempt) -> None:
+    def attempt_started(self, attempt: Attempt) -> None:
         """An attempt has been built: its links that are cut still are cut."""
         self._attempt = attempt
         self._watch()
@@ -343,3 +305,94 @@ class FaultInjector:
 
     def _key(self, name: SubtaskName) -> TaskKey:
         return self._numbers[name.vertex], name.subtask
+
+
+class StorageCondition:
+    """What a storage refuses at present. Times are in seconds of the run; None: for good."""
+
+    def __init__(self, clock: Agenda) -> None:
+        self._clock = clock
+        self._no_uploads_until = -math.inf
+        self._full_until = -math.inf
+
+    def fail_uploads(self, until: float | None) -> None:
+        """Refuse files, but not metadata, before `until`."""
+        self._no_uploads_until = max(self._no_uploads_until, math.inf if until is None else until)
+
+    def fill(self, until: float | None) -> None:
+        """Refuse files and metadata before `until`."""
+        self._full_until = max(self._full_until, math.inf if until is None else until)
+
+    def check_upload(self, path: str) -> None:
+        """Refuse to write a file if that is how things are.
+
+        Raises:
+            StorageError: with one line that says why.
+        """
+        self.check_space(path)
+        if self._clock.now < self._no_uploads_until:
+            raise StorageError(f"{path} cannot be written: the upload failed")
+
+    def check_space(self, path: str) -> None:
+        """Refuse to write anything if the storage is full.
+
+        Raises:
+            StorageError: with one line that says so.
+        """
+        if self._clock.now < self._full_until:
+            raise StorageError(f"{path} cannot be written: no space is left")
+
+
+class FaultyStorage:
+    """A `CheckpointStorage` that writes while its condition allows, and always reads and deletes."""
+
+    def __init__(self, inner: CheckpointStorage, condition: StorageCondition) -> None:
+        self._inner = inner
+        self._condition = condition
+
+    def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
+        """Store a file; a fault refuses it with a StorageError before anything is written."""
+        self._condition.check_upload(f"{folder_of(checkpoint_id)}/{name}")
+        return self._inner.write(checkpoint_id, name, data, shared=shared)
+
+    def write_pieces(self, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
+        """Store a file of data in flight, under the same condition."""
+        self._condition.check_upload(f"{folder_of(checkpoint_id)}/{name}")
+        return write_pieces(self._inner, checkpoint_id, name, data)
+
+    def read(self, file: StoredFile) -> bytes:
+        """Return the bytes of a file."""
+        return self._inner.read(file)
+
+    def complete(self, metadata: CheckpointMetadata) -> None:
+        """Write the metadata; a full storage refuses it with a StorageError, and nothing is complete."""
+        self._condition.check_space(metadata_path(metadata.checkpoint_id))
+        self._inner.complete(metadata)
+
+    def checkpoints(self) -> list[int]:
+        """Return the ids of the complete checkpoints, ascending."""
+        return self._inner.checkpoints()
+
+    def load(self, checkpoint_id: int) -> CheckpointMetadata:
+        """Return the metadata of a complete checkpoint."""
+        return self._inner.load(checkpoint_id)
+
+    def discard(self, checkpoint_id: int) -> None:
+        """Delete what belongs to a checkpoint alone."""
+        self._inner.discard(checkpoint_id)
+
+    def claim(self, checkpoint_id: int, claimant: str) -> None:
+        """Note that a checkpoint is another run's."""
+        self._inner.claim(checkpoint_id, claimant)
+
+    def free_location(self, directory: str | None, name: str) -> str:
+        """Return a location for a savepoint."""
+        return self._inner.free_location(directory, name)
+
+    def savepoint(self, location: str) -> CheckpointStorage:
+        """Return the storage of one savepoint, which fails as this one does."""
+        return FaultyStorage(self._inner.savepoint(location), self._condition)
+
+    def delete(self, files: Iterable[StoredFile]) -> None:
+        """Delete single files."""
+        self._inner.delete(files)

@@ -1,1 +1,0 @@
-"""What goes wrong in a run, and how it is made to happen."""
