@@ -29,26 +29,26 @@ netstack.cluster       terms, distributed_run, task_manager, attempt_report: a j
 =====================  ==================================================================================
 """
 
-from .checkpoints.file_layout import FileLayout as FileLayout
-from .checkpoints.file_layout import MemoryStorage as MemoryStorage
-from .checkpoints.file_layout import SavepointFolder as SavepointFolder
-from .checkpoints.initial import ClaimMode as ClaimMode
-from .checkpoints.initial import InitialCheckpoint as InitialCheckpoint
-from .checkpoints.paths import CLAIM_NAME as CLAIM_NAME
-from .checkpoints.paths import METADATA_NAME as METADATA_NAME
-from .checkpoints.paths import checkpoint_id_of as checkpoint_id_of
-from .checkpoints.paths import claim_path as claim_path
-from .checkpoints.paths import file_name as file_name
-from .checkpoints.paths import folder_of as folder_of
-from .checkpoints.paths import metadata_path as metadata_path
-from .checkpoints.savepoint_request import SavepointEnd as SavepointEnd
-from .checkpoints.savepoint_request import SavepointRequest as SavepointRequest
-from .checkpoints.savepoint_request import SavepointRequests as SavepointRequests
+from .checkpoints.recovery import ClaimMode as ClaimMode
+from .checkpoints.recovery import InitialCheckpoint as InitialCheckpoint
+from .checkpoints.savepoints import SavepointEnd as SavepointEnd
+from .checkpoints.savepoints import SavepointRequest as SavepointRequest
+from .checkpoints.savepoints import SavepointRequests as SavepointRequests
 from .checkpoints.state_entries import StateEntry as StateEntry
 from .checkpoints.state_entries import keyed_entries as keyed_entries
 from .checkpoints.state_entries import operator_lists as operator_lists
+from .checkpoints.storage import CLAIM_NAME as CLAIM_NAME
+from .checkpoints.storage import METADATA_NAME as METADATA_NAME
 from .checkpoints.storage import CheckpointStorage as CheckpointStorage
+from .checkpoints.storage import FileLayout as FileLayout
 from .checkpoints.storage import HandleReader as HandleReader
+from .checkpoints.storage import MemoryStorage as MemoryStorage
+from .checkpoints.storage import SavepointFolder as SavepointFolder
+from .checkpoints.storage import checkpoint_id_of as checkpoint_id_of
+from .checkpoints.storage import claim_path as claim_path
+from .checkpoints.storage import file_name as file_name
+from .checkpoints.storage import folder_of as folder_of
+from .checkpoints.storage import metadata_path as metadata_path
 from .cluster.attempt_report import Report as Report
 from .cluster.attempt_report import decode_report as decode_report
 from .cluster.attempt_report import encode_report as encode_report

@@ -1,21 +1,35 @@
-"""The checkpoints that a job can go back to: the newest completed ones, and the files they need.
+"""The completed checkpoints that a job can go back to, and the files that they share.
 
-An older one is deleted only after a newer one is complete, so there always is one from the first on.
-Shared files go when no checkpoint needs them any more. The rules are those of Flink's
-CompletedCheckpointStore and SharedStateRegistry.
+The store keeps the newest ones. An older one is deleted only after a newer one is complete, so there always
+is one from the first on. A completed checkpoint registers its shared files, by keys that their writers know.
+While a key is known, its first file stays: a task that has stored the same content again, before it heard
+that the first checkpoint is complete, gets that file instead of its own. A checkpoint that falls out of
+retention is unregistered, and a file is deleted with its last user. A failed checkpoint was never registered.
+
+::
+
+    two retained    1   2   3   4   (1,2,3)   5   (4,5,6)     uses of each table file
+    checkpoint 1    1   1
+    checkpoint 2    2   2   1   1
+    checkpoint 3    1   1   1   2      1      1               checkpoint 1 goes
+    checkpoint 4    -   -   -   1      2      1      1        checkpoint 2 goes, with 1, 2 and 3
+
+Checkpoints come and go in the order of their ids, so a file has no user left exactly if the last one that
+used it is older than the oldest that is retained. The rules are those of Flink's CompletedCheckpointStore and
+SharedStateRegistry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from ..errors import StorageError
-from ..state.snapshots import CheckpointMetadata, StateHandle, StoredFile
-from .initial import ClaimMode, InitialCheckpoint
-from .shared_registry import SharedStateRegistry, shared_files
+from ..state.snapshots import CheckpointMetadata, StateFormat, StateHandle, StoredFile
+from .recovery import ClaimMode, InitialCheckpoint
 from .storage import CheckpointStorage
 
 
@@ -134,3 +148,70 @@ def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> Check
         replace(snapshot, handles=tuple(map(with_kept, snapshot.handles))) for snapshot in metadata.subtasks
     )
     return replace(metadata, subtasks=subtasks)
+
+
+SharedKey = str
+"""What a writer knows a shared file by: two files of one key have the same content."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    file: StoredFile
+    users: set[int] = field(default_factory=set)
+
+
+class SharedStateRegistry:
+    """The shared files of the completed checkpoints that are retained."""
+
+    def __init__(self) -> None:
+        self._entries: dict[SharedKey, _Entry] = {}
+        self._paths: set[str] = set()
+
+    def register(
+        self, checkpoint_id: int, files: Iterable[tuple[SharedKey, StoredFile]]
+    ) -> dict[str, StoredFile]:
+        """Let a checkpoint use files.
+
+        Returns by path, of files that are duplicates of others, those that are to be used in their place;
+        the duplicates may be deleted once the checkpoint is complete.
+        """
+        kept = {}
+        for key, file in files:
+            entry = self._entries.setdefault(key, _Entry(file))
+            entry.users.add(checkpoint_id)
+            self._paths.add(entry.file.path)
+            if entry.file.path != file.path:
+                kept[file.path] = entry.file
+        return kept
+
+    def unregister(self, checkpoint_id: int) -> list[StoredFile]:
+        """Let a checkpoint use nothing any more; returns the files that nobody uses now."""
+        unused = []
+        for key, entry in list(self._entries.items()):
+            entry.users.discard(checkpoint_id)
+            if not entry.users:
+                del self._entries[key]
+                self._paths.discard(entry.file.path)
+                unused.append(entry.file)
+        return unused
+
+    def has(self, file: StoredFile) -> bool:
+        """Whether a checkpoint uses a file."""
+        return file.path in self._paths
+
+    def uses(self, key: SharedKey) -> int:
+        """How many checkpoints use the file of a key."""
+        return len(self._entries[key].users) if key in self._entries else 0
+
+    def last_used(self, key: SharedKey) -> int | None:
+        """The newest checkpoint that uses the file of a key; None: none does."""
+        return max(self._entries[key].users) if key in self._entries else None
+
+
+def shared_files(metadata: CheckpointMetadata) -> Iterator[tuple[SharedKey, StoredFile]]:
+    """Yield the shared files of a checkpoint with their keys."""
+    for snapshot in metadata.subtasks:
+        for handle in snapshot.handles:
+            if handle.file is not None and handle.file.shared:
+                path, table = handle.file.path, f"{snapshot.vertex}[{snapshot.subtask}] {handle.name}"
+                yield table if handle.format is StateFormat.TABLE_FILE else path, handle.file

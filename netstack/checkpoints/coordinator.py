@@ -16,27 +16,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from flowcontrol import CheckpointBarrier, PostCheckpointAction
+from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions, PostCheckpointAction
 
 from ..engine.agenda import Agenda
+from ..engine.callbacks import Timer
 from ..engine.randomness import Randomness
 from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds
-from ..scenarios.config import OPTIONS, CostModel, NetworkConfig
+from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
 from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile
-from .acknowledgement import Acknowledgement
-from .barrier_options import options_of_barriers
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlMessage, ControlPlane, TaskKey
-from .expiry import Expiry
-from .failures import FailureCounter, FailureReason
-from .initial import InitialCheckpoint
-from .job_savepoints import Savepoints
-from .pending_checkpoint import Checkpoint, CheckpointedTask, key_of
-from .savepoint_request import SavepointEnd, SavepointRequest
+from .pending_checkpoint import (
+    Acknowledgement,
+    Checkpoint,
+    CheckpointedTask,
+    FailureCounter,
+    FailureReason,
+    key_of,
+)
+from .recovery import InitialCheckpoint
+from .savepoints import SavepointEnd, SavepointRequest, SavepointRequests, Savepoints
 from .scheduler import CheckpointRequest, CheckpointScheduler, RequestKind
 from .storage import CheckpointStorage
+
+REQUESTS_EVERY_S = 0.5
+"""How often the coordinator asks for requests of users, in seconds."""
+
+
+def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
+    """Return the options of the barriers of a job (Flink's CheckpointOptions.forConfig)."""
+    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+        return CheckpointOptions(Alignment.AT_LEAST_ONCE)
+    if not config.takes_unaligned_checkpoints:
+        return CheckpointOptions()
+    if not config.aligned_checkpoint_timeout_s:
+        return CheckpointOptions(Alignment.UNALIGNED)
+    return CheckpointOptions(Alignment.ALIGNED, config.aligned_checkpoint_timeout_s)
 
 
 class CheckpointCoordinator:
@@ -90,7 +107,7 @@ class CheckpointCoordinator:
         self._subtasks: list[CheckpointedTask] = []
         self.next_id = first_id
         self._stopping: SavepointRequest | None = None  # with which the job is about to stop
-        self._expiry = Expiry(agenda, config.checkpoint_timeout_s, lambda: self.pending, self._expired)
+        self._timeout: Timer | None = None  # of the first pending checkpoint that expires
         # Shared files of the reports, delivered or not, on checkpoints that are not complete.
         self._reported: dict[tuple[int, TaskKey], list[StoredFile]] = {}
 
@@ -113,7 +130,8 @@ class CheckpointCoordinator:
         """Take checkpoints as other settings say; of those that go on, only the timeout changes."""
         self._config, self._options = config, options_of_barriers(config)
         self._scheduler.change(config)
-        self._expiry.change(config.checkpoint_timeout_s)
+        self._stop_timeout()
+        self._watch_timeout()
 
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
         """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`, without messages."""
@@ -166,6 +184,12 @@ class CheckpointCoordinator:
             refused = self._scheduler.request(RequestKind.SAVEPOINT, request)
         if refused is not None:
             self._no_savepoint(request, refused)
+
+    def take_requests(self, requests: SavepointRequests) -> None:
+        """Take the savepoints that users request, now and every half second."""
+        for request in requests():
+            self.request_savepoint(request)
+        self._agenda.keep(self._agenda.now + REQUESTS_EVERY_S, self.take_requests, requests)
 
     def _refuse(self, requests: Iterable[CheckpointRequest]) -> None:
         reason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND
@@ -261,7 +285,7 @@ class CheckpointCoordinator:
         text = f"triggers {checkpoint.name}: {how(checkpoint.options)}"
         self._say(text, checkpoint.checkpoint_id)
         self._send_triggers(checkpoint, first)
-        self._expiry.watch()
+        self._watch_timeout()
 
     def _send_triggers(self, checkpoint: Checkpoint, first: Sequence[CheckpointedTask]) -> None:
         barrier = CheckpointBarrier(checkpoint.checkpoint_id, checkpoint.triggered_at, checkpoint.options)
@@ -270,9 +294,28 @@ class CheckpointCoordinator:
             send(ControlMessage.TRIGGER, key_of(subtask), delay, subtask.trigger_checkpoint, barrier)
             delay += self._costs.trigger_per_source_s
 
-    def _expired(self, checkpoint: Checkpoint) -> None:
-        missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
-        self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
+    def _deadline(self, checkpoint: Checkpoint) -> float:
+        return checkpoint.triggered_at + self._config.checkpoint_timeout_s
+
+    def _watch_timeout(self) -> None:
+        """Start the timer for the oldest pending checkpoint, which expires first, unless it runs."""
+        if self._timeout is None and self._pending:
+            first = next(iter(self._pending.values()))
+            self._timeout = self._agenda.cancellable_at(self._deadline(first), self._expire)
+
+    def _stop_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+
+    def _expire(self) -> None:
+        self._timeout = None
+        for checkpoint in self.pending:
+            # The failure of one may have ended others.
+            if checkpoint.checkpoint_id in self._pending and self._deadline(checkpoint) <= self._agenda.now:
+                missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
+                self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
+        self._watch_timeout()
 
     def _acknowledged(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         number = report.checkpoint_id
@@ -355,7 +398,7 @@ class CheckpointCoordinator:
 
     def _drop_all(self) -> list[Checkpoint]:
         """Forget timers, messages, requests and pending checkpoints; returns the latter."""
-        self._expiry.stop()
+        self._stop_timeout()
         self._subtasks = []
         self._refuse(self._scheduler.stop())
         if self.stopped_with is None:

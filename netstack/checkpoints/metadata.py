@@ -1,22 +1,34 @@
-"""The bytes of a checkpoint's metadata: two lines of JSON, the first with the checksum of the second.
+"""The metadata of a checkpoint as bytes, and the checks that it makes sense.
 
-::
+It is two lines of JSON, the first with the checksum of the second::
 
     {"schema":"netstack.checkpoint/2","size":512,"sha256":"9f86d0..."}
     {"schema":"netstack.checkpoint/2","checkpoint_id":17,"job":"demo", ...}
 
-JSON, so that a person can read it with whatever is at hand; state that is inlined is in base64. The checksum
-tells a file that was cut short or changed from a good one. The same metadata has the same bytes.
+JSON, so that people can read it with any tool; inlined state is in base64. The checksum detects a file that
+was cut short or changed. The same metadata has the same bytes.
+
+Numbers have to fit together, as key groups are distributed by them and lists are as long as they say. That
+files are as long as handles say is checked when they are read.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import msgspec
 
-from ..state.snapshots import READABLE, SCHEMA, CheckpointMetadata
-from .metadata_rules import metadata_problem
+from ..scenarios.scenario import MAX_PARALLELISM
+from ..state.snapshots import (
+    CHANNEL_STATE,
+    READABLE,
+    SCHEMA,
+    CheckpointMetadata,
+    StateHandle,
+    StateKind,
+    SubtaskSnapshot,
+)
 
 LONGEST_HEADER = 1 << 10
 """Bytes of the first line at most."""
@@ -64,7 +76,70 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
         raise ValueError(f"it is no checkpoint metadata: {error}") from error
     if metadata.schema != header.schema:
         raise ValueError(f"its layout is {header.schema!r} in its first line and another one in the second")
-    problem = metadata_problem(metadata)
+    problem = next(_problems(metadata), None)
     if problem is not None:
         raise ValueError(f"it is no checkpoint metadata: {problem}")
     return metadata
+
+
+MOST_BYTES = (1 << 63) - 1
+"""Of all state together: what a file system can hold, and what a number of 64 bits can say."""
+
+
+def _problems(metadata: CheckpointMetadata) -> Iterator[str]:
+    if not 0 <= metadata.checkpoint_id <= MOST_BYTES:
+        yield f"{metadata.checkpoint_id} is no checkpoint id"
+    for vertex, subtasks in metadata.parallelism.items():
+        if not 1 <= subtasks <= MAX_PARALLELISM:
+            yield f"{vertex!r} has the parallelism {subtasks}; it is from 1 to {MAX_PARALLELISM}"
+            return
+    for vertex, most in metadata.max_parallelism.items():
+        least = metadata.parallelism.get(vertex, 1)
+        if not least <= most <= MAX_PARALLELISM:
+            bounds = f"it is from {least} to {MAX_PARALLELISM}"
+            yield f"{vertex!r} has the maximum parallelism {most}; {bounds}"
+            return
+    yield from _about_subtasks(metadata)
+    if metadata.size > MOST_BYTES:
+        yield f"its state has {metadata.size} bytes"
+
+
+def _about_subtasks(metadata: CheckpointMetadata) -> Iterator[str]:
+    seen = set()
+    for snapshot in metadata.subtasks:
+        where = f"subtask {snapshot.subtask} of {snapshot.vertex!r}"
+        if not 0 <= snapshot.subtask < metadata.parallelism.get(snapshot.vertex, 0):
+            yield f"{where} is none of the job"
+            return
+        if (snapshot.vertex, snapshot.subtask) in seen:
+            yield f"{where} is in it twice"
+        seen.add((snapshot.vertex, snapshot.subtask))
+        for handle in snapshot.handles:
+            if what := _about_handle(handle) or _about_place(metadata, snapshot, handle):
+                yield f"{handle.kind} state {handle.name!r} of {where} {what}"
+
+
+def _about_handle(handle: StateHandle) -> str | None:
+    """What is wrong with the numbers of a handle by itself."""
+    numbers = [handle.size, handle.offset] + ([] if handle.file is None else [handle.file.size])
+    if not all(0 <= number <= MOST_BYTES for number in numbers):
+        return f"is at {handle.offset} and has {handle.size} bytes"
+    if handle.key_groups is not None:
+        first, last = handle.key_groups
+        if not 0 <= first <= last < MAX_PARALLELISM:
+            return f"is of the key groups {first} to {last}"
+    return None
+
+
+def _about_place(metadata: CheckpointMetadata, snapshot: SubtaskSnapshot, handle: StateHandle) -> str | None:
+    """What is wrong with the channel that data in flight is said to be of."""
+    if handle.kind not in CHANNEL_STATE:
+        return None
+    right = handle.exchange >= 0 and handle.channel >= 0
+    if metadata.exchanges is not None and right:
+        own, other = (1, 0) if handle.kind is StateKind.INPUT_CHANNEL else (0, 1)
+        ends = [each[other] for each in metadata.exchanges if each[own] == snapshot.vertex]
+        right = handle.exchange < len(ends)
+        right = right and handle.channel < metadata.parallelism.get(ends[handle.exchange], 0)
+    place = f"exchange {handle.exchange}, channel {handle.channel}"
+    return None if right else f"is of {place}, which there is not"

@@ -1,28 +1,102 @@
-"""One checkpoint, from its trigger to its end: who takes part in it and what has come of it so far."""
+"""One checkpoint from its trigger to its end: its tasks, their acknowledgements, and why it failed.
+
+A failure counts if something is wrong with the state or its storage, or if it took too long. That a task has
+ended, or has aborted a checkpoint for a newer one, is normal and does not count. The rules are those of
+Flink's PendingCheckpoint and CheckpointFailureManager.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions
+from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 
 from ..results.statistics import Recorder, SubtaskCheckpoint
 from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
-from .acknowledgement import Acknowledgement
 from .control_plane import TaskKey
-from .failures import FailureReason
-from .savepoint_request import SavepointRequest
+from .savepoints import SavepointRequest
+
+
+class FailureReason(StrEnum):
+    """Why a checkpoint was not completed, or not begun (Flink's CheckpointFailureReason)."""
+
+    TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
+    MINIMUM_TIME_BETWEEN_CHECKPOINTS = "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
+    NOT_ALL_REQUIRED_TASKS_RUNNING = "NOT_ALL_REQUIRED_TASKS_RUNNING"
+    IO_EXCEPTION = "IO_EXCEPTION"
+    CHECKPOINT_ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
+    CHECKPOINT_EXPIRED = "CHECKPOINT_EXPIRED"
+    CHECKPOINT_SUBSUMED = "CHECKPOINT_SUBSUMED"
+    CHECKPOINT_DECLINED = "CHECKPOINT_DECLINED"
+    CHECKPOINT_DECLINED_TASK_NOT_READY = "CHECKPOINT_DECLINED_TASK_NOT_READY"
+    CHECKPOINT_DECLINED_TASK_CLOSING = "CHECKPOINT_DECLINED_TASK_CLOSING"
+    CHECKPOINT_DECLINED_SUBSUMED = "CHECKPOINT_DECLINED_SUBSUMED"
+    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
+    CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
+    CHECKPOINT_COORDINATOR_SUSPEND = "CHECKPOINT_COORDINATOR_SUSPEND"
+    TASK_FAILURE = "TASK_FAILURE"
+    FINALIZE_CHECKPOINT_FAILURE = "FINALIZE_CHECKPOINT_FAILURE"
+
+
+COUNTED = frozenset(
+    {
+        FailureReason.IO_EXCEPTION,
+        FailureReason.CHECKPOINT_ASYNC_EXCEPTION,
+        FailureReason.CHECKPOINT_EXPIRED,
+        FailureReason.CHECKPOINT_DECLINED,
+        FailureReason.FINALIZE_CHECKPOINT_FAILURE,
+    }
+)
+"""Failures of which a job tolerates a limited number in a row."""
+
+
+class FailureCounter:
+    """Counts failures in a row; more than `tolerable` are too many, and the count begins anew."""
+
+    def __init__(self, tolerable: int) -> None:
+        self.tolerable = tolerable
+        self.in_a_row = 0
+        self._last_success = 0
+
+    def succeeded(self, checkpoint_id: int) -> None:
+        """Note that a checkpoint is complete: failures of earlier ones do not count any more."""
+        self._last_success = max(self._last_success, checkpoint_id)
+        self.in_a_row = 0
+
+    def failed(self, checkpoint_id: int, reason: FailureReason) -> bool:
+        """Note that a checkpoint has failed; returns whether the job has to fail too."""
+        if reason not in COUNTED or checkpoint_id <= self._last_success:
+            return False
+        self.in_a_row += 1
+        if self.in_a_row <= self.tolerable:
+            return False
+        self.in_a_row = 0
+        return True
+
+
+class Acknowledgement(NamedTuple):
+    """The report of one subtask on its part in a checkpoint; times in seconds.
+
+    `unaligned`: whether its barrier had overtaken data when the snapshot was taken.
+    """
+
+    checkpoint_id: int
+    metrics: AlignmentMetrics
+    sync_s: float
+    snapshot: SubtaskSnapshot
+    async_s: float = 0.0
+    unaligned: bool = False
 
 
 class UpstreamTask(Protocol):
-    """A subtask as those see it that read from it; as text, its name and index."""
+    """A subtask as its readers see it; as text, its name and index."""
 
     @property
     def ended(self) -> bool:
-        """Whether it has nothing to do any more."""
+        """Whether it has ended."""
         ...
 
 
@@ -68,7 +142,7 @@ class CheckpointedTask(Protocol):
 
 
 class CheckpointType(StrEnum):
-    """What a checkpoint turned out to be."""
+    """The type of a checkpoint, as it turned out."""
 
     CHECKPOINT = "CHECKPOINT"
     UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
@@ -84,10 +158,10 @@ def key_of(task: CheckpointedTask) -> TaskKey:
 
 
 class Checkpoint:
-    """A checkpoint and what has come of it so far (Flink's PendingCheckpoint).
+    """A checkpoint and its progress (Flink's PendingCheckpoint).
 
-    `first` are told by the coordinator to begin it, the others by barriers; `awaited` still owe an
-    acknowledgement; `finished` had ended before and are no part of it. `parts` and `snapshots` are those of
+    The coordinator triggers it at `first`, barriers at the others; `awaited` have not acknowledged it yet;
+    `finished` had ended before and are no part of it. `parts` and `snapshots` are those of
     the subtasks that have acknowledged. `failure` says why it has failed; None: it has not. `ended_at` is
     when it was completed or has failed. Times are in seconds of the run. One that is a savepoint answers a
     `request`.
@@ -119,7 +193,7 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """What it is called where people read of it."""
+        """Its name for people."""
         kind = "checkpoint" if self.options.savepoint is None else "savepoint"
         return f"{kind} {self.checkpoint_id}"
 
@@ -181,7 +255,7 @@ class Checkpoint:
         return True
 
     def metadata(self, job: JobShape, now: float) -> CheckpointMetadata:
-        """Return all that has been acknowledged, as the storage keeps it."""
+        """Return the metadata of all that has been acknowledged."""
         names = list(job.parallelism)
         snapshots = dict(self.snapshots)
         for vertex, index in self.finished:

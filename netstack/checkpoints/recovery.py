@@ -1,8 +1,25 @@
-"""Coming back from a checkpoint: finds the state of each subtask in its metadata and storage."""
+"""Recovery from a checkpoint: of this run, or one of an earlier run that a new one goes on from.
+
+`RecoverySource` finds the state of each subtask in the metadata and the storage. An `InitialCheckpoint` is
+claimed as the user says; ids go on behind it, and the clock of the new run begins at 0. Vertices may have
+another parallelism than they had in it (`rescaling`), and chains may have been split or joined since.
+
+A vertex whose name is that of several, such as "count -> sink", is a chain of them (Flink's operator chains).
+Where the job has the members as vertices of their own, or the other way round, state goes with the member
+that it belongs to::
+
+    checkpoint   numbers --hash--> "count -> sink"         keyed state of count, transactions of sink
+    job          numbers --hash--> count --forward--> sink
+
+Keyed state, and what a task has held back, belongs to the member that the exchange leads to, the first one;
+positions belong to a source, which is the first one, too; transactions to the last one. Lists of users'
+functions go to all members, since each function reads its own by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -12,10 +29,22 @@ from flowcontrol import EndOfOutputChannelState
 
 from ..errors import RecoveryError, StateError, StorageError
 from ..exchange.partition import ResultPartition
-from ..scenarios.topology import JobShape
+from ..scenarios.topology import Exchange, JobShape
 from ..scenarios.user_code import KeyHash
-from ..state.snapshots import CHANNEL_STATE, CheckpointMetadata, StateHandle, StateKind, SubtaskSnapshot
-from .assignment import StateAssignment, carried_over, united
+from ..state.snapshots import (
+    CHANNEL_STATE,
+    HELD_BACK,
+    OWED,
+    PENDING_TRANSACTIONS,
+    POSITION,
+    SPLITS,
+    CheckpointMetadata,
+    StateHandle,
+    StateKind,
+    SubtaskSnapshot,
+)
+from ..state.values import decode_value, encode_value
+from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_misfits, united
 from .storage import CheckpointStorage, HandleReader
 
 UNUSABLE = (StorageError, StateError, RecoveryError)
@@ -154,3 +183,260 @@ def restore_subpartition(
         rest = rest[builder.append(rest) :]
         subpartition.add(builder.consumer())
         builder.finish()
+
+
+class ClaimMode(StrEnum):
+    """Whose a checkpoint is that a run goes on from (Flink's RecoveryClaimMode)."""
+
+    NO_CLAIM = "no-claim"
+    """That of whoever keeps it: the run reads it, and none of its own checkpoints needs its files."""
+    CLAIM = "claim"
+    """The run's: it is deleted as one of its own checkpoints would be."""
+    LEGACY = "legacy"
+    """That of whoever keeps it, but the run's checkpoints may need its files: it must stay (Flink 1)."""
+
+
+class InitialCheckpoint(NamedTuple):
+    """A checkpoint, or savepoint, to begin with, the storage that has its files, and its name for people.
+
+    No checkpoint of the new run has an id below `next_id`, so that none can be taken for one that lies
+    beside this. `in_place`: the new run stores its checkpoints in the same storage. `leaves_state_out`: state
+    of vertices that the job does not have is not needed (Flink's allowNonRestoredState).
+    """
+
+    metadata: CheckpointMetadata
+    storage: CheckpointStorage
+    path: str
+    next_id: int
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    in_place: bool = False
+    leaves_state_out: bool = False
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether checkpoints of the new run may name its files."""
+        return self.in_place and self.claim_mode is not ClaimMode.NO_CLAIM
+
+    def claim(self) -> None:
+        """Make it this run's, where it is to be claimed.
+
+        Raises:
+            StorageError: another run has claimed it, or that cannot be noted.
+        """
+        if self.claim_mode is ClaimMode.CLAIM:
+            try:
+                self.storage.claim(self.metadata.checkpoint_id, f"a run of {self.metadata.job}")
+            except StorageError as error:
+                raise StorageError(f"{self.path}: {error}") from error
+
+    def misfits(self, job: JobShape) -> list[str]:
+        """Return why it is no checkpoint of this job, a line for each reason; none where it is one.
+
+        Raises:
+            StorageError: what has to be read to tell cannot be.
+        """
+        metadata = rechained(self.metadata, job, self.storage)
+        reasons = _misfits(metadata, job, leaves_state_out=self.leaves_state_out)
+        return [f"{self.path}: {reason}" for reason in reasons]
+
+    def fitted(self, job: JobShape) -> InitialCheckpoint:
+        """Return it as one of this job, which it fits: without vertices that are gone, with new ones.
+
+        Raises:
+            StorageError: as `misfits`.
+        """
+        return self._replace(metadata=fitted(self.metadata, job, self.storage))
+
+
+def fitted(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStorage) -> CheckpointMetadata:
+    """Return a checkpoint with the vertices, chains and edges of a job; new vertices have no state.
+
+    Raises:
+        StorageError: what chains have to take over cannot be read.
+    """
+    return _with_edges(rechained(metadata, job, storage), job)
+
+
+def _with_edges(metadata: CheckpointMetadata, job: JobShape) -> CheckpointMetadata:
+    return replace(
+        metadata,
+        parallelism={name: metadata.parallelism.get(name, now) for name, now in job.parallelism.items()},
+        subtasks=tuple(each for each in metadata.subtasks if each.vertex in job.parallelism),
+        exchanges=job.exchanges,
+        max_parallelism={
+            name: most for name, most in metadata.max_parallelism.items() if name in job.parallelism
+        },
+    )
+
+
+def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: bool) -> Iterator[str]:
+    if metadata.job != job.name:
+        yield f"it is a checkpoint of the job {metadata.job!r}, not of {job.name!r}"
+        return
+    handles = [(each.vertex, handle) for each in metadata.subtasks for handle in each.handles if handle.size]
+    with_state = dict.fromkeys(vertex for vertex, _ in handles if vertex not in job.parallelism)
+    if with_state and not leaves_state_out:
+        yield (
+            f"it has state of {', '.join(with_state)}, and the vertices of the job are "
+            f"{', '.join(job.parallelism)}; --allow-non-restored-state leaves that out"
+        )
+        return
+    in_flight = any(handle.kind in CHANNEL_STATE for _, handle in handles)
+    if in_flight and metadata.exchanges not in (None, job.exchanges):
+        yield (
+            f"it has records in flight, and its edges are {_shown(metadata.exchanges or ())}; those of the "
+            f"job are {_shown(job.exchanges)}; go on from a savepoint, or an aligned checkpoint"
+        )
+        return
+    for name in dict.fromkeys(vertex for vertex, handle in handles if handle.kind is StateKind.KEYED):
+        before = job.exchanges if metadata.exchanges is None else metadata.exchanges
+        if name in job.parallelism and is_hashed(name, before) != is_hashed(name, job.exchanges):
+            yield (
+                f"its edges are {_shown(before)}; with those of the job, {_shown(job.exchanges)}, the keys "
+                f"of {name} go by other key groups than its state"
+            )
+            return
+    there = _with_edges(metadata, job)
+    yield from rescaling_misfits(there, job)
+    yield from _looked_at_too_late(there, job)
+
+
+def _looked_at_too_late(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
+    """Name the exchanges whose records lie in it without their bytes, which the job reads."""
+    if metadata.has_records:
+        for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
+            yield (
+                f"it has records of {source} -> {target} without their bytes, which no task "
+                "read before; a function, or a hash exchange behind one, reads them now"
+            )
+
+
+def _shown(exchanges: Iterable[Exchange]) -> str:
+    return ", ".join(f"{source} -> {target} ({ship})" for source, target, ship in exchanges)
+
+
+LINK = " -> "
+"""Between the names of a chain's members."""
+
+
+def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStorage) -> CheckpointMetadata:
+    """Return a checkpoint with the chains of a job, of vertices that have only been chained in another way.
+
+    One that has records in flight is returned as it is: they belong to exchanges that are others now.
+
+    Raises:
+        StorageError: Transactions that have to keep their names cannot be read from `storage`.
+    """
+    apart, together = _changes(metadata, job)
+    in_flight = any(handle.kind in CHANNEL_STATE for each in metadata.subtasks for handle in each.handles)
+    if in_flight or not (apart or together):
+        return metadata
+    read = HandleReader(storage)
+    named = [_with_names(snapshot, read) for snapshot in metadata.subtasks]
+    subtasks = [part for snapshot in named for part in _parts(snapshot, apart.get(snapshot.vertex))]
+    wholes = {member: whole for whole, members in together.items() for member in members}
+    heads = {**wholes, **{chain: members[0] for chain, members in apart.items()}}
+    tails = {**wholes, **{chain: members[-1] for chain, members in apart.items()}}
+    return replace(
+        metadata,
+        parallelism=_numbers(metadata.parallelism, apart, wholes),
+        max_parallelism=_numbers(metadata.max_parallelism, apart, wholes),
+        subtasks=tuple(_joined(subtasks, wholes)),
+        exchanges=None if metadata.exchanges is None else _exchanges(metadata.exchanges, heads, tails),
+    )
+
+
+Chains = Mapping[str, Sequence[str]]
+"""Members, or shorter chains of them, by the name of a chain."""
+
+
+def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chains]:
+    """The chains of the checkpoint that the job has in parts, and those of the job that it has in parts."""
+    gone = [name for name in metadata.parallelism if name not in job.parallelism]
+    new = [name for name in job.parallelism if name not in metadata.parallelism]
+    apart = {chain: parts for chain in gone if (parts := _cover(chain, new))}
+    together = {
+        chain: parts
+        for chain in new
+        if (parts := _cover(chain, gone)) and len({metadata.parallelism[part] for part in parts}) == 1
+    }
+    return apart, together
+
+
+def _cover(chain: str, names: Sequence[str]) -> list[str]:
+    """The names that, one behind the other, make up a chain; none if they do not."""
+    rest, parts = chain, []
+    while rest:
+        part = next((name for name in names if f"{rest}{LINK}".startswith(f"{name}{LINK}")), None)
+        if part is None:
+            return []
+        parts.append(part)
+        rest = rest[len(part) + len(LINK) :]
+    return parts
+
+
+def _parts(snapshot: SubtaskSnapshot, members: Sequence[str] | None) -> Iterator[SubtaskSnapshot]:
+    """What each member of a chain has of its state."""
+    for member in members or (snapshot.vertex,):
+        handles = tuple(
+            handle for handle in snapshot.handles if members is None or _is_of(handle, member, members)
+        )
+        yield replace(snapshot, vertex=member, handles=handles)
+
+
+def _is_of(handle: StateHandle, member: str, members: Sequence[str]) -> bool:
+    """Whether a member of a chain is given a piece of its state."""
+    if handle.name == PENDING_TRANSACTIONS:
+        return member == members[-1]
+    if handle.kind is StateKind.KEYED or handle.name in (POSITION, SPLITS, HELD_BACK):
+        return member == members[0]
+    return member == members[0] or not handle.name.startswith(OWED)
+
+
+def _with_names(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapshot:
+    """The state of a subtask, whose transactions keep the name under which they may have been committed."""
+
+    def named(handle: StateHandle) -> StateHandle:
+        if handle.name != PENDING_TRANSACTIONS:
+            return handle
+        own = [snapshot.subtask, snapshot.vertex]
+        values = [[*value, *own[len(value) - 2 :]] for value in decode_value(read(handle))]
+        data = encode_value(values)
+        return replace(handle, inline=data, file=None, offset=0, size=len(data))
+
+    return replace(snapshot, handles=tuple(map(named, snapshot.handles)))
+
+
+def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> Iterator[SubtaskSnapshot]:
+    """The state of the subtasks of a job, of which those of a chain have what its members had."""
+    by_task: dict[tuple[str, int], list[SubtaskSnapshot]] = {}
+    for snapshot in snapshots:
+        task = wholes.get(snapshot.vertex, snapshot.vertex), snapshot.subtask
+        by_task.setdefault(task, []).append(snapshot)
+    for (vertex, subtask), parts in by_task.items():
+        yield SubtaskSnapshot(
+            vertex=vertex,
+            subtask=subtask,
+            handles=tuple(handle for part in parts for handle in part.handles),
+            data_ended=all(part.data_ended or part.finished for part in parts),
+            finished=all(part.finished for part in parts),
+        )
+
+
+def _numbers(of_vertices: Mapping[str, int], apart: Chains, wholes: Mapping[str, str]) -> dict[str, int]:
+    """A number of each vertex, for those that there are now."""
+    return {
+        wholes.get(part, part): number
+        for name, number in of_vertices.items()
+        for part in apart.get(name, (name,))
+    }
+
+
+def _exchanges(
+    exchanges: Sequence[Exchange], heads: Mapping[str, str], tails: Mapping[str, str]
+) -> tuple[Exchange, ...]:
+    """The exchanges between what there is now, without those that are within a chain."""
+    moved = [
+        (tails.get(source, source), heads.get(target, target), ship) for source, target, ship in exchanges
+    ]
+    return tuple(each for each in moved if each[0] != each[1])

@@ -7,8 +7,7 @@ from flowcontrol import AlignmentMetrics, CheckpointBarrier
 
 from ..state.snapshots import StateHandle, StoredFile
 from ..state.subtask_state import StateSnapshot
-from .channel_state import ChannelPlace
-from .storage import CheckpointStorage
+from .storage import ChannelPlace, CheckpointStorage
 
 
 class RunningCheckpoint:

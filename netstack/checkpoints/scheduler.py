@@ -31,8 +31,8 @@ from ..engine.callbacks import Timer
 from ..engine.randomness import Randomness
 from ..engine.timers import Timers
 from ..scenarios.config import NetworkConfig
-from .failures import FailureReason
-from .savepoint_request import SavepointRequest
+from .pending_checkpoint import FailureReason
+from .savepoints import SavepointRequest
 
 MAX_QUEUED_REQUESTS = 1000
 """More than these are refused."""

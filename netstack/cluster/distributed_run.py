@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter, sleep, time
 
-from ..checkpoints.file_layout import FileLayout
-from ..checkpoints.initial import ClaimMode, InitialCheckpoint
-from ..checkpoints.storage import exclusively
+from ..checkpoints.recovery import ClaimMode, InitialCheckpoint
+from ..checkpoints.storage import FileLayout, exclusively
 from ..engine.randomness import Randomness
 from ..errors import JobFailedError, LaunchError, ScenarioError
 from ..jobs.restarts import Start, failed_for_good, never_restored, restart_strategy_of

@@ -14,9 +14,9 @@ from flowcontrol import RemoteProtocolError
 
 from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
-from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
-from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
+from ..checkpoints.recovery import InitialCheckpoint
+from ..checkpoints.savepoints import SavepointRequest, SavepointRequests
 from ..checkpoints.storage import CheckpointStorage
 from ..errors import StorageError
 from ..jobs.job import shape_after
@@ -129,9 +129,11 @@ class Leader:
                 self._agenda.at(at, self._coordinator.request_checkpoint)
         for savepoint in self._scenario.savepoints:
             if savepoint.at_s >= begins_at:
-                self._agenda.at(savepoint.at_s, self._coordinator.request_savepoint, request_of(savepoint))
+                self._agenda.at(
+                    savepoint.at_s, self._coordinator.request_savepoint, SavepointRequest.of(savepoint)
+                )
         if self._savepoint_requests is not None:
-            take_requests(self._agenda, self._coordinator, self._savepoint_requests)
+            self._coordinator.take_requests(self._savepoint_requests)
         self._send_all(Start(origin, begins_at))
 
     def _ended(self, task: DistantTask, last_checkpoint: int) -> None:

@@ -19,8 +19,8 @@ import msgspec
 
 from flowcontrol import CheckpointBarrier, RemoteProtocolError, readable
 
-from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.control_plane import TaskKey
+from ..checkpoints.pending_checkpoint import Acknowledgement
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):

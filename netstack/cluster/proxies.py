@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 
 from flowcontrol import CheckpointBarrier
 
-from ..checkpoints.acknowledgement import Acknowledgement
 from ..checkpoints.control_plane import TaskKey
-from ..checkpoints.pending_checkpoint import CheckpointedTask, key_of
+from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask, key_of
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import consumers_of_producers
 from ..state.snapshots import StoredFile

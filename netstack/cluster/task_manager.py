@@ -22,9 +22,8 @@ from msgspec.structs import replace
 
 from flowcontrol import RemoteProtocolError
 
-from ..checkpoints.initial import InitialCheckpoint, fitted
-from ..checkpoints.recovery import UNUSABLE, RecoverySource, unusable_text
-from ..checkpoints.savepoint_request import SavepointRequests
+from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, fitted, unusable_text
+from ..checkpoints.savepoints import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import inf
 
-from ..checkpoints.initial import ClaimMode
+from ..checkpoints.recovery import ClaimMode
 from ..jobs.failover import failover_regions
 from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem, option_key

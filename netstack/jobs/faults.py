@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from buffers import Pieces
 
 from ..checkpoints.control_plane import ControlMessage, TaskKey
-from ..checkpoints.paths import folder_of, metadata_path
-from ..checkpoints.storage import CheckpointStorage, write_pieces
+from ..checkpoints.storage import CheckpointStorage, folder_of, metadata_path, write_pieces
 from ..engine.agenda import Agenda
 from ..engine.callbacks import Timer
 from ..errors import ScenarioError, StorageError

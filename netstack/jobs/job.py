@@ -18,15 +18,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypedDict, Unpack
 
-from ..checkpoints.assignment import carried_over
 from ..checkpoints.control_plane import ControlPlane, TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
-from ..checkpoints.file_layout import MemoryStorage
-from ..checkpoints.initial import InitialCheckpoint
 from ..checkpoints.pending_checkpoint import record_checkpoint
-from ..checkpoints.recovery import UNUSABLE, RecoverySource, Rescaling, unusable_text
-from ..checkpoints.savepoint_request import SavepointRequests, request_of, take_requests
-from ..checkpoints.storage import CheckpointStorage
+from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, Rescaling, unusable_text
+from ..checkpoints.rescaling import carried_over
+from ..checkpoints.savepoints import SavepointRequest, SavepointRequests
+from ..checkpoints.storage import CheckpointStorage, MemoryStorage
 from ..engine import garbage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
@@ -177,9 +175,9 @@ class Job:
         for at in self.scenario.manual_checkpoints_s:
             agenda.keep(at, coordinator.request_checkpoint)
         for savepoint in self.scenario.savepoints:
-            agenda.keep(savepoint.at_s, coordinator.request_savepoint, request_of(savepoint))
+            agenda.keep(savepoint.at_s, coordinator.request_savepoint, SavepointRequest.of(savepoint))
         if requests is not None:
-            take_requests(agenda, coordinator, requests)
+            coordinator.take_requests(requests)
         for at, changes in by_time(self.scenario.changes):
             agenda.keep_foremost(at, self._change, changes)
 

@@ -19,8 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
-from ..checkpoints.initial import InitialCheckpoint
-from ..checkpoints.recovery import SubtaskRecovery
+from ..checkpoints.recovery import InitialCheckpoint, SubtaskRecovery
 from ..engine.randomness import Randomness
 from ..results.result import Work
 from ..results.statistics import SubtaskSample

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ..checkpoints.acknowledgement import Acknowledgement
-from ..checkpoints.pending_checkpoint import CheckpointedTask
+from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness

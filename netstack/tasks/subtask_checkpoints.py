@@ -22,10 +22,9 @@ from msgspec.structs import replace
 from buffers import Content, Pieces
 from flowcontrol import AlignmentMetrics, CancelCheckpointMarker, CheckpointBarrier, PostCheckpointAction
 
-from ..checkpoints.acknowledgement import Acknowledgement
-from ..checkpoints.channel_state import ChannelPlace, channel_handles
+from ..checkpoints.pending_checkpoint import Acknowledgement
 from ..checkpoints.running_checkpoint import RunningCheckpoint
-from ..checkpoints.storage import write_pieces
+from ..checkpoints.storage import ChannelPlace, channel_handles, write_pieces
 from ..errors import StorageError
 from ..exchange.gate import InputGate
 from ..results.trace import acknowledgement_text, in_bytes, milliseconds, snapshot_text

@@ -19,7 +19,7 @@ from integration.spark.shuffling.blocks import PartitionBlocks
 from integration.spark.shuffling.layout import with_ends
 from integration.spark.shuffling.pieces import Merger, PieceEncoder, decode_piece
 from netstack import Report, decode_report, encode_report
-from netstack.checkpoints.acknowledgement import Acknowledgement
+from netstack.checkpoints.pending_checkpoint import Acknowledgement
 from netstack.cluster.messages import (
     Aborted,
     Acknowledge,

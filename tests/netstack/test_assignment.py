@@ -23,7 +23,7 @@ from netstack import (
     StateKind,
     SubtaskSnapshot,
 )
-from netstack.checkpoints.assignment import StateAssignment, deal, rescaling_misfits, split
+from netstack.checkpoints.rescaling import StateAssignment, deal, rescaling_misfits, split
 from netstack.exchange.key_groups import assign_to_operators, key_group_range
 from netstack.scenarios.topology import JobShape
 from netstack.state.values import decode_value, encode_value

@@ -26,7 +26,7 @@ from netstack import (
     run_distributed,
     transactional_sink,
 )
-from netstack.checkpoints.chains import rechained
+from netstack.checkpoints.recovery import rechained
 from netstack.scenarios.contents import shape_of
 from netstack.scenarios.topology import JobShape
 from netstack.state.snapshots import (

@@ -10,14 +10,11 @@ import pytest
 import trio
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
-from netstack.checkpoints.acknowledgement import Acknowledgement
-from netstack.checkpoints.barrier_options import options_of_barriers
 from netstack.checkpoints.control_plane import ControlMessage, ControlPlane
-from netstack.checkpoints.coordinator import CheckpointCoordinator
-from netstack.checkpoints.failures import FailureReason
-from netstack.checkpoints.file_layout import MemoryStorage
-from netstack.checkpoints.pending_checkpoint import Checkpoint
-from netstack.checkpoints.savepoint_request import SavepointRequest
+from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
+from netstack.checkpoints.pending_checkpoint import Acknowledgement, Checkpoint, FailureReason
+from netstack.checkpoints.savepoints import SavepointRequest
+from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowcontrol import AbortReason
-from netstack.checkpoints.failures import COUNTED, FailureCounter, FailureReason
+from netstack.checkpoints.pending_checkpoint import COUNTED, FailureCounter, FailureReason
 
 EXPIRED, SUBSUMED = FailureReason.CHECKPOINT_EXPIRED, FailureReason.CHECKPOINT_SUBSUMED
 

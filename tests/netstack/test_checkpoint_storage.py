@@ -23,8 +23,7 @@ from netstack import (
     SubtaskSnapshot,
 )
 from netstack.checkpoints.metadata import checksum, decode_metadata, encode_metadata
-from netstack.checkpoints.paths import LONGEST_NAME, checkpoint_id_of, file_name
-from netstack.checkpoints.storage import HandleReader, write_pieces
+from netstack.checkpoints.storage import LONGEST_NAME, HandleReader, checkpoint_id_of, file_name, write_pieces
 
 
 def metadata_of(checkpoint_id: int, *files: StoredFile) -> CheckpointMetadata:

@@ -28,7 +28,7 @@ from netstack import (
     Vertex,
     decode_report,
 )
-from netstack.checkpoints.acknowledgement import Acknowledgement
+from netstack.checkpoints.pending_checkpoint import Acknowledgement
 from netstack.cluster.messages import (
     Aborted,
     Acknowledge,

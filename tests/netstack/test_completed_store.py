@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
-from netstack.checkpoints.file_layout import MemoryStorage
-from netstack.checkpoints.initial import InitialCheckpoint
+from netstack.checkpoints.recovery import InitialCheckpoint
+from netstack.checkpoints.storage import MemoryStorage
 from netstack.errors import StorageError
 from netstack.state.snapshots import (
     CheckpointMetadata,

@@ -24,7 +24,7 @@ from netstack import (
     emulate,
     map_records,
 )
-from netstack.checkpoints.file_layout import MemoryStorage
+from netstack.checkpoints.storage import MemoryStorage
 from netstack.jobs import build
 from netstack.scenarios.contents import Contents, contents_of
 from netstack.scenarios.scenario import Keys

@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowcontrol import AlignmentMetrics, CheckpointBarrier
-from netstack.checkpoints.acknowledgement import Acknowledgement
 from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator
-from netstack.checkpoints.file_layout import MemoryStorage
+from netstack.checkpoints.pending_checkpoint import Acknowledgement
+from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness

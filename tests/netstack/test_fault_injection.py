@@ -32,7 +32,7 @@ from netstack import (
     check_scenario,
 )
 from netstack.checkpoints.control_plane import ControlMessage, TaskKey
-from netstack.checkpoints.file_layout import MemoryStorage
+from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.errors import StorageError

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from buffers import BlankBytes, Pieces
-from netstack.checkpoints.file_layout import MemoryStorage
-from netstack.checkpoints.storage import write_pieces
+from netstack.checkpoints.storage import MemoryStorage, write_pieces
 from netstack.engine.agenda import Agenda
 from netstack.errors import StorageError
 from netstack.jobs.faults import FaultyStorage, StorageCondition

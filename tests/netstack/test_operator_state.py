@@ -32,7 +32,7 @@ from netstack import (
     StoredFile,
     Vertex,
 )
-from netstack.checkpoints.assignment import deal
+from netstack.checkpoints.rescaling import deal
 from netstack.state.operator_state import OperatorSnapshot
 
 PARTS = [(0, [1, 2]), (1, [3]), (2, [])]

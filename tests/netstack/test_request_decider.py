@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.checkpoints.failures import FailureReason
+from netstack.checkpoints.pending_checkpoint import FailureReason
 from netstack.checkpoints.scheduler import (
     CheckpointRequest,
     CheckpointRequestDecider,

@@ -29,7 +29,7 @@ from netstack import (
     emulate,
     run_distributed,
 )
-from netstack.checkpoints.savepoint_request import SavepointEnd, SavepointRequest
+from netstack.checkpoints.savepoints import SavepointEnd, SavepointRequest
 from netstack.scenarios.contents import shape_of
 from netstack.state.values import decode_value
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.checkpoints.shared_registry import SharedStateRegistry
+from netstack.checkpoints.completed_store import SharedStateRegistry
 from netstack.state.snapshots import StoredFile
 
 

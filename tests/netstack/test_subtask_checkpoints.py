@@ -33,8 +33,7 @@ from netstack import (
     Vertex,
     transactional_sink,
 )
-from netstack.checkpoints.acknowledgement import Acknowledgement
-from netstack.checkpoints.pending_checkpoint import CheckpointedTask
+from netstack.checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask
 from netstack.checkpoints.recovery import RecoverySource, SubtaskRecovery
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness

@@ -16,8 +16,7 @@ from flowcontrol import AlternatingAligner, BufferDebloater, WatermarkValve
 from netstack import RemoteInputChannel, TransactionalSink
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
 from netstack.checkpoints.coordinator import CheckpointCoordinator
-from netstack.checkpoints.expiry import Expiry
-from netstack.checkpoints.failures import FailureCounter
+from netstack.checkpoints.pending_checkpoint import FailureCounter
 from netstack.checkpoints.running_checkpoint import RunningCheckpoint
 from netstack.checkpoints.scheduler import CheckpointScheduler
 from netstack.exchange.gate import InputGate
@@ -265,7 +264,9 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
         pytest.param(
             CheckpointScheduler, "__init__", makes_no_pause, "was triggered at", id="there is no pause"
         ),
-        pytest.param(Expiry, "_deadline", is_patient, "its time was over", id="the timeout is doubled"),
+        pytest.param(
+            CheckpointCoordinator, "_deadline", is_patient, "its time was over", id="the timeout is doubled"
+        ),
         pytest.param(
             CheckpointCoordinator, "_tell_tasks", nothing, "no task was told", id="tasks are not told"
         ),

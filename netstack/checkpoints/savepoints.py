@@ -1,18 +1,54 @@
-"""The savepoints of a job: how they are taken, where their files go, and what is left of those given up."""
+"""Savepoints: the requests of users, how they are taken, where they lie, and how they are deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 
-from flowcontrol import Alignment, CheckpointOptions, Savepoint
+from flowcontrol import Alignment, CheckpointOptions, PostCheckpointAction, Savepoint, SavepointFormat
 
 from ..errors import StorageError
+from ..scenarios.changes import ScheduledSavepoint
 from ..scenarios.config import CheckpointMode, NetworkConfig
 from ..state.snapshots import CheckpointMetadata, StoredFile
-from .paths import SAVEPOINT_PREFIX
-from .savepoint_request import SavepointRequest
-from .storage import CheckpointStorage, delete_where_possible
+from .storage import SAVEPOINT_PREFIX, CheckpointStorage, delete_where_possible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointEnd:
+    """The answer to a request: the `location` of the savepoint, or the `problem` for which there is none."""
+
+    location: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointRequest:
+    """A request for a savepoint.
+
+    `directory` is where its folder is to be; None: where the job keeps its savepoints. `told` is called once,
+    with the answer.
+    """
+
+    directory: str | None = None
+    format: SavepointFormat = SavepointFormat.CANONICAL
+    action: PostCheckpointAction = PostCheckpointAction.NONE
+    told: Callable[[SavepointEnd], None] = lambda end: None
+
+    @classmethod
+    def of(cls, scheduled: ScheduledSavepoint) -> SavepointRequest:
+        """Return the request of a scenario."""
+        return cls(directory=scheduled.directory, format=scheduled.format, action=scheduled.action)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the job ends with it."""
+        return self.action is not PostCheckpointAction.NONE
+
+
+SavepointRequests = Callable[[], Iterable[SavepointRequest]]
+"""Returns the requests of users, each once."""
 
 
 class Savepoints:
