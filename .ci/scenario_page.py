@@ -14,7 +14,7 @@ from pathlib import Path
 
 from netstack import DEFAULT_PRESET, OPTIONS, PRESETS, CostModel, LinkConditions
 from netstack.scenarios import changes, scenario
-from netstack.scenarios.kinds import Shape
+from netstack.scenarios.options import Shape
 from netstack.scenarios.tables import Key, Part, all_keys, keys_of
 
 PAGE = Path(__file__).parent.parent / "docs/reference/SCENARIO_FILES.md"

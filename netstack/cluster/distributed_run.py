@@ -19,9 +19,9 @@ from ..errors import JobFailedError, LaunchError, ScenarioError
 from ..jobs.restarts import Start, failed_for_good, never_restored, restart_strategy_of
 from ..results.result import Result
 from ..results.trace import Trace
-from ..scenarios.contents import shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
+from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
 from .attempt_report import Failure, Report
 from .history import RunHistory

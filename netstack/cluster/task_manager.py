@@ -35,8 +35,8 @@ from ..jobs.attempt import Attempt
 from ..jobs.build import Find, Site
 from ..jobs.job import rescaling_of
 from ..results.trace import TraceLog
-from ..scenarios.contents import shape_of
 from ..scenarios.scenario import Scenario
+from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment

@@ -28,9 +28,14 @@ from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, Me
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.config import LinkConditions
 from ..scenarios.config_rules import debloater_of
-from ..scenarios.contents import contents_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
-from ..scenarios.topology import ShipStrategy, aligned_readers, consumers_of_producers, producers_of_consumers
+from ..scenarios.topology import (
+    ShipStrategy,
+    aligned_readers,
+    consumers_of_producers,
+    contents_of,
+    producers_of_consumers,
+)
 from ..scenarios.user_code import KeyHash
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask

@@ -39,7 +39,7 @@ from ..scenarios.fault import (
     SubtaskName,
 )
 from ..scenarios.quantities import time_text
-from ..scenarios.run_rules import fault_key
+from ..scenarios.rules import fault_key
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import consumers_of_producers, producers_of_consumers
 from ..state.snapshots import CheckpointMetadata, StoredFile

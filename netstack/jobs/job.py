@@ -36,10 +36,9 @@ from ..results.statistics import EndOfRun, Recorder, SubtaskSample
 from ..results.trace import Trace
 from ..scenarios.changes import ScheduledChange, by_time
 from ..scenarios.config import CheckpointMode
-from ..scenarios.contents import shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
-from ..scenarios.topology import JobShape
+from ..scenarios.topology import JobShape, shape_of
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment

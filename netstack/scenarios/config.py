@@ -13,20 +13,29 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import QuantityError
-from .kinds import FLOAT, RATE, STRING, TIME, Kind, Shape, any_of, range_of, reference, table
 from .options import (
     BOOLEAN,
     COUNT,
     DURATION,
+    FLOAT,
     FRACTION,
     NUMBER,
+    RATE,
     SIZE,
+    STRING,
     TEXT,
+    TIME,
     WHOLE,
+    Kind,
     Option,
+    Shape,
+    any_of,
     choice,
     option,
     options_of,
+    range_of,
+    reference,
+    table,
 )
 from .tables import Alternative, Key, Section, described, key, object_shape, said_in_files
 

@@ -21,7 +21,7 @@ from .config import (
     option_values,
     read_options,
 )
-from .kinds import DEFINITIONS
+from .options import DEFINITIONS
 from .rules import scenario_problems
 from .scenario import (
     FROM_SOURCE,

@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from .kinds import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
+from .options import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
 from .tables import (
     Alternative,
     Key,

@@ -1,18 +1,242 @@
-"""Declares that a field of a settings class holds a Flink option: its name, its syntax, its versions."""
+"""Kinds of values in a scenario file, and fields of a settings class that hold a Flink option.
+
+A kind has the parser of a value, its writer, and its JSON Schema. An option has a name, a kind and versions.
+
+A schema accepts every value that its kind reads, and refuses most others. Rules that need more than one
+value, such as that an edge leads to an existing vertex, have no schema.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import QuantityError
-from .kinds import FLINK_DURATION, FLINK_SIZE, Kind, Shape, any_case, as_is
-from .quantities import format_duration, format_size, parse_flink_duration, parse_flink_size
+from .quantities import (
+    DURATION_S,
+    RATE_BYTES_PER_S,
+    SIZE_BYTES,
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_flink_duration,
+    parse_flink_size,
+    parse_rate,
+)
+
+T = TypeVar("T")
+Shape = dict[str, Any]
+"""A JSON Schema with keywords of draft 7."""
+
+Parse = Callable[[object], T]
+"""Converts a value as TOML or JSON gives it; raises QuantityError for one that it cannot convert."""
+
+DEFINITIONS: dict[str, Shape] = {}
+"""Shapes that others refer to, by name."""
+
+_TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The syntax of a value."""
+
+    parse: Parse[Any]
+    """Reads a value as TOML gives it; raises QuantityError."""
+    render: Callable[[Any], object]
+    """Writes a value so that `parse` reads it back; None: the value is not written."""
+    shape: Shape
+    """JSON Schema of what `parse` accepts."""
+
+
+def any_of(*shapes: Shape) -> Shape:
+    """Return the schema of values that one of some schemas accepts; equal schemas are listed once."""
+    different = [shape for place, shape in enumerate(shapes) if shape not in shapes[:place]]
+    return different[0] if len(different) == 1 else {"anyOf": different}
+
+
+def defined(name: str, shape: Shape) -> Shape:
+    """Add a schema to `DEFINITIONS` and return a reference to it."""
+    DEFINITIONS[name] = shape
+    return reference(name)
+
+
+def reference(name: str) -> Shape:
+    """Return a reference to one of `DEFINITIONS`."""
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def any_case(words: Iterable[str]) -> str:
+    """Return a pattern for some words in upper, lower or mixed case."""
+    return "|".join("".join(map(_letter, word)) for word in sorted(words, key=len, reverse=True))
+
+
+def _letter(letter: str) -> str:
+    cases = {case for case in (letter, letter.upper(), letter.lower()) if len(case) == 1}
+    if len(cases) > 1:
+        return f"[{''.join(sorted(cases))}]"
+    return letter if letter.isalnum() else f"\\{letter}"
+
+
+def _with_unit(units: Iterable[str], example: str, rest: str = "") -> Shape:
+    pattern = rf"^\s*[0-9]+(\.[0-9]+)?\s*({any_case(units)}){rest}\s*$"
+    return {"type": "string", "pattern": pattern, "examples": [example]}
+
+
+def _in_flinks_syntax(units: Iterable[str], example: str) -> Shape:
+    text = {"type": "string", "pattern": rf"^\s*[0-9]+\s*({any_case(units)})?\s*$", "examples": [example]}
+    return {"anyOf": [text, {"type": "integer", "minimum": 0}]}
+
+
+_SECOND = f"/({any_case(('s', 'sec', 'second'))})"
+_DURATION = defined("duration", _with_unit(DURATION_S, "5 ms"))
+_RATE = defined("rate", _with_unit(RATE_BYTES_PER_S, "10 gbit/s", _SECOND))
+FLINK_DURATION = defined("flink-duration", _in_flinks_syntax(DURATION_S, "100 ms"))
+FLINK_SIZE = defined("flink-size", _in_flinks_syntax(SIZE_BYTES, "32 kb"))
+
+
+def text(value: object) -> str:
+    """Return a text.
+
+    Raises:
+        QuantityError: it is something else; so it is in the other functions that read values.
+    """
+    if not isinstance(value, str):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "text in quotes")
+    return value
+
+
+def integer(value: object) -> int:
+    """Return a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("a whole number", value))
+    return value
+
+
+def number(value: object) -> float:
+    """Return a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("a number", value))
+    try:
+        return float(value)
+    except OverflowError:
+        raise QuantityError("is too large", "a number of 64 bits") from None
+
+
+def boolean(value: object) -> bool:
+    """Return true or false."""
+    if not isinstance(value, bool):
+        raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("true or false", value))
+    return value
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """Return a table."""
+    if not isinstance(value, Mapping):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "a table")
+    return value
+
+
+def elements(value: object) -> list[Any]:
+    """Return a list."""
+    if not isinstance(value, list):
+        raise QuantityError(f"is {value!r}, {_type(value)}", "a list")
+    return value
+
+
+def tables(value: object) -> tuple[Mapping[str, Any], ...]:
+    """Return a list of tables."""
+    return tuple(table(element) for element in elements(value))
+
+
+def as_is(value: object) -> object:
+    """Return the value."""
+    return value
+
+
+def _unquoted(wanted: str, value: object) -> str:
+    return f"{wanted}, without quotes" if isinstance(value, str) else wanted
+
+
+def _type(value: object) -> str:
+    return _TYPES.get(type(value), "a table" if isinstance(value, Mapping) else f"a {type(value).__name__}")
+
+
+def _short(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+STRING = Kind(text, as_is, {"type": "string"})
+INTEGER = Kind(integer, as_is, {"type": "integer"})
+FLOAT = Kind(number, as_is, {"type": "number"})
+REAL = replace(FLOAT, render=_short)
+"""A number that is written without decimals where it has none."""
+FLAG = Kind(boolean, as_is, {"type": "boolean"})
+TIME = Kind(parse_duration, format_duration, _DURATION)
+RATE = Kind(parse_rate, format_rate, _RATE)
+
+
+def list_of(kind: Kind) -> Kind:
+    """Return the kind of lists of values of a kind."""
+    parse, render = kind.parse, kind.render
+    return Kind(
+        lambda value: tuple([parse(element) for element in elements(value)]),
+        lambda values: [render(value) for value in values],
+        {"type": "array", "items": kind.shape},
+    )
+
+
+def one_or_more(kind: Kind) -> Kind:
+    """Return the kind of one value, or a list of values, of a kind; a list is written."""
+    parse, several = kind.parse, list_of(kind)
+    return Kind(
+        lambda value: several.parse(value) if isinstance(value, list) else (parse(value),),
+        several.render,
+        any_of(kind.shape, several.shape),
+    )
+
+
+def range_of(kind: Kind) -> Kind:
+    """Return the kind of pairs of a least and a greatest value; one value is both."""
+    parse, several = kind.parse, list_of(kind)
+
+    def parse_range(value: object) -> tuple[object, object]:
+        if not isinstance(value, list):
+            return parse(value), parse(value)
+        if len(value) != 2:
+            raise QuantityError(f"is {value!r}", "one value, or a list of the least and the greatest")
+        return parse(value[0]), parse(value[1])
+
+    return Kind(
+        parse_range, several.render, any_of(kind.shape, several.shape | {"minItems": 2, "maxItems": 2})
+    )
+
+
+def one_of(names: Iterable[str]) -> Kind:
+    """Return the kind of one of some names.
+
+    Rules refuse other texts, not the parser, since Python code may give them too.
+    """
+    return Kind(text, as_is, {"enum": list(names)})
+
+
+def named(values: Mapping[str, Any], what: str) -> Kind:
+    """Return the kind of values that have names; `what` completes "'x' is no ..." about another name."""
+    names = {value: name for name, value in values.items()}
+
+    def parse(value: object) -> object:
+        name = text(value)
+        if name not in values:
+            raise QuantityError(f"{name!r} {what}", " or ".join(map(repr, values)))
+        return values[name]
+
+    return Kind(parse, names.get, {"enum": list(values)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from .config import (
     with_options,
 )
 from .fault import AtTime, Fault, Faults
-from .kinds import (
+from .options import (
     FLAG,
     INTEGER,
     REAL,

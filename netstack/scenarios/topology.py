@@ -1,4 +1,4 @@
-"""The shape of a job: ship strategies, which producer sends to which consumer, what checkpoints depend on.
+"""The data flow of a job: ship strategies, channels, watermarks, records that tasks read, deadlocks.
 
 Some shapes can deadlock under unaligned checkpoints (`standstills`). Barriers overtake no data on the way
 into some vertices (`aligned_readers`), even where checkpoints are unaligned. So one checkpoint may be aligned
@@ -20,6 +20,16 @@ next ones need, and then no diamond is needed: any vertex whose barriers come be
 
 A task handles a barrier between two records only. So a vertex will do for `a` as well that waits for buffers
 in the middle of one, as it writes more of it than there is room for.
+
+A source sends watermarks only where some vertex behind it emits by event time: then they reach every vertex
+behind that source, as in Flink. The event time of a record is the time at which its source emitted it.
+
+Functions of users read the content of records, and so does a hash exchange, on the side that writes to it;
+vertices without a function forward what they read. The records of all other edges need no bytes
+(`buffers/blank_bytes.py`)::
+
+    generator --rebalance--> map --hash--> window --forward--> sink
+              ^ bytes, for the hash behind        ^ none     ^ bytes if the sink is the user's
 """
 
 from __future__ import annotations
@@ -27,7 +37,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from .scenario import Edge, Scenario, Vertex
 
 
 class ShipStrategy(StrEnum):
@@ -218,3 +231,84 @@ def _all_before(vertices: Iterable[str], exchanges: Collection[NamedExchange]) -
         before |= new
         left += new
     return before
+
+
+def sources_with_watermarks(scenario: Scenario) -> frozenset[str]:
+    """Return the sources that send watermarks, by name."""
+    return frozenset(
+        source.name
+        for vertex in scenario.vertices
+        if vertex.emits_by_event_time
+        for source in sources_of(scenario, vertex)
+        if source.source is not None and source.source.out_of_orderness_s is not None
+    )
+
+
+def readers_of_watermarks(scenario: Scenario) -> frozenset[str]:
+    """Return the vertices that watermarks reach, by name."""
+    sources = sources_with_watermarks(scenario)
+    return frozenset(
+        vertex.name
+        for vertex in scenario.vertices
+        if vertex.source is None and any(each.name in sources for each in sources_of(scenario, vertex))
+    )
+
+
+def disorder_s(scenario: Scenario, edge: Edge) -> float:
+    """Return how far the watermarks of an edge stay behind the records before them, in seconds.
+
+    Where the records of several sources come together, the least watermark goes on, which is that of the
+    source with the most disorder. What a window gives by event time comes right before the watermark that
+    made it fire.
+    """
+    behind: dict[str, float] = {}
+    """How far the watermarks that each vertex sends stay behind."""
+    for vertex in scenario.vertices_before(edge.source):
+        if vertex.source is not None:
+            behind[vertex.name] = vertex.source.out_of_orderness_s or 0.0
+        elif vertex.emits_by_event_time:
+            behind[vertex.name] = 0.0
+        else:
+            behind[vertex.name] = max(behind[each.source] for each in scenario.inputs(vertex))
+    return behind[edge.source]
+
+
+def sources_of(scenario: Scenario, vertex: Vertex) -> list[Vertex]:
+    """Return the sources whose records reach a vertex, or itself if it is one."""
+    return [each for each in scenario.vertices_before(vertex.name) if each.source is not None]
+
+
+class Contents(NamedTuple):
+    """The vertices, by name, and edges, by number, whose records need their bytes, there or further on."""
+
+    vertices: frozenset[str]
+    edges: frozenset[int]
+
+
+def contents_of(scenario: Scenario) -> Contents:
+    """Return which records need their bytes; those with watermarks among them do."""
+    with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
+    vertices: set[str] = set()
+    edges: set[int] = set()
+    for vertex in reversed(scenario.topological_order()):
+        for number, edge in enumerate(scenario.edges):
+            if edge.source != vertex.name:
+                continue
+            has_function = scenario.vertex(edge.target).operator is not None
+            if has_function or edge.target in vertices or vertex.name in with_watermarks:
+                edges.add(number)
+            if number in edges or (edge.strategy.by_key and not edge.shares):
+                vertices.add(vertex.name)
+    return Contents(frozenset(vertices), frozenset(edges))
+
+
+def shape_of(scenario: Scenario) -> JobShape:
+    """Return what the checkpoints of a job depend on."""
+    exchanges = tuple((edge.source, edge.target, edge.ship) for edge in scenario.edges)
+    read = contents_of(scenario).edges
+    return JobShape(
+        scenario.name,
+        {vertex.name: vertex.parallelism for vertex in scenario.vertices},
+        exchanges,
+        tuple(exchange for number, exchange in enumerate(exchanges) if number not in read),
+    )

@@ -27,8 +27,7 @@ from netstack import (
     transactional_sink,
 )
 from netstack.checkpoints.recovery import rechained
-from netstack.scenarios.contents import shape_of
-from netstack.scenarios.topology import JobShape
+from netstack.scenarios.topology import JobShape, shape_of
 from netstack.state.snapshots import (
     HELD_BACK,
     PENDING_TRANSACTIONS,

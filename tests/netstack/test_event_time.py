@@ -35,7 +35,7 @@ from netstack import (
     transactional_sink,
 )
 from netstack.engine.event_clock import EventClock
-from netstack.scenarios.event_time import disorder_s
+from netstack.scenarios.topology import disorder_s
 from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows
 from netstack.tasks.watermark_flow import SourceWatermarks

@@ -30,7 +30,7 @@ from netstack import (
     run_distributed,
 )
 from netstack.checkpoints.savepoints import SavepointEnd, SavepointRequest
-from netstack.scenarios.contents import shape_of
+from netstack.scenarios.topology import shape_of
 from netstack.state.values import decode_value
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.local_cluster import launch_locally
