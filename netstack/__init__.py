@@ -172,7 +172,6 @@ from .scenarios.user_code import Source
 from .scenarios.user_code import SourceReader as SourceReader
 from .scenarios.user_code import object_name as object_name
 from .state.keyed_state import KeyedStateBackend as KeyedStateBackend
-from .state.map_state import MapState as MapState
 from .state.operator_state import BroadcastState as BroadcastState
 from .state.operator_state import OperatorStateBackend as OperatorStateBackend
 from .state.snapshots import CHANNEL_STATE as CHANNEL_STATE
@@ -185,6 +184,7 @@ from .state.snapshots import StoredFile as StoredFile
 from .state.snapshots import SubtaskSnapshot as SubtaskSnapshot
 from .state.state_kinds import AggregatingState as AggregatingState
 from .state.state_kinds import ListState as ListState
+from .state.state_kinds import MapState as MapState
 from .state.state_kinds import ReducingState as ReducingState
 from .state.state_kinds import ValueState as ValueState
 from .state.subtask_state import SubtaskState as SubtaskState

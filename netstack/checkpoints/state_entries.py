@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from ..errors import StateError
 from ..exchange.key_groups import key_group_range
 from ..state.backend import ReadHandle
-from ..state.changelog_backend import restore_logged
+from ..state.changelog import restore_logged
 from ..state.keyed_state import WITH_TTL, KeyedStateBackend, require_shape
-from ..state.map_state import MAP, parts_of
 from ..state.snapshots import (
     CheckpointMetadata,
     StateFormat,
@@ -22,7 +21,7 @@ from ..state.snapshots import (
     StateKind,
     SubtaskSnapshot,
 )
-from ..state.table import GROUP_BYTES
+from ..state.state_kinds import GROUP_BYTES, MAP, parts_of
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableStores
 from ..state.values import decode_value, encode_value

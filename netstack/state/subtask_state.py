@@ -9,7 +9,7 @@ from flowcontrol import SavepointFormat
 
 from ..exchange.key_groups import key_group_range
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, StateBackend, WriteFile
-from .changelog_backend import ChangelogBackend, Discard, restore_logged
+from .changelog import ChangelogBackend, Discard, restore_logged
 from .keyed_state import KeyedStateBackend
 from .operator_state import OperatorStateBackend
 from .snapshots import Redistribution, StateHandle

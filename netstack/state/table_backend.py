@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -20,12 +20,18 @@ from flowcontrol import SavepointFormat
 
 from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
-from .keyed_snapshot import FILE_NAME, encode_table
-from .keyed_state import KeyedStateBackend
+from .keyed_state import FILE_NAME, KeyedStateBackend, encode_table
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
-from .stored_state import Accesses, StoredState
-from .table import GROUP_BYTES
-from .table_store import DEEPEST_LEVEL, StoreView, TableFile, TableOptions, TableStore, TableStores
+from .state_kinds import GROUP_BYTES
+from .table_store import (
+    DEEPEST_LEVEL,
+    FamilyTable,
+    StoreView,
+    TableFile,
+    TableOptions,
+    TableStore,
+    TableStores,
+)
 from .time_to_live import Expiry, StateClock
 from .values import decode_value, encode_value
 
@@ -388,3 +394,64 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
 
 def _nothing() -> None:
     pass
+
+
+class Accesses:
+    """Counts of reads and writes of a store, from which a task derives their time."""
+
+    __slots__ = ("reads", "writes")
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.writes = 0
+
+
+class StoredState:
+    """One state in a column family; a `Table` whose values are bytes in the store."""
+
+    def __init__(
+        self, name: str, family: FamilyTable, written: Callable[[], None], accesses: Accesses
+    ) -> None:
+        self._name = name
+        self._family = family
+        self._written = written
+        self._accesses = accesses
+
+    def get(self, key: bytes) -> Any | None:
+        """Return the value or None."""
+        self._accesses.reads += 1
+        data = self._family.get(key)
+        return None if data is None else decode_value(data)
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Set the value of a key.
+
+        Raises:
+            StateError: The value is of a type that cannot be stored.
+        """
+        try:
+            data = encode_value(value)
+        except StateError as error:
+            raise StateError(f"state {self._name!r}: {error}") from error
+        self._family.put(key, data)
+        self._written()
+
+    def append(self, key: bytes, values: Sequence[Any]) -> None:
+        """Append to the list that is the value of a key."""
+        self.put(key, [*(self.get(key) or ()), *values])
+
+    def remove(self, key: bytes) -> None:
+        """Forget a key, if it is there."""
+        self._family.remove(key)
+        self._written()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The keys, ascending; the table may be changed meanwhile."""
+        return (key for key, _ in self._family.items())
+
+    def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
+        """The keys that begin so, ascending; the table may be changed meanwhile."""
+        for key, _ in self._family.items(prefix):
+            if not key.startswith(prefix):
+                return
+            yield key

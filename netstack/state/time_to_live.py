@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ..errors import QuantityError, StateError
 from ..scenarios.quantities import parse_duration
-from .table import Table
+from .state_kinds import Table
 
 UpdateType = Literal["on create and write", "on read and write"]
 Visibility = Literal["never return expired", "return expired if not cleaned up"]

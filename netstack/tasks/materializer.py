@@ -20,7 +20,7 @@ from ..checkpoints.storage import delete_where_possible
 from ..errors import StorageError
 from ..exchange.java_hash import hash_strings
 from ..exchange.key_groups import murmur
-from ..state.changelog_backend import ChangelogBackend, Materialisation
+from ..state.changelog import ChangelogBackend, Materialisation
 from ..state.snapshots import StateHandle, StoredFile
 from .subtask import Subtask
 from .subtask_checkpoints import storing_s

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from ..scenarios.config import CostModel
 from ..state.changelog import Changelog
-from ..state.stored_state import Accesses
 from ..state.subtask_state import SubtaskState
-from ..state.table_backend import TableStateBackend
+from ..state.table_backend import Accesses, TableStateBackend
 
 
 class StateTimes:

@@ -16,11 +16,10 @@ from integration.state.rocksdb_store import RocksStore
 from integration.state.sst_bytes import family_of, normalised, normalised_size
 from netstack import KeyedStateBackend, StateError, StateHandle, StateKind, StorageError, TableOptions
 from netstack.checkpoints.metadata import checksum, decode_metadata, encode_metadata
-from netstack.state.changelog import Changelog, Operation, changes_in
-from netstack.state.changelog_backend import restore_logged
-from netstack.state.keyed_snapshot import decode_table, encode_table
-from netstack.state.map_state import entry_key
+from netstack.state.changelog import Changelog, Operation, changes_in, restore_logged
+from netstack.state.keyed_state import decode_table, encode_table
 from netstack.state.snapshots import StateFormat
+from netstack.state.state_kinds import entry_key
 from netstack.state.values import decode_value, encode_value
 
 from .checkpoint_trees import metadata_trees

@@ -34,7 +34,7 @@ from netstack import (
     key_sum,
     transactional_sink,
 )
-from netstack.state.keyed_snapshot import decode_table
+from netstack.state.keyed_state import decode_table
 
 PARTITIONS, COUNT, KEYS = 8, 60, 40
 VERTICES = ("numbers", "middle", "sums", "out", "copy")

@@ -21,8 +21,7 @@ from netstack import (
     TransactionLog,
 )
 from netstack.scenarios.config import ChangelogStorage, RestartStrategy, StateBackendType
-from netstack.state.changelog import Changelog, Operation, changes_in
-from netstack.state.changelog_backend import ChangelogBackend, restore_logged
+from netstack.state.changelog import Changelog, ChangelogBackend, Operation, changes_in, restore_logged
 from netstack.state.snapshots import StateFormat, StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.values import encode_value

@@ -14,7 +14,7 @@ from netstack import (
     StateKind,
     StoredFile,
 )
-from netstack.state.keyed_snapshot import decode_table, encode_table
+from netstack.state.keyed_state import decode_table, encode_table
 from netstack.state.values import encode_value
 
 ALL = range(8)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from flowcontrol import SavepointFormat
 from netstack import HandleReader, KeyedStateBackend, MemoryStorage, StateError, StateHandle, StoredFile
-from netstack.state.changelog_backend import ChangelogBackend
-from netstack.state.map_state import entry_key, parts_of
+from netstack.state.changelog import ChangelogBackend
+from netstack.state.state_kinds import entry_key, parts_of
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.values import encode_value
 from tests.netstack.table_model import ModelStores

@@ -20,7 +20,7 @@ from netstack import (
     SubtaskState,
     TableOptions,
 )
-from netstack.state.map_state import CopyOnWriteMaps
+from netstack.state.state_kinds import CopyOnWriteMaps
 from netstack.state.subtask_state import ChangelogTerms
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from tests.netstack.table_model import ModelStores

@@ -22,8 +22,8 @@ from netstack import (
     Vertex,
     emulate,
 )
-from netstack.state.keyed_snapshot import decode_table
-from netstack.state.map_state import parts_of
+from netstack.state.keyed_state import decode_table
+from netstack.state.state_kinds import parts_of
 from netstack.state.values import decode_value
 
 STATES = ("value", "list", "map", "sum")
