@@ -49,14 +49,14 @@ from .checkpoints.storage import claim_path as claim_path
 from .checkpoints.storage import file_name as file_name
 from .checkpoints.storage import folder_of as folder_of
 from .checkpoints.storage import metadata_path as metadata_path
-from .cluster.attempt_report import Report as Report
-from .cluster.attempt_report import decode_report as decode_report
-from .cluster.attempt_report import encode_report as encode_report
 from .cluster.distributed_run import run_distributed as run_distributed
 from .cluster.task_manager import run_task_manager as run_task_manager
 from .cluster.terms import Assignment as Assignment
+from .cluster.terms import Report as Report
+from .cluster.terms import decode_report as decode_report
 from .cluster.terms import distribution_notices as distribution_notices
 from .cluster.terms import distribution_problems as distribution_problems
+from .cluster.terms import encode_report as encode_report
 from .cluster.terms import task_managers as task_managers
 from .engine.agenda import Agenda as Agenda
 from .engine.compiled import core_is_compiled as core_is_compiled

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from flowcontrol import RemoteProtocolError
 
@@ -23,12 +24,11 @@ from ..jobs.job import shape_after
 from ..results.statistics import Recorder
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment
-from .attempt_report import CheckpointRecord, checkpoint_records
-from .clock import RunClock
 from .messages import (
     Acknowledge,
     Control,
     Decline,
+    DistantTask,
     Ended,
     Ready,
     Running,
@@ -36,9 +36,12 @@ from .messages import (
     Stop,
     ToLeader,
     ToTask,
+    distant_tasks,
 )
-from .proxies import DistantTask, distant_tasks
-from .terms import Assignment, task_managers
+from .terms import Assignment, CheckpointRecord, checkpoint_records, task_managers
+
+if TYPE_CHECKING:
+    from .task_manager import RunClock
 
 LEADER = 0
 """The number of its process."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import ceil
+from time import monotonic, time
 
 import numpy as np
 import trio
@@ -33,8 +35,10 @@ from ..errors import PeerFailedError, StorageError, TransportError
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
 from ..jobs.build import Find, Site
-from ..jobs.job import rescaling_of
+from ..jobs.job import SAMPLE_INTERVAL_S, rescaling_of
+from ..results.statistics import FiredFault, Table
 from ..results.trace import TraceLog
+from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
@@ -43,15 +47,12 @@ from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.limits import ConnectionLimits
 from ..tcp.pipe import Stream
-from .attempt_report import Blame, Failure, Report
-from .clock import RunClock
-from .hold_ups import HoldUps
-from .killings import Killings
 from .leader import LEADER, Leader
 from .messages import (
     Aborted,
     Completed,
     Control,
+    DistantCoordinator,
     Ready,
     Running,
     Start,
@@ -59,12 +60,11 @@ from .messages import (
     ToTask,
     TriggerCheckpoint,
     decode_control,
+    deliver,
     encode_control,
 )
-from .proxies import DistantCoordinator, deliver
-from .sampler import Sampler
 from .tcp_connections import TcpConnections
-from .terms import Assignment, task_managers, with_real_costs
+from .terms import COLUMNS, Assignment, Blame, Failure, Report, task_managers, with_real_costs
 
 _log = logging.getLogger("netstack.cluster")
 
@@ -135,7 +135,7 @@ class _Process:
         self._source: RecoverySource | None = None
         self._sampler = Sampler(self._agenda, self._attempt)
         self._hold_ups = HoldUps(self._agenda)
-        self._killings = Killings(self._agenda, self._attempt, self._name, self._fail)
+        self._fired: list[FiredFault] = []
         self._started, self._over = trio.Event(), False
         self._failure: Failure | None = None
         self._begins_at: float | None = None
@@ -284,9 +284,23 @@ class _Process:
         self._agenda.at(start.begins_at, self._open)
         self._sampler.start(start.begins_at)
         self._hold_ups.start(start.begins_at)
-        self._killings.start(start.begins_at)
+        for fault in self._scenario.faults:
+            when, hits = fault.when, any(self._is_hit(fault, each) for each in self._attempt.subtasks)
+            if hits and isinstance(when, AtTime) and when.time_s >= start.begins_at:
+                self._agenda.at(when.time_s, self._fire, fault)
         self._agenda.at(self._scenario.duration_s, self._stop)
         self._started.set()
+
+    def _is_hit(self, fault: Fault, subtask: Subtask) -> bool:
+        if isinstance(fault, KillSubtask):
+            return (subtask.name, subtask.index) == (fault.subtask.vertex, fault.subtask.subtask)
+        return isinstance(fault, KillTaskManager) and fault.task_manager == self._name
+
+    def _fire(self, fault: Fault) -> None:
+        """Fail as the fault says; the process survives and reports, as after any other failure."""
+        self._fired.append(FiredFault(self._agenda.now, fault.kind, str(fault)))
+        if not all(each.ended for each in self._attempt.subtasks if self._is_hit(fault, each)):
+            self._fail(str(fault))
 
     def _open(self) -> None:
         self._opened = True
@@ -358,7 +372,7 @@ class _Process:
             behind_s=self._behind_s,
             running_at=None if leader is None else leader.running_at,
             checkpoints=[] if leader is None else leader.end(failed=self._failure is not None),
-            faults=self._killings.fired,
+            faults=self._fired,
             trace=list(self._trace),
         )
 
@@ -366,3 +380,109 @@ class _Process:
 def _process_seed(scenario: Scenario, index: int) -> int:
     """A seed for what is random in one process: equal ones would begin alike in all."""
     return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])
+
+
+class RunClock:
+    """The clock of a run: called, it returns the seconds since its tasks opened, the same in each process.
+
+    `origin` is the moment on the wall clock, in seconds, at which the run began; None, and the clock at 0,
+    before all have agreed on it. From then on each process follows its own monotonic clock, which no
+    correction of the wall clock touches. On one machine their times agree to microseconds, on several as well
+    as their wall clocks do; a start delay, measured between two of them, is as good as that.
+    """
+
+    def __init__(self, origin: float | None = None) -> None:
+        self._wall_at_zero = time() - monotonic()
+        self._began: float | None = None
+        if origin is not None:
+            self.start(origin)
+
+    def __call__(self) -> float:
+        """Seconds since the start of the run."""
+        return 0.0 if self._began is None else monotonic() - self._began
+
+    def start(self, origin: float) -> None:
+        """Let the run begin at this moment of the wall clock, which may be one to come."""
+        self._began = origin - self._wall_at_zero
+
+    @property
+    def origin(self) -> float | None:
+        """When the run began, on the wall clock."""
+        return None if self._began is None else self._began + self._wall_at_zero
+
+    @property
+    def wall_time(self) -> float:
+        """What the wall clock said at the start, and the time since then."""
+        return self._wall_at_zero + monotonic()
+
+
+CHECK_EVERY_S = 0.005
+"""Time between two checks for delays: shorter ones may be missed."""
+
+LEAST_DELAY_S = 0.002
+"""No delay is shorter: a sleeping process is woken a millisecond late, and others may be due first."""
+
+
+class HoldUps:
+    """Delays of the process that `agenda` runs in, when it had no processor; `total_s` is their sum.
+
+    Meanwhile other processes may have had to wait for this one. A small entry is put on the agenda every few
+    milliseconds, to measure how late it runs.
+    """
+
+    def __init__(self, agenda: Agenda) -> None:
+        self.total_s = 0.0
+        self._agenda = agenda
+
+    def start(self, at: float) -> None:
+        """Measure them from that time of the run on."""
+        self._agenda.at(at, self._look, at)
+
+    def _look(self, due: float) -> None:
+        now = self._agenda.now
+        if now - due > LEAST_DELAY_S:
+            self.total_s += now - due
+        self.start(now + CHECK_EVERY_S)
+
+
+MOST_SAMPLES = 1 << 15
+"""Rows that a process keeps; from then on every other one (see `statistics.Table`).
+
+So all processes drop the same ones, however many subtasks each has.
+"""
+
+
+class Sampler:
+    """The samples of the subtasks of `attempt`; there are none before `start`."""
+
+    def __init__(self, agenda: Agenda, attempt: Attempt) -> None:
+        self.subtasks = 0
+        self._agenda = agenda
+        self._attempt = attempt
+        self._table: Table | None = None
+
+    def start(self, begins_at: float) -> None:
+        """Take a sample at every whole second from `begins_at` on."""
+        self.subtasks = len(self._attempt.subtasks)
+        table_bytes = MOST_SAMPLES * 8 * COLUMNS * self.subtasks
+        self._table = Table(COLUMNS, self.subtasks, table_bytes=table_bytes)
+        self._sample_at(ceil(begins_at / SAMPLE_INTERVAL_S))
+
+    def _sample_at(self, number: int) -> None:
+        self._agenda.at(number * SAMPLE_INTERVAL_S, self._periodically, number)
+
+    def _periodically(self, number: int) -> None:
+        self.sample()
+        self._sample_at(number + 1)
+
+    def sample(self) -> None:
+        """Take a sample now."""
+        if self._table is not None:
+            now = self._agenda.now
+            rows = [(now, *subtask.sample()) for subtask in self._attempt.subtasks]
+            self._table.append(np.array(rows, dtype=np.float64).T)
+
+    @property
+    def data(self) -> bytes:
+        """All rows, as `Report.samples` wants them."""
+        return b"" if self._table is None else self._table.rows.tobytes()

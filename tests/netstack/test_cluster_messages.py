@@ -43,9 +43,9 @@ from netstack.cluster.messages import (
     ToTask,
     TriggerCheckpoint,
     decode_control,
+    distant_tasks,
     encode_control,
 )
-from netstack.cluster.proxies import distant_tasks
 
 BARRIER = CheckpointBarrier(7, 1.5, CheckpointOptions(Alignment.ALIGNED, 0.25))
 
