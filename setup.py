@@ -24,7 +24,7 @@ COMPILED = {
     "sender throughput tracker watermark_valve",
     "buffers": "blank_bytes buffer channel_buffers channel_queue deal local_pool network_pool overtaking "
     "record_decoder records redistribution segment subpartition watermarks",
-    "netstack/engine": "agenda callbacks event_clock randomness",
+    "netstack/engine": "agenda randomness",
     "netstack/exchange": "channel connection consumer_end emulated_link gate java_hash key_groups link "
     "local_channel notifier open_buffers partition producer_end remote_channel stalls",
     "netstack/tasks": "checkpointed_inputs checkpointing_task emission event_windows keys lateness "

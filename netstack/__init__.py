@@ -216,12 +216,12 @@ from .tcp.handshaking import TlsContexts as TlsContexts
 from .tcp.handshaking import fresh_secret as fresh_secret
 from .tcp.letterbox import Letterbox as Letterbox
 from .tcp.letterbox import ask_letterbox as ask_letterbox
-from .tcp.limits import ConnectionLimits as ConnectionLimits
 from .tcp.mesh import Mesh as Mesh
+from .tcp.pipe import ConnectionLimits as ConnectionLimits
 from .transport.endpoint import ALL_TARGETS as ALL_TARGETS
 from .transport.transport import Transport
 from .transport.transport_config import TransportConfig as TransportConfig
-from .transport.transport_statistics import TransportStatistics as TransportStatistics
+from .transport.transport_config import TransportStatistics as TransportStatistics
 
 __all__ = [
     "AtTime",

@@ -18,8 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from flowcontrol import Alignment, CheckpointBarrier, CheckpointOptions, PostCheckpointAction
 
-from ..engine.agenda import Agenda
-from ..engine.callbacks import Timer
+from ..engine.agenda import Agenda, Timer
 from ..engine.randomness import Randomness
 from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds

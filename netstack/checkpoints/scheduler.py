@@ -26,8 +26,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from ..engine.agenda import Agenda
-from ..engine.callbacks import Timer
+from ..engine.agenda import Agenda, Timer
 from ..engine.randomness import Randomness
 from ..engine.timers import Timers
 from ..scenarios.config import NetworkConfig

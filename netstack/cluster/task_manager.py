@@ -30,7 +30,7 @@ from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
-from ..engine.scope import Scope
+from ..engine.timers import Scope
 from ..errors import PeerFailedError, StorageError, TransportError
 from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
@@ -45,8 +45,7 @@ from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
-from ..tcp.limits import ConnectionLimits
-from ..tcp.pipe import Stream
+from ..tcp.pipe import ConnectionLimits, Stream
 from .leader import LEADER, Leader
 from .messages import (
     Aborted,

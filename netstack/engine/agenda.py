@@ -31,10 +31,48 @@ import heapq
 import types
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Generator
-from math import inf
+from math import floor, inf
 from typing import Any
 
-from .callbacks import Kept, Timer
+
+class Timer:
+    """A callback that waits on the agenda and can be cancelled."""
+
+    __slots__ = ("_args", "_callback")
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._callback: Callable[..., Any] | None = callback
+        self._args = args
+
+    @property
+    def pending(self) -> bool:
+        """Whether the callback is still to be called."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """Do not call it, and let go of what it was to be called with; nothing if it has been called."""
+        self._callback, self._args = None, ()
+
+    def __call__(self) -> None:
+        """It is due."""
+        callback, args = self._callback, self._args
+        if callback is not None:
+            self.cancel()
+            callback(*args)
+
+
+class Kept:
+    """A callback that outlives `Agenda.clear`."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[..., Any]) -> None:
+        self._callback = callback
+
+    def __call__(self, *args: Any) -> None:
+        """It is due."""
+        self._callback(*args)
+
 
 Routine = Coroutine[Any, None, None]
 """What the agenda steps."""
@@ -392,3 +430,31 @@ class Agenda:
 def suspend() -> Generator[None, None, None]:
     """Wait until the agenda steps the calling routine again, for which the caller has seen to it."""
     yield
+
+
+_ROUNDING = 1e-6
+
+
+class EventClock:
+    """Tells the event time of now, in whole milliseconds: that of the agenda, which begins with the run.
+
+    A run that goes on from the checkpoint of an earlier one begins behind what that had reached, so that
+    event time does not go back.
+    """
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self._ahead_ms = 0
+
+    @property
+    def now_ms(self) -> int:
+        """The event time of what is emitted now."""
+        return self._passed_ms + self._ahead_ms
+
+    def go_on_from(self, reached_ms: int) -> None:
+        """An earlier run had come so far; if this one has not, its event time goes on from there."""
+        self._ahead_ms = max(self._ahead_ms, reached_ms - self._passed_ms)
+
+    @property
+    def _passed_ms(self) -> int:
+        return floor(self._agenda.now * 1e3 + _ROUNDING)

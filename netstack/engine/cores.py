@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import heapq
 
-from .agenda import Agenda, Waiter
-from .callbacks import Timer
+from .agenda import Agenda, Timer, Waiter
 
 _ROUNDING = 1e-12
 

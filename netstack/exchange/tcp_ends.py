@@ -30,7 +30,7 @@ from flowcontrol import (
 )
 
 from ..errors import LinkClosedError, PeerFailedError, PeerSilentError
-from ..tcp.outgoing import Outgoing
+from ..tcp.pipe import Outgoing
 from .link import Receiver
 
 _LOOKS = 4

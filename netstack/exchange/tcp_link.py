@@ -34,9 +34,7 @@ from flowcontrol import (
 )
 
 from ..errors import ConnectionLostError, LinkClosedError, TransportError
-from ..tcp.limits import ConnectionLimits
-from ..tcp.outgoing import Outgoing
-from ..tcp.pipe import Stream, describe, pipe_over
+from ..tcp.pipe import ConnectionLimits, Outgoing, Stream, describe, pipe_over
 from .tcp_ends import Incoming, TcpConsumingEnd, TcpEnd, keep_alive
 
 HIGH_WATERMARK_BYTES = 256 << 10

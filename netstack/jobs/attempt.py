@@ -20,7 +20,7 @@ from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.recovery import RecoverySource, SubtaskRecovery
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
-from ..engine.scope import Scope
+from ..engine.timers import Scope
 from ..exchange.channel import InputChannel
 from ..exchange.emulated_link import EmulatedLink
 from ..results.result import Work

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.recovery import UNUSABLE
-from ..engine.scope import Scope
+from ..engine.timers import Scope
 from ..scenarios.config import FailoverStrategy
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import consumers_of_producers

@@ -18,8 +18,7 @@ from buffers import Pieces
 
 from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage, folder_of, metadata_path, write_pieces
-from ..engine.agenda import Agenda
-from ..engine.callbacks import Timer
+from ..engine.agenda import Agenda, Timer
 from ..errors import ScenarioError, StorageError
 from ..results.statistics import FiredFault
 from ..scenarios.config_rules import Problem

@@ -29,7 +29,7 @@ from ..engine import garbage
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
-from ..engine.scope import Scope
+from ..engine.timers import Scope
 from ..errors import ScenarioError
 from ..results.result import Steady, Work
 from ..results.statistics import EndOfRun, Recorder, SubtaskSample

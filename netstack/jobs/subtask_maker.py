@@ -12,8 +12,8 @@ from typing import cast
 
 import numpy as np
 
+from ..engine.agenda import EventClock
 from ..engine.cores import Cores
-from ..engine.event_clock import EventClock
 from ..engine.randomness import numbers_of, uncertain_factor
 from ..errors import ScenarioError
 from ..exchange.key_groups import default_max_parallelism

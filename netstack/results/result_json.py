@@ -1,15 +1,20 @@
-"""Results as JSON documents, and back."""
+"""Results as JSON documents, and back.
+
+A result that is read has to be one of its scenario, with the same vertices everywhere and no subtask too
+many, as readers go by the places of vertices and subtasks in their lists.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from ..errors import ScenarioError
+from ..scenarios.config import PRESETS
 from ..scenarios.documents import Document, read_scenario, scenario_document
-from .result import SCHEMA, Result, Run
-from .result_rules import result_problem
+from .result import SCHEMA, Result, Run, Series, VertexCheckpoint, VertexSteady
 
 
 class _Document(Run[Document], frozen=True, kw_only=True):
@@ -38,7 +43,56 @@ def from_json(document: bytes | str) -> Result:
         problems = "; ".join(error.problems)
         raise ValueError(f"the scenario in the result makes no sense: {problems}") from None
     result = Result(**msgspec.structs.asdict(decoded) | {"scenario": scenario})
-    problem = result_problem(result)
+    problem = next(_problems(result), None)
     if problem is not None:
         raise ValueError(f"the result makes no sense: {problem}")
     return result
+
+
+def _problems(result: Result) -> Iterator[str]:
+    if result.preset not in PRESETS:
+        yield f"preset: {result.preset!r} is none"
+    vertices = sorted(result.scenario.vertices, key=lambda vertex: vertex.source is None)
+    subtasks = {vertex.name: vertex.parallelism for vertex in vertices}
+    for place, checkpoint in enumerate(result.checkpoints):
+        yield from _about_vertices(f"checkpoints.{place}", checkpoint.vertices, subtasks)
+    for place, steady in enumerate(result.steady):
+        yield from _about_vertices(f"steady.{place}", steady.vertices, subtasks)
+    for place, series in enumerate(result.series):
+        yield from _about_series(f"series.{place}", series, subtasks)
+
+
+def _about_vertices(
+    key: str, vertices: Sequence[VertexCheckpoint | VertexSteady], subtasks: dict[str, int]
+) -> Iterator[str]:
+    """Vertices stand in the order of the scenario, sources first; of a checkpoint, or in a window."""
+    names = [vertex.name for vertex in vertices]
+    if names and names != list(subtasks):
+        yield f"{key}.vertices: are {', '.join(names)}; those of the scenario are {', '.join(subtasks)}"
+        return
+    for vertex in vertices:
+        for field, values in _lists(vertex):
+            if len(values) not in (0, subtasks[vertex.name]):
+                where = f"{key}.vertices.{vertex.name}.{field}"
+                yield f"{where}: has {len(values)} values for {subtasks[vertex.name]} subtasks"
+
+
+def _about_series(key: str, series: Series, subtasks: dict[str, int]) -> Iterator[str]:
+    if series.vertex not in subtasks:
+        yield f"{key}.vertex: {series.vertex!r} is none of the scenario"
+        return
+    for field, values in _lists(series):
+        if field == "t":
+            continue
+        if len(values) not in (0, subtasks[series.vertex]):
+            yield f"{key}.{field}: has {len(values)} values for {subtasks[series.vertex]} subtasks"
+        elif any(len(samples) != len(series.t) for samples in values):
+            yield f"{key}.{field}: has not as many samples as there are times"
+
+
+def _lists(values: Any) -> Iterator[tuple[str, Sequence[Any]]]:
+    """The fields that are lists, with their values."""
+    for field in values.__struct_fields__:
+        value = getattr(values, field)
+        if isinstance(value, list):
+            yield field, value

@@ -10,7 +10,7 @@ from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask
 from ..checkpoints.storage import CheckpointStorage
 from ..engine.agenda import Agenda
 from ..engine.randomness import Randomness
-from ..engine.scope import Scope
+from ..engine.timers import Scope
 from ..exchange.partition import ResultPartition
 from ..exchange.selectors import ChannelSelector
 from ..results.trace import Trace

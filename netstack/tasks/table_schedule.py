@@ -12,7 +12,7 @@ expired by the time at which a compaction begins is left out of what comes of it
 
 from __future__ import annotations
 
-from ..engine.scope import Scope
+from ..engine.timers import Scope
 from ..scenarios.config import CostModel
 from ..state.table_backend import TableStateBackend
 from ..state.table_store import Compaction

@@ -18,7 +18,7 @@ from typing import Any
 from buffers import RecordBlock, watermark_at, watermark_places
 from flowcontrol import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 
-from ..engine.event_clock import EventClock
+from ..engine.agenda import EventClock
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
 from .event_windows import EventTimeWindows

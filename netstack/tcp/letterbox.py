@@ -21,8 +21,8 @@ import trio
 from flowcontrol import SEAL_BYTES, HandshakeRefused, Secret, seal, unseal
 
 from ..errors import UnprovenError
-from .limits import ConnectionLimits
 from .listener import Listener
+from .pipe import ConnectionLimits
 
 _STRANGERS = 16
 _TIMEOUT_S = 60.0

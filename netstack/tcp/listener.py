@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import trio
 
 from ..errors import UnprovenError
-from .limits import ConnectionLimits, free_descriptors
+from .pipe import ConnectionLimits, free_descriptors
 
 _log = logging.getLogger("netstack.tcp")
 

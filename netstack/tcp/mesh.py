@@ -14,13 +14,16 @@ from collections.abc import Iterable, Sequence
 
 import trio
 
-from flowcontrol import Identity, Secret, ServerHandshake
+from flowcontrol import (
+    Identity,
+    Secret,
+    ServerHandshake,
+)
 
 from ..errors import HandshakeError, UnprovenError
 from .handshaking import TlsContexts, answer, converse, dial, fresh_nonce, refuse, say
-from .limits import ConnectionLimits
 from .listener import Listener
-from .pipe import Stream
+from .pipe import ConnectionLimits, Stream
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 

@@ -1,4 +1,4 @@
-"""Bytes to and from a peer: over the bare socket, or over TLS.
+"""Bytes to and from a peer: over the bare socket, or over TLS; the queue of messages, and limits.
 
 The bare one gathers what it sends from many places, and reads to many places, with one system call each and
 without copies. It asks the kernel first and trio only if there is nothing to do, so a busy connection does
@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import ssl
-from collections.abc import Sequence
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import trio
+
+from flowcontrol import BufferResponse, Message, encode_header, payload_bytes
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 """A proven connection."""
@@ -157,3 +164,112 @@ def describe(error: BaseException) -> str:
         name = errno.errorcode.get(cause.errno, str(cause.errno))
         return f"the connection broke ({name}: {os.strerror(cause.errno)})"
     return f"the connection broke ({error})" if str(error) else "the connection broke"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Bounds on what a peer may ask for, and on how long it may take; times in seconds.
+
+    Raises:
+        ValueError: if one of them is not positive.
+    """
+
+    max_frame_bytes: int = 16 << 20
+    """The longest frame, header included."""
+    max_channels: int = 65_536
+    """Channels of one connection that a peer may open."""
+    max_connections: int = 1024
+    """Connections of one listener, those that have yet to prove themselves included.
+
+    Of the latter there are never more than half the descriptors that the process has left.
+    """
+    handshake_timeout_s: float = 10.0
+    """From the first byte of a connection to its proof."""
+    connect_timeout_s: float = 60.0
+    """Until all peers are connected."""
+    keep_alive_s: float = 30.0
+    """A peer that sends nothing for so long is dead; detecting that takes up to a quarter longer."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)}")
+
+
+def free_descriptors() -> int:
+    """How many more files and sockets this process may open (RLIMIT_NOFILE)."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(0, soft - len(os.listdir("/dev/fd")))
+
+
+_Part = tuple[bytes | memoryview, Callable[[], None] | None, bool]
+"""Bytes, what to call when they have left, and whether they end their message."""
+
+
+class Outgoing:
+    """A queue of encoded messages, which may leave in portions of any size.
+
+    Invariant: `waiting_bytes` is the sum of the queued parts; `sent_bytes` has left.
+    """
+
+    def __init__(self) -> None:
+        self.waiting_bytes = 0
+        self.sent_bytes = 0
+        self._parts: deque[_Part] = deque()
+        self._mid_message = False
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, message: Message, written: Callable[[], None] | None = None) -> None:
+        """Append `message`; the payload of a buffer is not copied, and must stay until `written` is called.
+
+        Raises:
+            LocalProtocolError: if it cannot be encoded.
+        """
+        head = encode_header(message)
+        self.waiting_bytes += len(head)
+        if type(message) is BufferResponse and len(message.payload):
+            self._parts.append((head, None, False))
+            self._parts.append((payload_bytes(message), written, True))
+            self.waiting_bytes += len(message.payload)
+        else:
+            self._parts.append((head, written, True))
+
+    def next_parts(self) -> list[bytes | memoryview]:
+        """What to send next, at most `MAX_PARTS` pieces."""
+        return [data for data, _, _ in islice(self._parts, MAX_PARTS)]
+
+    def left(self, count: int) -> None:
+        """Take note that the first `count` bytes that waited have left."""
+        self.sent_bytes += count
+        self.waiting_bytes -= count
+        parts = self._parts
+        while count:
+            data, written, ends_message = parts.popleft()
+            size = len(data)
+            if count < size:
+                parts.appendleft((memoryview(data)[count:], written, ends_message))
+                self._mid_message = True
+                return
+            count -= size
+            self._mid_message = not ends_message
+            if written is not None:
+                written()
+
+    def drop(self) -> None:
+        """Forget all but the rest of a message that has partly left, or the peer would lose its place."""
+        begun = list(self._parts) if self._mid_message else []
+        self.clear()
+        for data, _, ends_message in begun:
+            self._parts.append((bytes(data), None, ends_message))
+            self.waiting_bytes += len(data)
+            if ends_message:
+                break
+
+    def clear(self) -> None:
+        """Forget everything: nothing will leave any more."""
+        self._parts.clear()
+        self.waiting_bytes = 0

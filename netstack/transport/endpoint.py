@@ -17,25 +17,32 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import trio
 
-from buffers import DEFAULT_MAX_RECORD_BYTES
+from buffers import (
+    DEFAULT_MAX_RECORD_BYTES,
+    UNLIMITED_SIZE,
+    MemorySegment,
+    NetworkBufferPool,
+    PipelinedSubpartition,
+    partition_buffers,
+)
 from flowcontrol import EndOfData, EndOfPartition, RemoteProtocolError, decode_event
 
 from ..errors import LinkClosedError
 from ..exchange.channel import InputChannel
 from ..exchange.connection import ConsumerEnd, ProducerEnd
+from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
-from ..exchange.partition import ALL
+from ..exchange.partition import ALL, ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.stalls import CreditStalls
 from ..exchange.tcp_link import TcpLink
-from .exchange_buffers import ExchangeBuffers
-from .loopback_records import LoopbackRecords
-from .transport_config import TransportConfig
-from .transport_statistics import TransportStatistics
+from ..scenarios.config_rules import debloater_of
+from .transport_config import TransportConfig, TransportStatistics
 
 READ_BYTES = 1 << 20
 """About how many bytes of records one `read` returns at most."""
@@ -315,3 +322,141 @@ class Endpoint:
         for producer in self._producers.values():
             producer.close()
         return self._buffers.release()
+
+
+class ExchangeBuffers:
+    """The memory, the partition and the gate, still without channels, of process `index` of `size`.
+
+    `on_room` is called when a record may be begun, `on_data` when one may be read.
+
+    Raises:
+        InsufficientBuffers: if the network memory of `config` is too little for so many processes.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        size: int,
+        config: TransportConfig,
+        on_room: Callable[[], None],
+        on_data: Callable[[], None],
+    ) -> None:
+        self._size = size
+        self._config = config
+        self.memory = NetworkBufferPool(config.segments(size), config.network.segment_bytes)
+        # These first: what is written before there are channels must not take their memory.
+        count = config.gate(size).exclusive_per_channel
+        peers = (peer for peer in range(size) if peer != index)
+        self._exclusive = {peer: self.memory.request_unpooled(count) for peer in peers}
+        self.subpartitions = self._make_subpartitions(count)
+        self.partition = self._make_partition(on_room)
+        self.gate = self._make_gate(f"process {index}", on_data)
+
+    def _make_subpartitions(self, receiver_exclusive: int) -> list[PipelinedSubpartition]:
+        network = self._config.network
+        starting_size = network.starting_segment_bytes if network.debloat_enabled else UNLIMITED_SIZE
+        return [
+            PipelinedSubpartition(target, starting_size=starting_size, receiver_exclusive=receiver_exclusive)
+            for target in range(self._size)
+        ]
+
+    def _make_partition(self, on_room: Callable[[], None]) -> ResultPartition:
+        network = self._config.network
+        minimum, maximum = partition_buffers(
+            self._size, network.exclusive_buffers_per_channel, network.floating_buffers_per_gate
+        )
+        pool = self.memory.create_pool(
+            maximum,
+            minimum,
+            maximum,
+            subpartitions=self._size,
+            max_buffers_per_channel=network.max_buffers_per_channel,
+            max_overdraft=network.max_overdraft_buffers_per_gate,
+            on_available=on_room,
+        )
+        return ResultPartition(pool, self.subpartitions, flush_always=network.buffer_timeout_s == 0)
+
+    def _make_gate(self, name: str, on_data: Callable[[], None]) -> InputGate:
+        spec = self._config.gate(self._size)
+        pool = self.memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
+        return InputGate(name, pool, debloater_of(self._config.network), on_data)
+
+    def take_exclusive(self, peer: int) -> list[MemorySegment]:
+        """The segments of the channel from `peer`, which gives them back itself."""
+        return self._exclusive.pop(peer)
+
+    def release(self) -> int:
+        """Give all memory back when nothing is on a link; returns how many segments somebody still has."""
+        for segments in self._exclusive.values():
+            self.memory.recycle_unpooled(segments)
+        self.partition.release()
+        self.gate.release()
+        leaked = self.memory.used
+        self.memory.destroy()
+        return leaked
+
+
+RECORD_BYTES = 200
+"""What a record takes beside its bytes: the object that holds them, and its place in the queue."""
+
+_MOST_KEPT = 2
+"""How many times as large as a record the memory may be that it is a part of, to be kept for it."""
+
+
+class LoopbackRecords:
+    """A queue of records that is full from `max_bytes` on, by what they take; one record may take more.
+
+    `records` and `bytes` count what was added and not given back by `close`. Invariant: what is closed is
+    empty.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.records = 0
+        self.bytes = 0
+        self.closed = False
+        self._max_bytes = max_bytes
+        self._queue: deque[memoryview] = deque()
+        self._queued_bytes = 0
+
+    def __len__(self) -> int:
+        """Records that wait."""
+        return len(self._queue)
+
+    @property
+    def full(self) -> bool:
+        """Whether the writer has to wait before it adds another."""
+        return self._queued_bytes >= self._max_bytes
+
+    def add(self, record: memoryview) -> None:
+        """Append a record of bytes; it is copied if it could still change, or keeps much else alive."""
+        size = len(record)
+        self._queue.append(record if _may_be_kept(record) else memoryview(bytes(record)))
+        self._queued_bytes += size + RECORD_BYTES
+        self.records += 1
+        self.bytes += size
+
+    def take(self) -> memoryview:
+        """Take the first record, of which there is at least one."""
+        record = self._queue.popleft()
+        self._queued_bytes -= len(record) + RECORD_BYTES
+        return record
+
+    def close(self) -> list[memoryview]:
+        """Take nothing more, and give back what waits, in order."""
+        self.closed = True
+        waiting = list(self._queue)
+        self._queue.clear()
+        self.records -= len(waiting)
+        self.bytes -= sum(map(len, waiting))
+        self._queued_bytes = 0
+        return waiting
+
+
+def _may_be_kept(record: memoryview) -> bool:
+    """Whether the memory of a record never changes, as that of bytes and of Arrow's buffers, and is its own.
+
+    That a view cannot be written to says nothing of its owner.
+    """
+    owner = record.obj
+    never_changes = type(owner) is bytes or getattr(owner, "is_mutable", True) is False
+    return never_changes and memoryview(owner).nbytes <= _MOST_KEPT * (len(record) + RECORD_BYTES)

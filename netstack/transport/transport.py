@@ -33,8 +33,7 @@ from ..tcp.handshaking import TlsContexts
 from ..tcp.mesh import Mesh
 from ..tcp.pipe import Stream
 from .endpoint import Endpoint
-from .transport_config import TransportConfig
-from .transport_statistics import TransportStatistics
+from .transport_config import TransportConfig, TransportStatistics
 
 T = TypeVar("T")
 

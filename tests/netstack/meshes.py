@@ -15,9 +15,8 @@ import trio
 
 from flowcontrol import Secret
 from netstack.tcp.handshaking import TlsContexts
-from netstack.tcp.limits import ConnectionLimits
 from netstack.tcp.mesh import Mesh
-from netstack.tcp.pipe import Stream
+from netstack.tcp.pipe import ConnectionLimits, Stream
 
 SECRET = Secret(b"the secret of the tests")
 PATIENT = ConnectionLimits(connect_timeout_s=300, handshake_timeout_s=300)

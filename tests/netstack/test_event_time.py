@@ -34,7 +34,7 @@ from netstack import (
     sink,
     transactional_sink,
 )
-from netstack.engine.event_clock import EventClock
+from netstack.engine.agenda import EventClock
 from netstack.scenarios.topology import disorder_s
 from netstack.tasks.emission import Emission, HeldBack
 from netstack.tasks.event_windows import EventTimeWindows

@@ -22,8 +22,8 @@ import trio
 from flowcontrol import ClientHandshake, Identity, Secret
 from netstack.errors import HandshakeError, UnprovenError
 from netstack.tcp.handshaking import TlsContexts, dial, fresh_nonce
-from netstack.tcp.limits import ConnectionLimits, free_descriptors
 from netstack.tcp.mesh import Mesh
+from netstack.tcp.pipe import ConnectionLimits, free_descriptors
 from tests.netstack.meshes import (
     PATIENT,
     SECRET,

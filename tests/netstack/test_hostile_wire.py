@@ -53,9 +53,8 @@ from netstack.exchange.gate import InputGate
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
 from netstack.tcp.handshaking import dial
-from netstack.tcp.limits import ConnectionLimits
 from netstack.tcp.mesh import Mesh
-from netstack.tcp.pipe import Stream
+from netstack.tcp.pipe import ConnectionLimits, Stream
 from tests.netstack.meshes import SECRET, Streams, connect, no_socket_left
 
 pytestmark = pytest.mark.long

@@ -20,7 +20,7 @@ from netstack import (
 )
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
-from netstack.engine.scope import Scope
+from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.tasks.environment import Environment
 from netstack.tasks.subtask import Subtask

@@ -13,8 +13,8 @@ import trio.testing
 from flowcontrol import Identity, Secret, ServerHandshake
 from netstack.errors import HandshakeError
 from netstack.tcp.handshaking import TlsContexts, dial, fresh_nonce, fresh_secret, is_own_end
-from netstack.tcp.limits import ConnectionLimits
 from netstack.tcp.mesh import Mesh
+from netstack.tcp.pipe import ConnectionLimits
 from tests.netstack.meshes import (
     PATIENT,
     SECRET,

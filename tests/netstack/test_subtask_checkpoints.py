@@ -37,7 +37,7 @@ from netstack.checkpoints.pending_checkpoint import Acknowledgement, Checkpointe
 from netstack.checkpoints.recovery import RecoverySource, SubtaskRecovery
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
-from netstack.engine.scope import Scope
+from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.state.table_backend import TableSettings
 from netstack.tasks.environment import Environment

@@ -60,8 +60,7 @@ from netstack.exchange.tcp_ends import (
     keep_alive,
 )
 from netstack.exchange.tcp_link import TcpLink
-from netstack.tcp.outgoing import Outgoing
-from netstack.tcp.pipe import Stream
+from netstack.tcp.pipe import Outgoing, Stream
 
 TLS = Path(__file__).resolve().parent.parent / "data" / "tls"
 
