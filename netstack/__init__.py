@@ -7,25 +7,24 @@ and described where it is defined, ``help("netstack.scenarios.fault")``:
 =====================  ==================================================================================
 netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; config: Flink's
-                       options, presets; fault: what may go wrong, and when; changes: what users do
-                       meanwhile; topology: ship strategies, who sends to whom, job shapes that can
-                       deadlock under unaligned checkpoints; documents, tables: scenarios from and to
-                       files; rules, config_rules: which ones make sense; quantities, user_code
-netstack.results       result: what a run found, field by field; statistics: what is sampled; trace:
-                       each step of a checkpoint; viewed: how results show themselves in a notebook
-netstack.tasks         operators: what vertices do with records; source: sources of one's own;
-                       transactions: output that appears exactly once
-netstack.state         keyed_state, state_kinds, map_state, operator_state, time_to_live: the state of
-                       operators; snapshots, values, table_store, subtask_state: how it is kept
-netstack.checkpoints   storage, file_layout, paths: where checkpoints lie; initial: going on from one;
-                       savepoint_request: asking for one; state_entries: what lies in one
+                       options, presets; fault; changes: actions of users; topology: ship strategies, data
+                       flow, deadlocks; documents, tables: scenarios from and to files; rules,
+                       config_rules: their checks; quantities, user_code
+netstack.results       result: results, field by field; statistics: samples; trace: each step of a
+                       checkpoint; result_json; viewed: results in a notebook
+netstack.tasks         operators; source: sources of one's own; transactions: output that appears
+                       exactly once
+netstack.state         keyed_state, state_kinds, operator_state, time_to_live: the state of operators;
+                       snapshots, values, table_store, subtask_state: how it is kept
+netstack.checkpoints   storage: where checkpoints lie; recovery: going on from one; savepoints: asking for
+                       one; state_entries: its content
 netstack.exchange      partition, gate, connection, remote_channel, selectors, key_groups, java_hash,
-                       tcp_link: what carries records from one task to others
-netstack.jobs          job, job_sources, summary: a job that can be looked into while it runs
-netstack.engine        agenda: what happens next; compiled: whether the core is compiled
-netstack.transport     transport_config, transport_statistics, endpoint: records between processes
-netstack.tcp           mesh, handshaking, letterbox, limits: what these stand on
-netstack.cluster       terms, distributed_run, task_manager, attempt_report: a job over processes
+                       tcp_link: records on their way from one task to others
+netstack.jobs          emulation; job: a job that can be inspected while it runs; subtask_maker, summary
+netstack.engine        agenda: the next event; compiled: whether the core is compiled
+netstack.transport     transport_config, endpoint, transport: records between processes
+netstack.tcp           mesh, handshaking, letterbox, pipe: the connections below these
+netstack.cluster       terms, distributed_run, task_manager: a job over processes
 =====================  ==================================================================================
 """
 
