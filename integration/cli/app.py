@@ -40,6 +40,7 @@ _ONLY_HELP = {"--help", "-h", "--version"}
 def _import_compiled(arguments: Sequence[str]) -> None:
     """Import what is compiled in part, where a Ctrl-C is swallowed, before a command begins."""
     if arguments and _ONLY_HELP.isdisjoint(arguments):
+        import concurrent.futures.process  # noqa: F401
         import statistics  # noqa: F401
 
         from . import run_errors  # noqa: F401

@@ -11,8 +11,6 @@ from typing import Annotated, TypeVar
 
 from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTokensError
 
-from ..errors import UsageError
-
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
     """Read a whole number; left to itself, the library rounds "1.5"."""
@@ -102,6 +100,8 @@ def require_some(command: str, option: str, number: int) -> None:
     Raises:
         UsageError: it is; the line names command and option.
     """
+    from ..errors import UsageError
+
     if number < 1:
         raise UsageError([f"netstack {command}: {option} is {number}; at least 1 is needed"])
 
@@ -113,6 +113,8 @@ def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]
         UsageError: it is no such quantity; the line names command and option.
     """
     from netstack import QuantityError
+
+    from ..errors import UsageError
 
     try:
         return read(text)

@@ -71,9 +71,9 @@ def read_user_file(file: Path, largest: int) -> bytes:
         raise FileError([f"{file}: there is no such file"]) from None
     except OSError as error:
         raise FileError([f"{file}: cannot be read: {error.strerror}"]) from None
-    except ValueError as error:  # a name with a character that no name has
-        if isinstance(error, ScenarioError):
-            raise
+    except FileError:
+        raise
+    except ValueError:  # a name with a character that no name has
         raise FileError([f"{file}: is no name of a file"]) from None
     if len(content) > largest:
         raise FileError([f"{file}: has more than {largest >> 20} MiB, the most that is read here"])
@@ -213,7 +213,7 @@ def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bo
         _refuse_code(document, file)
     try:
         scenario = read_scenario(document, name=file.stem)
-    except InputError as error:
+    except ScenarioError as error:
         raise ScenarioError([f"{file}: {problem}" for problem in error.problems]) from None
     vertices = tuple(_with_path_beside(vertex, file.parent) for vertex in scenario.vertices)
     return dataclasses.replace(scenario, vertices=vertices)
@@ -241,9 +241,9 @@ def load_result(path: str | Path) -> Result:
         return from_json(read_user_file(file, LARGEST_RESULT))
     except RecursionError:
         raise FileError([f"{file}: {NO_RESULT}: it is nested too deeply"]) from None
+    except InputError:
+        raise
     except ValueError as error:
-        if isinstance(error, ScenarioError):
-            raise
         raise FileError([f"{file}: {NO_RESULT}: {one_line(error)}"]) from None
 
 

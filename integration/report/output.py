@@ -19,7 +19,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import OutputError
 from ..files.writing import is_device, require_writable, write_whole
 
 PAGE = "report.html"
@@ -75,6 +74,12 @@ def indented(document: bytes) -> bytes:
     return msgspec.json.format(document, indent=1) + b"\n"
 
 
+def _output_error(line: str) -> Exception:
+    from ..errors import OutputError  # here, since a command's help needs nothing of what it imports
+
+    return OutputError(line)
+
+
 def prepare_folder(folder: Path | None, *names: str) -> None:
     """Make a folder for output, before long work begins, and check that files of these names can be in it.
 
@@ -86,13 +91,13 @@ def prepare_folder(folder: Path | None, *names: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise OutputError(f"{folder}: no folder can be made there: it is a file") from None
+        raise _output_error(f"{folder}: no folder can be made there: it is a file") from None
     except OSError as error:
-        raise OutputError(f"{folder}: no folder can be made there: {error.strerror}") from None
+        raise _output_error(f"{folder}: no folder can be made there: {error.strerror}") from None
     require_place(folder)
     for name in names:
         if (folder / name).is_dir():
-            raise OutputError(f"{folder / name}: is a folder, where a file would be written")
+            raise _output_error(f"{folder / name}: is a folder, where a file would be written")
 
 
 def require_place(path: Path) -> None:
@@ -104,7 +109,7 @@ def require_place(path: Path) -> None:
     try:
         require_writable(path)
     except OSError as error:
-        raise OutputError(f"{path}: nothing can be written there: {error.strerror}") from None
+        raise _output_error(f"{path}: nothing can be written there: {error.strerror}") from None
 
 
 def prepare_file(file: Path | None) -> None:
@@ -126,7 +131,7 @@ def write_outputs(files: Mapping[Path, bytes]) -> list[Path]:
     try:
         write_whole(files)
     except OSError as error:
-        raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
+        raise _output_error(f"{error.filename}: cannot be written: {error.strerror}") from None
     return list(files)
 
 

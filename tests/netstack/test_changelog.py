@@ -26,6 +26,7 @@ from netstack.state.snapshots import StateFormat, StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.values import encode_value
 from netstack.tasks.materializer import first_delay_s
+from tests.crossing import crossed
 from tests.netstack.table_model import ModelStores
 from tests.netstack.test_recovery import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job
 
@@ -285,9 +286,7 @@ def needed_and_there(storage: MemoryStorage) -> Iterator[set[str]]:
     yield set(storage.shared_files())
 
 
-@pytest.mark.parametrize("backend", StateBackendType)
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("storage", LOGGED)
+@crossed(backend=list(StateBackendType), schedule=list(SCHEDULES), storage=list(LOGGED))
 def test_exactly_once_whatever_fails(storage: str, schedule: str, backend: StateBackendType) -> None:
     log, kept = TransactionLog(), MemoryStorage()
     settings = LOGGED[storage] | MATERIALISED | {"state_backend": backend}

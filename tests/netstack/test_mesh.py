@@ -15,6 +15,7 @@ from netstack.errors import HandshakeError
 from netstack.tcp.handshaking import TlsContexts, dial, fresh_nonce, fresh_secret, is_own_end
 from netstack.tcp.mesh import Mesh
 from netstack.tcp.pipe import ConnectionLimits
+from tests.crossing import crossed
 from tests.netstack.meshes import (
     PATIENT,
     SECRET,
@@ -62,8 +63,7 @@ def raw(stream: object) -> trio.SocketStream:
     return transport
 
 
-@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-@pytest.mark.parametrize("size", [1, 2, 5, 16])
+@crossed(encrypted={"plain": False, "tls": True}, size=[1, 2, 5, 16])
 def test_each_pair_has_one_connection(size: int, encrypted: bool) -> None:
     async def main() -> None:
         connected = await connected_mesh(size, tls_contexts() if encrypted else None)

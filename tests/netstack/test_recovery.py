@@ -49,6 +49,7 @@ from netstack import (
     transactional_sink,
 )
 from netstack.exchange.gate import InputGate
+from tests.crossing import crossed
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 
 KEYS = 7
@@ -172,8 +173,7 @@ SCHEDULES: dict[str, list[Fault]] = {
 }
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+@crossed(schedule=list(SCHEDULES), mode=EXACTLY_ONCE)
 def test_exactly_once_whatever_fails(mode: str, schedule: str) -> None:
     log = TransactionLog()
     job = run(sums_job(log, SCHEDULES[schedule], **MODES[mode]))

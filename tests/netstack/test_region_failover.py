@@ -47,6 +47,7 @@ from netstack import (
     to_json,
     transactional_sink,
 )
+from tests.crossing import crossed
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.table_model import ModelStores
 
@@ -193,9 +194,7 @@ def failures(job: Job) -> list[tuple[float, list[str]]]:
     return [(round(restart.failed_at, 6), restart.tasks) for restart in job.restarts]
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
-@pytest.mark.parametrize("killed", ["a_in", "a_sums", "a_out"])
-@pytest.mark.parametrize("rate", [250.0, 0.0])
+@crossed(mode=EXACTLY_ONCE, killed=["a_in", "a_sums", "a_out"], rate=[250.0, 0.0])
 def test_a_region_goes_back_alone_and_the_output_of_all_is_exact(mode: str, killed: str, rate: float) -> None:
     pipelines = Pipelines()
     job = run(pipelines.scenario(kill(killed, 0, 0.31), rate=rate, **MODES[mode]))
@@ -251,8 +250,7 @@ def test_table_files_of_a_region_that_came_back_have_names_that_none_had_before(
     assert {name.split("-")[2] for name in after} == {str(next_ids[1])}
 
 
-@pytest.mark.parametrize("ship", ["forward", "rescale"])
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+@crossed(ship=["forward", "rescale"], mode=EXACTLY_ONCE)
 def test_of_a_job_of_pointwise_edges_only_the_row_of_a_killed_subtask_fails(mode: str, ship: str) -> None:
     numbers = Numbers(ship)
     job = run(numbers.scenario(kill("out", 2, 0.41), **MODES[mode]))
@@ -327,8 +325,7 @@ def test_checkpoints_that_are_pending_fail_with_the_task_and_the_next_ones_pass(
     pipelines.check()
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
-@pytest.mark.parametrize("second", [0.31, 0.33, 0.36, 0.3999, 0.45, 0.8])
+@crossed(mode=EXACTLY_ONCE, second=[0.31, 0.33, 0.36, 0.3999, 0.45, 0.8])
 def test_two_regions_are_down_at_once_or_one_after_the_other(mode: str, second: float) -> None:
     pipelines = Pipelines()
     scenario = pipelines.scenario(kill("a_sums", 0, 0.31), kill("b_out", 0, second), **MODES[mode])

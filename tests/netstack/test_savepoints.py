@@ -32,6 +32,7 @@ from netstack import (
 from netstack.checkpoints.savepoints import SavepointEnd, SavepointRequest
 from netstack.scenarios.topology import shape_of
 from netstack.state.values import decode_value
+from tests.crossing import crossed
 from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.test_recovery import expected, kill, run, sums_job
@@ -156,8 +157,7 @@ def test_a_job_whose_sources_have_ended_for_a_savepoint_that_fails_fails_itself(
     assert sorted(log.records) == expected()
 
 
-@pytest.mark.parametrize("delay_s", [0.01, 0.015, 0.02, 0.025])
-@pytest.mark.parametrize("action", PostCheckpointAction)
+@crossed(delay_s=[0.01, 0.015, 0.02, 0.025], action=list(PostCheckpointAction))
 def test_a_failure_in_the_middle_takes_the_savepoint_with_it(
     action: PostCheckpointAction, delay_s: float
 ) -> None:
