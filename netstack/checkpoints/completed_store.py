@@ -36,7 +36,7 @@ from .storage import CheckpointStorage
 class CompletedCheckpointStore:
     """Keeps the newest `retained` completed checkpoints in `storage`; outlives restarts of the job.
 
-    It begins with `stored`, what is there already, oldest first. The checkpoint `initial` of an earlier run
+    It begins with the checkpoints in `stored`, oldest first. The checkpoint `initial` of an earlier run
     counts as the oldest one, and is forgotten in its turn, or deleted if this run has claimed it. What cannot
     be deleted is left where it is: it belongs to no checkpoint any more and harms none.
     """
@@ -100,7 +100,7 @@ class CompletedCheckpointStore:
                 self._delete_claimed(self._initial)
 
     def _delete_claimed(self, initial: InitialCheckpoint) -> None:
-        """Delete the checkpoint of another run, and of its shared files those that nobody names."""
+        """Delete the checkpoint of another run, and its shared files that no other checkpoint names."""
         number, storage = initial.metadata.checkpoint_id, initial.storage
         if initial.in_place:
             self.discard(number, self._registry.unregister(number))
@@ -112,7 +112,7 @@ class CompletedCheckpointStore:
             storage.delete([file for path, file in files if file.shared and path not in named])
 
     def forget(self, metadata: CheckpointMetadata) -> None:
-        """Never go back to a checkpoint that cannot be restored; its files stay for whoever looks into it."""
+        """Never go back to a checkpoint that cannot be restored; its files stay for inspection."""
         self._checkpoints.remove(metadata)
 
     def discard(self, checkpoint_id: int, shared: Iterable[StoredFile]) -> None:
@@ -151,7 +151,7 @@ def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> Check
 
 
 SharedKey = str
-"""What a writer knows a shared file by: two files of one key have the same content."""
+"""The writer's name of a shared file: two files of one key have the same content."""
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class SharedStateRegistry:
         return kept
 
     def unregister(self, checkpoint_id: int) -> list[StoredFile]:
-        """Let a checkpoint use nothing any more; returns the files that nobody uses now."""
+        """Remove a checkpoint; returns the files that no checkpoint uses any more."""
         unused = []
         for key, entry in list(self._entries.items()):
             entry.users.discard(checkpoint_id)
@@ -199,13 +199,9 @@ class SharedStateRegistry:
         """Whether a checkpoint uses a file."""
         return file.path in self._paths
 
-    def uses(self, key: SharedKey) -> int:
-        """How many checkpoints use the file of a key."""
-        return len(self._entries[key].users) if key in self._entries else 0
-
-    def last_used(self, key: SharedKey) -> int | None:
-        """The newest checkpoint that uses the file of a key; None: none does."""
-        return max(self._entries[key].users) if key in self._entries else None
+    def users(self, key: SharedKey) -> set[int]:
+        """Return the ids of the checkpoints that use the file of a key."""
+        return set(self._entries[key].users) if key in self._entries else set()
 
 
 def shared_files(metadata: CheckpointMetadata) -> Iterator[tuple[SharedKey, StoredFile]]:

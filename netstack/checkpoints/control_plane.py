@@ -1,4 +1,4 @@
-"""What the checkpoint coordinator and the tasks tell each other, beside the network of the job.
+"""Messages between the checkpoint coordinator and the tasks, beside the network of the job.
 
 ::
 

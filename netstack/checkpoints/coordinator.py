@@ -41,7 +41,7 @@ from .scheduler import CheckpointRequest, CheckpointScheduler, RequestKind
 from .storage import CheckpointStorage
 
 REQUESTS_EVERY_S = 0.5
-"""How often the coordinator asks for requests of users, in seconds."""
+"""Time between two checks for requests of users, in seconds."""
 
 
 def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
@@ -199,7 +199,7 @@ class CheckpointCoordinator:
                 self._say(f"a request for a checkpoint is refused: {reason}")
 
     def _no_savepoint(self, request: SavepointRequest, problem: str) -> None:
-        """Tell whoever asked for it; a job that was to stop with it goes on."""
+        """Report a failed request to its user; a job that was to stop with it goes on."""
         self._say(f"there is no savepoint: {problem}")
         if self._stopping is request:
             self._stopping = None
@@ -268,7 +268,7 @@ class CheckpointCoordinator:
             assert request.savepoint is not None
             self._no_savepoint(request.savepoint, str(error))
             return
-        # The sources, and later whoever has no upstream task left that could send a barrier.
+        # The sources, and later all tasks without an upstream task that could send a barrier.
         first = [subtask for subtask in running if all(task.ended for task in subtask.upstream)]
         checkpoint = Checkpoint(
             self.next_id,
@@ -365,7 +365,7 @@ class CheckpointCoordinator:
             self._fail(checkpoint, reason, who)
 
     def _fail(self, checkpoint: Checkpoint, reason: FailureReason, detail: str = "") -> None:
-        """Give a checkpoint up and delete what was stored for it; too many in a row fail the job."""
+        """Abort a checkpoint and delete its files; too many failures in a row fail the job."""
         number = checkpoint.checkpoint_id
         del self._pending[number]
         checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now
@@ -405,7 +405,7 @@ class CheckpointCoordinator:
         self.control_plane.reset()
         dropped = self.pending
         self._pending.clear()
-        # Reports on failed ones that are under way do not come any more, so nobody else deletes their files.
+        # Reports on failed ones that are under way do not come any more, so their files are deleted here.
         for checkpoint in dropped:
             self._discard(checkpoint)
             if checkpoint.request is not None:
@@ -414,7 +414,7 @@ class CheckpointCoordinator:
         return dropped
 
     def _discard_reports(self, reports: Iterable[tuple[int, TaskKey]]) -> None:
-        """Delete what stands in reports, on checkpoints that have failed, which nobody will hear."""
+        """Delete the files in reports on failed checkpoints that will not arrive any more."""
         for number in sorted({each[0] for each in reports}):
             shared = self._reports_on(number)
             if not self._savepoints.delete_since(number):

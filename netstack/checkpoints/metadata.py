@@ -83,7 +83,7 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
 
 
 MOST_BYTES = (1 << 63) - 1
-"""Of all state together: what a file system can hold, and what a number of 64 bits can say."""
+"""Limit of all state together, of a file system and of 64-bit numbers."""
 
 
 def _problems(metadata: CheckpointMetadata) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _about_subtasks(metadata: CheckpointMetadata) -> Iterator[str]:
 
 
 def _about_handle(handle: StateHandle) -> str | None:
-    """What is wrong with the numbers of a handle by itself."""
+    """Return the problem with the numbers of a handle, None if there is none."""
     numbers = [handle.size, handle.offset] + ([] if handle.file is None else [handle.file.size])
     if not all(0 <= number <= MOST_BYTES for number in numbers):
         return f"is at {handle.offset} and has {handle.size} bytes"
@@ -132,7 +132,7 @@ def _about_handle(handle: StateHandle) -> str | None:
 
 
 def _about_place(metadata: CheckpointMetadata, snapshot: SubtaskSnapshot, handle: StateHandle) -> str | None:
-    """What is wrong with the channel that data in flight is said to be of."""
+    """Return the problem with the channel of data in flight, None if there is none."""
     if handle.kind not in CHANNEL_STATE:
         return None
     right = handle.exchange >= 0 and handle.channel >= 0

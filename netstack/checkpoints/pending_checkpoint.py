@@ -110,7 +110,7 @@ class CheckpointedTask(Protocol):
 
     @property
     def index(self) -> int:
-        """Which subtask of the vertex it is."""
+        """Its index in the vertex."""
         ...
 
     @property
@@ -149,7 +149,7 @@ class CheckpointType(StrEnum):
     AT_LEAST_ONCE_CHECKPOINT = "AT_LEAST_ONCE_CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"
     SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
-    """With which the job stops."""
+    """A savepoint with which the job stops."""
 
 
 def key_of(task: CheckpointedTask) -> TaskKey:
@@ -211,7 +211,7 @@ class Checkpoint:
 
     @property
     def duration_s(self) -> float | None:
-        """From the trigger to completion in seconds; None if it is not complete."""
+        """Time from trigger to completion in seconds; None if it is not complete."""
         return None if self.completed_at is None else self.completed_at - self.triggered_at
 
     @property

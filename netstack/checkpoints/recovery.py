@@ -48,7 +48,7 @@ from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_misfi
 from .storage import CheckpointStorage, HandleReader
 
 UNUSABLE = (StorageError, StateError, RecoveryError)
-"""What is raised where a checkpoint cannot be restored."""
+"""Errors raised where a checkpoint cannot be restored."""
 
 
 def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
@@ -186,14 +186,14 @@ def restore_subpartition(
 
 
 class ClaimMode(StrEnum):
-    """Whose a checkpoint is that a run goes on from (Flink's RecoveryClaimMode)."""
+    """Ownership of a checkpoint that a run goes on from (Flink's RecoveryClaimMode)."""
 
     NO_CLAIM = "no-claim"
-    """That of whoever keeps it: the run reads it, and none of its own checkpoints needs its files."""
+    """Not the run's: the run reads it, and none of its own checkpoints needs its files."""
     CLAIM = "claim"
     """The run's: it is deleted as one of its own checkpoints would be."""
     LEGACY = "legacy"
-    """That of whoever keeps it, but the run's checkpoints may need its files: it must stay (Flink 1)."""
+    """Not the run's, but the run's checkpoints may need its files: it must stay (Flink 1)."""
 
 
 class InitialCheckpoint(NamedTuple):
@@ -376,7 +376,7 @@ def _cover(chain: str, names: Sequence[str]) -> list[str]:
 
 
 def _parts(snapshot: SubtaskSnapshot, members: Sequence[str] | None) -> Iterator[SubtaskSnapshot]:
-    """What each member of a chain has of its state."""
+    """Yield the part of each member in the state of a chain."""
     for member in members or (snapshot.vertex,):
         handles = tuple(
             handle for handle in snapshot.handles if members is None or _is_of(handle, member, members)

@@ -5,7 +5,7 @@
     key groups    |  0 .. 63   |  64 .. 127  |        of 2 subtasks
                   |0..42| 43 .. 85 |86 .. 127|        of 3: the second one reads the state of both
 
-Keyed state goes by key groups: a subtask gets the handles of all subtasks that had some of its key groups,
+Keyed state follows key groups: a subtask gets the handles of all subtasks that had some of its key groups,
 and takes no other entries of them. So the number of key groups, the maximum parallelism, is that of the
 checkpoint. Lists of operator state are split into even parts, or all go to all, or the common content of all
 to each. The rest that a source subtask had to read stays together, as a split that is read on.
@@ -77,8 +77,7 @@ class StateAssignment:
     """The state that the subtasks of a job take over from a checkpoint taken at another parallelism.
 
     `hashes` has the hash of a record's key, by the number of the exchange, where records go by their key.
-    `at_least_once` is the promise of the job, which its savepoints do not tell of. Nothing is read before it
-    is asked for.
+    `at_least_once` is the guarantee of the job, which its savepoints do not contain. State is read on demand.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class StateAssignment:
         return replace(snapshot, handles=(*snapshot.handles, *self._channels.handles(vertex, subtask)))
 
     def _assigned(self, vertex: str) -> Iterator[SubtaskSnapshot]:
-        """What the subtasks of a vertex begin with, but for data in flight."""
+        """Yield the initial state of each subtask of a vertex, but for data in flight."""
         before, subtasks = _subtasks_of(self._metadata, vertex), self._job.parallelism[vertex]
         if subtasks == len(before):
             for snapshot in united(before):
@@ -382,7 +381,7 @@ class _Stream(NamedTuple):
 
 
 Dealt = list[dict[int, bytearray]]
-"""What the subtasks of a consumer are given: data by channel."""
+"""The data of each subtask of a consumer, by channel."""
 
 
 class ChannelAssignment:
@@ -448,7 +447,7 @@ class ChannelAssignment:
         return dealt
 
     def _shares(self, number: int, stream: _Stream, turn: int) -> Iterator[tuple[int, bytes]]:
-        """What each subtask is given of a stream; `turn` counts the records of those before."""
+        """Yield the part of each subtask in a stream; `turn` counts the records of earlier streams."""
         target, ship = self._job.exchanges[number][1:]
         before, now, records = self._before[target], self._now[target], stream.records
         if before == now:
@@ -464,7 +463,7 @@ class ChannelAssignment:
                 yield consumer, b"".join(map(records.encoded, places.tolist()))
 
     def _consumers(self, number: int, records: RecordBlock, turn: int) -> NDArray[np.int64]:
-        """Which subtask each record goes to now."""
+        """Return the subtask of each record."""
         target = self._job.exchanges[number][1]
         now, key_hash = self._now[target], self._hashes.get(number)
         if key_hash is None:
@@ -474,7 +473,7 @@ class ChannelAssignment:
         return assign_to_operators(key_hash(records), most, now)
 
     def _streams(self, number: int) -> Iterator[_Stream]:
-        """What was in flight in each channel of an exchange, in the order of its readers."""
+        """Yield the data in flight in each channel of an exchange, in the order of its readers."""
         source, target, ship = self._job.exchanges[number]
         consumers = self._before[target]
         gate = exchanges_of(self._job, target, StateKind.INPUT_CHANNEL).index(number)

@@ -1,4 +1,4 @@
-"""When checkpoints are triggered, and which one next: a timer, requests of users, the pause after each.
+"""Schedule of checkpoints: a timer, requests of users, the pause after each.
 
 ::
 
@@ -38,7 +38,7 @@ MAX_QUEUED_REQUESTS = 1000
 
 
 class RequestKind(IntEnum):
-    """Who asks for a checkpoint, the most urgent first."""
+    """Origin of a request, the most urgent first."""
 
     SAVEPOINT = 0
     USER = 1
@@ -134,7 +134,7 @@ class CheckpointRequestDecider:
 
 
 QUEUED_REQUEST_DELAY_S = 0.002
-"""From the end of a checkpoint to the trigger of the one that was asked for meanwhile."""
+"""Delay between the end of a checkpoint and the trigger of a queued request."""
 
 
 class CheckpointScheduler:
@@ -235,7 +235,7 @@ class CheckpointScheduler:
 
 
 def _interval_s(config: NetworkConfig) -> float | None:
-    """From one periodic request to the next; None: there are none."""
+    """Return the time between two periodic requests; None: there are none."""
     if config.checkpoint_interval_s is None:
         return None
     return max(config.checkpoint_interval_s, config.checkpoint_min_pause_s)

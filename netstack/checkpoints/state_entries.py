@@ -1,4 +1,4 @@
-"""What lies in a checkpoint, entry by entry: a small counterpart of Flink's state processor API.
+"""The content of a checkpoint, entry by entry: a small counterpart of Flink's state processor API.
 
 Each subtask's keyed state is restored into a backend of its own, whatever format it is stored in, and that is
 walked through; so what is read here is what a job would have.
@@ -100,7 +100,7 @@ def _backend_of(
 
 
 def _without_times(kind: str, stored: Any) -> Any:
-    """What was kept, without the times of a state that expires."""
+    """Return a stored value without the times of a state that expires."""
     if not kind.endswith(WITH_TTL):
         return stored
     return [value for value, _ in stored] if kind.startswith("list") else stored[0]

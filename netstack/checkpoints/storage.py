@@ -1,4 +1,4 @@
-"""Where the bytes of checkpoints lie: the interface of storages, and their layout as files.
+"""Storages of checkpoints: their interface, and their layout as files.
 
 Paths are relative to the root of the storage, so a whole directory can be moved::
 
@@ -91,8 +91,7 @@ class CheckpointStorage(Protocol):
     def discard(self, checkpoint_id: int) -> None:
         """Delete the metadata and then all files that belong to this checkpoint alone, complete or not.
 
-        Shared files stay: whoever knows which checkpoints still use them deletes them. An id that is not
-        there is nothing to do.
+        Shared files stay: the caller deletes those that no checkpoint uses. An unknown id is no error.
 
         Raises:
             StorageError: Something could not be deleted.
@@ -108,7 +107,7 @@ class CheckpointStorage(Protocol):
         ...
 
     def claim(self, checkpoint_id: int, claimant: str) -> None:
-        """Note that a complete checkpoint is another run's from now on, which nobody else may claim then.
+        """Note that a complete checkpoint belongs to another run from now on; no other run may claim it.
 
         Raises:
             StorageError: It has been claimed before, which the message tells, or nothing can be noted.
@@ -180,13 +179,13 @@ def exclusively(storage: CheckpointStorage | None) -> AbstractContextManager[Non
 
 
 def delete_where_possible(storage: CheckpointStorage, files: Iterable[StoredFile]) -> None:
-    """Delete files that nobody needs; what cannot be deleted stays, and belongs to no checkpoint."""
+    """Delete files that are not needed; a file that cannot be deleted stays, and belongs to no checkpoint."""
     with suppress(StorageError):
         storage.delete(files)
 
 
 def write_pieces(storage: CheckpointStorage, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
-    """Store a file of a checkpoint as `CheckpointStorage.write` does, with no bytes where nobody needs them.
+    """Store a file of a checkpoint as `CheckpointStorage.write` does; blank data may stay blank.
 
     A storage that can keep what is blank as it is has a `write_pieces` of its own; any other one gets bytes.
 
@@ -328,7 +327,7 @@ class FileLayout(ABC):
         return file
 
     def _free_path(self, checkpoint_id: int, name: str, *, shared: bool) -> str:
-        """Where a new file goes; see `CheckpointStorage.write`."""
+        """Return the path of a new file; see `CheckpointStorage.write`."""
         path = self._path_of(checkpoint_id, file_name(name), shared=shared)
         in_the_way = path if shared else self._metadata_path(checkpoint_id)
         if self._size(in_the_way) is not None:
@@ -539,7 +538,7 @@ class SavepointFolder(FileLayout):
 
     @property
     def metadata(self) -> CheckpointMetadata:
-        """What the savepoint consists of.
+        """The metadata of the savepoint.
 
         Raises:
             MissingFileError: It is not there, or was never completed.
@@ -622,7 +621,7 @@ class MemoryStorage(FileLayout):
 
     def __init__(self) -> None:
         self.files: dict[str, bytes | Pieces] = {}
-        """What is stored, by path."""
+        """The stored files, by path."""
 
     def write_pieces(self, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
         """Store a file as it is described; see the function of that name."""

@@ -1,4 +1,4 @@
-"""A run over several processes, attempt by attempt: what whoever starts the processes does.
+"""A run over several processes, attempt by attempt, as the process that starts them drives it.
 
 ::
 
@@ -48,7 +48,7 @@ def run_distributed(
     `storage` is one that all of them reach. After a failure the job is launched again, as its restart
     strategy says, from the latest checkpoint in `storage`; figures of an attempt that `launch` could not
     report are lost. The first attempt begins with `from_checkpoint`, one of an earlier run of the same job,
-    whose storage all processes reach too. `trace` is told the steps of an attempt when that is over.
+    whose storage all processes reach too. `trace` is called with the steps of an attempt when that is over.
 
     Raises:
         ScenarioError: if the scenario makes no sense, or is not possible over several processes.
@@ -229,7 +229,7 @@ class RunHistory:
         return min(failures, key=lambda failure: (failure.blame, failure.at), default=None)
 
     def lost(self) -> None:
-        """Nothing is known of how far the processes of the last attempt were behind the clock."""
+        """Forget how far the processes of the last attempt were behind the clock."""
         self._behind = dict.fromkeys(self._behind)
 
     def _begun(self, leader: Report, at: float) -> None:
@@ -280,7 +280,7 @@ class RunHistory:
     def result(self, *, wall_seconds: float, failure: str | None) -> Result:
         """Return the result of the whole run; `failure` says why it failed for good.
 
-        How far processes were behind the clock is told of the last attempt, at whose end the run ends.
+        It contains how far the processes of the last attempt were behind the clock.
         """
         known = [behind for behind in self._behind.values() if behind is not None]
         return result_of(

@@ -35,7 +35,6 @@ from .messages import (
     Start,
     Stop,
     ToLeader,
-    ToTask,
     distant_tasks,
 )
 from .terms import Assignment, CheckpointRecord, checkpoint_records, task_managers
@@ -47,7 +46,7 @@ LEADER = 0
 """The number of its process."""
 
 NOTICE_S = 0.2
-"""From the message that tells all when to begin until then."""
+"""Time between the start message and the start."""
 
 
 class Leader:
@@ -79,7 +78,9 @@ class Leader:
         self._ready: set[int] = set()
         self._running: set[int] = set()
         self._recorder = Recorder([vertex.parallelism for vertex in scenario.vertices])
-        self._tasks: dict[TaskKey, DistantTask] = distant_tasks(scenario, self._tell)
+        self._tasks: dict[TaskKey, DistantTask] = distant_tasks(
+            scenario, lambda manager, message: send(self._numbers[manager], message)
+        )
         self._coordinator = CheckpointCoordinator(
             agenda=environment.agenda,
             config=scenario.config,
@@ -150,9 +151,6 @@ class Leader:
         for number in reversed(range(len(self._numbers))):  # its own process last: it may stop
             self._send(number, message)
 
-    def _tell(self, manager: str, message: ToTask) -> None:
-        self._send(self._numbers[manager], message)
-
     def _task(self, key: TaskKey) -> DistantTask:
         task = self._tasks.get(key)
         if task is None:
@@ -174,7 +172,7 @@ def _stored(
 ) -> list[CheckpointMetadata]:
     """Return the checkpoints of this run that are kept, up to the restored one, oldest first.
 
-    One whose metadata cannot be read stays where it is, for whoever looks into it.
+    One whose metadata cannot be read is left out and stays where it is.
     """
     if restored is None or assignment.from_initial:
         return []

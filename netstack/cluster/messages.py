@@ -17,6 +17,7 @@ subtask sees the coordinator as a `DistantCoordinator`; both turn calls into mes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -94,10 +95,10 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
 
 
 ToTask = TriggerCheckpoint | Completed | Aborted
-"""What the leader tells a subtask."""
+"""Messages of the leader to a subtask."""
 
 ToLeader = Ready | Running | Acknowledge | Decline | Ended
-"""What the leader is told."""
+"""Messages to the leader."""
 
 Control = Start | Stop | ToTask | ToLeader
 """Every message between the leader and the other processes."""
@@ -197,7 +198,7 @@ class DistantCoordinator:
 def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> dict[TaskKey, DistantTask]:
     """Return all subtasks of a scenario, in its order; `tell` takes a task manager and a message for it."""
     tasks = {
-        (number, index): DistantTask((number, index), _bound(tell, vertex.manager_of(0)))
+        (number, index): DistantTask((number, index), partial(tell, vertex.manager_of(0)))
         for number, vertex in enumerate(scenario.vertices)
         for index in range(vertex.parallelism)
     }
@@ -210,7 +211,3 @@ def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> di
                 upstream = tasks[numbers[edge.source], source]
                 tasks[numbers[edge.target], target].upstream.append(upstream)
     return tasks
-
-
-def _bound(tell: Callable[[str, ToTask], None], manager: str) -> Callable[[ToTask], None]:
-    return lambda message: tell(manager, message)

@@ -4,10 +4,10 @@
 
     build the subtasks -> Ready -> ... Start -> at that moment, in all processes: open the tasks
                                                     |  the agenda steps them, the links serve the network
-    report <- links take leave of their peers <-----+  until the time is over, all have ended, or one fails
+    report <- links close in order <----------------+  until the time is over, all have ended, or one fails
 
-A failure of one fails all: whoever fails tells its peers why and leaves. What led to it is found later among
-the reports, as each says how near it was.
+A failure of one fails all: a process that fails sends its peers the cause and leaves. The first cause is
+found later among the reports, as each says how near it was.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ async def run_task_manager(
     `initial`, where the checkpoint of an earlier run lies that the job may begin with. It returns when the
     attempt is over in this process, failed or not; cancelling it leaves nothing behind.
     Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost. `tables` opens
-    stores for keyed state. The first process asks `savepoint_requests` what users want. `begun` is told when
-    the run began, in seconds of the wall clock, or is about to.
+    stores for keyed state. The first process polls `savepoint_requests`. `begun` is called with the start of
+    the run, in seconds of the wall clock.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
@@ -211,7 +211,7 @@ class _Process:
             self._fail_with(error)
 
     def _initial_of(self, metadata: CheckpointMetadata | None) -> InitialCheckpoint | None:
-        """What the attempt begins with, if another run has left it."""
+        """Return the initial checkpoint of the attempt, if it is one of another run."""
         terms = self._assignment
         if metadata is None or not terms.from_initial:
             return None
@@ -334,7 +334,7 @@ class _Process:
         self._started.set()
 
     def _behind(self) -> float | None:
-        """How far this process is behind the wall: as the task that is the furthest."""
+        """Return the delay of this process behind the wall clock: that of its latest task."""
         if not self._opened:
             return None
         tasks = [task.behind_s(self._hold_ups.total_s) for task in self._attempt.subtasks]
@@ -377,7 +377,7 @@ class _Process:
 
 
 def _process_seed(scenario: Scenario, index: int) -> int:
-    """A seed for what is random in one process: equal ones would begin alike in all."""
+    """Return a seed of one process: equal seeds would draw the same numbers in all."""
     return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])
 
 
@@ -406,12 +406,12 @@ class RunClock:
 
     @property
     def origin(self) -> float | None:
-        """When the run began, on the wall clock."""
+        """The start of the run on the wall clock."""
         return None if self._began is None else self._began + self._wall_at_zero
 
     @property
     def wall_time(self) -> float:
-        """What the wall clock said at the start, and the time since then."""
+        """The wall clock at the start, plus the time since then."""
         return self._wall_at_zero + monotonic()
 
 

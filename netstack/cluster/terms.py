@@ -29,7 +29,7 @@ from ..results.statistics import (
 from ..results.trace import TraceEvent
 from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem, option_key
-from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
+from ..scenarios.fault import AtTime, KillSubtask, KillTaskManager
 from ..scenarios.scenario import FROM_SOURCE, Scenario
 
 TURN_S = 1e-9
@@ -38,7 +38,7 @@ TURN_S = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What all processes of an attempt are given alike.
+    """The common input of all processes of an attempt.
 
     `origin` is when the run began on the wall clock and `restore` the checkpoint to go on from; both None
     for the first attempt, `restore` also where none was complete. `from_initial`: that is the checkpoint of
@@ -87,7 +87,7 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
             text = "over TCP, each task manager is a process, so give each a machine of its own"
             yield f"machines.{number}.task_managers", f"is {', '.join(machine.task_managers)}; {text}"
     for number, fault in enumerate(scenario.faults):
-        if not _can_happen(fault):
+        if not (isinstance(fault, KillSubtask | KillTaskManager) and isinstance(fault.when, AtTime)):
             text = f"{fault.kind} is possible in emulated time only; over TCP, a subtask or a task manager"
             yield f"faults[{number}]", f"{text} can be killed `at` a time"
 
@@ -107,16 +107,12 @@ def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
         yield option_key("failover_strategy"), text
 
 
-def _can_happen(fault: Fault) -> bool:
-    return isinstance(fault, KillSubtask | KillTaskManager) and isinstance(fault.when, AtTime)
-
-
 COLUMNS = 1 + len(SubtaskSample._fields)
 """Figures of a subtask in a row of samples: the time comes first."""
 
 
 class Blame(IntEnum):
-    """How near a failure is to its cause: what happened here, that a peer has gone, or what a peer told."""
+    """Distance of a failure from its cause: it happened here, a peer is lost, or a peer reported it."""
 
     OWN = 0
     PEER_LOST = 1
@@ -144,7 +140,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt as one process saw it; times in seconds of the run.
 
     `origin` is when the run began on the wall clock, None if the attempt failed before that was known, and
-    `begins_at` when the tasks opened, None if it did not come to that.
+    `begins_at` when the tasks opened, None if they did not open.
     `samples` are rows of figures: the time, once for each subtask of this process, then a sample of each.
     `behind_s` is how far the process fell behind the clock on the wall, None if its tasks did not open.
     The leader alone has `checkpoints` and `running_at`, when all subtasks had their state. `leaked_segments`
@@ -181,7 +177,7 @@ def checkpoint_records(recorder: Recorder) -> list[CheckpointRecord]:
 
 
 def _parts(tables: list[dict[str, Figures]], row: int) -> Iterator[tuple[int, int, SubtaskCheckpoint]]:
-    """What each subtask did for the checkpoint in a row of the tables, of those that took part."""
+    """Yield the part of each subtask in the checkpoint of a row of the tables."""
     for vertex, table in enumerate(tables):
         for index in np.flatnonzero(~np.isnan(table["end_to_end_s"][row])).tolist():
             figures = {name: column[row][index].item() for name, column in table.items()}

@@ -137,7 +137,7 @@ def required_segments(scenario: Scenario) -> dict[str, int]:
 
 
 def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
-    """Refuse a network memory that is too small for what a task manager has to run; None: for any of them.
+    """Refuse a network memory that is too small for the tasks of a task manager; None: of any of them.
 
     Raises:
         InsufficientBuffers: it names the first such task manager, what that needs, and what it has.
@@ -243,7 +243,7 @@ class JobBuilder:
         self._wire(tasks)
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
-        """Let tasks work as `scenario` says now, behind a change; what is made anew is made like that."""
+        """Let tasks, present and future, work as `scenario` says after a change."""
         self._scenario, self._config = scenario, scenario.config
         self._environment = self._environment._replace(config=scenario.config)
         self._maker.change(scenario, change)
@@ -258,7 +258,7 @@ class JobBuilder:
                 subtask.post(partial(subtask.change_rate, rate, pace_of(vertex.source, rate)))
 
     def remove(self, tasks: Collection[TaskKey]) -> None:
-        """Forget the gates and subpartitions of subtasks that were cancelled; nobody finds them any more."""
+        """Forget the gates and subpartitions of subtasks that were cancelled."""
         gone = self._gates_of(tasks)
         for gate in self.gates:
             for channel in gate.channels if id(gate) in gone else ():
@@ -282,7 +282,7 @@ class JobBuilder:
         return self._subpartitions.get(channel_id)
 
     def _is_blank(self, part: Vertex | Edge) -> bool:
-        """Whether nobody looks at the records that leave a vertex, or at those that an edge carries.
+        """Whether no task reads the content of the records of a vertex, or of an edge.
 
         Between processes they are bytes in any case.
         """
@@ -334,8 +334,13 @@ class JobBuilder:
             for index, targets in enumerate(reached)
             if (source, index) in gates
         }
-        upstream = [
-            (self._upstream(producer, each), producer.manager_of(each))
+        upstream: list[tuple[UpstreamTask, str]] = [
+            (
+                self._subtasks_of(producer)[each]
+                if self._hosts(producer)
+                else RemoteSubtask(producer.name, each),
+                producer.manager_of(each),
+            )
             for each in range(producer.parallelism)
         ]
         awaiting = [end for end in self.connections.producers if end.awaits_partitions]
@@ -450,9 +455,6 @@ class JobBuilder:
             gate.add_channel(channel, subpartition)
         self.gates.append(gate)
         return gate
-
-    def _upstream(self, vertex: Vertex, index: int) -> UpstreamTask:
-        return self._subtasks_of(vertex)[index] if self._hosts(vertex) else RemoteSubtask(vertex.name, index)
 
     def _memory_of(self, vertex: Vertex, index: int) -> NetworkBufferPool:
         return self.pools[vertex.manager_of(index)]

@@ -66,7 +66,7 @@ def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("emulate begins a run of trio; within one, write `await run_job(scenario)`")
     options.setdefault("real_time", False)
-    # Between two checkpoints Ctrl-C would leave routines behind that nobody has begun.
+    # Between two checkpoints Ctrl-C would leave routines behind that were never begun.
     return trio.run(partial(run_job, scenario, **options), restrict_keyboard_interrupt_to_checkpoints=True)
 
 
@@ -152,7 +152,7 @@ def result_of(
 
 
 def _without_objects(scenario: Scenario) -> Scenario:
-    """A scenario as a document tells of it: names of a user's functions and sources, paths of opened files.
+    """The scenario as in a document: names of a user's functions and sources, paths of opened files.
 
     So a result keeps nothing alive, travels between processes, and is equal to what is read back.
     """

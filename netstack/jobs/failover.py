@@ -44,7 +44,7 @@ Region = tuple[TaskKey, ...]
 """The subtasks of a region, in the order of their vertices, then by index."""
 
 BUFFERS_TIMEOUT_S = 30.0
-"""How long rebuilt tasks wait for exclusive buffers: Flink's exclusive-buffers-request-timeout."""
+"""Timeout of rebuilt tasks for exclusive buffers (Flink's exclusive-buffers-request-timeout)."""
 
 _MEMORY_CHECK_S = 0.01
 """Time between two checks whether the memory is free."""

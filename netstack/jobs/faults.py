@@ -63,7 +63,7 @@ class _Cut:
 
 
 class _Count:
-    """How often something has happened in the run, and the faults that wait for one of these times."""
+    """The number of times that something has happened, and the faults that wait for one of them."""
 
     def __init__(self, happened: int = 0) -> None:
         self.happened = happened
@@ -289,7 +289,7 @@ class FaultInjector:
         self._await_heartbeats(cut)
 
     def _await_heartbeats(self, cut: _Cut) -> None:
-        """Let those who need a link fail when it has been cut for too long, if it will be."""
+        """Let the tasks that need a link fail when it will be cut for longer than the heartbeat timeout."""
         timeout = self._heartbeat_timeout
         if cut.until > self._agenda.now + timeout:
             cause = f"{cut.fault}, and no heartbeat came for {time_text(timeout)}"
@@ -306,7 +306,7 @@ class FaultInjector:
 
 
 class StorageCondition:
-    """What a storage refuses at present. Times are in seconds of the run; None: for good."""
+    """The present failures of a storage. Times are in seconds of the run; None: for good."""
 
     def __init__(self, clock: Agenda) -> None:
         self._clock = clock
@@ -322,7 +322,7 @@ class StorageCondition:
         self._full_until = max(self._full_until, math.inf if until is None else until)
 
     def check_upload(self, path: str) -> None:
-        """Refuse to write a file if that is how things are.
+        """Raise while uploads are failing.
 
         Raises:
             StorageError: with one line that says why.
@@ -332,7 +332,7 @@ class StorageCondition:
             raise StorageError(f"{path} cannot be written: the upload failed")
 
     def check_space(self, path: str) -> None:
-        """Refuse to write anything if the storage is full.
+        """Raise while the storage is full.
 
         Raises:
             StorageError: with one line that says so.

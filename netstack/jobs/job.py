@@ -61,7 +61,7 @@ Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""
 
 SAMPLE_INTERVAL_S = 1.0
-"""How often gauges and counters are sampled, in emulated seconds."""
+"""Time between two samples of gauges and counters, in emulated seconds."""
 
 
 class JobOptions(TypedDict, total=False):
@@ -161,7 +161,7 @@ class Job:
             self.release()
 
     def begin(self) -> None:
-        """Put what is to be done on the agenda; who runs that calls `conclude` behind it, and `release`."""
+        """Put the job on the agenda; the caller runs that, then calls `conclude` and `release`."""
         self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
         self.agenda.keep(0.0, self._sample)
         self._start_user_actions()
@@ -207,13 +207,13 @@ class Job:
             self.tell(f"a user changes the job: {change}")
 
     def conclude(self) -> None:
-        """Say what has become of what was not over when the agenda stopped."""
+        """Record the checkpoints that are pending at the end, and why the job failed."""
         self.failure = self.failure or never_restored(self.restarts)
         for checkpoint in self.coordinator.pending:
             record_checkpoint(self.recorder, checkpoint)
 
     def release(self) -> None:
-        """Take everything back, wherever the job is."""
+        """Release everything, whatever the job is doing."""
         self.coordinator.release()
         if self.attempt is not None:
             self._end_attempt(self.attempt, final=True)
@@ -244,13 +244,13 @@ class Job:
         return RecoverySource(metadata, storage, owned=owned, rescaling=rescaling_of(self.scenario, metadata))
 
     def _go_further_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
-        """A checkpoint cannot be restored: the job fails, and then tries the one before, if there is one."""
+        """Fail the job, as a checkpoint cannot be restored; it tries the one before next, if there is one."""
         self.coordinator.store.forget(metadata)
         self._hopeless = self.coordinator.latest_completed is None
         self.fail(unusable_text(metadata.checkpoint_id, error, last=self._hopeless))
 
     def cannot_restore(self, restart: Restart, metadata: CheckpointMetadata, error: Exception) -> None:
-        """A region cannot restore a checkpoint: all of the job goes further back."""
+        """Fail all of the job, as a region cannot restore a checkpoint."""
         restart.unusable_checkpoint_id = metadata.checkpoint_id
         self._go_further_back(metadata, error)
 
@@ -336,7 +336,7 @@ class Job:
                 self._region_fails(self.attempt, region, cause)
 
     def _region_fails(self, attempt: Attempt, region: int, cause: str) -> None:
-        """Let a region fail, as soon as nobody is in the middle of something."""
+        """Let a region fail, after the current entry of the agenda."""
         self.agenda.keep(self.agenda.now, self._fail_region, attempt, region, cause)
 
     def _fail_region(self, attempt: Attempt, region: int, cause: str) -> None:
@@ -354,7 +354,7 @@ class Job:
             self._failover.region_failed(region, cause, delay)
 
     def fail(self, cause: str) -> None:
-        """Let the running attempt fail, all of it, as soon as nobody is in the middle of something."""
+        """Let the running attempt fail, all of it, after the current entry of the agenda."""
         if self.attempt is not None:
             self.agenda.keep(self.agenda.now, self._fail, self.attempt, cause)
 
@@ -404,7 +404,7 @@ class Job:
             restart.restored(metadata)
 
     def _end_attempt(self, attempt: Attempt, *, final: bool) -> None:
-        """Keep the figures of an attempt and take everything back from it."""
+        """Keep the figures of an attempt and release it."""
         self._totals.add(attempt.samples(), attempt.work)
         self.attempt = None
         if self._failover is not None:
@@ -415,7 +415,7 @@ class Job:
             self.leaked_segments += attempt.leaked_segments
 
     def count(self, samples: Sequence[SubtaskSample]) -> None:
-        """Keep what tasks have done that are gone."""
+        """Add the figures of cancelled tasks to the totals."""
         self._totals.add(samples, Work(records=sum(sample.records_in for sample in samples)))
 
     def _sample(self) -> None:
@@ -437,7 +437,7 @@ class Job:
 
     @property
     def work(self) -> Work:
-        """What has moved over all links so far, in all attempts."""
+        """Totals of all links and all attempts so far."""
         return self._totals.work if self.attempt is None else self._totals.work_plus(self.attempt.work)
 
     def steady(self, start: float, end: float) -> Steady:
@@ -445,7 +445,7 @@ class Job:
         return steady_result(self.scenario, self.recorder, start, end)
 
     def tell(self, text: str, checkpoint_id: int | None = None) -> None:
-        """Tell the trace, if there is one, what happens to the job."""
+        """Add a line to the trace, if there is one."""
         if self._trace is not None:
             self._trace(self.agenda.now, "job", text, checkpoint_id)
 

@@ -181,7 +181,7 @@ _COUNTERS = (
 
 
 class Restart:
-    """A failure and the restart after it; times in seconds, None for what has not come.
+    """A failure and the restart after it; times in seconds, None: not yet.
 
     `tasks`: those that failed and restarted, by `task_names`; none are named if all of the job did.
     `checkpoint_id`: what was restored, None if they began anew. `restored_bytes` is the size of their
@@ -231,7 +231,7 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
 class Start:
     """The start of a run from a checkpoint of an earlier one.
 
-    `running_at`: when all tasks had their state, in seconds; None if it did not come to that.
+    `running_at`: when all tasks had their state, in seconds; None if it ended before.
     """
 
     def __init__(self, initial: InitialCheckpoint) -> None:

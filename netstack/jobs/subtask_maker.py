@@ -55,7 +55,7 @@ Make = Callable[[int, int], Subtask]
 """Makes a subtask, by the number of its vertex and its index."""
 
 EnvironmentOf = Callable[[int, int], Environment]
-"""What a subtask is given, by the number of its vertex and its index."""
+"""Returns the environment of a subtask, by the number of its vertex and its index."""
 
 
 class SubtaskMaker:
@@ -363,7 +363,7 @@ def _have_keys(vertices: Sequence[Vertex]) -> bool:
 
 
 def _gives_keys(spec: SourceSpec) -> bool:
-    """Whether somebody said what the keys of a source's records are."""
+    """Whether the keys of a source's records are declared."""
     if isinstance(spec, SourceObject):
         named = spec.spec is None or bool(spec.spec.key)
         return named and bool(getattr(spec.source, "gives_keys", True))

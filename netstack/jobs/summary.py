@@ -199,7 +199,10 @@ def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: flo
         if head.status == "COMPLETED" and head.savepoint is None and start <= head.triggered_at <= end
     ]
     durations = np.array([heads[row].duration_s for row in chosen], dtype=np.float64) * 1e3
-    parts = [_rows(recorder.parts_of(number), chosen) for number in range(len(scenario.vertices))]
+    parts = [
+        {name: table[chosen] for name, table in recorder.parts_of(number).items()}
+        for number in range(len(scenario.vertices))
+    ]
     inside = np.flatnonzero((recorder.times >= start) & (recorder.times <= end))
     return Steady(
         from_s=start,
@@ -259,10 +262,6 @@ def barrier_figures(start_delays_ms: Figures, alignments_ms: Figures) -> dict[st
         "alignment_ms": median_of(alignments_ms, MS_DECIMALS),
         "alignment_ms_max_subtask": _median_over_checkpoints(alignments_ms, np.max),
     }
-
-
-def _rows(tables: dict[str, Figures], chosen: list[int]) -> dict[str, Figures]:
-    return {name: table[chosen] for name, table in tables.items()}
 
 
 def _sum_median(parts: list[dict[str, Figures]], field: str) -> float | None:

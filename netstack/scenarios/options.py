@@ -291,18 +291,13 @@ def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType
             raise QuantityError(f"{value!r} is not one of its values", " or ".join(members))
         return member
 
-    return Kind(
-        parse, str, _any_case_of([*members, *(name for name in by_name if name not in _lower(members))])
-    )
+    others = by_name.keys() - {member.lower() for member in members}
+    return Kind(parse, str, _any_case_of([*members, *(name for name in by_name if name in others)]))
 
 
 def _any_case_of(words: Iterable[str]) -> Shape:
     listed = list(words)
     return {"anyOf": [{"enum": listed}, {"type": "string", "pattern": rf"^\s*({any_case(listed)})\s*$"}]}
-
-
-def _lower(members: type[StrEnum]) -> set[str]:
-    return {member.lower() for member in members}
 
 
 def _text(value: object) -> str:

@@ -566,19 +566,14 @@ def _about_moment(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
     if when.number < 1:
         yield "number", f"is {when.number}; the first is number 1"
     if isinstance(when, OnAcknowledgement):
-        names = ("vertex", "subtask") if _is_target(fault, when.subtask) else ("from", "from_subtask")
-        if names[0] == "from":  # else that subtask is checked as the target
-            yield from _about_subtask(scenario, when.subtask, *names)
+        if not (isinstance(fault, KillSubtask) and fault.subtask == when.subtask):  # else checked as target
+            yield from _about_subtask(scenario, when.subtask, "from", "from_subtask")
     else:
         yield from _about_channel(scenario, when)
     counts_checkpoints = isinstance(when, OnAcknowledgement) or when.item is ChannelItem.BARRIER
     if counts_checkpoints and not scenario.takes_checkpoints:
         what = "acknowledgement" if isinstance(when, OnAcknowledgement) else when.item
         yield "on", f"is {what}, but {_NO_CHECKPOINTS}"
-
-
-def _is_target(fault: Fault, subtask: SubtaskName) -> bool:
-    return isinstance(fault, KillSubtask) and fault.subtask == subtask
 
 
 def _about_times(fault: Fault) -> Iterator[Problem]:

@@ -631,7 +631,11 @@ class Scenario:
             ),
             manual_checkpoints_s=tuple(at for at in self.manual_checkpoints_s if at < duration_s),
             savepoints=tuple(each for each in self.savepoints if each.at_s < duration_s),
-            faults=tuple(fault for fault in self.faults if _may_fire_before(fault, duration_s)),
+            faults=tuple(
+                fault
+                for fault in self.faults
+                if not isinstance(fault.when, AtTime) or fault.when.time_s < duration_s
+            ),
             changes=tuple(change for change in self.changes if change.at_s < duration_s),
         )
 
@@ -729,10 +733,6 @@ def _edges_by(end: Callable[[Edge], str], edges: Iterable[Edge]) -> dict[str, tu
     for edge in edges:
         found.setdefault(end(edge), []).append(edge)
     return {name: tuple(own) for name, own in found.items()}
-
-
-def _may_fire_before(fault: Fault, time_s: float) -> bool:
-    return not isinstance(fault.when, AtTime) or fault.when.time_s < time_s
 
 
 def changed(scenario: Scenario, change: ScheduledChange) -> Scenario:

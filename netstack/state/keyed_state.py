@@ -55,6 +55,10 @@ from .state_kinds import (
 from .time_to_live import Expiry, StateClock, StateTtlConfig, TtlListTable, TtlTable
 from .values import decode_value, encode_value
 
+V = TypeVar("V")
+A = TypeVar("A")
+R = TypeVar("R")
+
 LAYOUT = 1
 """Number of the layout of a table; another one is refused."""
 
@@ -137,10 +141,6 @@ def decode_table(data: bytes) -> tuple[str, list[tuple[bytes, Any]]]:
 def _are_keys(keys: list[Any]) -> bool:
     return {*map(type, keys)} <= {bytes} and min(map(len, keys), default=GROUP_BYTES) >= GROUP_BYTES
 
-
-V = TypeVar("V")
-A = TypeVar("A")
-R = TypeVar("R")
 
 WITH_TTL = " with time-to-live"
 """Behind the kind of a state whose values have a time with them."""

@@ -100,7 +100,7 @@ class TableStateBackend(KeyedStateBackend):
         clock: StateClock | None = None,
     ) -> None:
         super().__init__(key_groups, max_parallelism, groups_of_keys, clock)
-        self.on_flush: Callable[[], None] = _nothing
+        self.on_flush: Callable[[], None] = lambda: None
         self.accesses = Accesses()
         self._name = name
         self._settings = settings
@@ -390,10 +390,6 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
     if levels != len(catalogue.levels) or catalogue.tables != tuple(handle.name for handle in tables):
         raise StateError("the catalogue of keyed state is not about the tables beside it")
     return catalogue
-
-
-def _nothing() -> None:
-    pass
 
 
 class Accesses:

@@ -10,7 +10,7 @@ It listens no longer than until all are connected that are to dial it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import trio
 
@@ -168,14 +168,12 @@ class Mesh(trio.abc.AsyncResource):
         peers = [peer for peer in range(self._size) if peer != self._index and peer not in self._streams]
         reasons = ", ".join(f"{peer}: {self._problem_with(peer)}" for peer in peers)
         return HandshakeError(
-            self._names(peers), f"not connected within {self._limits.connect_timeout_s:g} s ({reasons})"
+            ", ".join(map(self._name, peers)),
+            f"not connected within {self._limits.connect_timeout_s:g} s ({reasons})",
         )
 
     def _problem_with(self, peer: int) -> str:
         return "has not dialled" if peer in self._diallers else self._problems.get(peer, "has not answered")
-
-    def _names(self, peers: Iterable[int]) -> str:
-        return ", ".join(map(self._name, peers))
 
     def _name(self, peer: int) -> str:
         host, port = self._addresses[peer]

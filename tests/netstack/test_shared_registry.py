@@ -21,7 +21,7 @@ def register(registry: SharedStateRegistry, checkpoint_id: int, keys: Sequence[s
 
 def counts(registry: SharedStateRegistry) -> dict[str, int]:
     keys = ["1", "2", "3", "4", "(1,2,3)", "5", "(4,5,6)"]
-    return {key: registry.uses(key) for key in keys if registry.uses(key)}
+    return {key: len(registry.users(key)) for key in keys if registry.users(key)}
 
 
 def test_the_example_of_two_retained_checkpoints_and_two_merges() -> None:
@@ -52,8 +52,8 @@ def test_the_first_file_of_a_key_stays_and_a_later_one_is_named_as_its_duplicate
     assert registry.unregister(2) == [first]
     assert not registry.has(first)
     assert registry.register(3, [("a", second)]) == {}
-    assert registry.last_used("a") == 3
-    assert registry.last_used("b") is None
+    assert registry.users("a") == {3}
+    assert registry.users("b") == set()
 
 
 CHECKPOINTS = st.lists(st.tuples(st.sets(st.integers(0, 6)), st.booleans()), max_size=20)
@@ -85,4 +85,4 @@ def test_a_file_goes_when_its_last_user_is_older_than_the_oldest_retained(
             assert sorted(file.path for file in deleted) == sorted(file.path for file in gone.values())
             there = {key: file for key, file in there.items() if key not in gone}
         assert all(registry.has(file) for file in there.values())
-        assert {key: registry.last_used(key) for key in there} == {key: last_used[key] for key in there}
+        assert {key: max(registry.users(key)) for key in there} == {key: last_used[key] for key in there}
