@@ -20,7 +20,7 @@ from typing import Any
 from setuptools import setup
 
 COMPILED = {
-    "flowcontrol": "alignment alternating barrier_handler channel_state credit frame_size receiver "
+    "flowcontrol": "alignment alternating barrier_handler channel_barrier credit frame_size receiver "
     "sender throughput tracker watermark_valve",
     "buffers": "blank_bytes buffer channel_buffers channel_queue deal local_pool network_pool overtaking "
     "record_decoder records redistribution segment subpartition watermarks",

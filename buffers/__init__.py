@@ -18,7 +18,7 @@ from .buffer import (
     content_of,
 )
 from .channel_buffers import ChannelBuffers
-from .channel_queue import ChannelQueue, RecoveredBuffer, recovered_buffers
+from .channel_queue import ChannelQueue, Queued, RecoveredBuffer, recovered_buffers
 from .deal import Deal, room_in_turns
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
@@ -64,6 +64,7 @@ __all__ = [
     "PipelinedSubpartition",
     "PolledBuffer",
     "PoolDestroyed",
+    "Queued",
     "ReceivedBuffer",
     "RecordBlock",
     "RecordDecoder",

@@ -2,7 +2,7 @@
 
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
 `messages`, `frames`, `frame_size`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`,
-`sender`, `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`,
+`sender`, `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_barrier`,
 `throughput`, `debloat`, `debloat_policy`, `policies`, `partition_requests`, `peer_text`, `watermark_valve`.
 """
 
@@ -22,7 +22,7 @@ from .barrier_handler import (
     Resume,
     Trigger,
 )
-from .channel_state import ChannelStatePersister
+from .channel_barrier import ChannelBarrier
 from .credit import CreditAnnouncer, CreditLedger
 from .data_type import ANNOUNCED_TYPES, BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
 from .debloat import BufferDebloater, BufferSizeEMA
@@ -153,9 +153,9 @@ __all__ = [
     "BurstPolicy",
     "CancelCheckpointMarker",
     "CancelPartitionRequest",
+    "ChannelBarrier",
     "ChannelReceiver",
     "ChannelSender",
-    "ChannelStatePersister",
     "CheckpointBarrier",
     "CheckpointOptions",
     "ClientHandshake",

@@ -17,6 +17,7 @@ from buffers import (
     BufferSlice,
     Content,
     EventBuffer,
+    Queued,
     ReceivedBuffer,
     RecordDecoder,
     RecoveredBuffer,
@@ -25,7 +26,7 @@ from buffers import (
 from flowcontrol import (
     BLOCKING_TYPES,
     PRIORITY_TYPES,
-    ChannelStatePersister,
+    ChannelBarrier,
     CheckpointBarrier,
     DataType,
     EndOfInputChannelState,
@@ -83,10 +84,9 @@ class InputChannel:
     """
 
     __slots__ = (
+        "_barrier",
         "_decoder",
         "_failure",
-        "_persister",
-        "_persisting",
         "channel_id",
         "gate",
         "index",
@@ -110,8 +110,20 @@ class InputChannel:
         self._decoder: RecordDecoder | None = None
         self.persist: Callable[[int, InputChannel, Content], None] | None = None
         self._failure: Exception | None = None
-        self._persister: ChannelStatePersister | None = None  # until there is a checkpoint
-        self._persisting: int | None = None  # always what the persister says, and cheaper to look at
+        self._barrier: ChannelBarrier[Queued] | None = None
+
+    @property
+    def barrier(self) -> ChannelBarrier[Queued]:
+        """State of the newest checkpoint; created with the first one."""
+        barrier = self._barrier
+        if barrier is None:
+            self._barrier = barrier = ChannelBarrier()
+        return barrier
+
+    @property
+    def persisting(self) -> int | None:
+        """Checkpoint that arriving data belongs to."""
+        return None if self._barrier is None else self._barrier.persisting
 
     @property
     def decoder(self) -> RecordDecoder:
@@ -212,29 +224,8 @@ class InputChannel:
         raise NotImplementedError
 
     def stop_persisting(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete or given up."""
-        self._tell_persister(ChannelStatePersister.stop, checkpoint_id)
-
-    def _begin_persisting(self, checkpoint_id: int) -> bool:
-        """Note that the task has begun a checkpoint; returns whether its barrier has yet to come."""
-        return bool(self._tell_persister(ChannelStatePersister.start, checkpoint_id))
-
-    def _barrier_came(self, checkpoint_id: int) -> None:
-        self._tell_persister(ChannelStatePersister.barrier, checkpoint_id)
-
-    def _tell_persister(
-        self, what: Callable[[ChannelStatePersister, int], bool | None], checkpoint_id: int
-    ) -> bool | None:
-        persister = self._persister
-        if persister is None:
-            self._persister = persister = ChannelStatePersister()
-        answer = what(persister, checkpoint_id)
-        self._persisting = persister.pending
-        return answer
-
-    def _persist(self, data: Content) -> None:
-        if self.persist is not None and self._persisting is not None:
-            self.persist(self._persisting, self, data)
+        """End a checkpoint, complete or aborted."""
+        self.barrier.stop(checkpoint_id)
 
 
 def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBarrier | None:

@@ -21,7 +21,6 @@ from flowcontrol import (
     ANNOUNCED_TYPES,
     BLOCKING_TYPES,
     EVENT_TYPES,
-    NO_CHECKPOINT,
     PRIORITY_TYPES,
     AckAllUserRecordsProcessed,
     BufferResponse,
@@ -75,7 +74,6 @@ class RemoteInputChannel(InputChannel):
     """
 
     __slots__ = (
-        "_barrier_id",
         "_connection",
         "_landing",
         "_queue",
@@ -102,7 +100,6 @@ class RemoteInputChannel(InputChannel):
         self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self, reserved=reserved)
         self._queue = _NOTHING_ARRIVED
         self._subpartition = -1
-        self._barrier_id = NO_CHECKPOINT
         self._landing: ReceivedBuffer | None = None
 
     def request(self, subpartition: int) -> None:
@@ -200,8 +197,9 @@ class RemoteInputChannel(InputChannel):
         if buffer.size == 0:
             buffer.release()
         else:
-            if self._persisting is not None:
-                self._persist(content_of(buffer.payload))
+            barrier = self._barrier
+            if barrier is not None and barrier.persisting is not None and self.persist is not None:
+                self.persist(barrier.persisting, self, content_of(buffer.payload))
             queue = self._queue if self._queue is not _NOTHING_ARRIVED else self._own_queue()
             queue.add(buffer)
             if not self.queued:
@@ -220,23 +218,19 @@ class RemoteInputChannel(InputChannel):
         first = False
         if data_type in PRIORITY_TYPES:
             first = queue.add_priority(event)
-        elif data_type in ANNOUNCED_TYPES and barrier is not None:
-            first = queue.announce(event, message.sequence_number, _announcement(barrier, message))
         else:
             queue.add(event)
+            if data_type in ANNOUNCED_TYPES and barrier is not None:
+                announcement = _announcement(barrier, message)
+                self.barrier.announce(message.sequence_number, event, announcement)
+                first = queue.add_priority(announcement)
         if barrier is not None:
-            self._note_barrier(barrier.checkpoint_id)
+            self.barrier.arrive(barrier.checkpoint_id, queue.last)
         if data_type in BLOCKING_TYPES:
             self.buffers.block()
         if first:
             self.gate.priority_arrived(self)
         self.gate.data_arrived(self)
-
-    def _note_barrier(self, checkpoint_id: int) -> None:
-        if checkpoint_id > self._barrier_id:
-            self._barrier_id = checkpoint_id
-            self._own_queue().note_barrier()
-        self._barrier_came(checkpoint_id)
 
     def on_backlog(self, backlog: int) -> None:
         """The sender has told its backlog without a buffer."""
@@ -258,7 +252,7 @@ class RemoteInputChannel(InputChannel):
 
     def prioritize(self, sequence_number: int) -> None:
         """Let the announced barrier of that sequence number be polled next, unless it was polled already."""
-        if self._queue.prioritize(sequence_number):
+        if self._barrier is not None and self._queue.prioritize(self._barrier, sequence_number):
             self.gate.priority_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
@@ -267,21 +261,9 @@ class RemoteInputChannel(InputChannel):
         Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
         that is over, or older than a barrier that has come.
         """
-        if checkpoint_id > self._barrier_id:
-            self._forget_barrier()
-        if not self._begin_persisting(checkpoint_id) and checkpoint_id != self._barrier_id:
+        if not self.barrier.start(checkpoint_id):
             return []
-        return [content_of(buffer.payload) for buffer in self._queue.in_flight()]
-
-    def stop_persisting(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete or given up."""
-        super().stop_persisting(checkpoint_id)
-        if checkpoint_id >= self._barrier_id:
-            self._forget_barrier()
-
-    def _forget_barrier(self) -> None:
-        self._barrier_id = NO_CHECKPOINT
-        self._queue.forget_barrier()
+        return [content_of(buffer.payload) for buffer in self._queue.in_flight(self.barrier)]
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
         self._own_queue().add(item)

@@ -107,7 +107,7 @@ class Overtaking:
         begun = handler.current_checkpoint_id
         if begun > number or (begun == number and not handler.pending):
             return  # it was given up here, and the coordinator does not know yet
-        if any(getattr(channel, "_barrier_id", -1) == number for gate in gates for channel in gate.channels):
+        if any(channel.barrier.arrived_id == number for gate in gates for channel in gate.remote_channels):
             yield subtask, "inputs"
 
     def _count(self, place: object, subtask: Any, number: int, now: float) -> tuple[int, float]:
@@ -127,8 +127,8 @@ def _persisting(subtask: Any) -> Iterator[tuple[Any, int]]:
     if getattr(subtask, "gates", ()):
         inputs = subtask._inputs
         for place, channel in enumerate(inputs.channels):
-            if channel._persisting is not None and place not in inputs.handler._ended:
-                yield channel, channel._persisting
+            if channel.persisting is not None and place not in inputs.handler._ended:
+                yield channel, channel.persisting
 
 
 def look_behind_timeouts(case: StormCase, job: Job, look: Any) -> None:
