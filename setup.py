@@ -27,9 +27,9 @@ COMPILED = {
     "netstack/engine": "agenda callbacks event_clock randomness",
     "netstack/exchange": "channel connection consumer_end emulated_link gate java_hash key_groups link "
     "local_channel notifier open_buffers partition producer_end remote_channel stalls",
-    "netstack/tasks": "checkpointed_inputs checkpointing_task emission event_windows keys lateness "
+    "netstack/tasks": "checkpoints emission event_windows keys lateness "
     "multiple_input_subtask operator_subtask outbox pace serving source_subtask subtask "
-    "subtask_checkpoints throttle time_account watermark_flow",
+    "throttle time_account watermark_flow",
 }
 
 

@@ -54,6 +54,10 @@ PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spar
 
 CIRCLES = {
     frozenset({"buffers.local_pool", "buffers.network_pool"}): "types of each other's only",
+    frozenset({"netstack.exchange." + name for name in ("channel", "gate", "remote_channel")}): (
+        "the gate of a channel, for its type only"
+    ),
+    frozenset({"netstack.tasks.checkpoints", "netstack.tasks.subtask"}): "the task, for its type only",
 }
 """Circles of files that there are, and why."""
 

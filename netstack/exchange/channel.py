@@ -11,7 +11,7 @@ Both kinds take part in two things besides handing out what they receive::
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from buffers import (
     BufferSlice,
@@ -37,6 +37,9 @@ from flowcontrol import (
 
 from ..scenarios.fault import ChannelItem
 
+if TYPE_CHECKING:
+    from .gate import InputGate
+
 InputBuffer = ReceivedBuffer | BufferSlice | RecoveredBuffer
 """A data buffer as a task reads it."""
 
@@ -46,32 +49,6 @@ Item = InputBuffer | EventBuffer
 
 _END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of(EndOfInputChannelState()))
 """Stands behind the recovered data of each channel."""
-
-
-class Reader(Protocol):
-    """What a channel tells of its data: its gate."""
-
-    def data_arrived(self, channel: InputChannel) -> None:
-        """`channel` has something to poll."""
-        ...
-
-    def priority_arrived(self, channel: InputChannel) -> None:
-        """`channel` has something to poll before the data of all channels."""
-        ...
-
-    def restoring(self, channel: InputChannel) -> None:
-        """Recovered data of `channel` is queued, with its end."""
-        ...
-
-    @property
-    def segment_bytes(self) -> int:
-        """The most bytes that a buffer can hold."""
-        ...
-
-    @property
-    def watermarks(self) -> bool:
-        """Whether watermarks stand among the records."""
-        ...
 
 
 class InputChannel:
@@ -98,7 +75,7 @@ class InputChannel:
         "urgent",
     )
 
-    def __init__(self, gate: Reader, index: int, channel_id: int) -> None:
+    def __init__(self, gate: InputGate, index: int, channel_id: int) -> None:
         self.gate = gate
         self.index = index
         self.channel_id = channel_id

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from buffers import Content, EventBuffer, PipelinedSubpartition, RecoveredBuffer, content_of
 from flowcontrol import LocalProtocolError
 
-from .channel import InputChannel, Item, Reader, barrier_in
+from .channel import InputChannel, Item, barrier_in
+
+if TYPE_CHECKING:
+    from .gate import InputGate
 
 
 class LocalInputChannel(InputChannel):
@@ -21,7 +25,7 @@ class LocalInputChannel(InputChannel):
     __slots__ = ("_recovered", "_subpartition")
 
     def __init__(
-        self, gate: Reader, index: int, channel_id: int, subpartition: PipelinedSubpartition
+        self, gate: InputGate, index: int, channel_id: int, subpartition: PipelinedSubpartition
     ) -> None:
         super().__init__(gate, index, channel_id)
         self._subpartition = subpartition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from buffers import (
     BlankBytes,
@@ -40,7 +40,10 @@ from flowcontrol import (
     encode_event,
 )
 
-from .channel import InputChannel, Item, Reader, barrier_in
+from .channel import InputChannel, Item, barrier_in
+
+if TYPE_CHECKING:
+    from .gate import InputGate
 
 _NOTHING_ARRIVED: Final = ChannelQueue()
 """Stands for the queue of every channel that nothing has come on so far; nothing may be added to it."""
@@ -84,7 +87,7 @@ class RemoteInputChannel(InputChannel):
 
     def __init__(
         self,
-        gate: Reader,
+        gate: InputGate,
         index: int,
         channel_id: int,
         connection: Uplink,

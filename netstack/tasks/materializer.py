@@ -22,8 +22,8 @@ from ..exchange.java_hash import hash_strings
 from ..exchange.key_groups import murmur
 from ..state.changelog_backend import ChangelogBackend, Materialisation
 from ..state.snapshots import StateHandle, StoredFile
+from .checkpoints import storing_s
 from .subtask import Subtask
-from .subtask_checkpoints import storing_s
 
 OPERATOR = "KeyedProcessOperator"
 """The operator whose name stands before that of the vertex in what is hashed."""

@@ -113,7 +113,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     async def _read(self) -> None:
         inputs, last = self._task_inputs, -1
-        while self._inputs.open_channels and not self.suspended:
+        while self.checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.look_at(self.lateness)
             if self.mail:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import floor
 
 from buffers import Content
@@ -16,12 +16,11 @@ from flowcontrol import (
 )
 
 from ..checkpoints.recovery import SubtaskRecovery
-from ..exchange.channel import InputBuffer, InputChannel
+from ..exchange.channel import InputBuffer, InputChannel, Item
 from ..exchange.gate import InputGate
 from ..results.statistics import SubtaskSample
 from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
 from ..state.subtask_state import SubtaskState
-from .checkpointed_inputs import CheckpointedInputs
 from .emission import HeldBack
 from .environment import Environment
 from .lateness import Lateness
@@ -51,11 +50,14 @@ class OperatorSubtask(Subtask):
         "_context",
         "_emit_every_s",
         "_emits_held_back",
-        "_inputs",
-        "_recovers",
+        "_poll",
+        "_recovering",
         "_requested",
         "_serving",
         "_state_times",
+        "_turn",
+        "_upstream_recovered",
+        "_with_data",
         "buffers_in",
         "bytes_in",
         "gates",
@@ -89,13 +91,16 @@ class OperatorSubtask(Subtask):
         self._buffer_cost = costs.consumer_buffer_s * environment.randomness.between(costs.subtask_factor)
         self._state_times = state_times(state, costs)
         self._requested: list[CheckpointBarrier] = []
-        self._inputs: CheckpointedInputs
+        self._poll: Callable[[float], tuple[InputChannel, Item] | None]
+        self._turn = 0
+        self._with_data = 0
+        self._recovering = 0
+        self._upstream_recovered: dict[object, set[int]] = {}  # by gate, indices of channels
         self.throttle = throttle
         self.held_back = held_back
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
         self._emits_held_back = False
-        self._recovers = False
         self.watermarks: WatermarkFlow | None = None
         cost = costs.consumer_record_s
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
@@ -109,7 +114,10 @@ class OperatorSubtask(Subtask):
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._event_time_goes_on)
             self._serving = WatermarkedBuffers(self._serving, self.watermarks)
-        self._inputs = self.checkpoints.connect(gates)
+        self.checkpoints.connect(gates)
+        self._with_data = self.checkpoints.open_channels
+        # With one gate there is no frame of ours around its poll, which runs once a buffer.
+        self._poll = gates[0].poll if len(gates) == 1 else self._poll_in_turns
 
     def data_arrived(self) -> None:
         """A gate has become readable: go on if that is what is waited for."""
@@ -156,8 +164,8 @@ class OperatorSubtask(Subtask):
 
     async def _read(self) -> None:
         """Read and process all that comes."""
-        inputs, agenda = self._inputs, self.agenda
-        while inputs.open_channels and not self.suspended:
+        checkpoints, agenda = self.checkpoints, self.agenda
+        while checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.look_at(self.lateness)
             if self.mail:
@@ -166,7 +174,7 @@ class OperatorSubtask(Subtask):
                     return
             if not self.available:
                 await self.wait_for_output()
-            polled = inputs.poll(agenda.now)
+            polled = self._poll(agenda.now)
             if polled is None:
                 await self._wait(Waiting.INPUT)
             else:
@@ -175,6 +183,17 @@ class OperatorSubtask(Subtask):
                     await self._handle_event(channel, decode_event(bytes(item.payload)))
                 else:
                     await self._process(channel, item)  # type: ignore[arg-type]
+
+    def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
+        """The next item of the gate whose turn it is."""
+        gates = self.gates
+        for _ in gates:
+            gate = gates[self._turn]
+            self._turn = (self._turn + 1) % len(gates)
+            polled = gate.poll(now)
+            if polled is not None:
+                return polled
+        return None
 
     @property
     def _service_s(self) -> float:
@@ -189,7 +208,7 @@ class OperatorSubtask(Subtask):
     def _count(self, buffer: InputBuffer) -> None:
         self.bytes_in += buffer.size
         self.buffers_in += 1
-        self._inputs.bytes_processed(buffer.size)
+        self.checkpoints.bytes_processed(buffer.size)
 
     def _cost_of_buffer(self) -> float:
         """What a buffer takes besides its records, and state took since the one before, in seconds."""
@@ -233,25 +252,23 @@ class OperatorSubtask(Subtask):
             buffer.release()
 
     async def _handle_event(self, channel: InputChannel, event: Event) -> None:
-        inputs = self._inputs
         match event:
             case EndOfData():
                 await self._end_data(channel)
             case EndOfInputChannelState():
                 self._recovered(channel)
             case EndOfOutputChannelState():
-                inputs.upstream_recovered(channel)
+                self._recovered_upstream(channel)
             case _:
-                begun = inputs.handle(channel, event)
+                begun = self.checkpoints.handle(channel, event)
                 if begun is not None:
                     await self.agenda.sleep(begun.sync_s)
-                    inputs.finish(begun)
+                    self.checkpoints.finish(begun)
 
     async def _end_data(self, channel: InputChannel) -> None:
         """All records of `channel` have been processed; after those of the last one, emit what is left."""
-        inputs = self._inputs
-        inputs.channels_with_data -= 1
-        if inputs.channels_with_data == 0:
+        self._with_data -= 1
+        if self._with_data == 0:
             if not self.had_ended:
                 await self.emit_all(self.operator.finish())
             self.data_ended = True
@@ -260,7 +277,7 @@ class OperatorSubtask(Subtask):
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """The coordinator asks because all upstream tasks have ended; their last events come first."""
-        if self._inputs.open_channels:
+        if self.checkpoints.open_channels:
             self._requested.append(barrier)
         else:
             super()._start_checkpoint(barrier)
@@ -300,7 +317,7 @@ class OperatorSubtask(Subtask):
     def recover(self, recovery: SubtaskRecovery) -> None:
         """Take the state of a checkpoint over; the data that was in flight comes first."""
         super().recover(recovery)
-        self._recovers = True
+        self._recovering = len(self.gates)
         if self.watermarks is not None:
             for reached_ms in self.state.operator.get(EVENT_TIME):
                 self.watermarks.clock.go_on_from(reached_ms)
@@ -316,10 +333,23 @@ class OperatorSubtask(Subtask):
         return super().had_ended and not self.records_in
 
     def _recovered(self, channel: InputChannel) -> None:
-        if self._inputs.recovered(channel):
-            self._recovers = False
-            if self.on_running is not None:
-                self.on_running()
+        """The recovered data of `channel` has been read; after the last one, the gate requests partitions."""
+        gate = channel.gate
+        if gate.recovered(channel):
+            gate.request_partitions()
+            self._recovering -= 1
+        if self._recovering == 0 and self.on_running is not None:
+            self.on_running()
+
+    def _recovered_upstream(self, channel: InputChannel) -> None:
+        """What the producer of `channel` had recovered has been read; all wait for the last such channel."""
+        gate = channel.gate
+        waiting = self._upstream_recovered.setdefault(gate, set())
+        waiting.add(channel.index)
+        if len(waiting) == len(gate.channels):
+            waiting.clear()
+            for other in gate.channels:
+                other.resume()
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
@@ -339,13 +369,13 @@ class OperatorSubtask(Subtask):
         producers would not hear of it, nor later, as long as the size stays. (Flink's StreamTask begins when
         all gates have recovered.)
         """
-        if not self._recovers:
+        if not self._recovering:
             for gate in self.gates:
                 gate.debloat(self.agenda.now)
 
     def let_overtake(self) -> None:
         """Barriers may overtake data from now on."""
-        self._inputs.let_overtake()
+        self.checkpoints.let_overtake()
 
     def release(self) -> None:
         """Give all memory back."""

@@ -23,10 +23,10 @@ from ..exchange.selectors import LEFT_OUT
 from ..results.statistics import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
+from .checkpoints import TaskCheckpoints
 from .environment import Environment, Output
 from .lateness import Lateness
 from .samples import output_sample
-from .subtask_checkpoints import SubtaskCheckpoints
 from .time_account import TimeAccount, Waiting
 
 Mail = Callable[[], None]
@@ -87,7 +87,7 @@ class Subtask:
         self.data_ended = False
         self.suspended = False
         self.ended = False
-        self.checkpoints = SubtaskCheckpoints(self)
+        self.checkpoints = TaskCheckpoints(self)
         self.on_opening: Callable[[], None] | None = None
         self.on_running: Callable[[], None] | None = None
         self._recovery: SubtaskRecovery | None = None

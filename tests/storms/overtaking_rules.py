@@ -103,7 +103,7 @@ class Overtaking:
         gates = getattr(subtask, "gates", ())
         if not gates or checkpoints.last >= number or subtask.name in self._aligned:
             return
-        handler = subtask._inputs.handler
+        handler = checkpoints.handler
         begun = handler.current_checkpoint_id
         if begun > number or (begun == number and not handler.pending):
             return  # it was given up here, and the coordinator does not know yet
@@ -125,7 +125,7 @@ class Overtaking:
 def _persisting(subtask: Any) -> Iterator[tuple[Any, int]]:
     """The channels of a task that have not ended and persist what arrives, and for which checkpoint."""
     if getattr(subtask, "gates", ()):
-        inputs = subtask._inputs
+        inputs = subtask.checkpoints
         for place, channel in enumerate(inputs.channels):
             if channel.persisting is not None and place not in inputs.handler._ended:
                 yield channel, channel.persisting
