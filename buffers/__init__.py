@@ -30,7 +30,14 @@ from .redistribution import plan_sizes
 from .segment import Bytes, MemorySegment, MemorySlab
 from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
 from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
-from .watermarks import WATERMARK_BYTES, encode_watermark, watermark_at, watermark_places
+from .watermarks import (
+    WATERMARK_BYTES,
+    encode_behind,
+    encode_watermark,
+    split_at_watermarks,
+    watermark_at,
+    watermark_places,
+)
 
 __all__ = [
     "ADD_REFUSED",
@@ -72,6 +79,7 @@ __all__ = [
     "Recycler",
     "UsageNotice",
     "content_of",
+    "encode_behind",
     "encode_watermark",
     "gate_buffers",
     "gate_segments",
@@ -80,6 +88,7 @@ __all__ = [
     "plan_sizes",
     "recovered_buffers",
     "room_in_turns",
+    "split_at_watermarks",
     "watermark_at",
     "watermark_places",
 ]

@@ -11,6 +11,7 @@ by the sign bit of its length, which no record has. It takes the 13 bytes that i
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -48,3 +49,25 @@ def watermark_at(block: RecordBlock, place: int) -> int:
     """Return the timestamp of the watermark at a place of a block, in milliseconds."""
     timestamp: int = _LAYOUT.unpack(block.encoded(place))[2]
     return timestamp
+
+
+def split_at_watermarks(block: RecordBlock) -> list[tuple[RecordBlock, int | None]]:
+    """Return the records in front of each watermark with its timestamp, then those behind the last one."""
+    parts: list[tuple[RecordBlock, int | None]] = []
+    start = 0
+    for place in watermark_places(block):
+        parts.append((block[start:place], watermark_at(block, place)))
+        start = place + 1
+    parts.append((block[start:] if start else block, None))
+    return parts
+
+
+def encode_behind(parts: Sequence[tuple[RecordBlock, int | None]]) -> bytes:
+    """Return the bytes of all that stands behind the records of the first part."""
+    encoded: list[bytes] = []
+    for number, (records, watermark) in enumerate(parts):
+        if number:
+            encoded.append(records.data.tobytes())
+        if watermark is not None:
+            encoded.append(encode_watermark(watermark))
+    return b"".join(encoded)

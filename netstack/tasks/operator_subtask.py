@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import floor
 
-from buffers import Content
+from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import (
     CheckpointBarrier,
     EndOfData,
@@ -31,7 +31,7 @@ from .state_times import state_times
 from .subtask import Mail, Subtask
 from .throttle import Throttle
 from .time_account import Waiting
-from .watermark_flow import WatermarkedBuffers, WatermarkFlow
+from .watermark_flow import WatermarkFlow
 
 
 class OperatorSubtask(Subtask):
@@ -50,6 +50,8 @@ class OperatorSubtask(Subtask):
         "_context",
         "_emit_every_s",
         "_emits_held_back",
+        "_parts",
+        "_parts_of",
         "_poll",
         "_recovering",
         "_requested",
@@ -102,6 +104,8 @@ class OperatorSubtask(Subtask):
         self._behind_s = behind_s
         self._emits_held_back = False
         self.watermarks: WatermarkFlow | None = None
+        self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
+        self._parts_of: InputChannel | None = None
         cost = costs.consumer_record_s
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
 
@@ -113,7 +117,6 @@ class OperatorSubtask(Subtask):
             self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._event_time_goes_on)
-            self._serving = WatermarkedBuffers(self._serving, self.watermarks)
         self.checkpoints.connect(gates)
         self._with_data = self.checkpoints.open_channels
         # With one gate there is no frame of ours around its poll, which runs once a buffer.
@@ -247,9 +250,27 @@ class OperatorSubtask(Subtask):
         self._count(buffer)
         try:
             block = channel.decoder.feed(buffer.payload)
-            await self._serving.serve(channel, block, self._cost_of_buffer())
+            if self.watermarks is None:
+                await self._serving.serve(channel, block, self._cost_of_buffer())
+            else:
+                await self._serve_parts(self.watermarks, channel, block, self._cost_of_buffer())
         finally:
             buffer.release()
+
+    async def _serve_parts(
+        self, flow: WatermarkFlow, channel: InputChannel, block: RecordBlock, spent: float
+    ) -> None:
+        """Serve the records of a buffer, and take its watermarks between them."""
+        self._parts_of, self._parts = channel, split_at_watermarks(block)
+        while self._parts:
+            records, watermark = self._parts[0]
+            flow.reads(channel)
+            if watermark is not None or len(records) or spent:
+                await self._serving.serve(channel, records, spent)
+            if watermark is not None:
+                await flow.take(channel, watermark)
+            spent = 0.0
+            del self._parts[0]
 
     async def _handle_event(self, channel: InputChannel, event: Event) -> None:
         match event:
@@ -289,7 +310,8 @@ class OperatorSubtask(Subtask):
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
         """What of `channel` has been read and not been processed: records, and the begin of one."""
-        return [self._serving.rest(channel), channel.begun_record]
+        behind = encode_behind(self._parts) if channel is self._parts_of else b""
+        return [self._serving.rest(channel), behind, channel.begun_record]
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Let the operator catch up with the time, and complete its state."""
