@@ -10,34 +10,36 @@ from .buffer import (
     BufferBuilder,
     BufferConsumer,
     BufferSlice,
+    Deal,
     EventBuffer,
     EventConsumer,
     Payload,
     ReceivedBuffer,
     Recycler,
     content_of,
+    room_in_turns,
 )
 from .channel_buffers import ChannelBuffers
 from .channel_queue import ChannelQueue, Queued, RecoveredBuffer, recovered_buffers
-from .deal import Deal, room_in_turns
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
 from .pool_statistics import LocalPoolStatistics, NetworkPoolStatistics, UsageNotice
 from .record_decoder import DEFAULT_MAX_RECORD_BYTES, RecordDecoder
-from .records import HEADER_BYTES, RecordBlock
-from .redistribution import plan_sizes
-from .segment import Bytes, MemorySegment, MemorySlab
-from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
-from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
-from .watermarks import (
+from .records import (
+    HEADER_BYTES,
     WATERMARK_BYTES,
+    RecordBlock,
     encode_behind,
     encode_watermark,
     split_at_watermarks,
     watermark_at,
     watermark_places,
 )
+from .redistribution import plan_sizes
+from .segment import Bytes, MemorySegment, MemorySlab
+from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
+from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
 
 __all__ = [
     "ADD_REFUSED",

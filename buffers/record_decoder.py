@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from .blank_bytes import BlankBytes, Content
 from .errors import CorruptRecord
-from .records import HEADER_BYTES, Offsets, RecordBlock
+from .records import HEADER_BYTES, WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, RecordBlock
 from .segment import Bytes
-from .watermarks import WATERMARK_BYTES, WATERMARK_LENGTH
 
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A longer record is taken for a corrupt length."""

@@ -26,7 +26,7 @@ in it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from .barrier_handler import (
@@ -36,7 +36,7 @@ from .barrier_handler import (
     Action,
     AlignmentMetrics,
     AlignmentStart,
-    CheckpointBarrierHandler,
+    BarrierHandler,
     Resume,
     Trigger,
 )
@@ -47,8 +47,8 @@ NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 """Stands where no checkpoint has begun."""
 
 
-class SingleCheckpointHandler(CheckpointBarrierHandler, ABC):
-    """Exactly-once checkpoints, one at a time (Flink's SingleCheckpointBarrierHandler).
+class SingleCheckpointHandler(BarrierHandler):
+    """Exactly-once checkpoints, one at a time (Flink's SingleBarrierHandler).
 
     Invariant: at most one checkpoint is pending, and only while it is are channels blocked; ids that
     are triggered strictly increase; every blocked channel is resumed once, unless it ends before.

@@ -1,10 +1,22 @@
-"""Events that travel between records: barriers, cancel markers, ends.
+"""Events that travel between records, and the types of network buffers that hold them or data.
 
-An event has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are those of Flink's
-EventSerializer: 34 for a barrier (one more for a savepoint, and its location), 12 for a cancel marker, 5 for
-the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds here, where Flink has whole
-milliseconds. An announcement never leaves its receiver; the end of recovered state is one kind with a byte
-for whose state it was.
+An event (barrier, cancel marker, end) has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are
+those of Flink's EventSerializer: 34 for a barrier (one more for a savepoint, and its location), 12 for a
+cancel marker, 5 for the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds here,
+where Flink has whole milliseconds. An announcement never leaves its receiver; the end of recovered state is
+one kind with a byte for whose state it was.
+
+The type of a buffer decides how the network layer treats it:
+
+| type | event | blocks upstream | priority | announced |
+|---|---|---|---|---|
+| DATA_BUFFER | | | | |
+| EVENT_BUFFER | y | | | |
+| PRIORITIZED_EVENT_BUFFER | y | | y | |
+| ALIGNED_CHECKPOINT_BARRIER | y | y | | |
+| TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER | y | y | | y |
+| RECOVERY_COMPLETION | y | y | | |
+| END_OF_SEGMENT, RECOVERY_METADATA | y | | | |
 """
 
 from __future__ import annotations
@@ -16,8 +28,42 @@ from functools import lru_cache
 
 import msgspec
 
-from .data_type import DataType
 from .errors import LocalProtocolError, MalformedEvent
+
+
+class DataType(IntEnum):
+    """The kind of a buffer; its value is the byte on the wire (Flink's Buffer.DataType).
+
+    0 is Flink's NONE, "there is no buffer", which never travels and so has no member here.
+    """
+
+    DATA_BUFFER = 1
+    EVENT_BUFFER = 2
+    PRIORITIZED_EVENT_BUFFER = 3
+    ALIGNED_CHECKPOINT_BARRIER = 4
+    TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER = 5
+    RECOVERY_COMPLETION = 6
+    END_OF_SEGMENT = 7
+    RECOVERY_METADATA = 8
+
+
+EVENT_TYPES = frozenset(DataType) - {DataType.DATA_BUFFER}
+"""Types that hold an event: they need no credit and no pooled memory."""
+
+BLOCKING_TYPES = frozenset(
+    {
+        DataType.ALIGNED_CHECKPOINT_BARRIER,
+        DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER,
+        DataType.RECOVERY_COMPLETION,
+    }
+)
+"""Types after which a subpartition sends nothing until consumption resumes."""
+
+PRIORITY_TYPES = frozenset({DataType.PRIORITIZED_EVENT_BUFFER})
+"""Types that overtake the data queued before them."""
+
+ANNOUNCED_TYPES = frozenset({DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER})
+"""Types whose arrival a receiver tells ahead of their turn."""
 
 
 class Alignment(IntEnum):

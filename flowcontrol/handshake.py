@@ -1,4 +1,4 @@
-"""How the two ends of a new connection prove to each other that they belong to the same job.
+"""The proof, by both ends of a new connection, that they belong to the same job; and sealed messages.
 
 Both know a secret, neither sends it. Each proves with an HMAC over all that has been said that it knows it,
 and the one that was dialled, which strangers can reach, answers a proof with a proof only::
@@ -19,6 +19,10 @@ has made the listener keep 128 bytes and compute one HMAC.
 
 This keeps strangers out, but nobody who can change what is on the wire, since only the proofs are authentic
 and not what follows them: that takes TLS.
+
+A *seal* signs a short message with the same secret. It shows who may have written the message, for which
+purpose, and that it is unchanged. It hides nothing, and it does not show that the message is new: the purpose
+of an answer has to name the question.
 """
 
 from __future__ import annotations
@@ -266,3 +270,30 @@ class ServerHandshake(Handshake):
         (dialler,) = _INDEX.unpack_from(self._said, _DIALLER_AT)
         self.identity = Identity(dialler, self._last.listener, self._last.size)
         return self._secret.sign(_LISTENER_LABEL + self._said)
+
+
+SEAL_BYTES = 32
+"""How much longer a sealed message is."""
+
+_LABEL = b"netstack sealed message: "
+
+
+def seal(secret: Secret, purpose: bytes, body: bytes) -> bytes:
+    """Return `body` behind an HMAC-SHA256 over the purpose and the body."""
+    return _sign(secret, purpose, body) + body
+
+
+def unseal(secret: Secret, purpose: bytes, sealed: bytes) -> bytes:
+    """Return the body of a message that `seal` made with the same secret for the same purpose.
+
+    Raises:
+        HandshakeRefused: It was not made so.
+    """
+    found, body = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
+    if not hmac.compare_digest(found, _sign(secret, purpose, body)):
+        raise HandshakeRefused("the message is not sealed with the secret of this job")
+    return body
+
+
+def _sign(secret: Secret, purpose: bytes, body: bytes) -> bytes:
+    return secret.sign(_LABEL + len(purpose).to_bytes(4) + purpose + body)

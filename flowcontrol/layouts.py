@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .data_type import DataType
 from .errors import LocalProtocolError, MalformedFrame
-from .messages import BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
-from .peer_text import MAX_PEER_TEXT
+from .events import DataType
+from .messages import MAX_PEER_TEXT, BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
 
 MAGIC = 0xBADC0FFE
 """What the second four bytes of every frame are."""

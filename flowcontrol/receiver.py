@@ -16,8 +16,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from .credit import CreditAnnouncer
-from .data_type import BLOCKING_TYPES, EVENT_TYPES, DataType
 from .errors import LocalProtocolError, RemoteProtocolError, SequenceGap
+from .events import BLOCKING_TYPES, EVENT_TYPES, DataType
 
 _INT_RANGE = 1 << 32
 _INT_MIDDLE = 1 << 31

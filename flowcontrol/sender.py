@@ -22,8 +22,8 @@ from collections import deque
 from typing import Protocol
 
 from .credit import CreditLedger
-from .data_type import DataType
 from .errors import LocalProtocolError, RemoteProtocolError
+from .events import DataType
 from .messages import (
     AckAllUserRecordsProcessed,
     AddCredit,

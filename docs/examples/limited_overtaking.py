@@ -94,14 +94,14 @@ class LimitedSubpartition(PipelinedSubpartition):
         if self.finished or self.released:
             barrier.close()
             return []
-        self._priority_part()  # makes the queue
-        queue = self._queue
-        place = place_before_last(queue, BufferConsumer, Limit.buffers, self._front.count)
+        queue = list(self._queue)
+        place = place_before_last(queue, BufferConsumer, Limit.buffers, self.in_front)
         overtaken = [item.copy_unread() for item in queue[place:] if item.unread]
         queue.insert(place, barrier)
+        self._queue = queue
         self.total_buffers += 1
         # A reader without credit would not look again, and may take an event that stands in front.
-        in_front = place == self._front.count
+        in_front = place == self.in_front
         due = not self._flush_requested and self._finished_buffers() == 1
         if not self.blocked and (in_front or due):
             self._notify()
@@ -165,7 +165,7 @@ class LimitedChannel(RemoteInputChannel):
     def resume(self) -> None:
         """Let the producer go on after a barrier, and the gate with what the barrier has overtaken here."""
         super().resume()
-        if len(self._queue):
+        if self.queue_length:
             self.gate.data_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from buffers import (
     BlankBytes,
@@ -44,9 +44,6 @@ from .channel import InputChannel, Item, barrier_in
 
 if TYPE_CHECKING:
     from .gate import InputGate
-
-_NOTHING_ARRIVED: Final = ChannelQueue()
-"""Stands for the queue of every channel that nothing has come on so far; nothing may be added to it."""
 
 
 class Uplink(Protocol):
@@ -101,7 +98,7 @@ class RemoteInputChannel(InputChannel):
         self.receiver = ChannelReceiver(len(exclusive) + reserved)
         self._connection = connection
         self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self, reserved=reserved)
-        self._queue = _NOTHING_ARRIVED
+        self._queue: ChannelQueue | None = None  # until something arrives
         self._subpartition = -1
         self._landing: ReceivedBuffer | None = None
 
@@ -132,7 +129,8 @@ class RemoteInputChannel(InputChannel):
         """
         if self._failure is not None:
             raise self._failure
-        return self._queue.poll()
+        queue = self._queue
+        return (None, False) if queue is None else queue.poll()
 
     def on_message(self, message: BufferResponse) -> bool:
         """Take an arrived buffer or event; returns whether it was an event.
@@ -203,16 +201,19 @@ class RemoteInputChannel(InputChannel):
             barrier = self._barrier
             if barrier is not None and barrier.persisting is not None and self.persist is not None:
                 self.persist(barrier.persisting, self, content_of(buffer.payload))
-            queue = self._queue if self._queue is not _NOTHING_ARRIVED else self._own_queue()
+            queue = self._queue
+            if queue is None:
+                queue = self._own_queue()
             queue.add(buffer)
             if not self.queued:
                 self.gate.data_arrived(self)
         self.buffers.report_backlog(backlog)
 
     def _own_queue(self) -> ChannelQueue:
-        if self._queue is _NOTHING_ARRIVED:
-            self._queue = ChannelQueue()
-        return self._queue
+        queue = self._queue
+        if queue is None:
+            self._queue = queue = ChannelQueue()
+        return queue
 
     def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
         data_type = message.data_type
@@ -242,7 +243,7 @@ class RemoteInputChannel(InputChannel):
     @property
     def has_priority(self) -> bool:
         """Whether the next item is a priority event."""
-        return self._queue.has_priority
+        return self._queue is not None and self._queue.has_priority
 
     def resume(self) -> None:
         """Let the producer go on after a barrier.
@@ -255,7 +256,8 @@ class RemoteInputChannel(InputChannel):
 
     def prioritize(self, sequence_number: int) -> None:
         """Let the announced barrier of that sequence number be polled next, unless it was polled already."""
-        if self._barrier is not None and self._queue.prioritize(self._barrier, sequence_number):
+        queue, barrier = self._queue, self._barrier
+        if queue is not None and barrier is not None and queue.prioritize(barrier, sequence_number):
             self.gate.priority_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
@@ -264,7 +266,7 @@ class RemoteInputChannel(InputChannel):
         Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
         that is over, or older than a barrier that has come.
         """
-        if not self.barrier.start(checkpoint_id):
+        if not self.barrier.start(checkpoint_id) or self._queue is None:
             return []
         return [content_of(buffer.payload) for buffer in self._queue.in_flight(self.barrier)]
 
@@ -301,22 +303,22 @@ class RemoteInputChannel(InputChannel):
     @property
     def queue_length(self) -> int:
         """Buffers and events that have arrived and were not polled."""
-        return len(self._queue)
+        return 0 if self._queue is None else len(self._queue)
 
     @property
     def queued_bytes(self) -> int:
         """Bytes that have arrived and were not polled."""
-        return self._queue.queued_bytes
+        return 0 if self._queue is None else self._queue.queued_bytes
 
     @property
     def queued_events(self) -> list[EventBuffer]:
         """The events that have arrived and were not polled."""
-        return self._queue.queued_events
+        return [] if self._queue is None else self._queue.queued_events
 
     @property
     def buffers_in_use(self) -> int:
         """Queued buffers and those the producer still has waiting, as debloating counts them."""
-        return len(self._queue) + self.buffers.announced_backlog
+        return self.queue_length + self.buffers.announced_backlog
 
     @property
     def blocked(self) -> bool:
@@ -329,7 +331,8 @@ class RemoteInputChannel(InputChannel):
         if self._landing is not None:
             self._landing.release()
             self._landing = None
-        self._queue.clear()
+        if self._queue is not None:
+            self._queue.clear()
         self.buffers.release()
 
 

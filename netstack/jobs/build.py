@@ -15,10 +15,10 @@ from buffers import (
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import UpstreamTask
+from ..exchange.connection import ProducerEnd
 from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ResultPartition
-from ..exchange.producer_end import ProducerEnd
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, RoundRobin
 from ..scenarios.changes import ScheduledChange
@@ -33,8 +33,7 @@ from ..scenarios.topology import (
 from ..scenarios.user_code import KeyHash
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
-from ..tasks.pace import pace_of
-from ..tasks.source_subtask import SourceSubtask
+from ..tasks.source_subtask import SourceSubtask, pace_of
 from ..tasks.subtask import Subtask
 from .channel_choice import selector_of
 from .connections import Connections, EmulatedConnections, Site

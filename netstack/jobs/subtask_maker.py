@@ -13,15 +13,13 @@ from ..scenarios.user_code import KeyHash, SourceReader
 from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..state.table_backend import TableStateBackend
 from ..tasks.environment import Environment
-from ..tasks.materializer import Materializer
 from ..tasks.multiple_input_subtask import MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import OperatorContext
-from ..tasks.pace import pace_of
-from ..tasks.source_splits import opener_of
-from ..tasks.source_subtask import SourceSubtask
+from ..tasks.source import opener_of
+from ..tasks.source_subtask import SourceSubtask, pace_of
+from ..tasks.state_upkeep import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
-from ..tasks.table_schedule import TableSchedule
 from .job_sources import key_hash_of, source_of
 from .table_settings import table_settings
 from .vertex_work import VertexWork, calls_of

@@ -11,15 +11,14 @@ from ..engine.event_clock import EventClock
 from ..engine.randomness import numbers_of, uncertain_factor
 from ..scenarios.event_time import disorder_s, readers_of_watermarks, sources_with_watermarks
 from ..scenarios.scenario import Edge, GeneratorSpec, Scenario, SourceSpec, Step, Vertex
-from ..tasks.emission import Emission, HeldBack
+from ..tasks.emission import Emission, EventTimeWindows, HeldBack
 from ..tasks.environment import Environment
-from ..tasks.event_windows import EventTimeWindows
 from ..tasks.multiple_input_subtask import GateWork
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator
 from ..tasks.source_subtask import ONE_BY_ONE, Calls
 from ..tasks.throttle import Throttle
-from ..tasks.watermark_flow import SourceWatermarks, WatermarkFlow
+from ..tasks.watermarks import SourceWatermarks, WatermarkFlow
 
 
 class VertexWork:

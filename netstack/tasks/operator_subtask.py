@@ -23,15 +23,13 @@ from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
 from ..state.subtask_state import SubtaskState
 from .emission import HeldBack
 from .environment import Environment
-from .lateness import Lateness
 from .operators import Operator, OperatorContext
-from .samples import with_inputs
 from .serving import RecordByRecord, Serving, WholeBuffers
-from .state_times import state_times
-from .subtask import Mail, Subtask
+from .state_upkeep import state_times
+from .subtask import Mail, Subtask, with_inputs
 from .throttle import Throttle
-from .time_account import Waiting
-from .watermark_flow import WatermarkFlow
+from .time_account import Lateness, Waiting
+from .watermarks import WatermarkFlow
 
 
 class OperatorSubtask(Subtask):

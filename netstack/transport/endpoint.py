@@ -26,11 +26,10 @@ from flowcontrol import EndOfData, EndOfPartition, RemoteProtocolError, decode_e
 
 from ..errors import LinkClosedError
 from ..exchange.channel import InputChannel
-from ..exchange.connection import ConsumerEnd, ProducerEnd
+from ..exchange.connection import ConsumerEnd, CreditStalls, ProducerEnd
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ALL
 from ..exchange.remote_channel import RemoteInputChannel
-from ..exchange.stalls import CreditStalls
 from ..exchange.tcp_link import TcpLink
 from .exchange_buffers import ExchangeBuffers
 from .loopback_records import LoopbackRecords

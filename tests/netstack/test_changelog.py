@@ -26,7 +26,7 @@ from netstack.state.changelog_backend import ChangelogBackend, restore_logged
 from netstack.state.snapshots import StateFormat, StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.values import encode_value
-from netstack.tasks.materializer import first_delay_s
+from netstack.tasks.state_upkeep import first_delay_s
 from tests.crossing import crossed
 from tests.netstack.table_model import ModelStores
 from tests.netstack.test_recovery import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job

@@ -88,7 +88,7 @@ class Overtaking:
         """Checkpoints whose barriers are in front of the data in the outputs of a task."""
         for output in subtask.outputs:
             for queue in output.partition.subpartitions:
-                for item in queue._queue[: queue._front.count]:
+                for item in queue._queue[: queue.in_front]:
                     yield _number(item)
 
     def _waiting(self, subtask: Any, number: int) -> Iterator[object]:
@@ -152,7 +152,7 @@ def _has_barrier(queue: Any, number: int) -> bool:
     """Whether the barrier of a checkpoint waits in a subpartition in its turn."""
     if len(queue) == queue.data_buffers:
         return False
-    items = queue._queue[queue._front.count :]
+    items = queue._queue[queue.in_front :]
     return any(
         item.is_event and item.data_type in BLOCKING_TYPES and _number(item) == number for item in items
     )

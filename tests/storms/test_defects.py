@@ -20,15 +20,14 @@ from netstack.checkpoints.expiry import Expiry
 from netstack.checkpoints.failures import FailureCounter
 from netstack.checkpoints.scheduler import CheckpointScheduler
 from netstack.exchange.gate import InputGate
-from netstack.exchange.open_buffers import OpenBuffers
+from netstack.exchange.partition import OpenBuffers
 from netstack.exchange.selectors import Fraction
 from netstack.faults.injection import FaultInjector
 from netstack.state.copy_on_write import CopyOnWriteMap
 from netstack.state.operator_state import OperatorStateBackend
 from netstack.state.time_to_live import StateClock
 from netstack.tasks.checkpoints import RunningCheckpoint, TaskCheckpoints
-from netstack.tasks.emission import Emission, HeldBack
-from netstack.tasks.event_windows import EventTimeWindows
+from netstack.tasks.emission import Emission, EventTimeWindows, HeldBack
 from netstack.tasks.multiple_input_subtask import MultipleInputSubtask
 from tests.storms.one_storm import run_storm
 

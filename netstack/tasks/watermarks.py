@@ -20,7 +20,7 @@ from flowcontrol import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 from ..engine.event_clock import EventClock
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
-from .event_windows import EventTimeWindows
+from .emission import EventTimeWindows
 
 PassOn = Callable[[int], Coroutine[Any, None, None]]
 """What a task does with a watermark that has risen."""
