@@ -1,8 +1,8 @@
 """Memory: segments and pools, buffers that are written and read, records to bytes and back.
 
 Read `segment`, `network_pool` and `local_pool` for where memory comes from, `buffer` and `subpartition`
-for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records` and
-`watermarks` for what is inside.
+for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records`
+and `record_decoder` for their contents.
 """
 
 from .blank_bytes import BlankBytes, Content, Pieces

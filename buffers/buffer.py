@@ -39,16 +39,16 @@ _NONE_NOTED: Final[list[int]] = []
 """Stands for the indices of every buffer that has had none so far; nothing may be added to it."""
 
 Payload = memoryview | BlankBytes
-"""What a buffer holds: bytes, or what says which they would be."""
+"""Contents of a buffer: bytes, or the numbers that describe blank ones."""
 
 
 def content_of(payload: Payload) -> Content:
-    """A copy of what a buffer holds, which outlives it."""
+    """Return a copy of a payload, which outlives its buffer."""
     return payload if isinstance(payload, BlankBytes) else bytes(payload)
 
 
 class Recycler(Protocol):
-    """Whoever takes a segment back."""
+    """The pool or channel that takes a segment back."""
 
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
         """Take `segment` back, which was requested for `subpartition`."""
@@ -283,7 +283,7 @@ class BufferConsumer:
         return piece
 
     def copy_unread(self) -> Content:
-        """What the next `build` would yield; it stays unread."""
+        """Return a copy of what the next `build` yields; it stays unread."""
         builder = self._builder
         if builder.deal is not None:
             builder.deal.settle(builder)
@@ -412,7 +412,7 @@ class Deal:
 
 
 def room_in_turns(builders: Sequence[BufferBuilder | None], first: int, stride: int) -> tuple[int, bool]:
-    """How many blank records of `stride` bytes fit if dealt out in turns, beginning at `first`.
+    """Return how many blank records of `stride` bytes fit if dealt out in turns, beginning at `first`.
 
     As a buffer is closed with the record that fills it, that one does not count. With False the number is
     only how many there are before the first that does not fit, and less than a whole turn.

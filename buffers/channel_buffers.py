@@ -33,9 +33,9 @@ class CreditOwner(Protocol):
 class ChannelBuffers:
     """Exclusive and floating buffers of one channel, and the credit they are worth.
 
-    `owner` is told when unannounced credit rises from 0. Exclusive segments are taken from the network pool
-    when they are first needed, `reserved` of them are still to be. Invariant: a segment lies in `_exclusive`
-    or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
+    `owner` is notified when unannounced credit rises from 0. Exclusive segments are taken from the network
+    pool when they are first needed, `reserved` of them are still to be. Invariant: a segment lies in
+    `_exclusive` or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class ChannelBuffers:
 
     @property
     def available(self) -> int:
-        """Free buffers at hand."""
+        """Number of free buffers."""
         return self.reserved + len(self._exclusive) + len(self._floating)
 
     @property

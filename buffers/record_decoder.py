@@ -170,7 +170,7 @@ class RecordDecoder:
         raise CorruptRecord(signed, self._decoded + start, self._max_record_bytes)
 
     def _offsets(self, stream: memoryview | bytes, size: int) -> Offsets:
-        """Where each whole record starts, and where the last of them ends."""
+        """Return the start of each whole record, and the end of the last one."""
         offsets = np.zeros(1, dtype=np.int64)
         if self._short and self._length(stream, 0) < _SHORT:
             offsets = _follow_short(stream, size)

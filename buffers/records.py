@@ -31,7 +31,7 @@ from .blank_bytes import BlankBytes, Content
 from .segment import Bytes
 
 HEADER_BYTES = 4
-"""What a record costs beside its payload."""
+"""Bytes of a record beside its payload."""
 
 Offsets = npt.NDArray[np.int64]
 """Positions in a block, in bytes."""
@@ -70,7 +70,7 @@ class RecordBlock:
 
     @classmethod
     def blank(cls, count: int, stride: int) -> RecordBlock:
-        """Records of `stride` bytes each, header included, whose payloads nobody will look at: all 0.
+        """Records of `stride` bytes each, header included, whose payloads no operator reads: all 0.
 
         Raises:
             ValueError: a record is shorter than its header.
@@ -81,7 +81,7 @@ class RecordBlock:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there are records, and nobody has asked for their bytes."""
+        """Whether there are records, and no caller has read their bytes."""
         return self._memory is None and self._count > 0
 
     @property
@@ -196,19 +196,19 @@ class RecordBlock:
 
     @property
     def offsets(self) -> Offsets:
-        """Where each record starts, and at last the end of the block."""
+        """Start of each record, and at last the end of the block."""
         if self._offsets is None:
             self._offsets = np.arange(self._count + 1, dtype=np.int64) * self.stride
         return self._offsets
 
     @property
     def starts(self) -> Offsets:
-        """Where each record starts, at its header."""
+        """Start of each record, at its header."""
         return self.offsets[:-1]
 
     @property
     def ends(self) -> Offsets:
-        """Where each record ends."""
+        """End of each record."""
         return self.offsets[1:]
 
     def sizes(self) -> Offsets:
@@ -294,7 +294,7 @@ class RecordBlock:
 
 
 def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:
-    """Where records of these lengths start, and where the last one ends."""
+    """Return the starts of records of these lengths, and the end of the last one."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths + header, out=offsets[1:])
     return offsets
@@ -314,7 +314,7 @@ WATERMARK_LENGTH = 0x80000009
 """The length of a watermark as it is sent: its 9 bytes, with the sign bit set."""
 
 WATERMARK_BYTES = 13
-"""What a watermark takes in a buffer."""
+"""Bytes of a watermark in a buffer."""
 
 _TAG = 2
 _SIGN = 0x80

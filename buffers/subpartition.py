@@ -32,10 +32,10 @@ from .blank_bytes import Content
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
 
 UNLIMITED_SIZE = 2**31 - 1
-"""The wanted buffer size before anybody has announced one, in bytes."""
+"""The wanted buffer size before the first announcement, in bytes."""
 
 ADD_REFUSED = -1
-"""What `add` returns when the subpartition is finished or released."""
+"""The result of `add` when the subpartition is finished or released."""
 
 
 Settled = Callable[[list[Content] | None], None]
@@ -377,7 +377,7 @@ class PipelinedSubpartition:
             self.on_data()
 
     def _notify_priority(self) -> None:
-        """Tell of the first priority event; of later ones the reader finds out when it polls."""
+        """Notify the reader of the first priority event; it finds later ones when it polls."""
         if self.in_front == 1 and not self.blocked:
             tell = self._notify if self.on_priority is None else self.on_priority
             tell()

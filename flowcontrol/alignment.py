@@ -156,13 +156,13 @@ class SingleCheckpointHandler(BarrierHandler):
         return self._counted(channel, barrier, metrics, now) + self._finish()
 
     def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
-        # Flink resumes before it tells of the abort.
+        # Flink resumes before it reports the abort.
         self.current_checkpoint_id = checkpoint_id
         self._timer.reset()
         return [*self._finish(), Abort(checkpoint_id, reason)]
 
     def _finish(self) -> list[Action]:
-        """Nothing is pending any more; resume all that waited."""
+        """Leave nothing pending, and resume all blocked channels."""
         resumes: list[Action] = [Resume(channel) for channel in self.blocked]
         self._blocked.clear()
         self._aligned.clear()

@@ -1,6 +1,6 @@
-"""What every handler of barriers has in common: what it is told, what it answers, what it measures.
+"""The interface of barrier handlers: their inputs, their actions, their measurements.
 
-A task has one handler for all its input channels. It hands over what it polls, and the handler answers
+A task has one handler for all its input channels. It passes each polled event on, and the handler answers
 with actions; it knows neither queues nor clocks. Three handlers exist, one for each way to checkpoint::
 
     BarrierAligner      aligned              no record behind a barrier is read before the checkpoint
@@ -24,7 +24,7 @@ NO_CHECKPOINT = -1
 
 
 class AbortReason(Enum):
-    """Why a checkpoint was given up; the values are Flink's CheckpointFailureReason names."""
+    """Reason why a checkpoint was aborted; the values are Flink's CheckpointFailureReason names."""
 
     SUBSUMED = "CHECKPOINT_DECLINED_SUBSUMED"
     CANCELLED = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
@@ -32,7 +32,7 @@ class AbortReason(Enum):
 
 
 class AlignmentMetrics(msgspec.Struct, frozen=True):
-    """What a checkpoint cost at this gate.
+    """Cost of a checkpoint at this gate.
 
     `start_delay_s`: trigger to first barrier. `alignment_s`: first to last barrier.
     `bytes_processed`: bytes polled during the alignment.
@@ -44,7 +44,7 @@ class AlignmentMetrics(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """Give the checkpoint up and tell the tasks downstream; nothing of it is persisted any more."""
+    """Abort the checkpoint and notify the tasks downstream; nothing of it is persisted any more."""
 
     checkpoint_id: int
     reason: AbortReason
@@ -144,10 +144,10 @@ class AlignmentTimer:
 
 
 class BarrierHandler(ABC):
-    """What a task tells its handler, and asks it, whichever checkpoint mode that implements.
+    """Handler of the barriers of one task; a subclass implements one checkpoint mode.
 
     Times are in seconds. `current_checkpoint_id`: the newest checkpoint that the handler knows of;
-    NO_CHECKPOINT before the first. A method that is told of a channel raises LocalProtocolError, and changes
+    NO_CHECKPOINT before the first. A method with a channel as argument raises LocalProtocolError, and changes
     nothing, if the channel has ended or does not exist. (Flink: CheckpointBarrierHandler.)
     """
 
@@ -162,7 +162,7 @@ class BarrierHandler(ABC):
 
     @property
     def open_channels(self) -> int:
-        """How many channels have not ended."""
+        """Number of channels that have not ended."""
         return self._channels - len(self._ended)
 
     @property

@@ -67,7 +67,7 @@ ANNOUNCED_TYPES = frozenset({DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER})
 
 
 class Alignment(IntEnum):
-    """How a checkpoint aligns; the value is its byte (Flink's CheckpointOptions.AlignmentType)."""
+    """Alignment of a checkpoint; the value is its byte (Flink's CheckpointOptions.AlignmentType)."""
 
     AT_LEAST_ONCE = 0
     ALIGNED = 1
@@ -76,7 +76,7 @@ class Alignment(IntEnum):
 
 
 class SavepointFormat(IntEnum):
-    """How the state of a savepoint is laid out; the value is its byte (Flink's SavepointFormatType)."""
+    """Layout of the state of a savepoint; the value is its byte (Flink's SavepointFormatType)."""
 
     CANONICAL = 0
     """The same for all state backends."""
@@ -85,7 +85,7 @@ class SavepointFormat(IntEnum):
 
 
 class PostCheckpointAction(IntEnum):
-    """What a job does once a savepoint is complete; the value is the byte of the barrier's type."""
+    """Action of a job once a savepoint is complete; the value is the byte of the barrier's type."""
 
     NONE = 1
     """Goes on."""
@@ -96,7 +96,7 @@ class PostCheckpointAction(IntEnum):
 
 
 class Savepoint(msgspec.Struct, frozen=True):
-    """What tells a savepoint from a checkpoint (Flink's SavepointType).
+    """Properties that a savepoint has beyond a checkpoint (Flink's SavepointType).
 
     `location` says where its files go, in the words of the checkpoint storage.
     """
@@ -112,7 +112,7 @@ class Savepoint(msgspec.Struct, frozen=True):
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True):
-    """How one checkpoint is to be taken (Flink's CheckpointOptions).
+    """Options of one checkpoint (Flink's CheckpointOptions).
 
     `timeout_s`: an aligned checkpoint older than this many seconds turns unaligned; None = never.
     `savepoint`: it is one, and so never unaligned; None: it is a checkpoint.
@@ -174,7 +174,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True):
-    """Tells that a task upstream gave the checkpoint up, so that nobody waits for its barrier."""
+    """Marks a checkpoint that a task upstream has aborted: its barrier will not come."""
 
     checkpoint_id: int
 

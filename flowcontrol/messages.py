@@ -42,7 +42,7 @@ PARTITION_NOT_FOUND = "PartitionNotFoundException"
 
 
 class DescribedBytes(Protocol):
-    """Bytes that are made when somebody asks for them."""
+    """Bytes that are made when a caller needs them."""
 
     def __len__(self) -> int: ...
 

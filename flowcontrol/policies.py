@@ -85,7 +85,7 @@ class FrozenWhileBlockedPolicy(FlinkPolicy):
         self._before = 0
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """As Flink counts; while a channel is blocked at least as many as before."""
+        """Return Flink's count; while a channel is blocked, at least the one before."""
         in_use = super().buffers_in_use(channels)
         if any(channel.blocked for channel in channels):
             return max(in_use, self._before)
@@ -94,10 +94,10 @@ class FrozenWhileBlockedPolicy(FlinkPolicy):
 
 
 PEAK_HALF_LIFE_S = 30.0
-"""How long it takes a count that is not reached again to halve."""
+"""Time in which a count that is not reached again halves."""
 
 JUMP = 0.25
-"""By what part of itself a size must be too large to jump: Flink's default threshold for announcements."""
+"""Part of itself by which a size must be too large to jump: Flink's default threshold for announcements."""
 
 
 class BurstPolicy(FrozenWhileBlockedPolicy):

@@ -25,7 +25,7 @@ _INT_MAX = _INT_MIDDLE - 1
 
 
 class ReceiverState(Enum):
-    """Where a receiving channel stands."""
+    """State of a receiving channel."""
 
     OPEN = auto()
     BLOCKED = auto()
@@ -34,7 +34,7 @@ class ReceiverState(Enum):
 
 
 class Input(Enum):
-    """What can happen to a receiving channel."""
+    """Input of the state machine of a receiving channel."""
 
     DATA = auto()
     EVENT = auto()

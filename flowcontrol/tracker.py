@@ -1,4 +1,4 @@
-"""Barriers that nobody waits behind: at-least-once checkpoints.
+"""Barriers that block no channel: at-least-once checkpoints.
 
 No channel is blocked, so a fast channel may be several checkpoints ahead of a slow one, and what it sends
 meanwhile is processed before the snapshot and again after a restart::

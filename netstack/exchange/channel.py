@@ -1,4 +1,4 @@
-"""What the channels of an input gate have in common, over a connection or within one task manager.
+"""The common part of the channels of an input gate, over a connection or within one task manager.
 
 Both kinds take part in two things besides handing out what they receive::
 
@@ -44,7 +44,7 @@ InputBuffer = ReceivedBuffer | BufferSlice | RecoveredBuffer
 """A data buffer as a task reads it."""
 
 Item = InputBuffer | EventBuffer
-"""What a channel hands out."""
+"""An item that a channel hands out."""
 
 
 _END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of(EndOfInputChannelState()))
@@ -56,8 +56,9 @@ class InputChannel:
 
     `queued`: it stands in the gate's line, and if `urgent` in the front part of it; the gate sets both.
     `persist` is called with a checkpoint's id, the channel and bytes: data that arrived after the task had
-    begun that checkpoint, and before its barrier. None: nobody wants it. The gate counts the data buffers and
-    barriers that the task gets in `polled_buffers` and `polled_barriers`, and calls `tap` before each.
+    begun that checkpoint, and before its barrier. None: data is not persisted. The gate counts the data
+    buffers and barriers that the task gets in `polled_buffers` and `polled_barriers`, and calls `tap` before
+    each.
     """
 
     __slots__ = (
@@ -104,7 +105,7 @@ class InputChannel:
 
     @property
     def decoder(self) -> RecordDecoder:
-        """What finds the records in the data that is polled; made when there is some."""
+        """Decoder of the polled data; created with the first data."""
         decoder = self._decoder
         if decoder is None:
             self._decoder = decoder = RecordDecoder(watermarks=self.gate.watermarks)
@@ -112,7 +113,7 @@ class InputChannel:
 
     @property
     def begun_record(self) -> Content:
-        """What has been polled of a record that is not complete."""
+        """The polled bytes of a record that is not complete."""
         return b"" if self._decoder is None else self._decoder.pending
 
     # A property, as a compiled gate would not see how a class attribute is overridden.

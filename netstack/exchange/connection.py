@@ -151,7 +151,7 @@ class CreditStalls:
 
 
 class _DataNotice:
-    """What a subpartition calls: a closure of the two would take five times the memory."""
+    """Callback of a subpartition: a closure of the two would take five times the memory."""
 
     __slots__ = ("_end", "_sender")
 
@@ -220,7 +220,7 @@ class ProducerEnd:
         return len(self._listeners) > 0
 
     def partition_added(self, channel: int) -> None:
-        """What `channel` reads can be found from now on: serve it if it was requested before."""
+        """Serve `channel` if it was requested before: its partition can be found from now on."""
         request = self._listeners.take(channel)
         if request is not None:
             self._open(request)
@@ -324,7 +324,7 @@ class ConsumerEnd:
         self._transmit(request)
 
     def close(self, channel: RemoteInputChannel) -> None:
-        """Take leave of the producer of `channel`, behind all it was told; what still comes is dropped."""
+        """Cancel the request of `channel`, behind all earlier messages; what still arrives is dropped."""
         number = channel.channel_id
         if self._channels.pop(number, None) is not None:
             self._cancelled[number] = channel.gate.segment_bytes
@@ -361,7 +361,7 @@ class ConsumerEnd:
             raise RemoteProtocolError(f"a producer does not send {type(message).__name__}")
 
     def place(self, header: BufferHeader) -> memoryview:
-        """Where the payload of an arriving buffer goes: data into a segment of its channel.
+        """Return the memory for the payload of an arriving buffer: data goes into a segment of its channel.
 
         Raises:
             RemoteProtocolError: if the channel may not get this buffer.
@@ -438,7 +438,7 @@ class ConsumerEnd:
         """
         channel = self._channels.get(number)
         if channel is None or channel.released:
-            return  # it concerns nobody
+            return  # no channel is left to fail
         if cause != PARTITION_NOT_FOUND:
             channel.fail(PeerFailedError(self._peer, readable(cause)))
             return

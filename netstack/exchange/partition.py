@@ -46,7 +46,7 @@ ALL = -1
 
 
 class OpenBuffers:
-    """At most one open buffer for each channel; `unicast` has those of the subpartitions, by index.
+    """Open buffers, at most one for each channel; `unicast` has those of the subpartitions, by index.
 
     Invariant: an open buffer has room; there is never one for `ALL` beside another. Whoever writes to those
     of `unicast` by himself ends the deal before.
@@ -145,7 +145,7 @@ class OpenBuffers:
 
 
 class QueueFigures(NamedTuple):
-    """Of subpartitions: buffers and events queued so far, those in there now, and the bytes of these."""
+    """Buffers and events of subpartitions: those queued so far, those queued now, and the bytes of these."""
 
     buffers_out: int
     length: int
@@ -153,7 +153,7 @@ class QueueFigures(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """What of a record is not yet written, for want of a segment."""
+    """Part of a record that is not written yet, for lack of a segment."""
 
     channel: int
     parts: list[Payload]
@@ -362,7 +362,7 @@ class ResultPartition:
         return self._continue(channel, builder, _behind(record, copied))
 
     def _extend(self, builder: BufferBuilder, size: int) -> None:
-        """Where the pool is exhausted, let a buffer grow until `size` bytes and one more fit (FLINK-33077).
+        """Let a buffer grow, where the pool is exhausted, until `size` bytes and one more fit (FLINK-33077).
 
         So it stays open for the next record of the same call, whatever size was announced.
         """
@@ -454,7 +454,7 @@ class ResultPartition:
 
     @property
     def queued(self) -> QueueFigures:
-        """What waits in all subpartitions together, at one look at each."""
+        """Data that waits in all subpartitions together, in one pass."""
         buffers_out = length = size = 0
         for subpartition in self.subpartitions:
             buffers_out += subpartition.total_buffers
@@ -472,7 +472,7 @@ class ResultPartition:
 
 
 def _behind(data: Payload, count: int) -> Payload:
-    """What is left of `data` without its first `count` bytes."""
+    """Return `data` without its first `count` bytes."""
     return data.behind(count) if isinstance(data, BlankBytes) else data[count:]
 
 

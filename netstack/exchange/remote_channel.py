@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class Uplink(Protocol):
-    """What a channel asks its producer through: the consuming end of a connection."""
+    """The consuming end of a connection, as a channel uses it."""
 
     def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
         """Request the subpartition of `channel`."""
         ...
 
     def close(self, channel: RemoteInputChannel) -> None:
-        """Nothing more of `channel` is wanted."""
+        """Cancel the request of `channel`."""
         ...
 
     def credit_available(self, channel: RemoteInputChannel) -> None:
@@ -109,7 +109,7 @@ class RemoteInputChannel(InputChannel):
 
     @property
     def partition_request(self) -> PartitionRequest:
-        """What it has asked the producer for."""
+        """The request that was sent to the producer."""
         return PartitionRequest(
             channel=self.channel_id,
             first_subpartition=self._subpartition,
@@ -161,7 +161,7 @@ class RemoteInputChannel(InputChannel):
         return False
 
     def land(self, sequence_number: int, backlog: int, size: int) -> memoryview:
-        """Where the data of an arriving buffer goes: `size` bytes of a segment of this channel.
+        """Return the memory for an arriving buffer: `size` bytes of a segment of this channel.
 
         `landed` has to follow when they are there, before anything else arrives on the channel.
 

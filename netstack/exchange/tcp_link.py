@@ -52,7 +52,7 @@ from ..tcp.pipe import Stream, describe, pipe_over
 from .link import Receiver
 
 HIGH_WATERMARK_BYTES = 256 << 10
-"""From so many bytes on that wait for the socket, more of them would only wait longer."""
+"""Bytes that may wait for the socket; more of them would only wait longer."""
 
 _BYTES_PER_TURN = 256 << 10  # then trio and the other connections have their turn
 _LINGER_S = 2.0  # for the last words, and for those of a peer that has gone
@@ -127,7 +127,7 @@ class TcpLink:
         self.enqueue(ControlPayload(payload))
 
     def end_finished(self) -> None:
-        """Take leave of the peer if both ends have finished."""
+        """Send the last message if both ends have finished."""
         if self.producing.finished and self.consuming.finished and not self._closing:
             self.notify(self._take_leave)
 
@@ -273,7 +273,7 @@ class TcpLink:
                 break
             self.received_bytes += count
             if self._failed:
-                continue  # nobody wants it
+                continue  # this side has failed
             reader.advance(count)
             turn += count
             if turn >= _BYTES_PER_TURN:
@@ -284,7 +284,7 @@ class TcpLink:
             raise ConnectionLostError(self.peer, problem)
 
     async def _drain(self) -> None:
-        """Read what nobody wants: closing on it would take the last words from the peer."""
+        """Read and drop what arrives: closing now would take the last words from the peer."""
         scratch = [memoryview(bytearray(_BYTES_PER_TURN))]
         with suppress(OSError, trio.BrokenResourceError):
             while await self._pipe.receive_into(scratch):
@@ -432,12 +432,12 @@ class Incoming:
         self._consuming = consuming
 
     def place(self, header: BufferHeader) -> memoryview:
-        """Where the payload of an arriving buffer goes (`FrameSink`)."""
+        """Return the memory for the payload of an arriving buffer (`FrameSink`)."""
         self._expect_more("buffer")
         return self._consuming.receiver.place(header)
 
     def landed(self, header: BufferHeader) -> None:
-        """That payload is complete (`FrameSink`)."""
+        """Pass on that the payload is complete (`FrameSink`)."""
         self._consuming.receiver.landed(header)
 
     def receive(self, message: Message) -> None:

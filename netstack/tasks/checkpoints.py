@@ -329,7 +329,7 @@ class TaskCheckpoints:
         """Take the synchronous part; returns its duration in seconds.
 
         `metrics` is None while the alignment goes on, which an unaligned checkpoint does not wait for. A
-        checkpoint that the coordinator has aborted is not taken; the tasks downstream are told.
+        checkpoint that the coordinator has aborted is not taken, and cancelled downstream.
         """
         task, number = self._task, barrier.checkpoint_id
         if task.traced:
@@ -557,7 +557,7 @@ def barrier_handler(config: NetworkConfig, channels: int) -> BarrierHandler:
 
 
 def snapshot_s(work: SnapshotWork, costs: CostModel) -> float:
-    """Return how long the synchronous part of a snapshot takes for what it has to do, in seconds."""
+    """Return the duration of the synchronous part of a snapshot for its work, in seconds."""
     logging_s = work.logged_bytes / costs.log_rate_bytes_per_s
     flushing_s = work.flushed_bytes / costs.table_flush_rate_bytes_per_s
     return logging_s + flushing_s + work.linked * costs.table_snapshot_s

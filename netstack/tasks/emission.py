@@ -37,7 +37,7 @@ FILLER = 0x2E
 _FILLING = bytes([FILLER])
 
 _ROUNDING = 1e-9
-"""What a record that is owed may fall short of a whole one, as sums of selectivities are not exact."""
+"""Tolerance for a record that is owed: sums of selectivities are not exact."""
 
 
 class HeldBack:
@@ -58,12 +58,12 @@ class HeldBack:
 
     @property
     def encoded(self) -> list[Any]:
-        """What is kept now, as state."""
+        """The records that are kept now, as state."""
         self._blocks = [RecordBlock.concat(self._blocks)] if self._blocks else []
         return [block.data.tobytes() for block in self._blocks]
 
     def restore(self, encoded: list[Any]) -> None:
-        """Keep what was state."""
+        """Restore records that were kept."""
         for data in encoded:
             self.add(RecordDecoder().feed(memoryview(data)))
 
@@ -100,7 +100,7 @@ class Emission(Operator):
         self._owed = sum(context.operator.get(self._state_name))  # of several where there are fewer now
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """What comes of each record now."""
+        """Return the output of each record that is emitted now."""
         if self._selectivity == 1:
             emitted = block
         elif len(block) == 1:
@@ -115,7 +115,7 @@ class Emission(Operator):
         return NOTHING
 
     def _of_one(self, block: RecordBlock) -> RecordBlock:
-        """As `repeated` for a block of one record, without the cost of arrays."""
+        """Return what `repeated` does for a block of one record, without the cost of arrays."""
         if self._chance is not None:
             count = floor(self._selectivity + next(self._chance))
         else:
@@ -131,7 +131,7 @@ class Emission(Operator):
         return RecordBlock.from_payloads([bytes(block.payload(0))] * count)
 
     def _counts(self, records: int) -> NDArray[np.int64]:
-        """How many records each of the next ones gives."""
+        """Return the number of output records for each of the next ones."""
         if self._chance is not None:
             drawn = np.array([next(self._chance) for _ in range(records)])
             counts: NDArray[np.int64] = np.floor(self._selectivity + drawn).astype(np.int64)
@@ -143,7 +143,7 @@ class Emission(Operator):
         return differences
 
     def finish(self) -> RecordBlock:
-        """What is still held back."""
+        """Return the records that are still held back."""
         return NOTHING if self._held_back is None else self._held_back.take()
 
     def before_snapshot(self, checkpoint_id: int) -> None:
@@ -227,13 +227,13 @@ class EventTimeWindows(HeldBack):
 
     @property
     def encoded(self) -> list[Any]:
-        """What is kept now, and how far event time has come, as state."""
+        """The records that are kept now, and the latest watermark, as state."""
         self._windows = {end: [RecordBlock.concat(blocks)] for end, blocks in sorted(self._windows.items())}
         windows = {end: blocks[0].data.tobytes() for end, blocks in self._windows.items()}
         return [{"watermark": self._watermark, "windows": windows}]
 
     def restore(self, encoded: list[Any]) -> None:
-        """Keep what was state."""
+        """Restore records that were kept."""
         for state in encoded:
             self._watermark = max(self._watermark, state["watermark"])
             for end, data in state["windows"].items():

@@ -24,7 +24,7 @@ from .time_account import Waiting
 
 
 class GateWork(NamedTuple):
-    """What is done with the records of a gate, and which input of the task it belongs to."""
+    """The work on the records of a gate, and the input of the task that the gate belongs to."""
 
     input: int
     operator: Operator
@@ -182,7 +182,7 @@ class MultipleInputSubtask(OperatorSubtask):
         return has_record
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """What of `channel` has been read and not been processed: records, and the begin of one."""
+        """Return the data of `channel` that has been read and not been processed."""
         gate, begun = self._gate_of_channel[channel], list[Content]()
         for task_input in self._task_inputs:
             if gate in task_input.servings:

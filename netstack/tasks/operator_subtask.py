@@ -212,7 +212,7 @@ class OperatorSubtask(Subtask):
         self.checkpoints.bytes_processed(buffer.size)
 
     def _cost_of_buffer(self) -> float:
-        """What a buffer takes besides its records, and state took since the one before, in seconds."""
+        """Return the cost of a buffer besides its records, and of state since the last one, in seconds."""
         times = self._state_times
         return self._buffer_cost if times is None else self._buffer_cost + times.owed_s()
 
@@ -307,7 +307,7 @@ class OperatorSubtask(Subtask):
             super().stall(duration)
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """What of `channel` has been read and not been processed: records, and the begin of one."""
+        """Return the data of `channel` that has been read and not been processed."""
         behind = encode_behind(self._parts) if channel is self._parts_of else b""
         return [self._serving.rest(channel), behind, channel.begun_record]
 
@@ -362,7 +362,7 @@ class OperatorSubtask(Subtask):
             self.on_running()
 
     def _recovered_upstream(self, channel: InputChannel) -> None:
-        """What the producer of `channel` had recovered has been read; all wait for the last such channel."""
+        """The recovered data of a producer has been read; all channels wait for the last one."""
         gate = channel.gate
         waiting = self._upstream_recovered.setdefault(gate, set())
         waiting.add(channel.index)
@@ -385,7 +385,7 @@ class OperatorSubtask(Subtask):
     def debloat(self) -> None:
         """Recalculate the buffer sizes of all gates: a timer's mail.
 
-        Not while data in flight is read that a checkpoint had: nobody has asked for partitions then, so
+        Not while data in flight is read that a checkpoint had: no partition is requested then, so
         producers would not hear of it, nor later, as long as the size stays. (Flink's StreamTask begins when
         all gates have recovered.)
         """

@@ -37,7 +37,7 @@ class Outbox:
         self._channels = subtask.select_channels(self._block) if self._ahead else []
 
     async def emit(self, records: int) -> None:
-        """Emit what comes of the first `records` input records and has not been emitted yet."""
+        """Emit the output of the first `records` input records, as far as it has not been emitted."""
         if self._ahead:
             await self._emit_ready(records)
             return
@@ -60,7 +60,7 @@ class Outbox:
                 await subtask.wait_for_output()
 
     async def _process_next(self) -> None:
-        """Process one record and emit all that comes of it; mail has to wait meanwhile."""
+        """Process one record and emit all its output; mail has to wait meanwhile."""
         start = self.position
         output = self._operator.process(self._block[start : start + 1])
         if len(output):
@@ -78,7 +78,7 @@ class Serving(Protocol):
 
     @property
     def pause_ends(self) -> float | None:
-        """When a pause ends within the buffer being served; None: there is none to wait for."""
+        """End of the current pause within the buffer being served; None: there is none to wait for."""
         ...
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
@@ -179,7 +179,7 @@ class WholeBuffers:
 
 
 class RecordByRecord:
-    """Emits what comes of each record when its service is over, and handles mail in between."""
+    """Emits the output of each record when its service is over, and handles mail in between."""
 
     __slots__ = (
         "_block",
@@ -215,7 +215,7 @@ class RecordByRecord:
         return None
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Spend the service time of each record of `block`, then emit what comes of it."""
+        """Spend the service time of each record of `block`, then emit its output."""
         self.begin(channel, block, spent)
         await self.go_on()
 

@@ -77,7 +77,7 @@ class GeneratedSource:
         record_bytes: Length of a record in bytes, without its length header; at least 8.
         seed: Whatever has the same seed, subtask and length generates the same records.
         keys: Which keys there are, and how often; None: any 64-bit number.
-        blank: Nobody will look at the records, which need no bytes then.
+        blank: No operator reads the records, which need no bytes then.
 
     Raises:
         ValueError: ``record_bytes`` is too small for the key.
@@ -374,7 +374,7 @@ class SplitReader:
         return None
 
     def splits(self, unsent: int) -> list[Split]:
-        """Where each split is left if so many records of the latest block have not been emitted."""
+        """Return the position of each split if so many records of the latest block have not been emitted."""
         splits = list(self._splits)
         split = splits[self._latest]
         splits[self._latest] = split._replace(position=split.position - unsent)

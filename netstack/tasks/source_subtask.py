@@ -29,7 +29,7 @@ from .time_account import Lateness, Waiting
 from .watermarks import SourceWatermarks
 
 _LOOK_S = 0.001
-"""How often a rate that changes all the time is looked at."""
+"""Interval at which a rate that changes all the time is read."""
 
 _ROUNDING = 1e-9
 
@@ -38,11 +38,11 @@ class Pace(Protocol):
     """The records that are due over time."""
 
     def due_by(self, elapsed_s: float) -> int:
-        """How many records are due by a time."""
+        """Return how many records are due by a time."""
         ...
 
     def next_due(self, elapsed_s: float) -> float:
-        """When more records will be due than by a time."""
+        """Return when more records will be due than by a time."""
         ...
 
 
@@ -54,11 +54,11 @@ class Bursts:
         self._period = period_s
 
     def due_by(self, elapsed_s: float) -> int:
-        """How many records are due by a time."""
+        """Return how many records are due by a time."""
         return int((self._bursts(elapsed_s) + 1) * self._records + _ROUNDING)
 
     def next_due(self, elapsed_s: float) -> float:
-        """When the next burst comes."""
+        """Return when the next burst comes."""
         return (self._bursts(elapsed_s) + 1) * self._period
 
     def _bursts(self, elapsed_s: float) -> int:
@@ -73,7 +73,7 @@ class Wave:
         self._period = period_s
 
     def due_by(self, elapsed_s: float) -> int:
-        """How many records are due by a time: the integral of the rate."""
+        """Return how many records are due by a time: the integral of the rate."""
         turn = 2 * pi / self._period
         return int(self._rate * (elapsed_s + (1 - cos(turn * elapsed_s)) / turn) + _ROUNDING) + 1
 
@@ -102,7 +102,7 @@ MIN_PACE_S = 0.001
 
 
 class Calls(NamedTuple):
-    """How a source is called: what comes of one call is written whole, whatever the outputs say meanwhile.
+    """Calls of a source: the records of one call are written whole, whether outputs are available or not.
 
     `batch` records come of a call; one of a `legacy` source, a SourceFunction in a SourceStreamTask, begins
     without looking at the outputs, too. A record takes `cost_s` seconds; None: as the cost model says.

@@ -58,7 +58,7 @@ class StateTimes:
         self._logged = 0
 
     def owed_s(self) -> float:
-        """Return how many seconds are owed for what was done since the last call."""
+        """Return the cost of all work since the last call, in seconds."""
         accesses, costs = self._accesses, self._costs
         reads, writes = accesses.reads - self._paid[0], accesses.writes - self._paid[1]
         self._paid = accesses.reads, accesses.writes
@@ -118,7 +118,7 @@ def first_delay_s(vertex: str, index: int, parallelism: int, interval_s: float) 
 
 
 class Materializer:
-    """What materialises the state of `subtask`, one of `parallelism`, that `backend` keeps."""
+    """Materialises the state of `subtask`, one of `parallelism`, that `backend` keeps."""
 
     def __init__(self, subtask: Subtask, parallelism: int, backend: ChangelogBackend) -> None:
         self._subtask = subtask

@@ -109,7 +109,7 @@ class Subtask:
         return self.checkpoints.last
 
     def behind_s(self, held_up_s: float) -> float | None:
-        """How far the task is behind the clock on the wall, in seconds; None: nobody asks.
+        """Return how far the task is behind the wall clock, in seconds; None: not measured.
 
         `held_up_s` is for how long its process could not do what was due.
         """
@@ -258,7 +258,7 @@ class Subtask:
         """Complete the state: it is about to be snapshotted."""
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """What of `channel` has been read and not been processed; here nothing is read."""
+        """Return the data of `channel` that has been read and not been processed; here nothing is read."""
         return []
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -306,7 +306,7 @@ class Subtask:
 
     @property
     def traced(self) -> bool:
-        """Whether somebody wants to know what happens."""
+        """Whether the job has a trace."""
         return self.environment.trace is not None
 
     def trace(self, text: str, checkpoint_id: int | None = None) -> None:

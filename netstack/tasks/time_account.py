@@ -23,7 +23,7 @@ from ..scenarios.config import CostModel
 
 
 class Waiting(Enum):
-    """What a subtask waits for."""
+    """Reason for which a subtask waits."""
 
     NOTHING = "nothing"
     INPUT = "input"
@@ -33,7 +33,7 @@ class Waiting(Enum):
 
 
 class TimeAccount:
-    """How long a subtask was idle and back-pressured, in seconds; the rest of its time it was busy.
+    """Idle and back-pressured time of a subtask, in seconds; the rest of its time it was busy.
 
     Its time is that from `begin` to `end`: a subtask that waits for others to be built is not busy, nor is
     one that has ended while others of the job go on.
@@ -86,7 +86,7 @@ class TimeAccount:
 
 
 class Lateness:
-    """How far one task is behind, in seconds, if its work takes what `costs` say; 0 until the second look."""
+    """Lateness of one task, in seconds, if its work takes what `costs` say; 0 until the second look."""
 
     __slots__ = ("_behind_s", "_costs", "_least_s", "_unused_s", "_unused_s_at_first")
 
@@ -118,5 +118,5 @@ class Lateness:
         self._unused_s = unused_s - self._unused_s_at_first
 
     def behind_s(self, held_up_s: float) -> float:
-        """How far the task was behind at the last look, if its process has been held up for so long."""
+        """Return the lateness at the last look, if the process of the task was held up for so long."""
         return max(self._behind_s, min(self._unused_s, held_up_s))

@@ -23,7 +23,7 @@ from ..exchange.gate import InputGate
 from .emission import EventTimeWindows
 
 PassOn = Callable[[int], Coroutine[Any, None, None]]
-"""What a task does with a watermark that has risen."""
+"""Callback for a watermark that has risen."""
 
 
 class SourceWatermarks:
@@ -56,7 +56,7 @@ class SourceWatermarks:
 
     @property
     def lag_ms(self) -> float:
-        """How far the last watermark is behind the clock; NaN before the first one, and after the last."""
+        """Lag of the last watermark behind the clock; NaN before the first one, and after the last."""
         return nan if self._sent in (NO_WATERMARK, MAX_WATERMARK) else self.clock.now_ms - self._sent
 
 
@@ -106,6 +106,6 @@ class WatermarkFlow:
 
     @property
     def lag_ms(self) -> float:
-        """How far the least watermark is behind the clock; NaN before there is one, and after the last."""
+        """Lag of the least watermark behind the clock; NaN before there is one, and after the last."""
         lowest = self._valve.lowest
         return nan if lowest in (NO_WATERMARK, MAX_WATERMARK) else self.clock.now_ms - lowest
