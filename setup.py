@@ -20,16 +20,15 @@ from typing import Any
 from setuptools import setup
 
 COMPILED = {
-    "flowcontrol": "alignment alternating barrier_handler channel_state credit frame_size receiver "
+    "flowcontrol": "alignment alternating barrier_handler channel_barrier credit frame_size receiver "
     "sender throughput tracker watermark_valve",
-    "buffers": "blank_bytes buffer channel_buffers channel_queue deal local_pool network_pool overtaking "
-    "record_decoder records redistribution segment subpartition watermarks",
+    "buffers": "blank_bytes buffer channel_buffers channel_queue local_pool network_pool "
+    "record_decoder records redistribution segment subpartition",
     "netstack/engine": "agenda randomness",
-    "netstack/exchange": "channel connection consumer_end emulated_link gate java_hash key_groups link "
-    "local_channel notifier open_buffers partition producer_end remote_channel stalls",
-    "netstack/tasks": "checkpointed_inputs checkpointing_task emission event_windows keys lateness "
-    "multiple_input_subtask operator_subtask outbox pace serving source_subtask subtask "
-    "subtask_checkpoints throttle time_account watermark_flow",
+    "netstack/exchange": "channel connection emulated_link gate java_hash key_groups link local_channel "
+    "partition remote_channel",
+    "netstack/tasks": "checkpoints emission keys multiple_input_subtask operator_subtask serving "
+    "source_subtask subtask throttle time_account watermarks",
 }
 
 

@@ -1,8 +1,8 @@
 """Memory: segments and pools, buffers that are written and read, records to bytes and back.
 
 Read `segment`, `network_pool` and `local_pool` for where memory comes from, `buffer` and `subpartition`
-for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records` and
-`watermarks` for what is inside.
+for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records`
+and `record_decoder` for their contents.
 """
 
 from .blank_bytes import BlankBytes, Content, Pieces
@@ -10,27 +10,36 @@ from .buffer import (
     BufferBuilder,
     BufferConsumer,
     BufferSlice,
+    Deal,
     EventBuffer,
     EventConsumer,
     Payload,
     ReceivedBuffer,
     Recycler,
     content_of,
+    room_in_turns,
 )
 from .channel_buffers import ChannelBuffers
-from .channel_queue import ChannelQueue, RecoveredBuffer, recovered_buffers
-from .deal import Deal, room_in_turns
+from .channel_queue import ChannelQueue, Queued, RecoveredBuffer, recovered_buffers
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
 from .pool_statistics import LocalPoolStatistics, NetworkPoolStatistics, UsageNotice
 from .record_decoder import DEFAULT_MAX_RECORD_BYTES, RecordDecoder
-from .records import HEADER_BYTES, RecordBlock
+from .records import (
+    HEADER_BYTES,
+    WATERMARK_BYTES,
+    RecordBlock,
+    encode_behind,
+    encode_watermark,
+    split_at_watermarks,
+    watermark_at,
+    watermark_places,
+)
 from .redistribution import plan_sizes
 from .segment import Bytes, MemorySegment, MemorySlab
 from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
 from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
-from .watermarks import WATERMARK_BYTES, encode_watermark, watermark_at, watermark_places
 
 __all__ = [
     "ADD_REFUSED",
@@ -64,6 +73,7 @@ __all__ = [
     "PipelinedSubpartition",
     "PolledBuffer",
     "PoolDestroyed",
+    "Queued",
     "ReceivedBuffer",
     "RecordBlock",
     "RecordDecoder",
@@ -71,6 +81,7 @@ __all__ = [
     "Recycler",
     "UsageNotice",
     "content_of",
+    "encode_behind",
     "encode_watermark",
     "gate_buffers",
     "gate_segments",
@@ -79,6 +90,7 @@ __all__ = [
     "plan_sizes",
     "recovered_buffers",
     "room_in_turns",
+    "split_at_watermarks",
     "watermark_at",
     "watermark_places",
 ]

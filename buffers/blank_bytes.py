@@ -1,4 +1,4 @@
-"""Bytes that nobody looks at, as numbers in place of memory.
+"""Bytes that no operator reads, as numbers in place of memory.
 
 An emulation moves buffers whose payloads, mostly, no operator reads: what counts is how many bytes a buffer
 has, and where its records begin. Where all records are of one length, three numbers say all of it::
@@ -6,7 +6,7 @@ has, and where its records begin. Where all records are of one length, three num
     records      |0009.........|0009.........|0009.........|      stride 13: 4 bytes of length, 9 of payload
     a buffer              |....|0009.........|0009...|             BlankBytes(phase=8, size=25, stride=13)
 
-Every payload byte is 0, so the bytes are as definite as any: whoever asks for them gets them.
+Every payload byte is 0, so the bytes are as definite as any, and a caller can have them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BlankBytes:
         return f"BlankBytes(phase={self.phase}, size={self.size}, stride={self.stride})"
 
     def behind(self, count: int) -> BlankBytes:
-        """What is left without the first `count` bytes, of which there are at most `size`."""
+        """Return the bytes without the first `count`, of which there are at most `size`."""
         stride = self.stride
         return BlankBytes((self.phase + count) % stride, self.size - count, stride)
 
@@ -54,7 +54,7 @@ class BlankBytes:
 
 
 Content = bytes | BlankBytes
-"""Bytes, or what says which they would be."""
+"""Bytes, or the numbers that describe blank ones."""
 
 
 class Pieces:
@@ -84,7 +84,7 @@ class Pieces:
 
     @property
     def description(self) -> bytes:
-        """What says which bytes they are; the same only for the same bytes."""
+        """Description of the bytes; the same only for the same bytes."""
         return b"".join(
             [
                 b"%d blank in %d from %d;" % (piece.size, piece.stride, piece.phase)

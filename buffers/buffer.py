@@ -1,6 +1,6 @@
 """Buffers: one segment that a writer fills while a reader already takes from it.
 
-A `BufferBuilder` appends, its `BufferConsumer` cuts what was appended since the last look into
+A `BufferBuilder` appends, its `BufferConsumer` cuts what was appended since the last `build` into
 `BufferSlice`s, and each slice travels as a network buffer of its own::
 
     segment   |aaaaaaaa|bbbbb|cc.............|
@@ -9,11 +9,20 @@ A `BufferBuilder` appends, its `BufferConsumer` cuts what was appended since the
 The segment goes back to its pool when builder, consumer and all slices have let go of it. Events
 need no segment: an `EventConsumer` yields one `EventBuffer`. The rules are those of Flink's
 BufferBuilder and BufferConsumer.
+
+A producer that deals out blank records of one length in turns touches a buffer for each of them, and a
+thousand buffers before it returns to the same one. As long as every open buffer has room, no reader can see
+the difference, so a `Deal` only counts the records. The contents of each buffer follow from that count::
+
+    first 2, dealt 6   subpartition   0   1   2   3
+                       records        1   1   2   2
+
+A deal ends before the first record that would not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -30,30 +39,20 @@ _NONE_NOTED: Final[list[int]] = []
 """Stands for the indices of every buffer that has had none so far; nothing may be added to it."""
 
 Payload = memoryview | BlankBytes
-"""What a buffer holds: bytes, or what says which they would be."""
+"""Contents of a buffer: bytes, or the numbers that describe blank ones."""
 
 
 def content_of(payload: Payload) -> Content:
-    """A copy of what a buffer holds, which outlives it."""
+    """Return a copy of a payload, which outlives its buffer."""
     return payload if isinstance(payload, BlankBytes) else bytes(payload)
 
 
 class Recycler(Protocol):
-    """Whoever takes a segment back."""
+    """The pool or channel that takes a segment back."""
 
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
         """Take `segment` back, which was requested for `subpartition`."""
         ...
-
-
-class Dealing:
-    """Something that writes to open buffers and tells them later (`deal`)."""
-
-    __slots__ = ()
-
-    def settle(self, builder: BufferBuilder) -> None:
-        """Bring the position of `builder` up to date."""
-        raise NotImplementedError
 
 
 class BufferBuilder:
@@ -91,7 +90,7 @@ class BufferBuilder:
         self.block: RecordBlock | None = None
         self.indices = _NONE_NOTED
         self.blank_stride = 0
-        self.deal: Dealing | None = None
+        self.deal: Deal | None = None
         self.share = 0
         self.subpartition = subpartition
         self._phase = 0
@@ -284,7 +283,7 @@ class BufferConsumer:
         return piece
 
     def copy_unread(self) -> Content:
-        """What the next `build` would yield; it stays unread."""
+        """Return a copy of what the next `build` yields; it stays unread."""
         builder = self._builder
         if builder.deal is not None:
             builder.deal.settle(builder)
@@ -362,3 +361,73 @@ class ReceivedBuffer:
     def release(self) -> None:
         """Give the segment back to where it came from."""
         self._recycler.recycle(self.segment)
+
+
+class Deal:
+    """Records of `stride` bytes for `builders` in turns, beginning at `first`; `left` more may be dealt.
+
+    `dealt`: how many were, whether the buffers know it or not.
+    """
+
+    __slots__ = ("_builders", "_first", "_stride", "dealt", "left")
+
+    def __init__(self, builders: Sequence[BufferBuilder | None], first: int, stride: int, left: int) -> None:
+        """There is a builder at each place, which is its `subpartition`."""
+        self._builders = builders
+        self._first = first
+        self._stride = stride
+        self.dealt = 0
+        self.left = left
+        for builder in builders:
+            if builder is not None:
+                builder.deal, builder.share = self, 0
+
+    @property
+    def next_channel(self) -> int:
+        """The place of the builder whose turn it is."""
+        return (self._first + self.dealt) % len(self._builders)
+
+    def take(self, count: int, channel: int, stride: int) -> bool:
+        """Deal `count` records of `stride` bytes, the first of them for `channel`; False if it cannot be."""
+        if count > self.left or stride != self._stride or channel != self.next_channel:
+            return False
+        self.left -= count
+        self.dealt += count
+        return True
+
+    def settle(self, builder: BufferBuilder) -> None:
+        """Bring the position of `builder` up to date."""
+        count = len(self._builders)
+        place = (builder.subpartition - self._first) % count
+        share = (self.dealt - place + count - 1) // count
+        builder.position += (share - builder.share) * self._stride
+        builder.share = share
+
+    def end(self) -> None:
+        """Bring all positions up to date; the buffers are written in other ways from now on."""
+        for builder in self._builders:
+            if builder is not None:
+                self.settle(builder)
+                builder.deal = None
+
+
+def room_in_turns(builders: Sequence[BufferBuilder | None], first: int, stride: int) -> tuple[int, bool]:
+    """Return how many blank records of `stride` bytes fit if dealt out in turns, beginning at `first`.
+
+    As a buffer is closed with the record that fills it, that one does not count. With False the number is
+    only how many there are before the first that does not fit, and less than a whole turn.
+    """
+    count = len(builders)
+    least = -1
+    for turn in range(count):
+        place = first + turn
+        builder = builders[place if place < count else place - count]
+        if builder is None or builder.blank_stride != stride:
+            return turn, False
+        room = builder.capacity - builder.position - 1
+        if room < stride:
+            return turn, False
+        fitting = turn + room // stride * count
+        if least < 0 or fitting < least:
+            least = fitting
+    return least, True

@@ -14,19 +14,16 @@ Every buffer gained this way becomes credit. The rules are those of Flink's Buff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from flowcontrol import CreditAnnouncer
 
 from .local_pool import LocalBufferPool
 from .segment import MemorySegment
 
-_NO_SEGMENTS: Final[list[MemorySegment]] = []
-"""Stands for the segments of every channel that has had none so far; nothing may be added to it."""
-
 
 class CreditOwner(Protocol):
-    """Whoever announces the credit of a channel."""
+    """The owner of a channel's buffers, which announces its credit."""
 
     def credit_gained(self) -> None:
         """Unannounced credit has risen from 0."""
@@ -36,9 +33,9 @@ class CreditOwner(Protocol):
 class ChannelBuffers:
     """Exclusive and floating buffers of one channel, and the credit they are worth.
 
-    `owner` is told when unannounced credit rises from 0. Exclusive segments are taken from the network pool
-    when they are first needed, `reserved` of them are still to be. Invariant: a segment lies in `_exclusive`
-    or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
+    `owner` is notified when unannounced credit rises from 0. Exclusive segments are taken from the network
+    pool when they are first needed, `reserved` of them are still to be. Invariant: a segment lies in
+    `_exclusive` or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
     """
 
     __slots__ = (
@@ -63,8 +60,9 @@ class ChannelBuffers:
         *,
         reserved: int = 0,
     ) -> None:
-        self._exclusive = list(exclusive) if exclusive else _NO_SEGMENTS
-        self._floating = _NO_SEGMENTS
+        # Lists only where there have been some: most channels of a large job are idle.
+        self._exclusive: list[MemorySegment] | tuple[()] = list(exclusive) if exclusive else ()
+        self._floating: list[MemorySegment] | tuple[()] = ()
         self.reserved = reserved
         self.exclusive_total = credit.initial
         self.pool = pool
@@ -76,7 +74,7 @@ class ChannelBuffers:
 
     @property
     def available(self) -> int:
-        """Free buffers at hand."""
+        """Number of free buffers."""
         return self.reserved + len(self._exclusive) + len(self._floating)
 
     @property
@@ -125,18 +123,20 @@ class ChannelBuffers:
         return borrowed
 
     def _add_floating(self, segment: MemorySegment) -> None:
-        if self._floating is _NO_SEGMENTS:
-            self._floating = []
-        self._floating.append(segment)
+        if isinstance(self._floating, tuple):
+            self._floating = [segment]
+        else:
+            self._floating.append(segment)
 
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
         """Take an exclusive segment back; a surplus floating one leaves for it."""
         if self.released:
             self.pool.network_pool.recycle_unpooled([segment])
             return
-        if self._exclusive is _NO_SEGMENTS:
-            self._exclusive = []
-        self._exclusive.append(segment)
+        if isinstance(self._exclusive, tuple):
+            self._exclusive = [segment]
+        else:
+            self._exclusive.append(segment)
         if self._floating and self.available > self.required:
             self.pool.recycle(self._floating.pop())
         else:
@@ -163,7 +163,7 @@ class ChannelBuffers:
         self._return_floating()
         if self._exclusive or self.reserved:
             self.pool.network_pool.recycle_unpooled(self._exclusive, self.reserved)
-            self._exclusive = _NO_SEGMENTS
+            self._exclusive = ()
             self.reserved = 0
 
     def _return_floating(self) -> None:

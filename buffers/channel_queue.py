@@ -7,9 +7,9 @@
 
 A barrier that overtook on its way goes to the front. One that may time out keeps its place and an
 announcement of it goes to the front; `prioritize` then moves the barrier itself there. In both cases the
-queue remembers which item came last before the barrier: data up to that one is *in flight*, part of the
-checkpoint. So data needs no sequence numbers here, and their overflow cannot matter. The rules are those
-of Flink's RemoteInputChannel.
+channel's `ChannelBarrier` keeps the item that came last before the barrier: data up to that one is *in
+flight*, part of the checkpoint. So data needs no sequence numbers here, and their overflow cannot matter.
+The rules are those of Flink's RemoteInputChannel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from flowcontrol import DataType
+from flowcontrol import ChannelBarrier, DataType
 
 from .buffer import EventBuffer, ReceivedBuffer
 
@@ -49,6 +49,7 @@ def recovered_buffers(data: bytes, segment_bytes: int) -> Iterator[RecoveredBuff
 
 
 Queued = ReceivedBuffer | RecoveredBuffer | EventBuffer
+"""An item of the arrival queue of a channel."""
 
 
 class ChannelQueue:
@@ -57,14 +58,11 @@ class ChannelQueue:
     Invariant: the priority part holds events only.
     """
 
-    __slots__ = ("_announced", "_barrier_known", "_items", "_last_before_barrier", "_priority")
+    __slots__ = ("_items", "_priority")
 
     def __init__(self) -> None:
         self._items: list[Queued] = []  # a deque takes 760 bytes, empty or not
         self._priority: tuple[EventBuffer, ...] = ()  # hardly ever more than one
-        self._barrier_known = False
-        self._last_before_barrier: Queued | None = None
-        self._announced: tuple[int, EventBuffer, EventBuffer] | None = None
 
     def __len__(self) -> int:
         """Buffers and events that are queued."""
@@ -96,51 +94,37 @@ class ChannelQueue:
         self._priority = (*self._priority, event)
         return len(self._priority) == 1
 
-    def announce(self, barrier: EventBuffer, sequence_number: int, announcement: EventBuffer) -> bool:
-        """Append `barrier`, and tell of it in front; returns as `add_priority` does."""
-        self._items.append(barrier)
-        self._announced = sequence_number, barrier, announcement
-        return self.add_priority(announcement)
+    @property
+    def last(self) -> Queued | None:
+        """The last item behind the priority part, or None."""
+        return self._items[-1] if self._items else None
 
-    def note_barrier(self) -> None:
-        """A checkpoint's barrier has just been added: what is queued now came before it."""
-        self._barrier_known = True
-        self._last_before_barrier = self._items[-1] if self._items else None
-
-    def forget_barrier(self) -> None:
-        """The checkpoint of the barrier that was noted is over."""
-        self._barrier_known = False
-        self._last_before_barrier = None
-
-    def in_flight(self) -> list[ReceivedBuffer | RecoveredBuffer]:
-        """Queued data in front of the noted barrier, whether that was polled or not; all data if none is."""
+    def in_flight(self, barrier: ChannelBarrier[Queued]) -> list[ReceivedBuffer | RecoveredBuffer]:
+        """Return queued data in front of the barrier, even a polled one; all data if it has not arrived."""
         data: list[ReceivedBuffer | RecoveredBuffer] = []
         for item in self._items:
             if not isinstance(item, EventBuffer):
                 data.append(item)
-            if item is self._last_before_barrier:
+            if item is barrier.last_before:
                 return data
-        return [] if self._barrier_known else data
+        return [] if barrier.arrived else data
 
-    def prioritize(self, sequence_number: int) -> bool:
+    def prioritize(self, barrier: ChannelBarrier[Queued], sequence_number: int) -> bool:
         """Move an announced barrier to the priority part, and drop its announcement if it is still there.
 
         The barrier stays what it is, only its type says that it has priority. Returns whether it was still
         queued behind data.
         """
-        if self._announced is None or self._announced[0] != sequence_number:
+        announced = barrier.take_announced(sequence_number)
+        if announced is None or announced[0] not in self._items:
             return False
-        _, barrier, announcement = self._announced
-        self._announced = None
-        if barrier not in self._items:
-            return False
-        place = self._items.index(barrier)
+        event, announcement = announced
+        place = self._items.index(event)
         del self._items[place]
-        if self._last_before_barrier is barrier:
-            self._last_before_barrier = self._items[place - 1] if place else None
-        others = [event for event in self._priority if event is not announcement]
-        payload = bytes(barrier.payload)
-        self._priority = (*others, EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER))
+        if barrier.last_before is event:
+            barrier.last_before = self._items[place - 1] if place else None
+        others = [other for other in self._priority if other is not announcement]
+        self._priority = (*others, EventBuffer(bytes(event.payload), DataType.PRIORITIZED_EVENT_BUFFER))
         return True
 
     def poll(self) -> tuple[Queued, bool]:
@@ -158,8 +142,6 @@ class ChannelQueue:
 
     def clear(self) -> None:
         """Release all that is queued."""
-        self.forget_barrier()
-        self._announced = None
         self._priority = ()  # events hold no memory
         while self._items:
             self._items.pop(0).release()

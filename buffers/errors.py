@@ -1,4 +1,4 @@
-"""What can go wrong with memory and records."""
+"""Errors of memory and records."""
 
 # ruff: noqa: N818 - the names say what happened, as "Error" after each would not.
 

@@ -32,7 +32,7 @@ UNBOUNDED = 2**31 - 1
 
 
 class BufferListener(Protocol):
-    """Somebody who waits in a pool's line."""
+    """A channel that waits in a pool's line."""
 
     def buffer_available(self, segment: MemorySegment) -> bool:
         """Take `segment` and return True, or refuse it; either way the place in the line is lost."""
@@ -47,7 +47,7 @@ class LocalBufferPool:
     has no guaranteed share.
 
     Invariants: `available` = something is free and no subpartition holds its quota; nothing is free
-    while ``requested > size``; nobody is in the line while something is free; if nothing is free and
+    while ``requested > size``; no listener is in the line while something is free; if nothing is free and
     ``requested < size``, the network pool is empty and will call.
     """
 
@@ -185,7 +185,7 @@ class LocalBufferPool:
         self.network_pool.recycle_pooled(segment)
 
     def _offer(self, segment: MemorySegment) -> bool:
-        """Offer `segment` along the line; whether somebody took it."""
+        """Offer `segment` along the line; returns whether a listener took it."""
         listeners = self._listeners
         while listeners:
             if listeners.popleft().buffer_available(segment):
@@ -229,7 +229,7 @@ class LocalBufferPool:
                     self._waiting = True
                     self.network_pool.call_when_available(self._network_pool_available)
                 break
-            # Flink lets such a segment lie until the next recycle, even if somebody is in the line,
+            # Flink lets such a segment lie until the next recycle, even if a listener is in the line,
             # who then may wait for ever.
             if not self._listeners or not self._offer(segment):
                 free.append(segment)

@@ -51,7 +51,7 @@ class NetworkBufferPool:
 
     @property
     def free(self) -> int:
-        """Segments that nobody has; less than 0 while some are `owed`."""
+        """Segments that are not in use; less than 0 while some are `owed`."""
         return self.total - self._made + len(self._returned) - self._reserved
 
     @property
@@ -61,7 +61,7 @@ class NetworkBufferPool:
 
     @property
     def used(self) -> int:
-        """Segments that somebody has, or has reserved."""
+        """Segments in use or reserved."""
         return self._made - len(self._returned) + self._reserved
 
     @property
@@ -114,7 +114,7 @@ class NetworkBufferPool:
         return [self.take_reserved() for _ in range(count)]
 
     def reserve_unpooled(self, count: int, *, owed: bool = False) -> None:
-        """Keep `count` segments for somebody, who takes each when it is first needed, as an exclusive one.
+        """Reserve `count` exclusive segments, each to be taken when it is first needed.
 
         Flink waits for local pools to give back what they hold too much; here this fails at once. With `owed`
         it does not: nobody else gets a segment before those are back, and nothing may be taken while `owed`.
@@ -253,7 +253,7 @@ class NetworkBufferPool:
             self.redistribute()
 
     def destroy(self) -> None:
-        """Give the memory up: `total`, `free` and `used` are 0 from now on, and no pool can be made."""
+        """Release the memory: `total`, `free` and `used` are 0 from now on, and no pool can be made."""
         with self.batch():
             for pool in list(self._pools):
                 self.destroy_pool(pool)
@@ -268,7 +268,7 @@ class NetworkBufferPool:
         return sum([pool.expected if pool.maximum == UNBOUNDED else pool.maximum for pool in self._pools])
 
     def check_usage(self) -> UsageNotice | None:
-        """What to tell the user: a warning at 100 % or more, or that it is over; None if nothing is new."""
+        """Return a message for the user: a warning at 100 % or more, or its end; None if nothing is new."""
         usage = self.statistics().usage_percent
         before, self._last_usage = self._last_usage, usage
         if usage == before or (usage < 100 and before < 100):

@@ -1,4 +1,4 @@
-"""What the pools tell about themselves: snapshots, and a message for the user."""
+"""Statistics of the pools: snapshots, and a message for the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class LocalPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a local pool at one moment, in segments unless said otherwise."""
 
     size: int
-    """What the pool may hold now, without overdraft."""
+    """Segments that the pool may hold now, without overdraft."""
     expected: int
     minimum: int
     maximum: int
@@ -38,7 +38,7 @@ class NetworkPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     guaranteed: int
     """Minima of all local pools, and exclusive segments."""
     requested: int
-    """What the local pools would take if they could: their maximum, or what an unbounded one expects."""
+    """Demand of the local pools: their maximum, or what an unbounded one expects."""
     usage_percent: int
     """`requested` in percent of `total`, rounded down; 0 without segments."""
     pools: int

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from .blank_bytes import BlankBytes, Content
 from .errors import CorruptRecord
-from .records import HEADER_BYTES, Offsets, RecordBlock
+from .records import HEADER_BYTES, WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, RecordBlock
 from .segment import Bytes
-from .watermarks import WATERMARK_BYTES, WATERMARK_LENGTH
 
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """A longer record is taken for a corrupt length."""
@@ -171,7 +170,7 @@ class RecordDecoder:
         raise CorruptRecord(signed, self._decoded + start, self._max_record_bytes)
 
     def _offsets(self, stream: memoryview | bytes, size: int) -> Offsets:
-        """Where each whole record starts, and where the last of them ends."""
+        """Return the start of each whole record, and the end of the last one."""
         offsets = np.zeros(1, dtype=np.int64)
         if self._short and self._length(stream, 0) < _SHORT:
             offsets = _follow_short(stream, size)

@@ -1,4 +1,4 @@
-"""Records to bytes and back.
+"""Records to bytes and back, and the watermarks among them.
 
 A record is a 4-byte big-endian length followed by that many bytes. Records lie back to back, take no
 notice of buffers, and may span any number of them::
@@ -8,6 +8,13 @@ notice of buffers, and may span any number of them::
 
 A `RecordBlock` is a run of whole records, handled in one piece; a `RecordDecoder` makes blocks of what
 arrives in buffers. The encoding is that of Flink's SpanningRecordSerializer.
+
+Flink sends everything as stream elements: a 4-byte length, a byte that tells records from watermarks, and the
+element; a watermark is an 8-byte timestamp. Here a record has no such byte, so a watermark is told by the
+sign bit of its length, which no record has. It takes the 13 bytes that it takes in Flink::
+
+    record      | length | payload ...               |
+    watermark   | 1 . 9  | tag | timestamp, 64 bits  |
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ from .blank_bytes import BlankBytes, Content
 from .segment import Bytes
 
 HEADER_BYTES = 4
-"""What a record costs beside its payload."""
+"""Bytes of a record beside its payload."""
 
 Offsets = npt.NDArray[np.int64]
 """Positions in a block, in bytes."""
@@ -63,7 +70,7 @@ class RecordBlock:
 
     @classmethod
     def blank(cls, count: int, stride: int) -> RecordBlock:
-        """Records of `stride` bytes each, header included, whose payloads nobody will look at: all 0.
+        """Records of `stride` bytes each, header included, whose payloads no operator reads: all 0.
 
         Raises:
             ValueError: a record is shorter than its header.
@@ -74,7 +81,7 @@ class RecordBlock:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there are records, and nobody has asked for their bytes."""
+        """Whether there are records, and no caller has read their bytes."""
         return self._memory is None and self._count > 0
 
     @property
@@ -189,19 +196,19 @@ class RecordBlock:
 
     @property
     def offsets(self) -> Offsets:
-        """Where each record starts, and at last the end of the block."""
+        """Start of each record, and at last the end of the block."""
         if self._offsets is None:
             self._offsets = np.arange(self._count + 1, dtype=np.int64) * self.stride
         return self._offsets
 
     @property
     def starts(self) -> Offsets:
-        """Where each record starts, at its header."""
+        """Start of each record, at its header."""
         return self.offsets[:-1]
 
     @property
     def ends(self) -> Offsets:
-        """Where each record ends."""
+        """End of each record."""
         return self.offsets[1:]
 
     def sizes(self) -> Offsets:
@@ -287,7 +294,7 @@ class RecordBlock:
 
 
 def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:
-    """Where records of these lengths start, and where the last one ends."""
+    """Return the starts of records of these lengths, and the end of the last one."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths + header, out=offsets[1:])
     return offsets
@@ -301,3 +308,59 @@ def _column(data: Bytes, count: int, stride: int, offset: int, dtype: str) -> np
 def _anywhere(data: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """The 4-byte items that begin at each byte of `data`."""
     return np.ndarray((len(data) - 3,), dtype, data, 0, (1,))
+
+
+WATERMARK_LENGTH = 0x80000009
+"""The length of a watermark as it is sent: its 9 bytes, with the sign bit set."""
+
+WATERMARK_BYTES = 13
+"""Bytes of a watermark in a buffer."""
+
+_TAG = 2
+_SIGN = 0x80
+_LAYOUT = struct.Struct(">IBq")
+
+
+def encode_watermark(timestamp: int) -> bytes:
+    """Return the bytes of a watermark; its timestamp is in milliseconds.
+
+    Raises:
+        struct.error: if the timestamp does not fit into 64 bits.
+    """
+    return _LAYOUT.pack(WATERMARK_LENGTH, _TAG, timestamp)
+
+
+def watermark_places(block: RecordBlock) -> list[int]:
+    """Return which elements of a block are watermarks, by their place, ascending."""
+    if not len(block) or block.stride not in (0, WATERMARK_BYTES):
+        return []
+    places: list[int] = np.flatnonzero(block.data[block.starts] & _SIGN).tolist()
+    return places
+
+
+def watermark_at(block: RecordBlock, place: int) -> int:
+    """Return the timestamp of the watermark at a place of a block, in milliseconds."""
+    timestamp: int = _LAYOUT.unpack(block.encoded(place))[2]
+    return timestamp
+
+
+def split_at_watermarks(block: RecordBlock) -> list[tuple[RecordBlock, int | None]]:
+    """Return the records in front of each watermark with its timestamp, then those behind the last one."""
+    parts: list[tuple[RecordBlock, int | None]] = []
+    start = 0
+    for place in watermark_places(block):
+        parts.append((block[start:place], watermark_at(block, place)))
+        start = place + 1
+    parts.append((block[start:] if start else block, None))
+    return parts
+
+
+def encode_behind(parts: Sequence[tuple[RecordBlock, int | None]]) -> bytes:
+    """Return the bytes of all that stands behind the records of the first part."""
+    encoded: list[bytes] = []
+    for number, (records, watermark) in enumerate(parts):
+        if number:
+            encoded.append(records.data.tobytes())
+        if watermark is not None:
+            encoded.append(encode_watermark(watermark))
+    return b"".join(encoded)

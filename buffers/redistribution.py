@@ -1,4 +1,4 @@
-"""How the rest of the network memory is divided among local pools: a pure plan.
+"""The division of the rest of the network memory among local pools: a pure plan.
 
 The rules are those of redistributeBuffers in Flink's NetworkBufferPool (2.x).
 """
@@ -11,16 +11,16 @@ from typing import Protocol, TypeVar
 
 
 class Resizable(Protocol):
-    """What the plan must know of a pool, in segments."""
+    """A pool as the plan sees it, in segments."""
 
     @property
     def minimum(self) -> int:
-        """What the pool is guaranteed."""
+        """Guaranteed segments."""
         ...
 
     @property
     def maximum(self) -> int:
-        """What the pool may have at most; at least the minimum."""
+        """The most segments of the pool; at least the minimum."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""How many segments gates and partitions ask for: pure arithmetic.
+"""The numbers of segments of gates and partitions: pure arithmetic.
 
 ::
 

@@ -1,35 +1,53 @@
-"""The queue of one subpartition: what the writer added and the reader has not taken yet.
+"""The queue of one subpartition: buffers and events that the writer added and the reader has not taken yet.
 
 Only the last buffer may still be open. It stays with the writer until it is finished and followed by
-another one, or until somebody flushes::
+another one, or until it is flushed::
 
     add ->  [open] [finished] [finished] -> poll      backlog 2: the open one does not count,
                                                       unless flushed, finished or behind an event
 
 A barrier that blocks upstream stops the queue the moment it is handed out; nothing more leaves, and
-the backlog is 0, until the reader resumes. An unaligned barrier goes to the front (`overtaking`). The
-rules are those of Flink's PipelinedSubpartition.
+the backlog is 0, until the reader resumes.
+
+An unaligned barrier goes into a *priority part* in front of all data, and its writer gets copies of the data
+behind it, which become part of the checkpoint::
+
+    [priority events] [data, events, ...] <- ordinary additions
+                     ^ overtake             copies of the data from here on
+
+A barrier with a timeout waits in its turn. If it is still queued when the timeout comes, it leaves its
+place for the priority part, and the data that stood before it is what was overtaken. The rules are those
+of Flink's PipelinedSubpartition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from itertools import islice
+from typing import NamedTuple
 
-from flowcontrol import BLOCKING_TYPES
+from flowcontrol import BLOCKING_TYPES, PRIORITY_TYPES
 
 from .blank_bytes import Content
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
-from .overtaking import NOTHING_IN_FRONT, PriorityPart, Settled
 
 UNLIMITED_SIZE = 2**31 - 1
-"""The wanted buffer size before anybody has announced one, in bytes."""
-
-_NOTHING_QUEUED: Final[list[BufferConsumer | EventConsumer]] = []
-"""Stands for the queue of every subpartition that has had nothing so far; nothing may be added to it."""
+"""The wanted buffer size before the first announcement, in bytes."""
 
 ADD_REFUSED = -1
-"""What `add` returns when the subpartition is finished or released."""
+"""The result of `add` when the subpartition is finished or released."""
+
+
+Settled = Callable[[list[Content] | None], None]
+"""Takes the data that a barrier with a timeout has overtaken, if any; None: that will never be known."""
+
+
+class _Timeoutable(NamedTuple):
+    """A barrier that is queued behind data and may still time out."""
+
+    checkpoint_id: int
+    consumer: EventConsumer
+    settled: Settled
 
 
 class PolledBuffer:
@@ -65,19 +83,21 @@ class PipelinedSubpartition:
     `on_acknowledged` is called when the reader's task has processed all records, which `acknowledged` then
     tells.
     Invariant: all but the last queued buffer are finished; `data_buffers` counts the queued ones
-    that hold data.
+    that hold data; the first `in_front` items are the priority part, all of them events. There is at most one
+    barrier that may still time out, as unaligned checkpoints do not overlap.
     """
 
     __slots__ = (
         "_flush_requested",
-        "_front",
         "_queue",
         "_sequence",
+        "_timeoutable",
         "acknowledged",
         "blocked",
         "buffer_size",
         "data_buffers",
         "finished",
+        "in_front",
         "index",
         "on_acknowledged",
         "on_data",
@@ -104,8 +124,10 @@ class PipelinedSubpartition:
         self.data_buffers = 0
         self.total_buffers = 0
         self.total_bytes = 0
-        self._queue = _NOTHING_QUEUED  # later a list: a deque takes 760 bytes, empty or not
-        self._front = NOTHING_IN_FRONT  # until something comes to the front: most queues never see it
+        self.in_front = 0
+        self._timeoutable: _Timeoutable | None = None
+        # No list until something is queued, and no deque, which takes 760 bytes, empty or not.
+        self._queue: list[BufferConsumer | EventConsumer] | tuple[()] = ()
         self._flush_requested = False
         self._sequence = 0
 
@@ -119,7 +141,7 @@ class PipelinedSubpartition:
             consumer.close()
             return ADD_REFUSED
         queue = self._queue
-        if queue is _NOTHING_QUEUED:
+        if isinstance(queue, tuple):
             self._queue = queue = []
         queue.append(consumer)
         self.total_buffers += 1
@@ -140,9 +162,9 @@ class PipelinedSubpartition:
         if self.finished or self.released:
             barrier.close()
             return []
-        self._priority_part().add(barrier)
+        self._put_in_front(barrier)
         self.total_buffers += 1
-        overtaken = self._front.data_behind()
+        overtaken = self._data_behind(len(self._queue))
         data_due = not self._flush_requested and not self.blocked and self._finished_buffers() == 1
         self._notify_priority()
         if data_due:
@@ -156,10 +178,11 @@ class PipelinedSubpartition:
         soon as the barrier has been polled, was refused or dropped; or with None if another one is added,
         which fails the channel state of the first.
         """
-        self._priority_part().expect(checkpoint_id, consumer, settled)
+        self._settle(None)
+        self._timeoutable = _Timeoutable(checkpoint_id, consumer, settled)
         wanted = self.add(consumer)
         if wanted == ADD_REFUSED:
-            self._front.settle([])
+            self._settle([])
         return wanted
 
     def alignment_timeout(self, checkpoint_id: int, unaligned: EventConsumer) -> bool:
@@ -168,10 +191,39 @@ class PipelinedSubpartition:
         Raises:
             ValueError: if the type of `unaligned` has no priority.
         """
-        moved = self._front.time_out(checkpoint_id, unaligned)
-        if moved:
-            self._notify_priority()
-        return moved
+        waiting, queue = self._timeoutable, self._queue
+        if waiting is None or waiting.checkpoint_id != checkpoint_id or isinstance(queue, tuple):
+            return False
+        place = queue.index(waiting.consumer)
+        overtaken = self._data_behind(place)
+        self._put_in_front(unaligned)
+        del queue[place + 1]
+        waiting.consumer.close()
+        self._settle(overtaken)
+        self._notify_priority()
+        return True
+
+    def _put_in_front(self, event: EventConsumer) -> None:
+        """Put an event before all data, behind earlier priority events."""
+        if event.data_type not in PRIORITY_TYPES:
+            raise ValueError(f"{event.data_type.name} may not overtake data")
+        queue = self._queue
+        if isinstance(queue, tuple):
+            self._queue = queue = []
+        queue.insert(self.in_front, event)
+        self.in_front += 1
+
+    def _data_behind(self, stop: int) -> list[Content]:
+        """Unread bytes of each data buffer behind the priority part, up to item `stop`; no empty ones."""
+        items = islice(self._queue, self.in_front, stop)
+        return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
+
+    def _settle(self, overtaken: list[Content] | None) -> None:
+        """The barrier that could time out, if there is one, cannot any more."""
+        waiting = self._timeoutable
+        if waiting is not None:
+            self._timeoutable = None
+            waiting.settled(overtaken)
 
     def finish(self) -> None:
         """Add nothing more; whatever is queued counts as finished."""
@@ -201,12 +253,15 @@ class PipelinedSubpartition:
             return None
         if buffer.data_type in BLOCKING_TYPES:
             self.blocked = True
-            self._front.polled(buffer)
+            waiting = self._timeoutable
+            if waiting is not None and waiting.consumer.build() is buffer:
+                self._settle([])
         self.total_bytes += buffer.size
         sequence = self._sequence
         self._sequence = sequence + 1 if sequence < UNLIMITED_SIZE else -UNLIMITED_SIZE - 1
         more = not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
-        return PolledBuffer(buffer, self.backlog, more, more and self._queue[0].is_event, sequence)
+        next_is_event = more and self._event_is_next
+        return PolledBuffer(buffer, self.backlog, more, next_is_event, sequence)
 
     def _take(self) -> BufferSlice | EventBuffer | None:
         queue = self._queue
@@ -221,8 +276,8 @@ class PipelinedSubpartition:
                 queue.pop(0)
                 if not head.is_event:
                     self.data_buffers -= 1
-                elif self._front.count:
-                    self._front.count -= 1
+                elif self.in_front:
+                    self.in_front -= 1
                 head.close()
             # With no exclusive buffers the receiver needs even an empty buffer, to get its credit back.
             if piece.size or (self.receiver_exclusive == 0 and head.finished):
@@ -236,12 +291,17 @@ class PipelinedSubpartition:
         """Whether a reader with `credit` can take the next item: without credit, only an event."""
         if credit > 0:
             return not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
-        return bool(self._queue) and self._queue[0].is_event and not self.blocked
+        return not self.blocked and self._event_is_next
+
+    @property
+    def _event_is_next(self) -> bool:
+        queue = self._queue
+        return queue[0].is_event if queue else False
 
     @property
     def has_priority(self) -> bool:
         """Whether the next item that a reader can take is a priority event."""
-        return self._front.count > 0 and not self.blocked
+        return self.in_front > 0 and not self.blocked
 
     @property
     def backlog(self) -> int:
@@ -302,30 +362,22 @@ class PipelinedSubpartition:
         while self._queue:
             self._queue.pop(0).close()
         self.data_buffers = 0
-        if self._front is not NOTHING_IN_FRONT:
-            self._front, front = NOTHING_IN_FRONT, self._front
-            front.settle([])
+        self.in_front = 0
+        self._settle([])
 
     def _finished_buffers(self) -> int:
         queue = self._queue
+        if not queue:
+            return 0
         count = len(queue)
-        if count == 1:
-            return 1 if queue[0].finished else 0
-        return count - 1 if count else 0
+        return count - 1 if count > 1 or not queue[0].finished else 1
 
     def _notify(self) -> None:
         if self.on_data is not None:
             self.on_data()
 
-    def _priority_part(self) -> PriorityPart:
-        if self._front is NOTHING_IN_FRONT:
-            if self._queue is _NOTHING_QUEUED:
-                self._queue = []
-            self._front = PriorityPart(self._queue)
-        return self._front
-
     def _notify_priority(self) -> None:
-        """Tell of the first priority event; of later ones the reader finds out when it polls."""
-        if self._front.count == 1 and not self.blocked:
+        """Notify the reader of the first priority event; it finds later ones when it polls."""
+        if self.in_front == 1 and not self.blocked:
             tell = self._notify if self.on_priority is None else self.on_priority
             tell()

@@ -1,9 +1,9 @@
 """The protocol of the network layer as pure state machines: no I/O, no clock, no randomness.
 
 Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
-`messages`, `frames`, `frame_size`, `frame_reader`, `handshake`, `sealing`, `data_type`, `events`, `credit`,
-`sender`, `receiver`, `barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_state`,
-`throughput`, `debloat`, `debloat_policy`, `policies`, `partition_requests`, `peer_text`, `watermark_valve`.
+`messages`, `frames`, `frame_size`, `frame_reader`, `handshake`, `events`, `credit`, `sender`, `receiver`,
+`barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_barrier`, `throughput`, `debloat`,
+`debloat_policy`, `policies`, `partition_requests`, `watermark_valve`.
 """
 
 from .alignment import BarrierAligner
@@ -22,9 +22,8 @@ from .barrier_handler import (
     Resume,
     Trigger,
 )
-from .channel_state import ChannelStatePersister
+from .channel_barrier import ChannelBarrier
 from .credit import CreditAnnouncer, CreditLedger
-from .data_type import ANNOUNCED_TYPES, BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
 from .debloat import BufferDebloater, BufferSizeEMA
 from .debloat_policy import (
     Announcement,
@@ -48,10 +47,15 @@ from .errors import (
     UnknownMessage,
 )
 from .events import (
+    ANNOUNCED_TYPES,
+    BLOCKING_TYPES,
+    EVENT_TYPES,
+    PRIORITY_TYPES,
     Alignment,
     CancelCheckpointMarker,
     CheckpointBarrier,
     CheckpointOptions,
+    DataType,
     EndOfData,
     EndOfInputChannelState,
     EndOfOutputChannelState,
@@ -77,8 +81,19 @@ from .frames import (
     encode_header,
     payload_bytes,
 )
-from .handshake import NONCE_BYTES, ClientHandshake, Handshake, Identity, Secret, ServerHandshake
+from .handshake import (
+    NONCE_BYTES,
+    SEAL_BYTES,
+    ClientHandshake,
+    Handshake,
+    Identity,
+    Secret,
+    ServerHandshake,
+    seal,
+    unseal,
+)
 from .messages import (
+    MAX_PEER_TEXT,
     PARTITION_NOT_FOUND,
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -95,18 +110,20 @@ from .messages import (
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
+    readable,
 )
 from .partition_requests import RequestBackoff, RequestListeners
-from .peer_text import MAX_PEER_TEXT, readable
-from .policies.burst import BurstPolicy
-from .policies.flink import FlinkPolicy
-from .policies.frozen import FrozenWhileBlockedPolicy
-from .policies.longest import LongestChannelPolicy
-from .policies.per_channel import PerChannelPolicy
-from .policies.registry import POLICIES, register_policy
-from .policies.unblocked import LongestWhenUnblockedPolicy
+from .policies import (
+    POLICIES,
+    BurstPolicy,
+    FlinkPolicy,
+    FrozenWhileBlockedPolicy,
+    LongestChannelPolicy,
+    LongestWhenUnblockedPolicy,
+    PerChannelPolicy,
+    register_policy,
+)
 from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
-from .sealing import SEAL_BYTES, seal, unseal
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
 from .throughput import ThroughputCalculator
 from .tracker import BarrierTracker
@@ -153,9 +170,9 @@ __all__ = [
     "BurstPolicy",
     "CancelCheckpointMarker",
     "CancelPartitionRequest",
+    "ChannelBarrier",
     "ChannelReceiver",
     "ChannelSender",
-    "ChannelStatePersister",
     "CheckpointBarrier",
     "CheckpointOptions",
     "ClientHandshake",

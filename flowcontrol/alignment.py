@@ -26,7 +26,7 @@ in it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from .barrier_handler import (
@@ -36,7 +36,7 @@ from .barrier_handler import (
     Action,
     AlignmentMetrics,
     AlignmentStart,
-    CheckpointBarrierHandler,
+    BarrierHandler,
     Resume,
     Trigger,
 )
@@ -47,8 +47,8 @@ NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 """Stands where no checkpoint has begun."""
 
 
-class SingleCheckpointHandler(CheckpointBarrierHandler, ABC):
-    """Exactly-once checkpoints, one at a time (Flink's SingleCheckpointBarrierHandler).
+class SingleCheckpointHandler(BarrierHandler):
+    """Exactly-once checkpoints, one at a time (Flink's SingleBarrierHandler).
 
     Invariant: at most one checkpoint is pending, and only while it is are channels blocked; ids that
     are triggered strictly increase; every blocked channel is resumed once, unless it ends before.
@@ -156,13 +156,13 @@ class SingleCheckpointHandler(CheckpointBarrierHandler, ABC):
         return self._counted(channel, barrier, metrics, now) + self._finish()
 
     def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
-        # Flink resumes before it tells of the abort.
+        # Flink resumes before it reports the abort.
         self.current_checkpoint_id = checkpoint_id
         self._timer.reset()
         return [*self._finish(), Abort(checkpoint_id, reason)]
 
     def _finish(self) -> list[Action]:
-        """Nothing is pending any more; resume all that waited."""
+        """Leave nothing pending, and resume all blocked channels."""
         resumes: list[Action] = [Resume(channel) for channel in self.blocked]
         self._blocked.clear()
         self._aligned.clear()

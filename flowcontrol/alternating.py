@@ -49,7 +49,7 @@ from .events import Alignment, CheckpointBarrier
 
 
 class AlternatingState(Enum):
-    """How far the pending checkpoint is; WAITING if there is none."""
+    """Progress of the pending checkpoint; WAITING if there is none."""
 
     WAITING = auto()
     COLLECTING = auto()
@@ -84,7 +84,7 @@ class AlternatingAligner(SingleCheckpointHandler):
 
     @property
     def state(self) -> AlternatingState:
-        """How far the pending checkpoint is."""
+        """Progress of the pending checkpoint."""
         return self._state
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
@@ -186,7 +186,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         triggered = self._state is AlternatingState.COLLECTING_UNALIGNED
         actions = super()._abort(checkpoint_id, reason)
         if triggered and checkpoint_id != current:
-            # Its state would wait for ever for what is in flight.
+            # Its state would wait for data in flight that never comes.
             actions.insert(-1, Abort(current, AbortReason.SUBSUMED))
         return actions
 

@@ -1,6 +1,6 @@
-"""What every handler of barriers has in common: what it is told, what it answers, what it measures.
+"""The interface of barrier handlers: their inputs, their actions, their measurements.
 
-A task has one handler for all its input channels. It hands over what it polls, and the handler answers
+A task has one handler for all its input channels. It passes each polled event on, and the handler answers
 with actions; it knows neither queues nor clocks. Three handlers exist, one for each way to checkpoint::
 
     BarrierAligner      aligned              no record behind a barrier is read before the checkpoint
@@ -11,8 +11,8 @@ with actions; it knows neither queues nor clocks. Three handlers exist, one for 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Protocol
 
 import msgspec
 
@@ -24,7 +24,7 @@ NO_CHECKPOINT = -1
 
 
 class AbortReason(Enum):
-    """Why a checkpoint was given up; the values are Flink's CheckpointFailureReason names."""
+    """Reason why a checkpoint was aborted; the values are Flink's CheckpointFailureReason names."""
 
     SUBSUMED = "CHECKPOINT_DECLINED_SUBSUMED"
     CANCELLED = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
@@ -32,7 +32,7 @@ class AbortReason(Enum):
 
 
 class AlignmentMetrics(msgspec.Struct, frozen=True):
-    """What a checkpoint cost at this gate.
+    """Cost of a checkpoint at this gate.
 
     `start_delay_s`: trigger to first barrier. `alignment_s`: first to last barrier.
     `bytes_processed`: bytes polled during the alignment.
@@ -44,7 +44,7 @@ class AlignmentMetrics(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """Give the checkpoint up and tell the tasks downstream; nothing of it is persisted any more."""
+    """Abort the checkpoint and notify the tasks downstream; nothing of it is persisted any more."""
 
     checkpoint_id: int
     reason: AbortReason
@@ -91,57 +91,6 @@ class Alarm(msgspec.Struct, frozen=True):
 
 Action = Abort | Trigger | AlignmentEnd | Resume | Prioritize | Alarm
 """Something the task has to do; a list of actions is to be done in its order."""
-
-
-class BarrierHandler(Protocol):
-    """What a task tells its handler, and asks it, whichever checkpoint mode that implements.
-
-    Times are in seconds. Each method but `bytes_processed` raises LocalProtocolError, and changes nothing,
-    if the channel has ended or does not exist.
-    """
-
-    current_checkpoint_id: int
-    """The newest checkpoint that the handler knows of; NO_CHECKPOINT before the first."""
-
-    @property
-    def start_delay_s(self) -> float:
-        """Trigger to first barrier of the latest checkpoint to begin."""
-        ...
-
-    @property
-    def latest_metrics(self) -> AlignmentMetrics | None:
-        """Metrics of the latest checkpoint whose alignment has ended."""
-        ...
-
-    def alignment_s(self, now: float) -> float:
-        """Duration of the running alignment so far, else of the latest one; 0 after an abort."""
-        ...
-
-    def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
-        """A barrier was polled from `channel`."""
-        ...
-
-    def announcement(
-        self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
-    ) -> list[Action]:
-        """The announcement of a barrier was polled from `channel`."""
-        ...
-
-    def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """A cancel marker was polled from `channel`."""
-        ...
-
-    def end_of_partition(self, channel: int, now: float) -> list[Action]:
-        """`channel` has ended."""
-        ...
-
-    def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
-        """The delay of an Alarm is over."""
-        ...
-
-    def bytes_processed(self, count: int) -> None:
-        """A data buffer of `count` bytes was polled."""
-        ...
 
 
 class AlignmentStart(msgspec.Struct, frozen=True):
@@ -194,8 +143,13 @@ class AlignmentTimer:
         return self._ended_s if self.running is None else now - self.running.started_at
 
 
-class CheckpointBarrierHandler:
-    """What the handlers share: the open channels and the timer (Flink's CheckpointBarrierHandler)."""
+class BarrierHandler(ABC):
+    """Handler of the barriers of one task; a subclass implements one checkpoint mode.
+
+    Times are in seconds. `current_checkpoint_id`: the newest checkpoint that the handler knows of;
+    NO_CHECKPOINT before the first. A method with a channel as argument raises LocalProtocolError, and changes
+    nothing, if the channel has ended or does not exist. (Flink: CheckpointBarrierHandler.)
+    """
 
     __slots__ = ("_channels", "_count_ends", "_ended", "_timer", "current_checkpoint_id")
 
@@ -208,7 +162,7 @@ class CheckpointBarrierHandler:
 
     @property
     def open_channels(self) -> int:
-        """How many channels have not ended."""
+        """Number of channels that have not ended."""
         return self._channels - len(self._ended)
 
     @property
@@ -225,6 +179,18 @@ class CheckpointBarrierHandler:
         """Duration of the running alignment so far, else of the latest one; 0 after an abort."""
         return self._timer.alignment_s(now)
 
+    @abstractmethod
+    def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
+        """A barrier was polled from `channel`."""
+
+    @abstractmethod
+    def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
+        """A cancel marker was polled from `channel`."""
+
+    @abstractmethod
+    def end_of_partition(self, channel: int, now: float) -> list[Action]:
+        """`channel` has ended."""
+
     def bytes_processed(self, count: int) -> None:
         """Count a polled data buffer of `count` bytes."""
         self._timer.total_bytes += count
@@ -232,7 +198,7 @@ class CheckpointBarrierHandler:
     def announcement(
         self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
     ) -> list[Action]:
-        """Nothing to do: only a handler whose barriers may overtake makes use of announcements.
+        """The announcement of a barrier was polled; of use only where barriers may overtake.
 
         Raises:
             LocalProtocolError: if the channel has ended or does not exist.
@@ -241,7 +207,7 @@ class CheckpointBarrierHandler:
         return []
 
     def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
-        """Nothing to do: only a handler with a timeout sets alarms."""
+        """The delay of an Alarm is over; only a handler with a timeout sets alarms."""
         return []
 
     def _require_open(self, channel: int) -> None:

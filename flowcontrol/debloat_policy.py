@@ -1,4 +1,4 @@
-"""The interface of a debloating policy: what sizes the buffers of a gate, and what it is told.
+"""The interface of a debloating policy, which sizes the buffers of a gate.
 
 A gate asks its policy once a period (``taskmanager.network.memory.buffer-debloat.period``)::
 
@@ -31,18 +31,18 @@ class DebloatSettings:
     """Flink's options of debloating and of segments, as a policy gets them."""
 
     target_s: float = 1.0
-    """How long what waits should take to be consumed."""
+    """Target time for the consumption of all waiting data."""
     period_s: float = 0.2
-    """From one recalculation to the next."""
+    """Time between two recalculations."""
     max_size: int = 32 << 10
     """Bytes of a segment."""
     min_size: int = 256
     starting_size: int = 1024
     """Bytes of a buffer until the first announcement."""
     threshold_percent: int = 25
-    """How much a size has to change to be worth telling."""
+    """Least change of a size that is announced, in percent."""
     samples: int = 20
-    """How many sizes the average is about."""
+    """Number of sizes in the average."""
 
     def debloater(self, average: type[BufferSizeEMA] = BufferSizeEMA) -> BufferDebloater:
         """Flink's arithmetic with these settings: average, or another one, bounds and threshold.
@@ -62,7 +62,7 @@ class DebloatSettings:
 
 
 class DebloatedChannel(Protocol):
-    """What a policy may ask of a channel; each answer is of this moment."""
+    """A channel as a policy sees it; each value is of this moment."""
 
     @property
     def buffers_in_use(self) -> int:

@@ -2,7 +2,7 @@
 
 `LocalProtocolError`: this program asked for something illegal, so the caller has a bug.
 `RemoteProtocolError`: the peer sent something illegal, so the connection to it must be closed.
-Whoever raises one of them has changed nothing before.
+An operation that raises one of them has changed nothing.
 """
 
 # ruff: noqa: N818 - the names say what happened, as "Error" after each would not.

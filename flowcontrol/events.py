@@ -1,10 +1,22 @@
-"""Events that travel between records: barriers, cancel markers, ends.
+"""Events that travel between records, and the types of network buffers that hold them or data.
 
-An event has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are those of Flink's
-EventSerializer: 34 for a barrier (one more for a savepoint, and its location), 12 for a cancel marker, 5 for
-the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds here, where Flink has whole
-milliseconds. An announcement never leaves its receiver; the end of recovered state is one kind with a byte
-for whose state it was.
+An event (barrier, cancel marker, end) has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are
+those of Flink's EventSerializer: 34 for a barrier (one more for a savepoint, and its location), 12 for a
+cancel marker, 5 for the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds here,
+where Flink has whole milliseconds. An announcement never leaves its receiver; the end of recovered state is
+one kind with a byte for whose state it was.
+
+The type of a buffer decides how the network layer treats it:
+
+| type | event | blocks upstream | priority | announced |
+|---|---|---|---|---|
+| DATA_BUFFER | | | | |
+| EVENT_BUFFER | y | | | |
+| PRIORITIZED_EVENT_BUFFER | y | | y | |
+| ALIGNED_CHECKPOINT_BARRIER | y | y | | |
+| TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER | y | y | | y |
+| RECOVERY_COMPLETION | y | y | | |
+| END_OF_SEGMENT, RECOVERY_METADATA | y | | | |
 """
 
 from __future__ import annotations
@@ -16,12 +28,46 @@ from functools import lru_cache
 
 import msgspec
 
-from .data_type import DataType
 from .errors import LocalProtocolError, MalformedEvent
 
 
+class DataType(IntEnum):
+    """The kind of a buffer; its value is the byte on the wire (Flink's Buffer.DataType).
+
+    0 is Flink's NONE, "there is no buffer", which never travels and so has no member here.
+    """
+
+    DATA_BUFFER = 1
+    EVENT_BUFFER = 2
+    PRIORITIZED_EVENT_BUFFER = 3
+    ALIGNED_CHECKPOINT_BARRIER = 4
+    TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER = 5
+    RECOVERY_COMPLETION = 6
+    END_OF_SEGMENT = 7
+    RECOVERY_METADATA = 8
+
+
+EVENT_TYPES = frozenset(DataType) - {DataType.DATA_BUFFER}
+"""Types that hold an event: they need no credit and no pooled memory."""
+
+BLOCKING_TYPES = frozenset(
+    {
+        DataType.ALIGNED_CHECKPOINT_BARRIER,
+        DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER,
+        DataType.RECOVERY_COMPLETION,
+    }
+)
+"""Types after which a subpartition sends nothing until consumption resumes."""
+
+PRIORITY_TYPES = frozenset({DataType.PRIORITIZED_EVENT_BUFFER})
+"""Types that overtake the data queued before them."""
+
+ANNOUNCED_TYPES = frozenset({DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER})
+"""Types whose arrival a receiver tells ahead of their turn."""
+
+
 class Alignment(IntEnum):
-    """How a checkpoint aligns; the value is its byte (Flink's CheckpointOptions.AlignmentType)."""
+    """Alignment of a checkpoint; the value is its byte (Flink's CheckpointOptions.AlignmentType)."""
 
     AT_LEAST_ONCE = 0
     ALIGNED = 1
@@ -30,7 +76,7 @@ class Alignment(IntEnum):
 
 
 class SavepointFormat(IntEnum):
-    """How the state of a savepoint is laid out; the value is its byte (Flink's SavepointFormatType)."""
+    """Layout of the state of a savepoint; the value is its byte (Flink's SavepointFormatType)."""
 
     CANONICAL = 0
     """The same for all state backends."""
@@ -39,7 +85,7 @@ class SavepointFormat(IntEnum):
 
 
 class PostCheckpointAction(IntEnum):
-    """What a job does once a savepoint is complete; the value is the byte of the barrier's type."""
+    """Action of a job once a savepoint is complete; the value is the byte of the barrier's type."""
 
     NONE = 1
     """Goes on."""
@@ -50,7 +96,7 @@ class PostCheckpointAction(IntEnum):
 
 
 class Savepoint(msgspec.Struct, frozen=True):
-    """What tells a savepoint from a checkpoint (Flink's SavepointType).
+    """Properties that a savepoint has beyond a checkpoint (Flink's SavepointType).
 
     `location` says where its files go, in the words of the checkpoint storage.
     """
@@ -66,7 +112,7 @@ class Savepoint(msgspec.Struct, frozen=True):
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True):
-    """How one checkpoint is to be taken (Flink's CheckpointOptions).
+    """Options of one checkpoint (Flink's CheckpointOptions).
 
     `timeout_s`: an aligned checkpoint older than this many seconds turns unaligned; None = never.
     `savepoint`: it is one, and so never unaligned; None: it is a checkpoint.
@@ -128,7 +174,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True):
-    """Tells that a task upstream gave the checkpoint up, so that nobody waits for its barrier."""
+    """Marks a checkpoint that a task upstream has aborted: its barrier will not come."""
 
     checkpoint_id: int
 

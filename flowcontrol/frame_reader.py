@@ -26,10 +26,10 @@ _RESPONSE = ResponseLayout()
 
 
 class FrameSink(Protocol):
-    """Whoever gets what has arrived, in its order."""
+    """The recipient of arriving messages, in their order."""
 
     def place(self, header: BufferHeader) -> memoryview:
-        """Where the payload of an arriving buffer is to go: writable, ``header.size`` single bytes.
+        """Return the memory for the payload of an arriving buffer: writable, ``header.size`` single bytes.
 
         Raises:
             RemoteProtocolError: if the peer may not send this buffer.
@@ -82,7 +82,7 @@ class FrameReader:
         return self._rest is None and self._start == self._end
 
     def buffers(self) -> list[memoryview]:
-        """Where the next bytes go, in this order."""
+        """Return the memory for the next bytes, in this order."""
         free = self._lookahead[self._end :]
         return [free] if self._rest is None else [self._rest, free]
 

@@ -1,4 +1,4 @@
-"""How many bytes a message takes on the wire, which an emulated link asks of each."""
+"""The size of a message on the wire, which an emulated link needs of each."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ NEED_DATA: Final = NeedData.NEED_DATA
 
 
 AnyLayout = Layout | ResponseLayout | ErrorLayout | ControlLayout
-"""How one kind of message becomes bytes."""
+"""Layout of one kind of message."""
 
 _LAYOUTS: tuple[AnyLayout, ...] = (
     ResponseLayout(),

@@ -1,4 +1,4 @@
-"""How the two ends of a new connection prove to each other that they belong to the same job.
+"""The proof, by both ends of a new connection, that they belong to the same job; and sealed messages.
 
 Both know a secret, neither sends it. Each proves with an HMAC over all that has been said that it knows it,
 and the one that was dialled, which strangers can reach, answers a proof with a proof only::
@@ -17,8 +17,12 @@ A proof is worth nothing anywhere else: the nonces make it one of this connectio
 the indices one of this pair. A wrong byte is refused as soon as it is there, and a peer that proves nothing
 has made the listener keep 128 bytes and compute one HMAC.
 
-This keeps strangers out, but nobody who can change what is on the wire, since only the proofs are authentic
+This keeps strangers out, but not an attacker who can change bytes on the wire: only the proofs are authentic
 and not what follows them: that takes TLS.
+
+A *seal* signs a short message with the same secret. It shows who may have written the message, for which
+purpose, and that it is unchanged. It hides nothing, and it does not show that the message is new: the purpose
+of an answer has to name the question.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ _VERSION_FIELD = (struct.pack(">H", _VERSION), f"speaks another version of the h
 
 
 class Secret:
-    """What the processes of a job share and nobody else knows; never shown, in whichever way it is printed.
+    """Secret that the processes of a job share; no way of printing shows it.
 
     It can be pickled, and then its bytes are in the pickle.
 
@@ -86,7 +90,7 @@ class Secret:
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Which connection of a mesh of `size` processes this is: index `dialler` dials the lower `listener`.
+    """Identity of a connection in a mesh of `size` processes: index `dialler` dials the lower `listener`.
 
     Raises:
         ValueError: if a mesh of that size has no such connection.
@@ -104,7 +108,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Handshake(ABC):
-    """What both ends have in common: they read messages of fixed size and check each byte as it comes.
+    """The common part of both ends: they read messages of fixed size and check each byte as it comes.
 
     `wanted`: how many bytes the peer still owes before this end can go on, 0 when it is `proven`; whoever
     reads no more than that leaves what follows the handshake where it is. A refusal is final.
@@ -124,7 +128,7 @@ class Handshake(ABC):
 
     @property
     def left(self) -> str:
-        """What to say of a peer that leaves now."""
+        """Return the error message for a peer that leaves now."""
         return "the peer left before it had proven itself"
 
     @property
@@ -133,7 +137,7 @@ class Handshake(ABC):
         return b""
 
     def begin(self) -> bytes:
-        """What to send before anything has arrived; nothing at the end that was dialled."""
+        """Return the bytes to send before anything has arrived; none at the end that was dialled."""
         return b""
 
     def receive(self, data: bytes) -> bytes:
@@ -200,7 +204,7 @@ class ClientHandshake(Handshake):
 
     @property
     def left(self) -> str:
-        """What to say of a listener that leaves now."""
+        """Return the error message for a listener that leaves now."""
         return "the peer left without an answer"
 
     def begin(self) -> bytes:
@@ -245,7 +249,7 @@ class ServerHandshake(Handshake):
 
     @property
     def refusal(self) -> bytes:
-        """What to send to a dialler whose proof is wrong, or is one too many."""
+        """Return the bytes for a dialler whose proof is wrong, or is one too many."""
         return _REFUSAL if self._said else b""
 
     def _check(self) -> None:
@@ -266,3 +270,30 @@ class ServerHandshake(Handshake):
         (dialler,) = _INDEX.unpack_from(self._said, _DIALLER_AT)
         self.identity = Identity(dialler, self._last.listener, self._last.size)
         return self._secret.sign(_LISTENER_LABEL + self._said)
+
+
+SEAL_BYTES = 32
+"""Bytes that a seal adds to a message."""
+
+_LABEL = b"netstack sealed message: "
+
+
+def seal(secret: Secret, purpose: bytes, body: bytes) -> bytes:
+    """Return `body` behind an HMAC-SHA256 over the purpose and the body."""
+    return _sign(secret, purpose, body) + body
+
+
+def unseal(secret: Secret, purpose: bytes, sealed: bytes) -> bytes:
+    """Return the body of a message that `seal` made with the same secret for the same purpose.
+
+    Raises:
+        HandshakeRefused: It was not made so.
+    """
+    found, body = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
+    if not hmac.compare_digest(found, _sign(secret, purpose, body)):
+        raise HandshakeRefused("the message is not sealed with the secret of this job")
+    return body
+
+
+def _sign(secret: Secret, purpose: bytes, body: bytes) -> bytes:
+    return secret.sign(_LABEL + len(purpose).to_bytes(4) + purpose + body)

@@ -1,4 +1,4 @@
-"""How the fields of a message become bytes and are checked on the way, in either direction.
+"""The layouts of messages: fields to bytes and back, with checks in either direction.
 
 A row of the table in `frames` is a `Layout` of `Field`s. The messages of varying length have a class of their
 own: BufferResponse, which is also the only one worth writing out for speed, ErrorResponse and ControlPayload.
@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .data_type import DataType
 from .errors import LocalProtocolError, MalformedFrame
-from .messages import BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
-from .peer_text import MAX_PEER_TEXT
+from .events import DataType
+from .messages import MAX_PEER_TEXT, BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
 
 MAGIC = 0xBADC0FFE
-"""What the second four bytes of every frame are."""
+"""The second four bytes of every frame."""
 
 HEADER = struct.Struct(">IIB")
 """Total length, magic, message id: what every frame begins with."""
@@ -55,7 +54,7 @@ CHANNEL = wide_id("channel", 16)
 
 
 class Layout:
-    """How a message of fixed length is packed and unpacked: its id, its fields in the order of the wire."""
+    """Layout of a message of fixed length: its id, its fields in the order of the wire."""
 
     __slots__ = (
         "_minimums",
@@ -120,7 +119,7 @@ class Layout:
 
 
 class ResponseLayout:
-    """How a BufferResponse is packed and unpacked; `frame_bytes` is without its payload.
+    """Layout of a BufferResponse; `frame_bytes` is without its payload.
 
     Channel 16, subpartition 4, sequence number 4, backlog 4, data type 1, compressed 1, size 4, payload.
     """
@@ -197,7 +196,7 @@ class ResponseLayout:
 
 
 class ErrorLayout:
-    """How an ErrorResponse is packed and unpacked; `frame_bytes` is without cause and channel.
+    """Layout of an ErrorResponse; `frame_bytes` is without cause and channel.
 
     Length of the cause 4, the cause in UTF-8, flag 1, channel 16 if the flag is 1. A longer cause than
     `MAX_CAUSE_BYTES` is refused before it is collected.
@@ -249,7 +248,7 @@ class ErrorLayout:
 
 
 class ControlLayout:
-    """How a ControlPayload is packed and unpacked: all of the body is its payload."""
+    """Layout of a ControlPayload: all of the body is its payload."""
 
     message_id = 113
     message_type = ControlPayload

@@ -1,4 +1,4 @@
-"""The messages of the credit protocol, as values; how they look as bytes is the business of `frames`.
+"""The messages of the credit protocol, as values; `frames` turns them into bytes.
 
 Towards the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. Both ways: KeepAlive,
 ControlPayload. Towards the producer: the others. A channel is a number below 2**128 that both ends agree on.
@@ -12,14 +12,37 @@ from typing import Protocol
 
 import msgspec
 
-from .data_type import DataType
+from .events import DataType
+
+MAX_PEER_TEXT = 4096
+"""The most characters of a peer's text that are shown, or sent as one."""
+
+_CUT = "..."
+
+
+def readable(text: str) -> str:
+    """Return `text` with each character that is not printed written as an escape, and cut if it is long.
+
+    At most `MAX_PEER_TEXT` characters come back, of at most 4 bytes each. What is readable already stays as
+    it is, so a text may be passed on from peer to peer.
+    """
+    text = text[: MAX_PEER_TEXT + 1]
+    if not text.isprintable():
+        text = "".join(map(_visible, text))
+    return text if len(text) <= MAX_PEER_TEXT else text[: MAX_PEER_TEXT - len(_CUT)] + _CUT
+
+
+def _visible(character: str) -> str:
+    """A control character, a change of direction, half a surrogate pair or the like as its escape."""
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
 
 PARTITION_NOT_FOUND = "PartitionNotFoundException"
 """The cause of an ErrorResponse when the requested partition does not exist, or does not exist yet."""
 
 
 class DescribedBytes(Protocol):
-    """Bytes that are made when somebody asks for them."""
+    """Bytes that are made when a caller needs them."""
 
     def __len__(self) -> int: ...
 

@@ -20,14 +20,14 @@ from .errors import RemoteProtocolError
 from .messages import PARTITION_NOT_FOUND, ErrorResponse, PartitionRequest
 
 LISTENER_TIMEOUT_S = 10.0
-"""How long a producer waits for a partition (Flink's taskmanager.network.partition-request-timeout)."""
+"""Time for which a producer waits for a partition (Flink's taskmanager.network.partition-request-timeout)."""
 
 MAX_BACKOFF_S = 10.0
 """The default of Flink's taskmanager.network.request-backoff.max."""
 
 
 class RequestBackoff:
-    """How often a consumer asks again: `waited_s` is what the producer's listeners have waited, in seconds.
+    """Retries of a consumer: `waited_s` is what the producer's listeners have waited, in seconds.
 
     Without a listener, which is a timeout of 0, it never does.
     """
@@ -62,7 +62,7 @@ class RequestListeners:
 
     @property
     def deadline(self) -> float | None:
-        """When the first of them has waited long enough, in seconds; None: none waits."""
+        """Time at which the first request times out, in seconds; None: none waits."""
         return next((deadline for deadline, _ in self._waiting.values()), None)
 
     def wait(self, request: PartitionRequest, now: float) -> None:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from .credit import CreditAnnouncer
-from .data_type import BLOCKING_TYPES, EVENT_TYPES, DataType
 from .errors import LocalProtocolError, RemoteProtocolError, SequenceGap
+from .events import BLOCKING_TYPES, EVENT_TYPES, DataType
 
 _INT_RANGE = 1 << 32
 _INT_MIDDLE = 1 << 31
@@ -25,7 +25,7 @@ _INT_MAX = _INT_MIDDLE - 1
 
 
 class ReceiverState(Enum):
-    """Where a receiving channel stands."""
+    """State of a receiving channel."""
 
     OPEN = auto()
     BLOCKED = auto()
@@ -34,7 +34,7 @@ class ReceiverState(Enum):
 
 
 class Input(Enum):
-    """What can happen to a receiving channel."""
+    """Input of the state machine of a receiving channel."""
 
     DATA = auto()
     EVENT = auto()

@@ -22,8 +22,8 @@ from collections import deque
 from typing import Protocol
 
 from .credit import CreditLedger
-from .data_type import DataType
 from .errors import LocalProtocolError, RemoteProtocolError
+from .events import DataType
 from .messages import (
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -47,7 +47,7 @@ class SendBuffer(Protocol):
 
     @property
     def data_type(self) -> DataType:
-        """What kind of data or event it is."""
+        """Kind of data or event."""
         ...
 
     @property
@@ -66,11 +66,11 @@ class SendBuffer(Protocol):
 
 
 class Polled(Protocol):
-    """What one poll of a subpartition yields."""
+    """Result of one poll of a subpartition."""
 
     @property
     def buffer(self) -> SendBuffer:
-        """What to send."""
+        """The buffer to send."""
         ...
 
     @property

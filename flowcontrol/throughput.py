@@ -12,7 +12,7 @@ class ThroughputCalculator:
     """Bytes a second while there was something to do; the time between `pause` and `resume` is left out.
 
     `now` is in seconds, not negative, and counted in whole milliseconds. Time in which the task is
-    back-pressured counts: it does not poll then, so nobody pauses.
+    back-pressured counts: it does not poll then, so the gate does not pause.
     """
 
     __slots__ = ("_bytes", "_elapsed_ms", "_running_since_ms", "_throughput")
@@ -36,7 +36,7 @@ class ThroughputCalculator:
         self._bytes += size
 
     def pause(self, now: float) -> None:
-        """Nothing is left to poll; may be called again."""
+        """Stop the clock: nothing is left to poll; may be called again."""
         if self._running_since_ms is not None:
             self._elapsed_ms += _whole_ms(now) - self._running_since_ms
             self._running_since_ms = None

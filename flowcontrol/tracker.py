@@ -1,4 +1,4 @@
-"""Barriers that nobody waits behind: at-least-once checkpoints.
+"""Barriers that block no channel: at-least-once checkpoints.
 
 No channel is blocked, so a fast channel may be several checkpoints ahead of a slow one, and what it sends
 meanwhile is processed before the snapshot and again after a restart::
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .barrier_handler import Abort, AbortReason, Action, AlignmentStart, CheckpointBarrierHandler, Trigger
+from .barrier_handler import Abort, AbortReason, Action, AlignmentStart, BarrierHandler, Trigger
 from .errors import LocalProtocolError
 from .events import Alignment, CheckpointBarrier
 
@@ -42,7 +42,7 @@ class _Count:
     aborted: bool = False
 
 
-class BarrierTracker(CheckpointBarrierHandler):
+class BarrierTracker(BarrierHandler):
     """At-least-once checkpoints (Flink's CheckpointBarrierTracker).
 
     The metrics of a Trigger are those of its own checkpoint; `start_delay_s` and `alignment_s` are about

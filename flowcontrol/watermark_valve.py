@@ -1,4 +1,4 @@
-"""How far event time has come at a task: the least of the watermarks that its channels have brought.
+"""The event time of a task: the least of the watermarks of its channels.
 
 A watermark says that no record of an earlier event time follows in its channel. A task that reads several
 may count on the least of them only::

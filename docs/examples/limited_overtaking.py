@@ -59,7 +59,7 @@ from netstack.exchange.partition import ResultPartition
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.jobs import build
 from netstack.tasks import subtask
-from netstack.tasks.subtask_checkpoints import SubtaskCheckpoints
+from netstack.tasks.checkpoints import TaskCheckpoints
 
 SCENARIO = Path(__file__).parents[2] / "tests/data/flink-reference/2x2_200KBs_off.toml"
 LIMITS = (0, 1, 2, 4, 8)
@@ -94,14 +94,14 @@ class LimitedSubpartition(PipelinedSubpartition):
         if self.finished or self.released:
             barrier.close()
             return []
-        self._priority_part()  # makes the queue
-        queue = self._queue
-        place = place_before_last(queue, BufferConsumer, Limit.buffers, self._front.count)
+        queue = list(self._queue)
+        place = place_before_last(queue, BufferConsumer, Limit.buffers, self.in_front)
         overtaken = [item.copy_unread() for item in queue[place:] if item.unread]
         queue.insert(place, barrier)
+        self._queue = queue
         self.total_buffers += 1
         # A reader without credit would not look again, and may take an event that stands in front.
-        in_front = place == self._front.count
+        in_front = place == self.in_front
         due = not self._flush_requested and self._finished_buffers() == 1
         if not self.blocked and (in_front or due):
             self._notify()
@@ -165,7 +165,7 @@ class LimitedChannel(RemoteInputChannel):
     def resume(self) -> None:
         """Let the producer go on after a barrier, and the gate with what the barrier has overtaken here."""
         super().resume()
-        if len(self._queue):
+        if self.queue_length:
             self.gate.data_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
@@ -175,7 +175,7 @@ class LimitedChannel(RemoteInputChannel):
         return super().start_persisting(checkpoint_id)
 
 
-class LimitedCheckpoints(SubtaskCheckpoints):
+class LimitedCheckpoints(TaskCheckpoints):
     """Stores what aligned barriers have overtaken at the inputs, and the begin of a record before them."""
 
     def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
@@ -196,18 +196,18 @@ def limited_overtaking(buffers: int) -> Iterator[None]:
         "RemoteInputChannel": LimitedChannel,
     }
     usual = {name: getattr(build, name) for name in places}
-    checkpoints, limit = subtask.SubtaskCheckpoints, Limit.buffers
+    checkpoints, limit = subtask.TaskCheckpoints, Limit.buffers
     Limit.buffers = buffers
     for name, variant in places.items():
         setattr(build, name, variant)
-    subtask.SubtaskCheckpoints = LimitedCheckpoints  # type: ignore[misc]
+    subtask.TaskCheckpoints = LimitedCheckpoints  # type: ignore[misc]
     try:
         yield
     finally:
         Limit.buffers = limit
         for name, variant in usual.items():
             setattr(build, name, variant)
-        subtask.SubtaskCheckpoints = checkpoints  # type: ignore[misc]
+        subtask.TaskCheckpoints = checkpoints  # type: ignore[misc]
 
 
 def run(scenario: Scenario, buffers: int, seed: int = 1) -> Result:

@@ -1,1 +1,1 @@
-"""From a result partition to an input gate: what carries records between subtasks."""
+"""The exchange of records between subtasks, from a result partition to an input gate."""

@@ -1,4 +1,4 @@
-"""What the channels of an input gate have in common, over a connection or within one task manager.
+"""The common part of the channels of an input gate, over a connection or within one task manager.
 
 Both kinds take part in two things besides handing out what they receive::
 
@@ -11,12 +11,13 @@ Both kinds take part in two things besides handing out what they receive::
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from buffers import (
     BufferSlice,
     Content,
     EventBuffer,
+    Queued,
     ReceivedBuffer,
     RecordDecoder,
     RecoveredBuffer,
@@ -25,7 +26,7 @@ from buffers import (
 from flowcontrol import (
     BLOCKING_TYPES,
     PRIORITY_TYPES,
-    ChannelStatePersister,
+    ChannelBarrier,
     CheckpointBarrier,
     DataType,
     EndOfInputChannelState,
@@ -36,41 +37,18 @@ from flowcontrol import (
 
 from ..scenarios.fault import ChannelItem
 
+if TYPE_CHECKING:
+    from .gate import InputGate
+
 InputBuffer = ReceivedBuffer | BufferSlice | RecoveredBuffer
 """A data buffer as a task reads it."""
 
 Item = InputBuffer | EventBuffer
-"""What a channel hands out."""
+"""An item that a channel hands out."""
 
 
 _END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of(EndOfInputChannelState()))
 """Stands behind the recovered data of each channel."""
-
-
-class Reader(Protocol):
-    """What a channel tells of its data: its gate."""
-
-    def data_arrived(self, channel: InputChannel) -> None:
-        """`channel` has something to poll."""
-        ...
-
-    def priority_arrived(self, channel: InputChannel) -> None:
-        """`channel` has something to poll before the data of all channels."""
-        ...
-
-    def restoring(self, channel: InputChannel) -> None:
-        """Recovered data of `channel` is queued, with its end."""
-        ...
-
-    @property
-    def segment_bytes(self) -> int:
-        """The most bytes that a buffer can hold."""
-        ...
-
-    @property
-    def watermarks(self) -> bool:
-        """Whether watermarks stand among the records."""
-        ...
 
 
 class InputChannel:
@@ -78,15 +56,15 @@ class InputChannel:
 
     `queued`: it stands in the gate's line, and if `urgent` in the front part of it; the gate sets both.
     `persist` is called with a checkpoint's id, the channel and bytes: data that arrived after the task had
-    begun that checkpoint, and before its barrier. None: nobody wants it. The gate counts the data buffers and
-    barriers that the task gets in `polled_buffers` and `polled_barriers`, and calls `tap` before each.
+    begun that checkpoint, and before its barrier. None: data is not persisted. The gate counts the data
+    buffers and barriers that the task gets in `polled_buffers` and `polled_barriers`, and calls `tap` before
+    each.
     """
 
     __slots__ = (
+        "_barrier",
         "_decoder",
         "_failure",
-        "_persister",
-        "_persisting",
         "channel_id",
         "gate",
         "index",
@@ -98,7 +76,7 @@ class InputChannel:
         "urgent",
     )
 
-    def __init__(self, gate: Reader, index: int, channel_id: int) -> None:
+    def __init__(self, gate: InputGate, index: int, channel_id: int) -> None:
         self.gate = gate
         self.index = index
         self.channel_id = channel_id
@@ -110,12 +88,24 @@ class InputChannel:
         self._decoder: RecordDecoder | None = None
         self.persist: Callable[[int, InputChannel, Content], None] | None = None
         self._failure: Exception | None = None
-        self._persister: ChannelStatePersister | None = None  # until there is a checkpoint
-        self._persisting: int | None = None  # always what the persister says, and cheaper to look at
+        self._barrier: ChannelBarrier[Queued] | None = None
+
+    @property
+    def barrier(self) -> ChannelBarrier[Queued]:
+        """State of the newest checkpoint; created with the first one."""
+        barrier = self._barrier
+        if barrier is None:
+            self._barrier = barrier = ChannelBarrier()
+        return barrier
+
+    @property
+    def persisting(self) -> int | None:
+        """Checkpoint that arriving data belongs to."""
+        return None if self._barrier is None else self._barrier.persisting
 
     @property
     def decoder(self) -> RecordDecoder:
-        """What finds the records in the data that is polled; made when there is some."""
+        """Decoder of the polled data; created with the first data."""
         decoder = self._decoder
         if decoder is None:
             self._decoder = decoder = RecordDecoder(watermarks=self.gate.watermarks)
@@ -123,7 +113,7 @@ class InputChannel:
 
     @property
     def begun_record(self) -> Content:
-        """What has been polled of a record that is not complete."""
+        """The polled bytes of a record that is not complete."""
         return b"" if self._decoder is None else self._decoder.pending
 
     # A property, as a compiled gate would not see how a class attribute is overridden.
@@ -212,29 +202,8 @@ class InputChannel:
         raise NotImplementedError
 
     def stop_persisting(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete or given up."""
-        self._tell_persister(ChannelStatePersister.stop, checkpoint_id)
-
-    def _begin_persisting(self, checkpoint_id: int) -> bool:
-        """Note that the task has begun a checkpoint; returns whether its barrier has yet to come."""
-        return bool(self._tell_persister(ChannelStatePersister.start, checkpoint_id))
-
-    def _barrier_came(self, checkpoint_id: int) -> None:
-        self._tell_persister(ChannelStatePersister.barrier, checkpoint_id)
-
-    def _tell_persister(
-        self, what: Callable[[ChannelStatePersister, int], bool | None], checkpoint_id: int
-    ) -> bool | None:
-        persister = self._persister
-        if persister is None:
-            self._persister = persister = ChannelStatePersister()
-        answer = what(persister, checkpoint_id)
-        self._persisting = persister.pending
-        return answer
-
-    def _persist(self, data: Content) -> None:
-        if self.persist is not None and self._persisting is not None:
-            self.persist(self._persisting, self, data)
+        """End a checkpoint, complete or aborted."""
+        self.barrier.stop(checkpoint_id)
 
 
 def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBarrier | None:

@@ -1,30 +1,471 @@
 """A connection between two task managers: moves messages between a link and the state machines.
 
-The producing end writes what its `SendQueue` chooses, as much at a time as the link is ready for. The
+The producing end writes the choice of its `SendQueue`, as much at a time as the link is ready for. The
 consuming end hands arrived buffers to input channels and sends back credit, sizes and resumptions::
 
     subpartitions -> SendQueue -> ProducerEnd == link ==> ConsumerEnd -> input channels -> gates
                                       ^ <===== link ====== |
                                         AddCredit, NewBufferSize, ResumeConsumption
 
-Task threads do not touch the network themselves, they notify the thread that does (`notifier`).
+Task threads do not touch the network themselves, they notify the thread that does. In emulated time that
+takes the time `notify` and keeps its order, in a thread that runs tasks and network it is a plain call.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from typing import Protocol
 
-from buffers import PipelinedSubpartition
+from buffers import PipelinedSubpartition, ReceivedBuffer
+from flowcontrol import (
+    PARTITION_NOT_FOUND,
+    AddCredit,
+    BacklogAnnouncement,
+    BufferHeader,
+    BufferResponse,
+    CancelPartitionRequest,
+    ChannelSender,
+    DataType,
+    ErrorResponse,
+    Message,
+    PartitionRequest,
+    RemoteProtocolError,
+    RequestBackoff,
+    RequestListeners,
+    SendBuffer,
+    SendQueue,
+    readable,
+    wire_size,
+)
 
-from ..engine.agenda import Agenda
+from ..engine.agenda import Agenda, Line
 from ..engine.randomness import Randomness
+from ..errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
 from ..scenarios.config import CostModel
-from .consumer_end import ConsumerEnd
-from .link import Link
-from .notifier import Notifier
-from .producer_end import ProducerEnd
+from .link import ConsumingEnd, Link, ProducingEnd
+from .remote_channel import RemoteInputChannel
 
-__all__ = ["ConsumerEnd", "ProducerEnd", "connect"]
+
+class Notify(Protocol):
+    """Hands work from task threads to a network thread, in order."""
+
+    def __call__(self, work: Callable[..., None], *args: object) -> None:
+        """Let the network thread do ``work(*args)``."""
+        ...
+
+
+class Notifier:
+    """Notifies a network thread in emulated time, which takes a small random time.
+
+    With `blocked_until`, which tells when something can be written again, what a task asks for waits until
+    then, in order. So the credit that a channel gains meanwhile is announced in one message, as by Flink's
+    CreditBasedPartitionRequestClientHandler.
+    """
+
+    __slots__ = ("_agenda", "_blocked_until", "_held", "_jitter", "_last", "_line", "_median")
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        costs: CostModel,
+        randomness: Randomness,
+        blocked_until: Callable[[], float] | None = None,
+    ) -> None:
+        self._agenda = agenda
+        self._line = Line(agenda)
+        self._blocked_until = blocked_until
+        self._held: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
+        self._median = costs.notify_s
+        self._jitter = randomness.jitter
+        self._last = 0.0
+
+    def __call__(self, work: Callable[..., None], *args: object) -> None:
+        """Let the network thread do ``work(*args)``."""
+        agenda = self._agenda
+        time = agenda.now + self._median * self._jitter()
+        if time < self._last:
+            time = self._last
+        self._last = time
+        if self._blocked_until is None:
+            self._line.at(time, work, *args)
+        else:
+            self._line.at(time, self._do_or_hold, work, args)
+
+    def _do_or_hold(self, work: Callable[..., None], args: tuple[object, ...]) -> None:
+        if self._blocked:
+            self._held.append((work, args))
+            if len(self._held) == 1:
+                self._do_later()
+        else:
+            work(*args)
+
+    @property
+    def _blocked(self) -> bool:
+        """Whether nothing can be written now, or something waits that comes first."""
+        assert self._blocked_until is not None
+        return bool(self._held) or self._blocked_until() > self._agenda.now
+
+    def _do_later(self) -> None:
+        """Do what is held when the link is free; it may have been blocked for longer meanwhile."""
+        assert self._blocked_until is not None
+        until = self._blocked_until()
+        if until <= self._agenda.now:
+            while self._held:
+                work, args = self._held.popleft()
+                work(*args)
+        elif until < inf:
+            self._agenda.at(until, self._do_later)
+
+
+class CreditStalls:
+    """Counts and times the stalls of all channels that are shown to it.
+
+    A channel is stalled while data buffers wait in it and its credit is 0. `count`: how often that began.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` gives the time in seconds."""
+        self.count = 0
+        self._clock = clock
+        self._ended_s = 0.0
+        self._since: dict[int, float] = {}
+
+    def update(self, sender: ChannelSender) -> None:
+        """Begin or end the stall of a channel, as it stands now."""
+        since = self._since
+        if sender.credit.available == 0 and sender.view.backlog > 0:
+            if sender.channel not in since:
+                since[sender.channel] = self._clock()
+                self.count += 1
+        elif since and (start := since.pop(sender.channel, None)) is not None:
+            self._ended_s += self._clock() - start
+
+    @property
+    def blocked_s(self) -> float:
+        """Seconds spent in stalls so far, added up over the channels."""
+        now = self._clock()
+        return self._ended_s + sum(now - start for start in self._since.values())
+
+
+class _DataNotice:
+    """Callback of a subpartition: a closure of the two would take five times the memory."""
+
+    __slots__ = ("_end", "_sender")
+
+    def __init__(self, end: ProducerEnd, sender: ChannelSender) -> None:
+        self._end = end
+        self._sender = sender
+
+    def __call__(self) -> None:
+        """There is something to send."""
+        self._end.notify_data(self._sender)
+
+
+class ProducerEnd:
+    """The sending side of a connection; `messages` counts what has arrived here.
+
+    `stalls`, if there is one, is shown every channel whose credit or data has changed. A request for a
+    partition that is not there waits for it; see `flowcontrol.RequestListeners`.
+    """
+
+    def __init__(
+        self, end: ProducingEnd, notify: Notify, find: Callable[[int], PipelinedSubpartition]
+    ) -> None:
+        """`find` gives the subpartition that a channel asks for, or raises a KeyError or IndexError."""
+        self.queue = SendQueue()
+        self.messages = 0
+        self._end = end
+        self._notify = notify
+        self._find = find
+        self._leaving: deque[SendBuffer | None] = deque()
+        self._listeners = RequestListeners()
+        self._timer_set = False
+        self.stalls: CreditStalls | None = None
+        end.listen(self)
+
+    def receive(self, message: Message) -> None:
+        """Take a message of the consuming end.
+
+        Raises:
+            RemoteProtocolError: if it makes no sense here.
+        """
+        self.messages += 1
+        if type(message) is PartitionRequest:
+            self._open(message)
+        else:
+            if type(message) is CancelPartitionRequest:
+                self._listeners.take(message.channel)
+            self.queue.handle(message)
+            if type(message) is AddCredit:
+                self._watch(message.channel)
+        if not self._leaving or self._end.ready:
+            self._write()
+
+    def _open(self, request: PartitionRequest) -> None:
+        try:
+            subpartition = self._find(request.channel)
+        except LookupError:
+            self._listeners.wait(request, self._end.now)
+            self._set_timer()
+            return
+        sender = self.queue.open(request, subpartition)
+        subpartition.on_data = _DataNotice(self, sender)
+
+    @property
+    def awaits_partitions(self) -> bool:
+        """Whether requests wait for partitions that were not there."""
+        return len(self._listeners) > 0
+
+    def partition_added(self, channel: int) -> None:
+        """Serve `channel` if it was requested before: its partition can be found from now on."""
+        request = self._listeners.take(channel)
+        if request is not None:
+            self._open(request)
+            if not self._leaving or self._end.ready:
+                self._write()
+
+    def _set_timer(self) -> None:
+        deadline = self._listeners.deadline
+        if deadline is not None and not self._timer_set:
+            self._timer_set = True
+            self._end.after(max(0.0, deadline - self._end.now), self._time_out)
+
+    def _time_out(self) -> None:
+        """Tell the consumers of those partitions that have not come; unless nothing is sent any more."""
+        self._timer_set = False
+        with suppress(LinkClosedError):
+            for error in self._listeners.expire(self._end.now):
+                self._end.write(wire_size(error), None, error)
+        self._set_timer()
+
+    def notify_data(self, sender: ChannelSender) -> None:
+        """Let the network thread look what `sender` has to send; a task has given it something."""
+        self._notify(self._data_available, sender)
+
+    def _data_available(self, sender: ChannelSender) -> None:
+        self.queue.data_available(sender)
+        self._watch(sender.channel)
+        if not self._leaving or self._end.ready:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the next message, and more of them while the link is ready for that."""
+        end, next_message = self._end, self.queue.next_message
+        while (item := next_message()) is not None:
+            message, buffer = item
+            self._leaving.append(buffer)
+            end.write(wire_size(message), self._written, message)
+            self._watch(message.channel)
+            if not end.ready:
+                break
+
+    def _watch(self, channel: int) -> None:
+        if self.stalls is not None:
+            sender = self.queue.sender(channel)
+            if sender is not None:
+                self.stalls.update(sender)
+
+    def _written(self) -> None:
+        buffer = self._leaving.popleft()
+        if buffer is not None:
+            buffer.release()
+        if not self._leaving or self._end.ready:
+            self._write()
+
+    def close(self) -> None:
+        """Release the buffers that are being written and all that waits; the link must have ended."""
+        self._listeners.clear()
+        while self._leaving:
+            buffer = self._leaving.popleft()
+            if buffer is not None:
+                buffer.release()
+        self.queue.close()
+
+
+MAX_EVENT_BYTES = 64 << 10
+"""The longest event that is taken; a barrier has some 20 bytes."""
+
+
+class ConsumerEnd:
+    """The receiving side of a connection.
+
+    `buffers`, `bytes` and `messages` count what has arrived: data buffers and their bytes, and
+    messages of any kind. Errors call the other side `peer`.
+
+    What arrives for a channel that was released is dropped, and the producer is asked once to send no more of
+    it; other channels do not notice. A channel that was never requested breaks the protocol, which is where
+    this end is stricter than Flink's.
+
+    A segment that a payload is arriving in stays with this end when its channel is closed: the link still
+    writes to it. It goes back when the payload has landed, or with `release`.
+    """
+
+    def __init__(self, end: ConsumingEnd, notify: Notify, peer: str = "the producer") -> None:
+        self.buffers = 0
+        self.bytes = 0
+        self.messages = 0
+        self._end = end
+        self._notify = notify
+        self._peer = peer
+        self._channels: dict[int, RemoteInputChannel] = {}
+        self._backoffs: dict[int, RequestBackoff] = {}
+        self._cancelled: dict[int, int] = {}  # the most bytes of a buffer, by channel
+        self._target: RemoteInputChannel | None = None  # of the payload that is arriving
+        self._arriving: memoryview | None = None  # its place, if it is an event or is dropped
+        self._orphan: ReceivedBuffer | None = None  # its buffer, if its channel was closed meanwhile
+        end.listen(self)
+
+    def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
+        """Ask the producer for the subpartition of `channel`."""
+        self._channels[request.channel] = channel
+        self._transmit(request)
+
+    def close(self, channel: RemoteInputChannel) -> None:
+        """Cancel the request of `channel`, behind all earlier messages; what still arrives is dropped."""
+        number = channel.channel_id
+        if self._channels.pop(number, None) is not None:
+            self._cancelled[number] = channel.gate.segment_bytes
+            self._notify(self._transmit, CancelPartitionRequest(number))
+        if self._target is channel:
+            self._target = None
+            self._orphan = channel.abandon_landing()
+
+    def release(self) -> None:
+        """Give back the segment of a payload that has not landed; the link must have ended."""
+        if self._orphan is not None:
+            self._orphan.release()
+            self._orphan = None
+
+    def receive(self, message: Message) -> None:
+        """Take a message of the producing end.
+
+        Raises:
+            RemoteProtocolError: if it makes no sense here.
+        """
+        self.messages += 1
+        if type(message) is BufferResponse:
+            channel = self._channel(message.channel)
+            if channel is not None and not channel.on_message(message):
+                self.buffers += 1
+                self.bytes += len(message.payload)
+        elif type(message) is BacklogAnnouncement:
+            channel = self._channel(message.channel)
+            if channel is not None:
+                channel.on_backlog(message.backlog)
+        elif type(message) is ErrorResponse and message.channel is not None:
+            self._channel_failed(message.channel, message.cause)
+        else:
+            raise RemoteProtocolError(f"a producer does not send {type(message).__name__}")
+
+    def place(self, header: BufferHeader) -> memoryview:
+        """Return the memory for the payload of an arriving buffer: data goes into a segment of its channel.
+
+        Raises:
+            RemoteProtocolError: if the channel may not get this buffer.
+        """
+        channel = self._channel(header.channel)
+        if header.compressed:
+            raise RemoteProtocolError("a compressed buffer arrived, and nobody asked for compression")
+        if header.data_type is DataType.DATA_BUFFER:
+            if channel is not None:
+                place = channel.land(header.sequence_number, header.backlog, header.size)
+                self._target = channel
+                return place
+            limit = self._cancelled[header.channel]
+        else:
+            limit = MAX_EVENT_BYTES
+        if header.size > limit:
+            what = "a buffer" if header.data_type is DataType.DATA_BUFFER else "an event"
+            raise RemoteProtocolError(f"{what} of {header.size} bytes arrived, allowed are {limit}")
+        self._target = channel
+        self._arriving = memoryview(bytearray(header.size))
+        return self._arriving
+
+    def landed(self, header: BufferHeader) -> None:
+        """The payload that was placed last is complete.
+
+        Raises:
+            RemoteProtocolError: if it is an event that makes no sense.
+        """
+        self.messages += 1
+        channel, self._target = self._target, None
+        payload, self._arriving = self._arriving, None
+        if channel is None or channel.released:
+            self.release()
+            return
+        if payload is None:
+            self.buffers += 1
+            self.bytes += header.size
+            channel.landed(header.backlog)
+            return
+        event = BufferResponse(
+            header.channel,
+            header.subpartition,
+            header.sequence_number,
+            header.backlog,
+            header.data_type,
+            header.compressed,
+            payload,
+        )
+        channel.on_message(event)
+
+    def _channel(self, number: int) -> RemoteInputChannel | None:
+        """The channel that something has arrived for; None if it was released."""
+        channel = self._channels.get(number)
+        if channel is None:
+            if number in self._cancelled:
+                return None
+            raise RemoteProtocolError(f"a buffer or backlog arrived for channel {number}, which nobody reads")
+        if channel.released:
+            self._cancel(number)
+            return None
+        return channel
+
+    def _cancel(self, number: int) -> None:
+        if number not in self._cancelled:
+            self._cancelled[number] = self._channels[number].gate.segment_bytes
+            with suppress(LinkClosedError):  # an end that has finished has taken leave of the producer
+                self._transmit(CancelPartitionRequest(number))
+
+    def _channel_failed(self, number: int, cause: str) -> None:
+        """The producer cannot serve a channel, which fails, or asks again; the others go on.
+
+        Raises:
+            RemoteProtocolError: if there is no partition for a channel that is served.
+        """
+        channel = self._channels.get(number)
+        if channel is None or channel.released:
+            return  # no channel is left to fail
+        if cause != PARTITION_NOT_FOUND:
+            channel.fail(PeerFailedError(self._peer, readable(cause)))
+            return
+        if channel.receiver.expected_sequence != 0:
+            raise RemoteProtocolError(f"there is no partition for channel {number}, which is served")
+        backoff = self._backoffs.setdefault(number, RequestBackoff())
+        if backoff.increase():
+            self._transmit(channel.partition_request)
+        else:
+            problem = f"there was no partition for channel {number} in {backoff.waited_s:g} s"
+            channel.fail(PartitionNotFoundError(self._peer, problem))
+
+    def credit_available(self, channel: RemoteInputChannel) -> None:
+        """Announce what `channel` has gained, all that it has when the network thread gets there."""
+        self._notify(self._send_credit, channel)
+
+    def _send_credit(self, channel: RemoteInputChannel) -> None:
+        credit = channel.take_credit()
+        if credit:
+            self._transmit(AddCredit(channel.channel_id, credit))
+
+    def send(self, message: Message) -> None:
+        """Send `message` to the producing end, behind all credit that is on its way to the network thread."""
+        self._notify(self._transmit, message)
+
+    def _transmit(self, message: Message) -> None:
+        self._end.write(wire_size(message), None, message)
 
 
 def connect(

@@ -67,7 +67,7 @@ class EmulatedWire:
         start = self._free_at if self._free_at > agenda.now else agenda.now
         self._free_at = left = start + self._message * jitter() + size * self._seconds_per_byte
         if left == _NEVER:
-            return  # cut for good: never leaves, and its buffer stays with whoever wrote it
+            return  # cut for good: never leaves, and its buffer stays with its writer
         arrival = left + self._wire * jitter() + self._latency
         if arrival < self._last_arrival:
             arrival = self._last_arrival
@@ -92,12 +92,12 @@ class EmulatedWire:
         self._cut_until = max(self._cut_until, end)
 
     def blocked_until(self) -> float:
-        """When something can leave again, in seconds of the run; infinity: never. It may be past."""
+        """Time at which a message can leave again, in seconds of the run; infinity: never. It may be past."""
         return self._cut_until
 
     @property
     def messages_under_way(self) -> list[Message]:
-        """What was written and has not arrived, in its order, but for what never will."""
+        """Messages that were written and have not arrived, in their order, without those that never will."""
         return [message for (message,) in self._under_way.arguments()]
 
     @property
@@ -147,7 +147,7 @@ class EmulatedLink:
         self.to_producer.cut(until)
 
     def blocked_until(self) -> float:
-        """When something can leave again in both directions, in seconds of the run; infinity: never."""
+        """Time at which messages can leave again both ways, in seconds of the run; infinity: never."""
         return max(self.to_consumer.blocked_until(), self.to_producer.blocked_until())
 
     @property

@@ -26,7 +26,7 @@ __all__ = ["GateFigures", "InputGate", "Item"]
 
 
 class GateFigures(NamedTuple):
-    """Of all channels: buffers and events queued, and their bytes; used and total buffers of remote ones.
+    """Totals of all channels: buffers and events queued, their bytes, used and total buffers of remote ones.
 
     These are Flink's ExclusiveBuffersUsageGauge and FloatingBuffersUsageGauge; free floating buffers that
     channels hold are not used.
@@ -210,7 +210,7 @@ class InputGate:
 
     @property
     def size_in_force(self) -> int:
-        """The least bytes that producers were told to fill of a buffer."""
+        """The smallest buffer size announced to producers, in bytes."""
         return self.segment_bytes if self.debloater is None else self.debloater.last_announced
 
     def change_debloater(self, debloater: DebloatPolicy | None) -> None:
@@ -229,7 +229,7 @@ class InputGate:
 
     @property
     def figures(self) -> GateFigures:
-        """What waits in all channels together, and the buffers in use, at one look at each channel."""
+        """Data that waits in all channels together, and the buffers in use, in one pass."""
         length = size = exclusive_total = exclusive_free = floating_free = 0
         for channel in self.channels:
             length += channel.queue_length
@@ -244,12 +244,12 @@ class InputGate:
         return GateFigures(length, size, exclusive, floating)
 
     def abandon(self) -> None:
-        """Let no channel gain anything any more: what is given back from now on is offered to nobody."""
+        """Let no channel gain buffers any more: segments that are recycled from now on are not offered."""
         for channel in self.remote_channels:
             channel.buffers.released = True
 
     def cancel(self) -> None:
-        """The task is cancelled: take leave of all producers; `release` is to follow."""
+        """Cancel all partition requests; `release` is to follow."""
         for channel in self.remote_channels:
             channel.cancel()
 

@@ -31,7 +31,7 @@ Hashes = NDArray[np.int32]
 """One Java hash code per value."""
 
 _JAVA = "netstack.java"
-"""How ``new String(bytes, UTF_8)`` decodes what is not UTF-8, as a handler of Python's codecs."""
+"""Decode bytes that are not UTF-8 as ``new String(bytes, UTF_8)`` does: a handler of Python's codecs."""
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _TRUE, _FALSE = np.int32(1231), np.int32(1237)

@@ -22,7 +22,7 @@ _MULTIPLIER, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
 _FINAL1, _FINAL2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 _FEW = 8
-"""So many hash codes are mixed one by one in less time than arrays take for each step."""
+"""Up to so many hash codes are mixed faster one by one than as arrays."""
 
 
 def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -19,7 +19,7 @@ from flowcontrol import FrameSink, Message
 
 
 class Receiver(Protocol):
-    """Whoever hears what has arrived."""
+    """The recipient of arriving messages."""
 
     def receive(self, message: Message) -> None:
         """Take a message."""
@@ -27,7 +27,7 @@ class Receiver(Protocol):
 
 
 class LinkEnd(Protocol):
-    """Where one side writes.
+    """The writing end of one side.
 
     Messages leave one after the other and arrive in the order in which they were written, each once.
     """
@@ -81,7 +81,7 @@ class ConsumingEnd(LinkEnd, Protocol):
 
 
 class Link(Protocol):
-    """What connects the partitions of one task manager with the gates of another."""
+    """A connection from the partitions of one task manager to the gates of another."""
 
     @property
     def producing(self) -> ProducingEnd:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from buffers import BufferSlice, Content, EventBuffer, PipelinedSubpartition, RecoveredBuffer, content_of
+from buffers import Content, EventBuffer, PipelinedSubpartition, RecoveredBuffer, content_of
 from flowcontrol import LocalProtocolError
 
-from .channel import InputChannel, Item, Reader, barrier_in
+from .channel import InputChannel, Item, barrier_in
+
+if TYPE_CHECKING:
+    from .gate import InputGate
 
 
 class LocalInputChannel(InputChannel):
@@ -21,7 +25,7 @@ class LocalInputChannel(InputChannel):
     __slots__ = ("_recovered", "_subpartition")
 
     def __init__(
-        self, gate: Reader, index: int, channel_id: int, subpartition: PipelinedSubpartition
+        self, gate: InputGate, index: int, channel_id: int, subpartition: PipelinedSubpartition
     ) -> None:
         super().__init__(gate, index, channel_id)
         self._subpartition = subpartition
@@ -56,15 +60,15 @@ class LocalInputChannel(InputChannel):
         if polled is None:
             return None, False
         buffer = polled.buffer
-        if buffer.is_event or self._persisting is not None:
-            self._note(buffer)
+        if buffer.is_event:
+            event = barrier_in(bytes(buffer.payload), buffer.data_type)
+            if event is not None:
+                self.barrier.arrive(event.checkpoint_id, None)
+        else:
+            barrier = self._barrier
+            if barrier is not None and barrier.persisting is not None and self.persist is not None:
+                self.persist(barrier.persisting, self, content_of(buffer.payload))
         return buffer, polled.more_available
-
-    def _note(self, buffer: BufferSlice | EventBuffer) -> None:
-        if not buffer.is_event:
-            self._persist(content_of(buffer.payload))
-        elif (barrier := barrier_in(bytes(buffer.payload), buffer.data_type)) is not None:
-            self._barrier_came(barrier.checkpoint_id)
 
     @property
     def has_priority(self) -> bool:
@@ -87,7 +91,7 @@ class LocalInputChannel(InputChannel):
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
         """The task has begun a checkpoint; only recovered data can be in flight on this side."""
-        self._begin_persisting(checkpoint_id)
+        self.barrier.start(checkpoint_id)
         return [content_of(item.payload) for item in self._recovered if not item.is_event]
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:

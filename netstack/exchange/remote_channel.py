@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from buffers import (
     BlankBytes,
@@ -21,7 +21,6 @@ from flowcontrol import (
     ANNOUNCED_TYPES,
     BLOCKING_TYPES,
     EVENT_TYPES,
-    NO_CHECKPOINT,
     PRIORITY_TYPES,
     AckAllUserRecordsProcessed,
     BufferResponse,
@@ -41,21 +40,21 @@ from flowcontrol import (
     encode_event,
 )
 
-from .channel import InputChannel, Item, Reader, barrier_in
+from .channel import InputChannel, Item, barrier_in
 
-_NOTHING_ARRIVED: Final = ChannelQueue()
-"""Stands for the queue of every channel that nothing has come on so far; nothing may be added to it."""
+if TYPE_CHECKING:
+    from .gate import InputGate
 
 
 class Uplink(Protocol):
-    """What a channel asks its producer through: the consuming end of a connection."""
+    """The consuming end of a connection, as a channel uses it."""
 
     def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
         """Request the subpartition of `channel`."""
         ...
 
     def close(self, channel: RemoteInputChannel) -> None:
-        """Nothing more of `channel` is wanted."""
+        """Cancel the request of `channel`."""
         ...
 
     def credit_available(self, channel: RemoteInputChannel) -> None:
@@ -75,7 +74,6 @@ class RemoteInputChannel(InputChannel):
     """
 
     __slots__ = (
-        "_barrier_id",
         "_connection",
         "_landing",
         "_queue",
@@ -86,7 +84,7 @@ class RemoteInputChannel(InputChannel):
 
     def __init__(
         self,
-        gate: Reader,
+        gate: InputGate,
         index: int,
         channel_id: int,
         connection: Uplink,
@@ -100,9 +98,8 @@ class RemoteInputChannel(InputChannel):
         self.receiver = ChannelReceiver(len(exclusive) + reserved)
         self._connection = connection
         self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self, reserved=reserved)
-        self._queue = _NOTHING_ARRIVED
+        self._queue: ChannelQueue | None = None  # until something arrives
         self._subpartition = -1
-        self._barrier_id = NO_CHECKPOINT
         self._landing: ReceivedBuffer | None = None
 
     def request(self, subpartition: int) -> None:
@@ -112,7 +109,7 @@ class RemoteInputChannel(InputChannel):
 
     @property
     def partition_request(self) -> PartitionRequest:
-        """What it has asked the producer for."""
+        """The request that was sent to the producer."""
         return PartitionRequest(
             channel=self.channel_id,
             first_subpartition=self._subpartition,
@@ -132,7 +129,8 @@ class RemoteInputChannel(InputChannel):
         """
         if self._failure is not None:
             raise self._failure
-        return self._queue.poll()
+        queue = self._queue
+        return (None, False) if queue is None else queue.poll()
 
     def on_message(self, message: BufferResponse) -> bool:
         """Take an arrived buffer or event; returns whether it was an event.
@@ -163,7 +161,7 @@ class RemoteInputChannel(InputChannel):
         return False
 
     def land(self, sequence_number: int, backlog: int, size: int) -> memoryview:
-        """Where the data of an arriving buffer goes: `size` bytes of a segment of this channel.
+        """Return the memory for an arriving buffer: `size` bytes of a segment of this channel.
 
         `landed` has to follow when they are there, before anything else arrives on the channel.
 
@@ -200,18 +198,22 @@ class RemoteInputChannel(InputChannel):
         if buffer.size == 0:
             buffer.release()
         else:
-            if self._persisting is not None:
-                self._persist(content_of(buffer.payload))
-            queue = self._queue if self._queue is not _NOTHING_ARRIVED else self._own_queue()
+            barrier = self._barrier
+            if barrier is not None and barrier.persisting is not None and self.persist is not None:
+                self.persist(barrier.persisting, self, content_of(buffer.payload))
+            queue = self._queue
+            if queue is None:
+                queue = self._own_queue()
             queue.add(buffer)
             if not self.queued:
                 self.gate.data_arrived(self)
         self.buffers.report_backlog(backlog)
 
     def _own_queue(self) -> ChannelQueue:
-        if self._queue is _NOTHING_ARRIVED:
-            self._queue = ChannelQueue()
-        return self._queue
+        queue = self._queue
+        if queue is None:
+            self._queue = queue = ChannelQueue()
+        return queue
 
     def _enqueue_event(self, message: BufferResponse, barrier: CheckpointBarrier | None) -> None:
         data_type = message.data_type
@@ -220,23 +222,19 @@ class RemoteInputChannel(InputChannel):
         first = False
         if data_type in PRIORITY_TYPES:
             first = queue.add_priority(event)
-        elif data_type in ANNOUNCED_TYPES and barrier is not None:
-            first = queue.announce(event, message.sequence_number, _announcement(barrier, message))
         else:
             queue.add(event)
+            if data_type in ANNOUNCED_TYPES and barrier is not None:
+                announcement = _announcement(barrier, message)
+                self.barrier.announce(message.sequence_number, event, announcement)
+                first = queue.add_priority(announcement)
         if barrier is not None:
-            self._note_barrier(barrier.checkpoint_id)
+            self.barrier.arrive(barrier.checkpoint_id, queue.last)
         if data_type in BLOCKING_TYPES:
             self.buffers.block()
         if first:
             self.gate.priority_arrived(self)
         self.gate.data_arrived(self)
-
-    def _note_barrier(self, checkpoint_id: int) -> None:
-        if checkpoint_id > self._barrier_id:
-            self._barrier_id = checkpoint_id
-            self._own_queue().note_barrier()
-        self._barrier_came(checkpoint_id)
 
     def on_backlog(self, backlog: int) -> None:
         """The sender has told its backlog without a buffer."""
@@ -245,7 +243,7 @@ class RemoteInputChannel(InputChannel):
     @property
     def has_priority(self) -> bool:
         """Whether the next item is a priority event."""
-        return self._queue.has_priority
+        return self._queue is not None and self._queue.has_priority
 
     def resume(self) -> None:
         """Let the producer go on after a barrier.
@@ -258,7 +256,8 @@ class RemoteInputChannel(InputChannel):
 
     def prioritize(self, sequence_number: int) -> None:
         """Let the announced barrier of that sequence number be polled next, unless it was polled already."""
-        if self._queue.prioritize(sequence_number):
+        queue, barrier = self._queue, self._barrier
+        if queue is not None and barrier is not None and queue.prioritize(barrier, sequence_number):
             self.gate.priority_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
@@ -267,21 +266,9 @@ class RemoteInputChannel(InputChannel):
         Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
         that is over, or older than a barrier that has come.
         """
-        if checkpoint_id > self._barrier_id:
-            self._forget_barrier()
-        if not self._begin_persisting(checkpoint_id) and checkpoint_id != self._barrier_id:
+        if not self.barrier.start(checkpoint_id) or self._queue is None:
             return []
-        return [content_of(buffer.payload) for buffer in self._queue.in_flight()]
-
-    def stop_persisting(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete or given up."""
-        super().stop_persisting(checkpoint_id)
-        if checkpoint_id >= self._barrier_id:
-            self._forget_barrier()
-
-    def _forget_barrier(self) -> None:
-        self._barrier_id = NO_CHECKPOINT
-        self._queue.forget_barrier()
+        return [content_of(buffer.payload) for buffer in self._queue.in_flight(self.barrier)]
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
         self._own_queue().add(item)
@@ -316,22 +303,22 @@ class RemoteInputChannel(InputChannel):
     @property
     def queue_length(self) -> int:
         """Buffers and events that have arrived and were not polled."""
-        return len(self._queue)
+        return 0 if self._queue is None else len(self._queue)
 
     @property
     def queued_bytes(self) -> int:
         """Bytes that have arrived and were not polled."""
-        return self._queue.queued_bytes
+        return 0 if self._queue is None else self._queue.queued_bytes
 
     @property
     def queued_events(self) -> list[EventBuffer]:
         """The events that have arrived and were not polled."""
-        return self._queue.queued_events
+        return [] if self._queue is None else self._queue.queued_events
 
     @property
     def buffers_in_use(self) -> int:
         """Queued buffers and those the producer still has waiting, as debloating counts them."""
-        return len(self._queue) + self.buffers.announced_backlog
+        return self.queue_length + self.buffers.announced_backlog
 
     @property
     def blocked(self) -> bool:
@@ -344,7 +331,8 @@ class RemoteInputChannel(InputChannel):
         if self._landing is not None:
             self._landing.release()
             self._landing = None
-        self._queue.clear()
+        if self._queue is not None:
+            self._queue.clear()
         self.buffers.release()
 
 

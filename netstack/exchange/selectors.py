@@ -38,7 +38,7 @@ class RoundRobin:
 
 @lru_cache(maxsize=64)
 def _turns(channels: int, rounds: int) -> list[int]:
-    """All channels in turns, as many rounds; one list for all producers, which nobody changes."""
+    """All channels in turns, as many rounds; one list for all producers, which is never changed."""
     return list(range(channels)) * rounds
 
 
@@ -58,7 +58,7 @@ class KeyGroupSelector:
 
 
 LEFT_OUT = -1
-"""In place of a channel: the record does not go over this exchange."""
+"""Marks a record that does not go over this exchange."""
 
 
 class Fraction:

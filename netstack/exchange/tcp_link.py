@@ -16,29 +16,41 @@ nothing for a while sends a KeepAlive, so a peer that hangs is told from one tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from enum import Enum, auto
 from functools import partial
+from types import MappingProxyType
 
 import trio
 
 from flowcontrol import (
+    AckAllUserRecordsProcessed,
+    AddCredit,
+    BacklogAnnouncement,
+    BufferHeader,
+    BufferResponse,
+    CancelPartitionRequest,
     CloseRequest,
     ControlPayload,
     ErrorResponse,
     FrameReader,
+    FrameSink,
     KeepAlive,
     Message,
+    NewBufferSize,
+    PartitionRequest,
     RemoteProtocolError,
+    ResumeConsumption,
     readable,
 )
 
-from ..errors import ConnectionLostError, LinkClosedError, TransportError
+from ..errors import ConnectionLostError, LinkClosedError, PeerFailedError, PeerSilentError, TransportError
 from ..tcp.pipe import ConnectionLimits, Outgoing, Stream, describe, pipe_over
-from .tcp_ends import Incoming, TcpConsumingEnd, TcpEnd, keep_alive
+from .link import Receiver
 
 HIGH_WATERMARK_BYTES = 256 << 10
-"""From so many bytes on that wait for the socket, more of them would only wait longer."""
+"""Bytes that may wait for the socket; more of them would only wait longer."""
 
 _BYTES_PER_TURN = 256 << 10  # then trio and the other connections have their turn
 _LINGER_S = 2.0  # for the last words, and for those of a peer that has gone
@@ -113,7 +125,7 @@ class TcpLink:
         self.enqueue(ControlPayload(payload))
 
     def end_finished(self) -> None:
-        """Take leave of the peer if both ends have finished."""
+        """Send the last message if both ends have finished."""
         if self.producing.finished and self.consuming.finished and not self._closing:
             self.notify(self._take_leave)
 
@@ -259,7 +271,7 @@ class TcpLink:
                 break
             self.received_bytes += count
             if self._failed:
-                continue  # nobody wants it
+                continue  # this side has failed
             reader.advance(count)
             turn += count
             if turn >= _BYTES_PER_TURN:
@@ -270,7 +282,7 @@ class TcpLink:
             raise ConnectionLostError(self.peer, problem)
 
     async def _drain(self) -> None:
-        """Read what nobody wants: closing on it would take the last words from the peer."""
+        """Read and drop what arrives: closing now would take the last words from the peer."""
         scratch = [memoryview(bytearray(_BYTES_PER_TURN))]
         with suppress(OSError, trio.BrokenResourceError):
             while await self._pipe.receive_into(scratch):
@@ -289,3 +301,179 @@ class TcpLink:
             await self._pipe.send_eof()
             await self._peer_gone.wait()
         self._scope.cancel()
+
+
+_LOOKS = 4
+"""Checks of a connection during the time after which a silent peer counts as dead."""
+
+
+class Recipient(Enum):
+    """The part of a connection that a message is for."""
+
+    PRODUCING = auto()
+    CONSUMING = auto()
+    CONNECTION = auto()
+
+
+RECIPIENTS: Mapping[type[Message], Recipient] = MappingProxyType(
+    {
+        BufferResponse: Recipient.CONSUMING,
+        ErrorResponse: Recipient.CONSUMING,  # without a channel: CONNECTION
+        PartitionRequest: Recipient.PRODUCING,
+        CancelPartitionRequest: Recipient.PRODUCING,
+        CloseRequest: Recipient.CONNECTION,
+        AddCredit: Recipient.PRODUCING,
+        ResumeConsumption: Recipient.PRODUCING,
+        AckAllUserRecordsProcessed: Recipient.PRODUCING,
+        BacklogAnnouncement: Recipient.CONSUMING,
+        NewBufferSize: Recipient.PRODUCING,
+        KeepAlive: Recipient.CONNECTION,
+        ControlPayload: Recipient.CONNECTION,
+    }
+)
+"""The recipient of each message of the protocol."""
+
+
+async def keep_alive(link: TcpLink, limit_s: float) -> None:
+    """Send a KeepAlive when nothing else is sent, and detect a peer that has gone silent.
+
+    A peer that runs is heard at least every half of `limit_s`. A silent one is detected when between 1 and
+    1.25 times `limit_s` have passed since the last byte.
+
+    Raises:
+        PeerSilentError: if nothing was heard for `limit_s` seconds, in which this process did run.
+    """
+    interval = limit_s / _LOOKS
+    said = heard = -1
+    silent_checks = 0
+    while True:
+        due = trio.current_time() + interval
+        await trio.sleep_until(due)
+        now = trio.current_time()
+        stalled = now - due > interval  # it was this process that did not run
+        if said == link.outgoing.sent_bytes and not link.outgoing:
+            link.enqueue(KeepAlive())
+        silent_checks = 0 if heard != link.received_bytes or stalled else silent_checks + 1
+        if silent_checks == _LOOKS:
+            raise PeerSilentError(link.peer, f"nothing was heard for {limit_s:g} s")
+        said, heard = link.outgoing.sent_bytes, link.received_bytes
+
+
+class TcpEnd:
+    """One of the two ends of a `TcpLink` in this process."""
+
+    __slots__ = ("_link", "finished", "receiver")
+
+    receiver: Receiver
+
+    def __init__(self, link: TcpLink) -> None:
+        self._link = link
+        self.finished = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the socket can soon take more."""
+        return self._link.ready
+
+    @property
+    def now(self) -> float:
+        """The time of this process's event loop."""
+        return trio.current_time()
+
+    def after(self, delay_s: float, work: Callable[[], None]) -> None:
+        """Do `work` in `delay_s` seconds; see `netstack.exchange.link.LinkEnd`."""
+        self._link.after(delay_s, work)
+
+    def listen(self, receiver: Receiver) -> None:
+        """Hand what arrives here to `receiver`."""
+        self.receiver = receiver
+
+    def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
+        """Send `message`; see `netstack.exchange.link.LinkEnd`."""
+        if self.finished:
+            raise LinkClosedError(self._link.peer, f"{type(message).__name__} after the last message")
+        self._link.enqueue(message, written)
+
+    def finish(self) -> None:
+        """Write nothing more."""
+        if not self.finished:
+            self.finished = True
+            self._link.end_finished()
+
+
+class TcpConsumingEnd(TcpEnd):
+    """The end whose receiver gives arriving payloads their place."""
+
+    __slots__ = ()
+
+    receiver: FrameSink
+
+    def listen(self, receiver: FrameSink) -> None:  # type: ignore[override]
+        """Hand what arrives here to `receiver`."""
+        self.receiver = receiver
+
+
+class Incoming:
+    """Takes what arrives from `peer`: buffers for the consuming end, requests for the producing one.
+
+    `finished`: the peer has sent its last message, which `on_finished` is then told.
+    """
+
+    def __init__(self, peer: str, max_channels: int, producing: TcpEnd, consuming: TcpConsumingEnd) -> None:
+        self.finished = False
+        self.on_control: Callable[[bytes], None] | None = None
+        self.on_finished: Callable[[], None] = lambda: None
+        self._peer = peer
+        self._max_channels = max_channels
+        self._channels: set[int] = set()
+        self._producing = producing
+        self._consuming = consuming
+
+    def place(self, header: BufferHeader) -> memoryview:
+        """Return the memory for the payload of an arriving buffer (`FrameSink`)."""
+        self._expect_more("buffer")
+        return self._consuming.receiver.place(header)
+
+    def landed(self, header: BufferHeader) -> None:
+        """Pass on that the payload is complete (`FrameSink`)."""
+        self._consuming.receiver.landed(header)
+
+    def receive(self, message: Message) -> None:
+        """Hand a message to the end that it is for (`FrameSink`).
+
+        Raises:
+            PeerFailedError: if the peer tells that it has failed.
+            RemoteProtocolError: if the message makes no sense.
+        """
+        if isinstance(message, KeepAlive):
+            return
+        if isinstance(message, ErrorResponse) and message.channel is None:
+            raise PeerFailedError(self._peer, readable(message.cause))
+        self._expect_more(type(message).__name__)
+        recipient = RECIPIENTS[type(message)]
+        if recipient is Recipient.CONSUMING:
+            self._consuming.receiver.receive(message)
+        elif recipient is Recipient.PRODUCING:
+            if isinstance(message, PartitionRequest):
+                self._note_channel(message.channel)
+            self._producing.receiver.receive(message)
+        elif isinstance(message, ControlPayload):
+            self._control(message.payload)
+        else:
+            self.finished = True
+            self.on_finished()
+
+    def _expect_more(self, what: str) -> None:
+        if self.finished:
+            raise RemoteProtocolError(f"the peer sent a {what} after its last message")
+
+    def _control(self, payload: bytes) -> None:
+        if self.on_control is None:
+            raise RemoteProtocolError("the peer sent a ControlPayload, which nobody reads here")
+        self.on_control(payload)
+
+    def _note_channel(self, channel: int) -> None:
+        """Take note of a channel that is opened, or asked for again as its partition was not there."""
+        self._channels.add(channel)
+        if len(self._channels) > self._max_channels:
+            raise RemoteProtocolError(f"the peer requests more than {self._max_channels} channels")

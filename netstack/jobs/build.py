@@ -39,8 +39,7 @@ from ..scenarios.topology import (
 from ..scenarios.user_code import KeyHash
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
-from ..tasks.pace import pace_of
-from ..tasks.source_subtask import SourceSubtask
+from ..tasks.source_subtask import SourceSubtask, pace_of
 from ..tasks.subtask import Subtask
 from .subtask_maker import EnvironmentOf, SubtaskMaker, calls_of, key_hash_of
 

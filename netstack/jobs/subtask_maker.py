@@ -34,22 +34,18 @@ from ..scenarios.user_code import KeyHash, Source, SourceReader
 from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableOptions, TableStores
-from ..tasks.emission import Emission, HeldBack
+from ..tasks.emission import Emission, EventTimeWindows, HeldBack
 from ..tasks.environment import Environment
-from ..tasks.event_windows import EventTimeWindows
 from ..tasks.keys import hash_by
-from ..tasks.materializer import Materializer
 from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator, OperatorContext
-from ..tasks.pace import pace_of
-from ..tasks.source import GeneratedSource
-from ..tasks.source_splits import opener_of
-from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask
+from ..tasks.source import GeneratedSource, opener_of
+from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask, pace_of
+from ..tasks.state_upkeep import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
-from ..tasks.table_schedule import TableSchedule
 from ..tasks.throttle import Throttle
-from ..tasks.watermark_flow import SourceWatermarks, WatermarkFlow
+from ..tasks.watermarks import SourceWatermarks, WatermarkFlow
 
 Make = Callable[[int, int], Subtask]
 """Makes a subtask, by the number of its vertex and its index."""

@@ -1,9 +1,19 @@
-"""What a vertex of a scenario emits for what it reads, where no function of the user's says so.
+"""Emission of a vertex of a scenario for the records that it reads, where it has no function of the user's.
 
-As many records as its selectivity says, of the size that is given, at once or held back for a time::
+It emits as many records as its selectivity says, of the size that is given, at once or held back for a time::
 
     selectivity 0.5   read  a b c d e f   emitted  b d f
     selectivity 2     read  a b c         emitted  a a b b c c
+
+Windows of event time hold records back until a watermark passes their end. Records bear no timestamps here.
+The watermark before a record in its channel says that its source had emitted the ones before it by then, so
+the record counts as emitted at that moment::
+
+    channel    a b |W 9.8 s| c d e |W 10.0 s| f g         windows of 10 s, no disorder
+    window        0 to 10 s: a b c d e          10 to 20 s: f g
+
+A window loses nothing by that, since it fires at a watermark that is behind all of its records; its border
+is as exact as watermarks are frequent. The rules are those of Flink's event-time windows (EventTimeTrigger).
 """
 
 from __future__ import annotations
@@ -16,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buffers import HEADER_BYTES, RecordBlock, RecordDecoder
+from flowcontrol import NO_WATERMARK
 
 from ..state.snapshots import OWED
 from .operators import NOTHING, Operator, OperatorContext
@@ -26,7 +37,7 @@ FILLER = 0x2E
 _FILLING = bytes([FILLER])
 
 _ROUNDING = 1e-9
-"""What a record that is owed may fall short of a whole one, as sums of selectivities are not exact."""
+"""Tolerance for a record that is owed: sums of selectivities are not exact."""
 
 
 class HeldBack:
@@ -47,12 +58,12 @@ class HeldBack:
 
     @property
     def encoded(self) -> list[Any]:
-        """What is kept now, as state."""
+        """The records that are kept now, as state."""
         self._blocks = [RecordBlock.concat(self._blocks)] if self._blocks else []
         return [block.data.tobytes() for block in self._blocks]
 
     def restore(self, encoded: list[Any]) -> None:
-        """Keep what was state."""
+        """Restore records that were kept."""
         for data in encoded:
             self.add(RecordDecoder().feed(memoryview(data)))
 
@@ -89,7 +100,7 @@ class Emission(Operator):
         self._owed = sum(context.operator.get(self._state_name))  # of several where there are fewer now
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """What comes of each record now."""
+        """Return the output of each record that is emitted now."""
         if self._selectivity == 1:
             emitted = block
         elif len(block) == 1:
@@ -104,7 +115,7 @@ class Emission(Operator):
         return NOTHING
 
     def _of_one(self, block: RecordBlock) -> RecordBlock:
-        """As `repeated` for a block of one record, without the cost of arrays."""
+        """Return what `repeated` does for a block of one record, without the cost of arrays."""
         if self._chance is not None:
             count = floor(self._selectivity + next(self._chance))
         else:
@@ -120,7 +131,7 @@ class Emission(Operator):
         return RecordBlock.from_payloads([bytes(block.payload(0))] * count)
 
     def _counts(self, records: int) -> NDArray[np.int64]:
-        """How many records each of the next ones gives."""
+        """Return the number of output records for each of the next ones."""
         if self._chance is not None:
             drawn = np.array([next(self._chance) for _ in range(records)])
             counts: NDArray[np.int64] = np.floor(self._selectivity + drawn).astype(np.int64)
@@ -132,7 +143,7 @@ class Emission(Operator):
         return differences
 
     def finish(self) -> RecordBlock:
-        """What is still held back."""
+        """Return the records that are still held back."""
         return NOTHING if self._held_back is None else self._held_back.take()
 
     def before_snapshot(self, checkpoint_id: int) -> None:
@@ -172,3 +183,58 @@ def resized(block: RecordBlock, record_bytes: int) -> RecordBlock:
 
 def _of_size(payload: memoryview, record_bytes: int) -> bytes:
     return bytes(payload[:record_bytes]).ljust(record_bytes, _FILLING)
+
+
+class EventTimeWindows(HeldBack):
+    """Records by the end of their window, in milliseconds of event time.
+
+    `size_s` is that of a window.
+    """
+
+    def __init__(self, size_s: float) -> None:
+        super().__init__()
+        self._size_ms = round(size_s * 1e3)
+        self._windows: dict[int, list[RecordBlock]] = {}
+        self._watermark = NO_WATERMARK
+        self._end = self._size_ms
+
+    def reads_from(self, event_time_ms: int | None) -> None:
+        """The records that are added next count as of this time, or of the first window that has not fired.
+
+        The latter where nothing is known of them (None), or that window is later: no record is late.
+        """
+        earliest = max(0, self._watermark + 1, event_time_ms or 0)
+        self._end = (earliest // self._size_ms + 1) * self._size_ms
+
+    def add(self, block: RecordBlock) -> None:
+        """Keep the records of a block in their window."""
+        if len(block):
+            self._windows.setdefault(self._end, []).append(block)
+
+    def take_until(self, watermark: int) -> list[RecordBlock]:
+        """The records of each window that a watermark has passed, the earliest first; they are kept no more.
+
+        A window of which there is no record does not fire.
+        """
+        self._watermark = max(self._watermark, watermark)
+        passed = sorted(end for end in self._windows if end - 1 <= watermark)
+        return [RecordBlock.concat(self._windows.pop(end)) for end in passed]
+
+    def take(self) -> RecordBlock:
+        """All records of all windows, the earliest first: the input has ended."""
+        windows, self._windows = self._windows, {}
+        return RecordBlock.concat([block for end in sorted(windows) for block in windows[end]])
+
+    @property
+    def encoded(self) -> list[Any]:
+        """The records that are kept now, and the latest watermark, as state."""
+        self._windows = {end: [RecordBlock.concat(blocks)] for end, blocks in sorted(self._windows.items())}
+        windows = {end: blocks[0].data.tobytes() for end, blocks in self._windows.items()}
+        return [{"watermark": self._watermark, "windows": windows}]
+
+    def restore(self, encoded: list[Any]) -> None:
+        """Restore records that were kept."""
+        for state in encoded:
+            self._watermark = max(self._watermark, state["watermark"])
+            for end, data in state["windows"].items():
+                self._windows.setdefault(end, []).append(RecordDecoder().feed(memoryview(data)))

@@ -1,4 +1,4 @@
-"""What a subtask is given: its outputs, the coordinator, and what it shares with all others."""
+"""The surroundings of a subtask: its outputs, the coordinator, and what it shares with all others."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Output(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """What every subtask of a job is given."""
+    """The environment that all subtasks of a job share."""
 
     agenda: Agenda
     scope: Scope
-    """Where it puts what is to happen later, other than by its routine: forgotten when it is cancelled."""
+    """Timers of the subtasks besides their routines; dropped when they are cancelled."""
     costs: CostModel
     config: NetworkConfig
     randomness: Randomness
@@ -78,4 +78,4 @@ class Environment(NamedTuple):
     first_checkpoint: int = 1
     """The id of the first checkpoint that the attempt may take."""
     judged_by: CostModel | None = None
-    """By which costs tasks are late where theirs are real; None: nobody asks."""
+    """Costs used to judge lateness; None: not measured."""

@@ -44,7 +44,7 @@ def hash_keys(keys: Sequence[object]) -> Hashes:
 
 
 def _hash_function(key: object) -> Callable[[list[Any]], Hashes]:
-    """What hashes a list of such keys; it depends on nothing but the key."""
+    """Return the function that hashes a list of such keys; it depends on nothing but the key."""
     if type(key) is str:
         return hash_strings
     if type(key) is bytes:

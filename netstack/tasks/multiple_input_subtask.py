@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from buffers import Content
+from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import decode_event
 
 from ..exchange.channel import InputBuffer, InputChannel, Item
@@ -21,14 +21,10 @@ from .operators import Operator
 from .serving import RecordByRecord
 from .throttle import Throttle
 from .time_account import Waiting
-from .watermark_flow import WatermarkedRecords
-
-OneByOne = RecordByRecord | WatermarkedRecords
-"""Serves the records of one gate, one at a time."""
 
 
 class GateWork(NamedTuple):
-    """What is done with the records of a gate, and which input of the task it belongs to."""
+    """The work on the records of a gate, and the input of the task that the gate belongs to."""
 
     input: int
     operator: Operator
@@ -38,14 +34,19 @@ class GateWork(NamedTuple):
 class TaskInput:
     """One input of a task: a gate, or several in union, and the buffer that is being read.
 
-    The rules of a union are those of Flink's UnionInputGate: its gates are polled in turns.
+    `parts` of the buffer are left, the first of which `serving` serves; each but the last ends with a
+    watermark, which is due when `records_served`. The rules of a union are those of Flink's UnionInputGate:
+    its gates are polled in turns.
     """
 
     def __init__(self) -> None:
         self.gates: list[InputGate] = []
-        self.servings: dict[InputGate, OneByOne] = {}
+        self.servings: dict[InputGate, RecordByRecord] = {}
         self.buffer: InputBuffer | None = None
-        self.serving: OneByOne | None = None
+        self.serving: RecordByRecord | None = None
+        self.channel: InputChannel | None = None
+        self.parts: list[tuple[RecordBlock, int | None]] = []
+        self.records_served = False
         self._polled_last = False
         self._turn = 0
 
@@ -89,9 +90,7 @@ class MultipleInputSubtask(OperatorSubtask):
         for gate, work in zip(gates, self._works, strict=True):
             task_input = inputs.setdefault(work.input, TaskInput())
             task_input.gates.append(gate)
-            serving = RecordByRecord(self, work.operator, work.throttle, cost)
-            flow = self.watermarks
-            task_input.servings[gate] = serving if flow is None else WatermarkedRecords(serving, flow)
+            task_input.servings[gate] = RecordByRecord(self, work.operator, work.throttle, cost)
         self._task_inputs = [inputs[number] for number in sorted(inputs)]
 
     @property
@@ -113,7 +112,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     async def _read(self) -> None:
         inputs, last = self._task_inputs, -1
-        while self._inputs.open_channels and not self.suspended:
+        while self.checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.look_at(self.lateness)
             if self.mail:
@@ -153,25 +152,43 @@ class MultipleInputSubtask(OperatorSubtask):
 
     def _begin(self, task_input: TaskInput, channel: InputChannel, buffer: InputBuffer) -> None:
         self._count(buffer)
-        task_input.buffer = buffer
+        block = channel.decoder.feed(buffer.payload)
+        task_input.parts = [(block, None)] if self.watermarks is None else split_at_watermarks(block)
+        task_input.buffer, task_input.channel, task_input.records_served = buffer, channel, False
         task_input.serving = task_input.servings[self._gate_of_channel[channel]]
-        task_input.serving.begin(channel, channel.decoder.feed(buffer.payload), self._cost_of_buffer())
+        task_input.serving.begin(channel, task_input.parts[0][0], self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
-        """Serve the next record of an input's buffer; False: there is none, or no record ends in it."""
-        serving, buffer = task_input.serving, task_input.buffer
-        if serving is None or buffer is None:
+        """Serve the next record or watermark of an input's buffer; False: there is none left."""
+        serving, channel, buffer = task_input.serving, task_input.channel, task_input.buffer
+        if serving is None or channel is None or buffer is None:
             return False
-        served = serving.left > 0
-        if await serving.go_on(one_record=True):
-            task_input.serving = task_input.buffer = None
+        flow, watermark = self.watermarks, task_input.parts[0][1]
+        has_record = serving.left > 0
+        if not task_input.records_served:
+            if flow is not None:
+                flow.reads(channel)
+            task_input.records_served = await serving.go_on(one_record=True)
+        if flow is not None and watermark is not None:
+            if task_input.records_served and not has_record:
+                await flow.take(channel, watermark)
+                del task_input.parts[0]
+                serving.begin(channel, task_input.parts[0][0], 0.0)
+                task_input.records_served = False
+            return True
+        if task_input.records_served:
+            task_input.serving = task_input.channel = task_input.buffer = None
             buffer.release()
-        return served
+        return has_record
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """What of `channel` has been read and not been processed: records, and the begin of one."""
-        gate = self._gate_of_channel[channel]
-        begun = [each.servings[gate].rest(channel) for each in self._task_inputs if gate in each.servings]
+        """Return the data of `channel` that has been read and not been processed."""
+        gate, begun = self._gate_of_channel[channel], list[Content]()
+        for task_input in self._task_inputs:
+            if gate in task_input.servings:
+                begun.append(task_input.servings[gate].rest(channel))
+                if task_input.channel is channel:
+                    begun.append(encode_behind(task_input.parts))
         return [*begun, channel.begun_record]
 
     def release(self) -> None:

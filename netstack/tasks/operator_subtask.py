@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import floor
 
-from buffers import Content
+from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import (
     CheckpointBarrier,
     EndOfData,
@@ -16,23 +16,20 @@ from flowcontrol import (
 )
 
 from ..checkpoints.recovery import SubtaskRecovery
-from ..exchange.channel import InputBuffer, InputChannel
+from ..exchange.channel import InputBuffer, InputChannel, Item
 from ..exchange.gate import InputGate
 from ..results.statistics import SubtaskSample
 from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
 from ..state.subtask_state import SubtaskState
-from .checkpointed_inputs import CheckpointedInputs
 from .emission import HeldBack
 from .environment import Environment
-from .lateness import Lateness
 from .operators import Operator, OperatorContext
-from .samples import with_inputs
 from .serving import RecordByRecord, Serving, WholeBuffers
-from .state_times import state_times
-from .subtask import Mail, Subtask
+from .state_upkeep import state_times
+from .subtask import Mail, Subtask, with_inputs
 from .throttle import Throttle
-from .time_account import Waiting
-from .watermark_flow import WatermarkedBuffers, WatermarkFlow
+from .time_account import Lateness, Waiting
+from .watermarks import WatermarkFlow
 
 
 class OperatorSubtask(Subtask):
@@ -51,11 +48,16 @@ class OperatorSubtask(Subtask):
         "_context",
         "_emit_every_s",
         "_emits_held_back",
-        "_inputs",
-        "_recovers",
+        "_parts",
+        "_parts_of",
+        "_poll",
+        "_recovering",
         "_requested",
         "_serving",
         "_state_times",
+        "_turn",
+        "_upstream_recovered",
+        "_with_data",
         "buffers_in",
         "bytes_in",
         "gates",
@@ -89,14 +91,19 @@ class OperatorSubtask(Subtask):
         self._buffer_cost = costs.consumer_buffer_s * environment.randomness.between(costs.subtask_factor)
         self._state_times = state_times(state, costs)
         self._requested: list[CheckpointBarrier] = []
-        self._inputs: CheckpointedInputs
+        self._poll: Callable[[float], tuple[InputChannel, Item] | None]
+        self._turn = 0
+        self._with_data = 0
+        self._recovering = 0
+        self._upstream_recovered: dict[object, set[int]] = {}  # by gate, indices of channels
         self.throttle = throttle
         self.held_back = held_back
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
         self._emits_held_back = False
-        self._recovers = False
         self.watermarks: WatermarkFlow | None = None
+        self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
+        self._parts_of: InputChannel | None = None
         cost = costs.consumer_record_s
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
 
@@ -108,8 +115,10 @@ class OperatorSubtask(Subtask):
             self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._event_time_goes_on)
-            self._serving = WatermarkedBuffers(self._serving, self.watermarks)
-        self._inputs = self.checkpoints.connect(gates)
+        self.checkpoints.connect(gates)
+        self._with_data = self.checkpoints.open_channels
+        # With one gate there is no frame of ours around its poll, which runs once a buffer.
+        self._poll = gates[0].poll if len(gates) == 1 else self._poll_in_turns
 
     def data_arrived(self) -> None:
         """A gate has become readable: go on if that is what is waited for."""
@@ -156,8 +165,8 @@ class OperatorSubtask(Subtask):
 
     async def _read(self) -> None:
         """Read and process all that comes."""
-        inputs, agenda = self._inputs, self.agenda
-        while inputs.open_channels and not self.suspended:
+        checkpoints, agenda = self.checkpoints, self.agenda
+        while checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.look_at(self.lateness)
             if self.mail:
@@ -166,7 +175,7 @@ class OperatorSubtask(Subtask):
                     return
             if not self.available:
                 await self.wait_for_output()
-            polled = inputs.poll(agenda.now)
+            polled = self._poll(agenda.now)
             if polled is None:
                 await self._wait(Waiting.INPUT)
             else:
@@ -175,6 +184,17 @@ class OperatorSubtask(Subtask):
                     await self._handle_event(channel, decode_event(bytes(item.payload)))
                 else:
                     await self._process(channel, item)  # type: ignore[arg-type]
+
+    def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
+        """The next item of the gate whose turn it is."""
+        gates = self.gates
+        for _ in gates:
+            gate = gates[self._turn]
+            self._turn = (self._turn + 1) % len(gates)
+            polled = gate.poll(now)
+            if polled is not None:
+                return polled
+        return None
 
     @property
     def _service_s(self) -> float:
@@ -189,10 +209,10 @@ class OperatorSubtask(Subtask):
     def _count(self, buffer: InputBuffer) -> None:
         self.bytes_in += buffer.size
         self.buffers_in += 1
-        self._inputs.bytes_processed(buffer.size)
+        self.checkpoints.bytes_processed(buffer.size)
 
     def _cost_of_buffer(self) -> float:
-        """What a buffer takes besides its records, and state took since the one before, in seconds."""
+        """Return the cost of a buffer besides its records, and of state since the last one, in seconds."""
         times = self._state_times
         return self._buffer_cost if times is None else self._buffer_cost + times.owed_s()
 
@@ -228,30 +248,46 @@ class OperatorSubtask(Subtask):
         self._count(buffer)
         try:
             block = channel.decoder.feed(buffer.payload)
-            await self._serving.serve(channel, block, self._cost_of_buffer())
+            if self.watermarks is None:
+                await self._serving.serve(channel, block, self._cost_of_buffer())
+            else:
+                await self._serve_parts(self.watermarks, channel, block, self._cost_of_buffer())
         finally:
             buffer.release()
 
+    async def _serve_parts(
+        self, flow: WatermarkFlow, channel: InputChannel, block: RecordBlock, spent: float
+    ) -> None:
+        """Serve the records of a buffer, and take its watermarks between them."""
+        self._parts_of, self._parts = channel, split_at_watermarks(block)
+        while self._parts:
+            records, watermark = self._parts[0]
+            flow.reads(channel)
+            if watermark is not None or len(records) or spent:
+                await self._serving.serve(channel, records, spent)
+            if watermark is not None:
+                await flow.take(channel, watermark)
+            spent = 0.0
+            del self._parts[0]
+
     async def _handle_event(self, channel: InputChannel, event: Event) -> None:
-        inputs = self._inputs
         match event:
             case EndOfData():
                 await self._end_data(channel)
             case EndOfInputChannelState():
                 self._recovered(channel)
             case EndOfOutputChannelState():
-                inputs.upstream_recovered(channel)
+                self._recovered_upstream(channel)
             case _:
-                begun = inputs.handle(channel, event)
+                begun = self.checkpoints.handle(channel, event)
                 if begun is not None:
                     await self.agenda.sleep(begun.sync_s)
-                    inputs.finish(begun)
+                    self.checkpoints.finish(begun)
 
     async def _end_data(self, channel: InputChannel) -> None:
         """All records of `channel` have been processed; after those of the last one, emit what is left."""
-        inputs = self._inputs
-        inputs.channels_with_data -= 1
-        if inputs.channels_with_data == 0:
+        self._with_data -= 1
+        if self._with_data == 0:
             if not self.had_ended:
                 await self.emit_all(self.operator.finish())
             self.data_ended = True
@@ -260,7 +296,7 @@ class OperatorSubtask(Subtask):
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """The coordinator asks because all upstream tasks have ended; their last events come first."""
-        if self._inputs.open_channels:
+        if self.checkpoints.open_channels:
             self._requested.append(barrier)
         else:
             super()._start_checkpoint(barrier)
@@ -271,8 +307,9 @@ class OperatorSubtask(Subtask):
             super().stall(duration)
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """What of `channel` has been read and not been processed: records, and the begin of one."""
-        return [self._serving.rest(channel), channel.begun_record]
+        """Return the data of `channel` that has been read and not been processed."""
+        behind = encode_behind(self._parts) if channel is self._parts_of else b""
+        return [self._serving.rest(channel), behind, channel.begun_record]
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Let the operator catch up with the time, and complete its state."""
@@ -300,7 +337,7 @@ class OperatorSubtask(Subtask):
     def recover(self, recovery: SubtaskRecovery) -> None:
         """Take the state of a checkpoint over; the data that was in flight comes first."""
         super().recover(recovery)
-        self._recovers = True
+        self._recovering = len(self.gates)
         if self.watermarks is not None:
             for reached_ms in self.state.operator.get(EVENT_TIME):
                 self.watermarks.clock.go_on_from(reached_ms)
@@ -316,10 +353,23 @@ class OperatorSubtask(Subtask):
         return super().had_ended and not self.records_in
 
     def _recovered(self, channel: InputChannel) -> None:
-        if self._inputs.recovered(channel):
-            self._recovers = False
-            if self.on_running is not None:
-                self.on_running()
+        """The recovered data of `channel` has been read; after the last one, the gate requests partitions."""
+        gate = channel.gate
+        if gate.recovered(channel):
+            gate.request_partitions()
+            self._recovering -= 1
+        if self._recovering == 0 and self.on_running is not None:
+            self.on_running()
+
+    def _recovered_upstream(self, channel: InputChannel) -> None:
+        """The recovered data of a producer has been read; all channels wait for the last one."""
+        gate = channel.gate
+        waiting = self._upstream_recovered.setdefault(gate, set())
+        waiting.add(channel.index)
+        if len(waiting) == len(gate.channels):
+            waiting.clear()
+            for other in gate.channels:
+                other.resume()
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
@@ -335,17 +385,17 @@ class OperatorSubtask(Subtask):
     def debloat(self) -> None:
         """Recalculate the buffer sizes of all gates: a timer's mail.
 
-        Not while data in flight is read that a checkpoint had: nobody has asked for partitions then, so
+        Not while data in flight is read that a checkpoint had: no partition is requested then, so
         producers would not hear of it, nor later, as long as the size stays. (Flink's StreamTask begins when
         all gates have recovered.)
         """
-        if not self._recovers:
+        if not self._recovering:
             for gate in self.gates:
                 gate.debloat(self.agenda.now)
 
     def let_overtake(self) -> None:
         """Barriers may overtake data from now on."""
-        self._inputs.let_overtake()
+        self.checkpoints.let_overtake()
 
     def release(self) -> None:
         """Give all memory back."""

@@ -32,11 +32,11 @@ NOTHING = RecordBlock.from_payloads([])
 
 
 def _unheard(text: str) -> None:
-    """Nobody wants to know."""
+    """Discard a trace message."""
 
 
 class OperatorContext(NamedTuple):
-    """What an operator is given when it opens; its state has been restored by then.
+    """Context of an operator when it opens; its state has been restored by then.
 
     `key_hash`: Java's hashCode of the key of each record of a block, None where the input is not hash
     partitioned. `checkpointing`: whether checkpoints are taken regularly. `trace` tells the trace of the
@@ -52,7 +52,7 @@ class OperatorContext(NamedTuple):
     trace: Callable[[str], None] = _unheard
 
     def key_groups(self, block: RecordBlock) -> list[int]:
-        """The key group of each record; all in the subtask's first one if nobody hashed the records."""
+        """Return the key group of each record; the subtask's first one if the records are not hashed."""
         if self.key_hash is None:
             return [self.keyed.key_groups.start] * len(block)
         groups: list[int] = key_groups(self.key_hash(block), self.keyed.max_parallelism).tolist()
@@ -60,7 +60,7 @@ class OperatorContext(NamedTuple):
 
 
 class Operator:
-    """What a subtask runs; the methods here do nothing, so that an operator writes only those it needs."""
+    """Base of all operators; the methods here do nothing, so that an operator writes only those it needs."""
 
     one_to_one = False
     """Whether each input record gives exactly one output record and nothing is remembered of it, so that
@@ -141,7 +141,7 @@ class MapBlocks(Operator):
         self._function = function
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """As many records as went in.
+        """Return as many records as went in.
 
         Raises:
             ValueError: if the function returned another number of records.
@@ -216,7 +216,7 @@ class KeyedBroadcastOperator(KeyedOperator):
     reads_broadcast = True
 
     broadcast: Mapping[Any, Any]
-    """What the records of all subtasks have left; there from `open` on."""
+    """State that the broadcast records have left; there from `open` on."""
 
     def open(self, context: OperatorContext) -> None:
         """Declare the states."""
@@ -230,7 +230,7 @@ class KeyedBroadcastOperator(KeyedOperator):
 
 
 class BroadcastSide(Operator):
-    """What of an operator treats the records that all subtasks read."""
+    """The part of an operator that treats the records that all subtasks read."""
 
     def __init__(self, operator: KeyedBroadcastOperator) -> None:
         self._operator = operator

@@ -1,8 +1,8 @@
-"""How a task spends the service time of the records that it reads.
+"""The service of the records that a task reads: it spends their time, then emits their output.
 
-Without outputs it waits once for a whole buffer, and the operator sees the records at the end. With outputs
-it serves and emits record by record, as it may begin the next one only while the outputs are available. A
-snapshot that is taken meanwhile keeps what is left of the block in progress.
+Without outputs a task waits once for a whole buffer, and the operator sees the records at the end. With
+outputs it serves and emits record by record, as it may begin the next one only while the outputs are
+available. A snapshot that is taken meanwhile keeps what is left of the block in progress.
 """
 
 from __future__ import annotations
@@ -14,9 +14,58 @@ from buffers import Content, RecordBlock
 from ..engine.agenda import Agenda
 from ..exchange.channel import InputChannel
 from .operators import NOTHING, Operator
-from .outbox import Outbox
 from .subtask import Subtask
 from .throttle import Pauses, Throttle
+
+
+class Outbox:
+    """The output of one block of input records, emitted up to a given input record.
+
+    `position`: input records that are done with, their output written. A snapshot may be taken whenever the
+    subtask waits for its outputs between two of them, so an operator with state sees a record only when
+    its turn has come; one without is given the whole block at once.
+    """
+
+    __slots__ = ("_ahead", "_block", "_channels", "_operator", "_subtask", "position")
+
+    def __init__(self, subtask: Subtask, operator: Operator, block: RecordBlock) -> None:
+        self.position = 0
+        self._subtask = subtask
+        self._operator = operator
+        self._ahead = operator.one_to_one
+        self._block = operator.process(block) if self._ahead and len(block) else block
+        self._channels = subtask.select_channels(self._block) if self._ahead else []
+
+    async def emit(self, records: int) -> None:
+        """Emit the output of the first `records` input records, as far as it has not been emitted."""
+        if self._ahead:
+            await self._emit_ready(records)
+            return
+        if self.position == records:
+            return
+        if self._operator.emits_later and self._subtask.available:  # and so it is after each of them
+            self._operator.process(self._block[self.position : records])
+            self.position = records
+        while self.position < records:
+            await self._process_next()
+            if not self._subtask.available:
+                await self._subtask.wait_for_output()
+
+    async def _emit_ready(self, records: int) -> None:
+        """Emit records one by one: each only while the outputs are available."""
+        subtask = self._subtask
+        while self.position < records:
+            self.position = await subtask.emit(self._block, self._channels, self.position, records)
+            if not subtask.available:
+                await subtask.wait_for_output()
+
+    async def _process_next(self) -> None:
+        """Process one record and emit all its output; mail has to wait meanwhile."""
+        start = self.position
+        output = self._operator.process(self._block[start : start + 1])
+        if len(output):
+            await self._subtask.emit_all(output)
+        self.position = start + 1
 
 
 class Serving(Protocol):
@@ -29,7 +78,7 @@ class Serving(Protocol):
 
     @property
     def pause_ends(self) -> float | None:
-        """When a pause ends within the buffer being served; None: there is none to wait for."""
+        """End of the current pause within the buffer being served; None: there is none to wait for."""
         ...
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
@@ -49,60 +98,29 @@ class Serving(Protocol):
         ...
 
 
-class _BlockInProgress:
-    """A block whose records are emitted one after the other, and how far that has come."""
-
-    __slots__ = ("_block", "_outbox", "channel")
-
-    def __init__(self, channel: InputChannel, block: RecordBlock, outbox: Outbox) -> None:
-        self.channel: InputChannel | None = channel
-        self._block = block
-        self._outbox = outbox
-
-    def rest(self) -> Content:
-        """The records whose output is not written yet, encoded."""
-        return self._block[self._outbox.position :].content
-
-
-class _BlockBeingServed:
-    """A block whose records go nowhere: the operator sees them all at the end, or up to a snapshot.
-
-    One object serves for all blocks of a subtask, one after the other: its user sets `block`, and `done`,
-    the records that the operator has seen, back to 0. `channel` is None in between.
-    """
-
-    __slots__ = ("_operator", "block", "channel", "done")
-
-    def __init__(self, operator: Operator) -> None:
-        self.channel: InputChannel | None = None
-        self.block = NOTHING
-        self.done = 0
-        self._operator = operator
-
-    def catch_up(self, records: int) -> None:
-        """Let the operator see the first `records` records, as far as it has not."""
-        if records > self.done:
-            seen_now = (
-                self.block[self.done : records] if self.done or records < len(self.block) else self.block
-            )
-            self._operator.process(seen_now)
-            self.done = records
-
-    def rest(self) -> Content:
-        """The records that the operator has not seen, encoded."""
-        return self.block[self.done :].content
-
-
 class WholeBuffers:
-    """Waits once for all records of a buffer."""
+    """Waits once for all records of a buffer; the operator sees them at the end, or up to a snapshot."""
 
-    __slots__ = ("_agenda", "_block", "_pauses", "_record_cost", "_served", "_throttle")
+    __slots__ = (
+        "_agenda",
+        "_block",
+        "_channel",
+        "_operator",
+        "_pauses",
+        "_record_cost",
+        "_seen",
+        "_served",
+        "_throttle",
+    )
 
     def __init__(self, agenda: Agenda, operator: Operator, throttle: Throttle, record_cost: float) -> None:
         self._agenda = agenda
+        self._operator = operator
         self._throttle = throttle
         self._record_cost = record_cost
-        self._block = _BlockBeingServed(operator)
+        self._channel: InputChannel | None = None  # None between two blocks
+        self._block = NOTHING
+        self._seen = 0  # records of the block that the operator has seen
         self._served = 0
         self._pauses: Pauses | None = None
 
@@ -119,22 +137,29 @@ class WholeBuffers:
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
         """Serve all records in one wait."""
-        agenda, served = self._agenda, self._block
+        agenda, count = self._agenda, len(block)
         start = agenda.now + spent
-        pauses = self._throttle.charge_all(len(block), start, self._record_cost)
+        pauses = self._throttle.charge_all(count, start, self._record_cost)
         ends = pauses.ends
         if ends:
             self._pauses = pauses
-        served.channel, served.block, served.done = channel, block, 0
+        self._channel, self._block, self._seen = channel, block, 0
         await agenda.sleep_until(ends[-1] if ends else start)
         while ends and ends[-1] > agenda.now:  # a snapshot took its time
             await agenda.sleep_until(ends[-1])
         if ends and ends[0] > start:
             self._throttle.overslept(agenda.now - ends[-1])
-        served.catch_up(len(block))
-        served.channel, served.block = None, NOTHING  # so that its memory is free for the next one
-        self._served += len(block)
+        self._show(count)
+        self._channel, self._block = None, NOTHING  # so that its memory is free for the next one
+        self._served += count
         self._pauses = None
+
+    def _show(self, records: int) -> None:
+        """Let the operator see the first `records` records of the block, as far as it has not."""
+        seen, block = self._seen, self._block
+        if records > seen:
+            self._operator.process(block[seen:records] if seen or records < len(block) else block)
+            self._seen = records
 
     def stall(self, duration: float) -> bool:
         """End the pauses that are still to come so much later."""
@@ -145,19 +170,20 @@ class WholeBuffers:
 
     def catch_up(self) -> None:
         """Let the operator see the records of the pauses that are over."""
-        if self._block.channel is not None:
-            self._block.catch_up(self.records - self._served)
+        if self._channel is not None:
+            self._show(self.records - self._served)
 
     def rest(self, channel: InputChannel) -> Content:
-        """What the operator has not seen of the buffer."""
-        return self._block.rest() if self._block.channel is channel else b""
+        """The records of the buffer that the operator has not seen, encoded."""
+        return self._block[self._seen :].content if self._channel is channel else b""
 
 
 class RecordByRecord:
-    """Emits what comes of each record when its service is over, and handles mail in between."""
+    """Emits the output of each record when its service is over, and handles mail in between."""
 
     __slots__ = (
         "_block",
+        "_channel",
         "_count",
         "_operator",
         "_outbox",
@@ -177,7 +203,8 @@ class RecordByRecord:
         self._throttle = throttle
         self._record_cost = record_cost
         self._spend = subtask.agenda.sleep if throttle.cores is None else throttle.cores.work
-        self._block: _BlockInProgress | None = None
+        self._channel: InputChannel | None = None  # None between two blocks
+        self._block = NOTHING
         self._outbox: Outbox
         self._count = self._served = 0
         self._spent = 0.0
@@ -188,14 +215,14 @@ class RecordByRecord:
         return None
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Spend the service time of each record of `block`, then emit what comes of it."""
+        """Spend the service time of each record of `block`, then emit its output."""
         self.begin(channel, block, spent)
         await self.go_on()
 
     def begin(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
         """Take the records of one buffer, to `go_on` with them."""
         self._outbox = Outbox(self._subtask, self._operator, block)
-        self._block = _BlockInProgress(channel, block, self._outbox)
+        self._channel, self._block = channel, block
         self._count, self._served, self._spent = len(block), 0, spent
 
     @property
@@ -223,7 +250,7 @@ class RecordByRecord:
             await outbox.emit(self._served)
             if one_record and self._served < count_of_block:
                 return False
-        self._block = None
+        self._channel = None
         if self._spent:
             await self._spend(self._spent)
         return True
@@ -236,6 +263,5 @@ class RecordByRecord:
         """The operator sees each record in its turn."""
 
     def rest(self, channel: InputChannel) -> Content:
-        """The records whose output is not written yet."""
-        block = self._block
-        return block.rest() if block is not None and block.channel is channel else b""
+        """The records whose output is not written yet, encoded."""
+        return self._block[self._outbox.position :].content if self._channel is channel else b""

@@ -1,8 +1,13 @@
-"""Subtasks that read a source and write records."""
+"""Subtasks that read a source and write records, as fast as possible or at a pace.
+
+A `Pace` says how many records are due by a time, and when the next ones will be, where that is not in even
+steps; seconds count from when the source began.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from math import cos, floor, pi
+from typing import NamedTuple, Protocol
 
 from buffers import RecordBlock
 from flowcontrol import MAX_WATERMARK, CheckpointBarrier, EndOfData, PostCheckpointAction
@@ -12,19 +17,79 @@ from ..engine.agenda import Routine, suspend
 from ..errors import RecoveryError, SourceError
 from ..exchange.partition import ResultPartition
 from ..results.statistics import SubtaskSample
-from ..scenarios.scenario import CATCH_UP_S
+from ..scenarios.scenario import CATCH_UP_S, GeneratorSpec, SourceSpec
 from ..scenarios.user_code import SourceReader
 from ..state.snapshots import EVENT_TIME, POSITION, SPLITS
 from ..state.subtask_state import SubtaskState
 from .environment import Environment
-from .lateness import Lateness
 from .operators import NOTHING
-from .pace import Pace
-from .source import skip
-from .source_splits import OpenSplit, Split, SplitReader
+from .source import OpenSplit, Split, SplitReader, skip
 from .subtask import Subtask
-from .time_account import Waiting
-from .watermark_flow import SourceWatermarks
+from .time_account import Lateness, Waiting
+from .watermarks import SourceWatermarks
+
+_LOOK_S = 0.001
+"""Interval at which a rate that changes all the time is read."""
+
+_ROUNDING = 1e-9
+
+
+class Pace(Protocol):
+    """The records that are due over time."""
+
+    def due_by(self, elapsed_s: float) -> int:
+        """Return how many records are due by a time."""
+        ...
+
+    def next_due(self, elapsed_s: float) -> float:
+        """Return when more records will be due than by a time."""
+        ...
+
+
+class Bursts:
+    """`rate` records per second, those of `period_s` seconds all at once at its beginning."""
+
+    def __init__(self, rate: float, period_s: float) -> None:
+        self._records = rate * period_s
+        self._period = period_s
+
+    def due_by(self, elapsed_s: float) -> int:
+        """Return how many records are due by a time."""
+        return int((self._bursts(elapsed_s) + 1) * self._records + _ROUNDING)
+
+    def next_due(self, elapsed_s: float) -> float:
+        """Return when the next burst comes."""
+        return (self._bursts(elapsed_s) + 1) * self._period
+
+    def _bursts(self, elapsed_s: float) -> int:
+        return floor(elapsed_s / self._period + _ROUNDING)
+
+
+class Wave:
+    """A rate that follows a sine wave around `rate` records per second, from 0 to twice as many."""
+
+    def __init__(self, rate: float, period_s: float) -> None:
+        self._rate = rate
+        self._period = period_s
+
+    def due_by(self, elapsed_s: float) -> int:
+        """Return how many records are due by a time: the integral of the rate."""
+        turn = 2 * pi / self._period
+        return int(self._rate * (elapsed_s + (1 - cos(turn * elapsed_s)) / turn) + _ROUNDING) + 1
+
+    def next_due(self, elapsed_s: float) -> float:
+        """A little later, when it is worth looking again."""
+        return elapsed_s + _LOOK_S
+
+
+def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
+    """Return the pace of a source's subtask that emits `rate` records per second; None: even, or none."""
+    if not isinstance(source, GeneratorSpec) or rate <= 0:
+        return None
+    if source.burst_s is not None:
+        return Bursts(rate, source.burst_s)
+    return None if source.wave_s is None else Wave(rate, source.wave_s)
+
 
 BATCH_RECORDS = 20
 """Records that a source emits before it looks for mail."""
@@ -37,7 +102,7 @@ MIN_PACE_S = 0.001
 
 
 class Calls(NamedTuple):
-    """How a source is called: what comes of one call is written whole, whatever the outputs say meanwhile.
+    """Calls of a source: the records of one call are written whole, whether outputs are available or not.
 
     `batch` records come of a call; one of a `legacy` source, a SourceFunction in a SourceStreamTask, begins
     without looking at the outputs, too. A record takes `cost_s` seconds; None: as the cost model says.

@@ -1,4 +1,4 @@
-"""What all subtasks share: one thread of control, its mailbox, its outputs and its time account.
+"""The part that all subtasks share: one thread of control, its mailbox, its outputs and its time account.
 
 A subtask does one thing at a time. It reads only while it can write, and it handles mail (timers, the
 coordinator's requests) between two records, never during a sleep. The rules are those of Flink's
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import nan
 
 from buffers import Content, RecordBlock, encode_watermark
 from flowcontrol import CheckpointBarrier, EndOfPartition, Event
@@ -18,16 +19,15 @@ from ..checkpoints.pending_checkpoint import UpstreamTask
 from ..checkpoints.recovery import SubtaskRecovery, restore_partitions
 from ..engine.agenda import Routine, Waiter
 from ..exchange.channel import InputChannel
+from ..exchange.gate import InputGate
 from ..exchange.partition import ALL, ResultPartition
 from ..exchange.selectors import LEFT_OUT
 from ..results.statistics import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
+from .checkpoints import TaskCheckpoints
 from .environment import Environment, Output
-from .lateness import Lateness
-from .samples import output_sample
-from .subtask_checkpoints import SubtaskCheckpoints
-from .time_account import TimeAccount, Waiting
+from .time_account import Lateness, TimeAccount, Waiting
 
 Mail = Callable[[], None]
 
@@ -87,7 +87,7 @@ class Subtask:
         self.data_ended = False
         self.suspended = False
         self.ended = False
-        self.checkpoints = SubtaskCheckpoints(self)
+        self.checkpoints = TaskCheckpoints(self)
         self.on_opening: Callable[[], None] | None = None
         self.on_running: Callable[[], None] | None = None
         self._recovery: SubtaskRecovery | None = None
@@ -109,7 +109,7 @@ class Subtask:
         return self.checkpoints.last
 
     def behind_s(self, held_up_s: float) -> float | None:
-        """How far the task is behind the clock on the wall, in seconds; None: nobody asks.
+        """Return how far the task is behind the wall clock, in seconds; None: not measured.
 
         `held_up_s` is for how long its process could not do what was due.
         """
@@ -258,7 +258,7 @@ class Subtask:
         """Complete the state: it is about to be snapshotted."""
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """What of `channel` has been read and not been processed; here nothing is read."""
+        """Return the data of `channel` that has been read and not been processed; here nothing is read."""
         return []
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -306,7 +306,7 @@ class Subtask:
 
     @property
     def traced(self) -> bool:
-        """Whether somebody wants to know what happens."""
+        """Whether the job has a trace."""
         return self.environment.trace is not None
 
     def trace(self, text: str, checkpoint_id: int | None = None) -> None:
@@ -344,7 +344,21 @@ class Subtask:
 
     def sample(self) -> SubtaskSample:
         """The counters and gauges of this moment."""
-        return output_sample([output.partition for output in self.outputs], self.times, self.agenda.now)
+        busy, idle, backpressured = self.times.until(self.agenda.now)
+        partitions = [output.partition for output in self.outputs]
+        size = sum([partition.pool.size for partition in partitions])
+        queued = [partition.queued for partition in partitions]
+        return SubtaskSample(
+            records_out=sum([partition.records_out for partition in partitions]),
+            bytes_out=sum([partition.bytes_out for partition in partitions]),
+            buffers_out=sum([each.buffers_out for each in queued]),
+            busy_s=busy,
+            backpressured_s=backpressured,
+            idle_s=idle,
+            output_queue_length=sum([each.length for each in queued]),
+            output_queue_size=sum([each.size for each in queued]),
+            out_pool_usage=sum([partition.pool.used for partition in partitions]) / size if size else 0.0,
+        )
 
     def cancel(self) -> None:
         """Its routine was closed, and it will not be woken any more; `release` is to follow."""
@@ -357,3 +371,25 @@ class Subtask:
         self.state.close()
         for output in self.outputs:
             output.partition.release()
+
+
+def with_inputs(sample: SubtaskSample, gates: Sequence[InputGate]) -> SubtaskSample:
+    """Return a sample of a subtask with the gauges of its input gates added."""
+    figures = [gate.figures for gate in gates]
+    exclusive, floating = [each.exclusive for each in figures], [each.floating for each in figures]
+    debloaters = [gate.debloater for gate in gates if gate.debloater is not None]
+    return sample._replace(
+        debloated_buffer_size=min([d.last_announced for d in debloaters], default=nan),
+        estimated_time_to_consume_ms=max([d.estimated_time_s * 1000 for d in debloaters], default=nan),
+        input_queue_length=sum(each.queue_length for each in figures),
+        input_queue_size=sum(each.queued_bytes for each in figures),
+        in_pool_usage=_usage([*exclusive, *floating]),
+        exclusive_buffers_usage=_usage(exclusive),
+        floating_buffers_usage=_usage(floating),
+    )
+
+
+def _usage(pools: Sequence[tuple[int, int]]) -> float:
+    """Used by all buffers; 0 where there are none, as in Flink's gauges."""
+    total = sum(total for _, total in pools)
+    return sum(used for used, _ in pools) / total if total else 0.0

@@ -38,7 +38,7 @@ class Pauses(NamedTuple):
         return self.counts[passed - 1] if passed else 0
 
     def end_within(self, now: float) -> float | None:
-        """When the current sleep ends; None in the last one, at whose end the records are done."""
+        """Return the end of the current sleep; None in the last one, at whose end the records are done."""
         place = bisect_left(self.ends, now)
         return self.ends[place] if place < len(self.ends) - 1 else None
 
@@ -82,7 +82,7 @@ class Throttle:
     def charge(self, records: int, now: float) -> tuple[int, float]:
         """Charge up to `records` records at time `now`, until one of them has to sleep.
 
-        Returns how many are paid for and how long the last of them slept, in seconds (0: nobody slept).
+        Returns how many are paid for and how long the last of them slept, in seconds (0: none slept).
         """
         cost = self._cost(now)
         paid, pause = (1, cost) if self._exact and cost > 0 else self._charge(records, cost)

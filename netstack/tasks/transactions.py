@@ -31,7 +31,7 @@ class Transaction(NamedTuple):
 
 
 class TransactionLog:
-    """What has been committed, in the order of the commits; outside of any attempt to run the job."""
+    """Committed transactions, in the order of the commits; outside of any attempt to run the job."""
 
     def __init__(self) -> None:
         self._committed: dict[tuple[str, int, int], Transaction] = {}

@@ -34,12 +34,11 @@ from flowcontrol import EndOfData, EndOfPartition, RemoteProtocolError, decode_e
 
 from ..errors import LinkClosedError
 from ..exchange.channel import InputChannel
-from ..exchange.connection import ConsumerEnd, ProducerEnd
+from ..exchange.connection import ConsumerEnd, CreditStalls, ProducerEnd
 from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
 from ..exchange.partition import ALL, ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
-from ..exchange.stalls import CreditStalls
 from ..exchange.tcp_link import TcpLink
 from ..scenarios.config_rules import debloater_of
 from .transport_config import TransportConfig, TransportStatistics

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buffers import ChannelQueue, EventBuffer, RecoveredBuffer, recovered_buffers
-from flowcontrol import DataType
+from buffers import ChannelQueue, EventBuffer, Queued, RecoveredBuffer, recovered_buffers
+from flowcontrol import ChannelBarrier, DataType
 
 PRIORITY = DataType.PRIORITIZED_EVENT_BUFFER
 TIMEOUTABLE = DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER
@@ -21,32 +21,51 @@ def event(name: str, data_type: DataType = DataType.EVENT_BUFFER) -> EventBuffer
     return EventBuffer(name.encode(), data_type)
 
 
-def filled(names: str) -> ChannelQueue:
-    queue = ChannelQueue()
+class Queue(ChannelQueue):
+    """A queue with the barrier of its channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.barrier: ChannelBarrier[Queued] = ChannelBarrier()
+        self._checkpoint_id = 0
+
+    def note_barrier(self) -> None:
+        """The barrier of the next checkpoint was added."""
+        self._checkpoint_id += 1
+        self.barrier.arrive(self._checkpoint_id, self.last)
+
+    def forget_barrier(self) -> None:
+        self.barrier.stop(self._checkpoint_id)
+
+
+def filled(names: str) -> Queue:
+    queue = Queue()
     for name in names:
         queue.add(data(name))
     return queue
 
 
-def poll(queue: ChannelQueue) -> str:
+def poll(queue: Queue) -> str:
     return bytes(queue.poll()[0].payload).decode()
 
 
-def poll_all(queue: ChannelQueue) -> str:
+def poll_all(queue: Queue) -> str:
     order = ""
     while len(queue):
         order += poll(queue)
     return order
 
 
-def in_flight(queue: ChannelQueue) -> str:
-    return b"".join(bytes(item.payload) for item in queue.in_flight()).decode()
+def in_flight(queue: Queue) -> str:
+    return b"".join(bytes(item.payload) for item in queue.in_flight(queue.barrier)).decode()
 
 
-def announce(queue: ChannelQueue, barrier: str, sequence_number: int, announcement: str = "!") -> bool:
-    first = queue.announce(event(barrier, TIMEOUTABLE), sequence_number, event(announcement, PRIORITY))
+def announce(queue: Queue, barrier: str, sequence_number: int, announcement: str = "!") -> bool:
+    queued, told = event(barrier, TIMEOUTABLE), event(announcement, PRIORITY)
+    queue.add(queued)
+    queue.barrier.announce(sequence_number, queued, told)
     queue.note_barrier()
-    return first
+    return queue.add_priority(told)
 
 
 def test_the_last_item_says_that_no_more_is_queued() -> None:
@@ -92,7 +111,7 @@ def test_data_in_front_of_the_barrier_is_in_flight_until_it_is_polled() -> None:
 
 
 def test_nothing_is_in_flight_if_the_barrier_came_to_an_empty_queue() -> None:
-    queue = ChannelQueue()
+    queue = Queue()
     queue.add_priority(event("1", PRIORITY))
     queue.note_barrier()
     queue.add(data("a"))
@@ -118,7 +137,7 @@ def test_an_announced_barrier_can_be_moved_to_the_front(polled: str) -> None:
     queue.add(data("c"))
     assert "".join(poll(queue) for _ in polled) == polled
     queued = "ab"[polled.count("a") :]
-    assert queue.prioritize(7)
+    assert queue.prioritize(queue.barrier, 7)
     assert in_flight(queue) == queued
     item, more = queue.poll()  # not the announcement any more
     assert (bytes(item.payload), item.data_type, more) == (b"B", PRIORITY, True)
@@ -130,7 +149,7 @@ def test_a_barrier_at_the_head_can_be_moved_to_the_front() -> None:
     queue = filled("a")
     announce(queue, "B", 7)
     assert poll(queue) + poll(queue) == "!a"
-    assert queue.prioritize(7)
+    assert queue.prioritize(queue.barrier, 7)
     queue.add(data("b"))
     assert in_flight(queue) == ""
     assert poll_all(queue) == "Bb"
@@ -138,19 +157,19 @@ def test_a_barrier_at_the_head_can_be_moved_to_the_front() -> None:
 
 def test_only_the_announced_barrier_moves_and_only_once() -> None:
     queue = filled("a")
-    assert not queue.prioritize(7)
+    assert not queue.prioritize(queue.barrier, 7)
     announce(queue, "B", 7)
-    assert not queue.prioritize(6)
-    assert queue.prioritize(7)
-    assert not queue.prioritize(7)
+    assert not queue.prioritize(queue.barrier, 6)
+    assert queue.prioritize(queue.barrier, 7)
+    assert not queue.prioritize(queue.barrier, 7)
     assert poll_all(queue) == "Ba"
 
 
 def test_a_polled_barrier_is_not_moved() -> None:
-    queue = ChannelQueue()
+    queue = Queue()
     announce(queue, "B", -(2**31))
     assert poll_all(queue) == "!B"
-    assert not queue.prioritize(-(2**31))
+    assert not queue.prioritize(queue.barrier, -(2**31))
 
 
 def test_recovered_data_is_cut_into_segments() -> None:
@@ -177,7 +196,7 @@ def test_clear_releases_every_item() -> None:
     announce(queue, "B", 7)
     queue.clear()
     assert [item.releases for item in items] == [0, 1, 1]
-    assert (len(queue), queue.has_priority, queue.prioritize(7)) == (0, False, False)
+    assert (len(queue), queue.has_priority, queue.prioritize(queue.barrier, 7)) == (0, False, False)
 
 
 @given(st.lists(st.sampled_from(["data", "event", "barrier", "announced", "prioritize", "poll"])))
@@ -186,7 +205,7 @@ def test_any_interleaving_is_that_of_a_list(steps: list[str]) -> None:
 
     In flight is what has a lower number than the latest barrier, as Flink computes it.
     """
-    queue = ChannelQueue()
+    queue = Queue()
     front: list[tuple[int, str]] = []
     rest: list[tuple[int, str]] = []
     barrier: int | None = None
@@ -211,7 +230,7 @@ def test_any_interleaving_is_that_of_a_list(steps: list[str]) -> None:
             announced = barrier = number
         elif step == "prioritize" and announced is not None:
             moved = [item for item in rest if item[0] == announced]
-            assert queue.prioritize(announced) == bool(moved)
+            assert queue.prioritize(queue.barrier, announced) == bool(moved)
             if moved:
                 rest.remove(moved[0])
                 front = [item for item in front if item[0] != announced] + moved
@@ -221,6 +240,6 @@ def test_any_interleaving_is_that_of_a_list(steps: list[str]) -> None:
             assert (poll(queue), len(queue)) == (expected, len(front) + len(rest))
         queued = [item for item in rest if item[1].startswith("data")]
         expected_data = [name for place, name in queued if barrier is None or place < barrier]
-        assert [bytes(item.payload).decode() for item in queue.in_flight()] == expected_data
+        assert [bytes(item.payload).decode() for item in queue.in_flight(queue.barrier)] == expected_data
         assert queue.has_priority == bool(front)
     assert poll_all(queue) == "".join(name for _, name in front + rest)

@@ -9,7 +9,9 @@ from buffers import (
     CorruptRecord,
     RecordBlock,
     RecordDecoder,
+    encode_behind,
     encode_watermark,
+    split_at_watermarks,
     watermark_at,
     watermark_places,
 )
@@ -71,3 +73,17 @@ def test_what_is_cut_off_a_block_keeps_its_watermarks(elements: list[bytes | int
     for start in range(0, len(elements), 7):
         assert elements_of(block[start:]) == elements[start:]
         assert elements_of(block[:start]) == elements[:start]
+
+
+@given(elements=ELEMENTS)
+def test_a_block_is_split_into_records_and_watermarks_and_encoded_as_it_was(
+    elements: list[bytes | int],
+) -> None:
+    data = b"".join(map(encoded, elements))
+    parts = split_at_watermarks(RecordDecoder(watermarks=True).feed(data))
+    found = list[bytes | int]()
+    for records, watermark in parts:
+        found += map(bytes, records.payloads())
+        found += [] if watermark is None else [watermark]
+    assert found == elements
+    assert (parts[0][0].data.tobytes() + encode_behind(parts), parts[-1][1]) == (data, None)

@@ -15,7 +15,7 @@ from flowcontrol import (
     AlignmentEnd,
     AlternatingAligner,
     CancelCheckpointMarker,
-    ChannelStatePersister,
+    ChannelBarrier,
     CheckpointBarrier,
     EndOfPartition,
     EventAnnouncement,
@@ -43,7 +43,7 @@ class ModelChannel:
         self.remote = remote
         self.priority: deque[tuple[int, Item]] = deque()
         self.queue: deque[tuple[int, Item]] = deque()
-        self.persister = ChannelStatePersister()
+        self.barrier = ChannelBarrier[object]()
         self.persisted: dict[int, list[Data]] = {}
         self.barriers: dict[int, int] = {}
         self._next = 0
@@ -51,10 +51,10 @@ class ModelChannel:
     def arrive(self, item: Item) -> None:
         number = self._next
         self._next += 1
-        if isinstance(item, Data) and self.persister.pending is not None:
-            self.persisted[self.persister.pending].append(item)
+        if isinstance(item, Data) and self.barrier.persisting is not None:
+            self.persisted[self.barrier.persisting].append(item)
         if isinstance(item, CheckpointBarrier):
-            self.persister.barrier(item.checkpoint_id)
+            self.barrier.arrive(item.checkpoint_id, None)
             self.barriers[item.checkpoint_id] = number
             if item.options.is_unaligned:
                 self.priority.append((number, item))
@@ -65,7 +65,7 @@ class ModelChannel:
 
     def start_persisting(self, checkpoint_id: int) -> None:
         """Write down what is queued before the barrier, or all and what follows if it has not arrived."""
-        self.persister.start(checkpoint_id)
+        self.barrier.start(checkpoint_id)
         end = self.barriers.get(checkpoint_id, self._next)
         queued = [item for number, item in self.queue if number < end and isinstance(item, Data)]
         self.persisted[checkpoint_id] = queued
@@ -145,7 +145,7 @@ class ModelGate:
                         channel.start_persisting(barrier.checkpoint_id)
                 case AlignmentEnd() | Abort():
                     for channel in self.channels:
-                        channel.persister.stop(action.checkpoint_id)
+                        channel.barrier.stop(action.checkpoint_id)
                 case Prioritize(channel, number):
                     self.channels[channel].prioritize(number)
                 case Alarm():

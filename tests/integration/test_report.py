@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from integration.errors import OutputError
-from integration.report.run_report import PAGE, write_report
+from integration.report.output import PAGE
+from integration.report.run_report import write_report
 from integration.report.tables import modes_table, summary_table
 from netstack import from_json
 from tests.integration.sample_results import sample_result, sample_results, unaligned_result

@@ -34,10 +34,9 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.errors import PartitionNotFoundError
-from netstack.exchange.connection import connect
+from netstack.exchange.connection import Notifier, connect
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
-from netstack.exchange.notifier import Notifier
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.scenarios.config import CostModel, LinkConditions
 

@@ -36,9 +36,8 @@ from netstack import (
 )
 from netstack.engine.agenda import EventClock
 from netstack.scenarios.topology import disorder_s
-from netstack.tasks.emission import Emission, HeldBack
-from netstack.tasks.event_windows import EventTimeWindows
-from netstack.tasks.watermark_flow import SourceWatermarks
+from netstack.tasks.emission import Emission, EventTimeWindows, HeldBack
+from netstack.tasks.watermarks import SourceWatermarks
 from tests.netstack.diamonds import chain_of_diamonds
 from tests.netstack.job_settings import EXACT, EXACTLY_ONCE, MODES
 

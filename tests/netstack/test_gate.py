@@ -19,7 +19,7 @@ from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.results.statistics import SubtaskSample
-from netstack.tasks.samples import with_inputs
+from netstack.tasks.subtask import with_inputs
 
 pytestmark = pytest.mark.interpreted
 

@@ -34,9 +34,8 @@ from netstack.engine.randomness import Randomness
 from netstack.jobs.job import Job
 from netstack.scenarios.config import CostModel
 from netstack.tasks.environment import Environment
-from netstack.tasks.lateness import Lateness
 from netstack.tasks.throttle import Throttle
-from netstack.tasks.time_account import TimeAccount, Waiting
+from netstack.tasks.time_account import Lateness, TimeAccount, Waiting
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.test_agenda_clock import Clocked
 

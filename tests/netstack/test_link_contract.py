@@ -42,11 +42,10 @@ from netstack import (
 )
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
-from netstack.exchange.connection import ConsumerEnd, ProducerEnd
+from netstack.exchange.connection import ConsumerEnd, Notify, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.link import ConsumingEnd, LinkEnd, ProducingEnd
-from netstack.exchange.notifier import Notify
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
 

@@ -19,7 +19,7 @@ from netstack import (
 )
 from netstack.state.subtask_state import ChangelogTerms, SubtaskState
 from netstack.state.table_backend import TableSettings
-from netstack.tasks.state_times import state_times
+from netstack.tasks.state_upkeep import state_times
 from tests.netstack.table_model import ModelStores
 from tests.netstack.test_recovery import sums_job
 

@@ -10,8 +10,8 @@ import pytest
 
 from buffers import EventBuffer, NetworkBufferPool
 from flowcontrol import CheckpointBarrier, DataType, EndOfData, Event, data_type_of, encode_event
-from netstack.exchange.channel import InputChannel
-from netstack.exchange.gate import InputGate, Item
+from netstack.exchange.channel import InputChannel, Item
+from netstack.exchange.gate import InputGate
 from netstack.scenarios.fault import ChannelItem
 
 pytestmark = pytest.mark.interpreted

@@ -45,21 +45,19 @@ from netstack import (
     PeerFailedError,
     PeerSilentError,
 )
-from netstack.exchange.consumer_end import ConsumerEnd
+from netstack.exchange.connection import ConsumerEnd, ProducerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.link import Receiver
-from netstack.exchange.producer_end import ProducerEnd
 from netstack.exchange.remote_channel import RemoteInputChannel
-from netstack.exchange.tcp_ends import (
+from netstack.exchange.tcp_link import (
     RECIPIENTS,
-    Connection,
     Incoming,
     Recipient,
     TcpConsumingEnd,
     TcpEnd,
+    TcpLink,
     keep_alive,
 )
-from netstack.exchange.tcp_link import TcpLink
 from netstack.tcp.pipe import Outgoing, Stream
 
 TLS = Path(__file__).resolve().parent.parent / "data" / "tls"
@@ -294,7 +292,7 @@ def test_a_peer_is_dead_once_it_was_silent_for_the_whole_limit_and_not_before(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(link.hear, [start + time for time in heard_at])
             with pytest.raises(PeerSilentError, match="nothing was heard for 4 s"):
-                await keep_alive(link, 4.0)
+                await keep_alive(cast(TcpLink, link), 4.0)
         return trio.current_time() - start
 
     assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx(found_at)
@@ -307,7 +305,7 @@ def test_a_side_with_nothing_to_say_speaks_at_least_every_half_of_the_limit() ->
         with trio.move_on_after(20.5):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(link.hear, [start + 3.0 * n for n in range(20)])
-                await keep_alive(link, 4.0)
+                await keep_alive(cast(TcpLink, link), 4.0)
         return [time - start for time in link.said_at]
 
     said_at = trio.run(main, clock=MockClock(autojump_threshold=0))
@@ -496,7 +494,7 @@ class Heard:
 
 @pytest.mark.parametrize("kind", get_args(Message))
 def test_each_message_of_the_protocol_reaches_its_recipient_and_no_other(kind: type[Message]) -> None:
-    producing, consuming = TcpEnd(cast(Connection, None)), TcpConsumingEnd(cast(Connection, None))
+    producing, consuming = TcpEnd(cast(TcpLink, None)), TcpConsumingEnd(cast(TcpLink, None))
     to_producer, to_consumer, control = Heard(), Heard(), list[bytes]()
     producing.listen(cast(Receiver, to_producer))
     consuming.listen(cast(FrameSink, to_consumer))

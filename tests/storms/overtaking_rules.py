@@ -88,7 +88,7 @@ class Overtaking:
         """Checkpoints whose barriers are in front of the data in the outputs of a task."""
         for output in subtask.outputs:
             for queue in output.partition.subpartitions:
-                for item in queue._queue[: queue._front.count]:
+                for item in queue._queue[: queue.in_front]:
                     yield _number(item)
 
     def _waiting(self, subtask: Any, number: int) -> Iterator[object]:
@@ -103,11 +103,11 @@ class Overtaking:
         gates = getattr(subtask, "gates", ())
         if not gates or checkpoints.last >= number or subtask.name in self._aligned:
             return
-        handler = subtask._inputs.handler
+        handler = checkpoints.handler
         begun = handler.current_checkpoint_id
         if begun > number or (begun == number and not handler.pending):
             return  # it was given up here, and the coordinator does not know yet
-        if any(getattr(channel, "_barrier_id", -1) == number for gate in gates for channel in gate.channels):
+        if any(channel.barrier.arrived_id == number for gate in gates for channel in gate.remote_channels):
             yield subtask, "inputs"
 
     def _count(self, place: object, subtask: Any, number: int, now: float) -> tuple[int, float]:
@@ -125,10 +125,10 @@ class Overtaking:
 def _persisting(subtask: Any) -> Iterator[tuple[Any, int]]:
     """The channels of a task that have not ended and persist what arrives, and for which checkpoint."""
     if getattr(subtask, "gates", ()):
-        inputs = subtask._inputs
+        inputs = subtask.checkpoints
         for place, channel in enumerate(inputs.channels):
-            if channel._persisting is not None and place not in inputs.handler._ended:
-                yield channel, channel._persisting
+            if channel.persisting is not None and place not in inputs.handler._ended:
+                yield channel, channel.persisting
 
 
 def look_behind_timeouts(case: StormCase, job: Job, look: Any) -> None:
@@ -152,7 +152,7 @@ def _has_barrier(queue: Any, number: int) -> bool:
     """Whether the barrier of a checkpoint waits in a subpartition in its turn."""
     if len(queue) == queue.data_buffers:
         return False
-    items = queue._queue[queue._front.count :]
+    items = queue._queue[queue.in_front :]
     return any(
         item.is_event and item.data_type in BLOCKING_TYPES and _number(item) == number for item in items
     )

@@ -81,7 +81,7 @@ class TaskTurns:
     @property
     def checkpoint_id(self) -> int:
         """The newest checkpoint that the task knows of."""
-        return int(self._subtask._inputs.handler.current_checkpoint_id)
+        return int(self._subtask.checkpoints.handler.current_checkpoint_id)
 
     def polled(self, gate: InputGate) -> None:
         """Count a turn of a gate, unless it only goes on with a record that is longer than a buffer.

@@ -17,19 +17,17 @@ from netstack import RemoteInputChannel, TransactionalSink
 from netstack.checkpoints.completed_store import CompletedCheckpointStore
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.pending_checkpoint import FailureCounter
-from netstack.checkpoints.running_checkpoint import RunningCheckpoint
 from netstack.checkpoints.scheduler import CheckpointScheduler
 from netstack.exchange.gate import InputGate
-from netstack.exchange.open_buffers import OpenBuffers
+from netstack.exchange.partition import OpenBuffers
 from netstack.exchange.selectors import Fraction
 from netstack.jobs.faults import FaultInjector
 from netstack.state.copy_on_write import CopyOnWriteMap
 from netstack.state.operator_state import OperatorStateBackend
 from netstack.state.time_to_live import StateClock
-from netstack.tasks.emission import Emission, HeldBack
-from netstack.tasks.event_windows import EventTimeWindows
+from netstack.tasks.checkpoints import RunningCheckpoint, TaskCheckpoints
+from netstack.tasks.emission import Emission, EventTimeWindows, HeldBack
 from netstack.tasks.multiple_input_subtask import MultipleInputSubtask
-from netstack.tasks.subtask_checkpoints import SubtaskCheckpoints
 from tests.storms.one_storm import run_storm
 
 pytestmark = pytest.mark.long
@@ -200,7 +198,7 @@ def counts_from_the_arrival(original: Method) -> Method:
 
 
 def sends_it_on_later(original: Method) -> Method:
-    def send_on(checkpoints: SubtaskCheckpoints, running: RunningCheckpoint) -> None:
+    def send_on(checkpoints: TaskCheckpoints, running: RunningCheckpoint) -> None:
         now = checkpoints._environment.agenda.now
         barrier, options = running.barrier, running.barrier.options
         if options.timeout_s is not None:  # as if it were counted from now on
@@ -212,10 +210,10 @@ def sends_it_on_later(original: Method) -> Method:
 
 
 def persists_on(original: Method) -> Method:
-    def abort(checkpoints: SubtaskCheckpoints, checkpoint_id: int) -> None:
-        inputs, checkpoints._inputs = checkpoints._inputs, None
+    def abort(checkpoints: TaskCheckpoints, checkpoint_id: int) -> None:
+        channels, checkpoints.channels = checkpoints.channels, []
         original(checkpoints, checkpoint_id)
-        checkpoints._inputs = inputs
+        checkpoints.channels = channels
 
     return abort
 
@@ -404,7 +402,7 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
             marks=INTERPRETED,
         ),
         pytest.param(
-            SubtaskCheckpoints,
+            TaskCheckpoints,
             "_send_on",
             sends_it_on_later,
             "behind its timeout",
@@ -412,7 +410,7 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
             marks=INTERPRETED,
         ),
         pytest.param(
-            SubtaskCheckpoints,
+            TaskCheckpoints,
             "abort",
             persists_on,
             "persists inputs for checkpoint",

@@ -1,8 +1,8 @@
 """Running Flink jobs, read through Flink's REST API: as scenarios, and as what they show now."""
 
+from ...errors import FlinkRestError
 from .access import Access
 from .answers import Answers
-from .client import FlinkRestError
 from .importing import Imported, import_scenario
 from .job_options import Overrides
 from .live_cluster import LiveCluster

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .client import FlinkRestError, RestClient
+from ...errors import FlinkRestError
+from .client import RestClient
 from .job_state import JobState
 
 MOST_SUBTASKS = 1 << 15

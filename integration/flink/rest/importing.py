@@ -19,10 +19,11 @@ from netstack import (
     with_options,
 )
 
+from ...errors import FlinkRestError
 from .answers import Answers
 from .barrier_waits import queue_growth
 from .burning import NOTHING_BURNS, Burning, burning_of
-from .client import FlinkRestError, RestClient
+from .client import RestClient
 from .cluster_job import FlinkJob, read_job
 from .firing_time import by_event_time
 from .flows import JobFlows

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .client import FlinkRestError, RestClient
+from ...errors import FlinkRestError
+from .client import RestClient
 
 RUNNING = "RUNNING"
 

@@ -16,8 +16,7 @@ from netstack import (
     with_options,
 )
 
-from ...errors import UsageError
-from .client import FlinkRestError
+from ...errors import FlinkRestError, UsageError
 from .cluster_job import FlinkJob
 
 EVERYWHERE = ""

@@ -18,8 +18,9 @@ from typing import Any
 
 from netstack import InputError
 
+from ...errors import FlinkRestError
 from .answers import number
-from .client import FlinkRestError, RestClient
+from .client import RestClient
 from .job_choice import RUNNING, known_jobs, running_job
 
 _AGAIN = "try again once it runs steadily"

@@ -13,9 +13,9 @@ from typing import Any
 
 from netstack import CheckpointResult
 
-from ...errors import JobWentError, NotRunningError
+from ...errors import FlinkRestError, JobWentError, NotRunningError
 from .answers import Answers
-from .client import FlinkRestError, RestClient
+from .client import RestClient
 from .cluster_job import FlinkJob
 from .importing import Imported
 from .job_choice import ENDED, RUNNING

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from ...analysis.known_values import complete
-from .client import FlinkRestError, RestClient
+from ...errors import FlinkRestError
+from .client import RestClient
 from .cluster_job import FlinkJob
 from .job_state import JobState, restarted
 

@@ -14,7 +14,7 @@ from netstack import CheckpointResult, Result, scenario_document
 
 from ...analysis.comparison import ALIGNMENT, END_TO_END, START_DELAY, Comparison, Row, Spread, compare
 from ...analysis.known_values import highest, known, mean_of_known
-from .client import FlinkRestError
+from ...errors import FlinkRestError
 from .importing import Imported
 from .measured import Measured
 

@@ -10,9 +10,9 @@ from statistics import fmean
 from netstack import CheckpointResult, CostModel, GeneratorSpec, NetworkConfig, Vertex
 
 from ...analysis.known_values import highest, known, mean_of_known, middle
+from ...errors import FlinkRestError
 from .barrier_waits import aligned_start_delays, times_behind_s
 from .burning import NOTHING_BURNS, Burning
-from .client import FlinkRestError
 from .cluster_job import FlinkJob, FlinkVertex
 from .flows import JobFlows
 from .job_options import Overrides, of_vertex

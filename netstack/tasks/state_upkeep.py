@@ -1,6 +1,18 @@
-"""Has the state of a task with a changelog stored as a whole from time to time, beside its work.
+"""Work with keyed state besides the service time of records: access, compaction, materialisation.
 
-::
+**Access.** State in memory is part of the service time. Tables count what is read from them and written to
+them, and a changelog what is added to it; a task spends the time for that with its next buffer.
+
+**Compaction** of tables, in emulated time, beside the work of the task::
+
+    flush, by a snapshot or a full write buffer -> compaction begins -- bytes / rate --> its files are used
+                                 snapshots meanwhile have the old files, and new ones of level 0
+
+So the snapshot that sets a compaction off still has the files from before, as in RocksDB, whose compactions
+run in threads of their own. One runs at a time; the next one is chosen when it ends. Entries that have
+expired by the time at which a compaction begins are left out of its result.
+
+**Materialisation** of a changelog: the state is stored as a whole from time to time::
 
     task opens --- delay ---> mark the state, between two records
                                  | upload, while the task goes on
@@ -17,13 +29,75 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..checkpoints.storage import delete_where_possible
+from ..engine.timers import Scope
 from ..errors import StorageError
 from ..exchange.java_hash import hash_strings
 from ..exchange.key_groups import murmur
-from ..state.changelog import ChangelogBackend, Materialisation
+from ..scenarios.config import CostModel
+from ..state.changelog import Changelog, ChangelogBackend, Materialisation
 from ..state.snapshots import StateHandle, StoredFile
+from ..state.subtask_state import SubtaskState
+from ..state.table_backend import Accesses, TableStateBackend
+from ..state.table_store import Compaction
+from .checkpoints import storing_s
 from .subtask import Subtask
-from .subtask_checkpoints import storing_s
+
+
+class StateTimes:
+    """The time that one subtask owes for its work with keyed state."""
+
+    __slots__ = ("_accesses", "_costs", "_log", "_logged", "_paid")
+
+    def __init__(self, state: SubtaskState, costs: CostModel) -> None:
+        self._costs = costs
+        self._accesses = state.keyed.accesses if isinstance(state.keyed, TableStateBackend) else Accesses()
+        self._log: Changelog | None = None if state.changelog is None else state.changelog.log
+        self._paid = (0, 0)
+        self._logged = 0
+
+    def owed_s(self) -> float:
+        """Return the cost of all work since the last call, in seconds."""
+        accesses, costs = self._accesses, self._costs
+        reads, writes = accesses.reads - self._paid[0], accesses.writes - self._paid[1]
+        self._paid = accesses.reads, accesses.writes
+        owed = reads * costs.table_read_s + writes * costs.table_write_s
+        if self._log is not None:
+            changes, self._logged = self._log.end - self._logged, self._log.end
+            owed += changes * costs.log_write_s
+        return owed
+
+
+def state_times(state: SubtaskState, costs: CostModel) -> StateTimes | None:
+    """Return what tells the time that a subtask owes for its state; None if it owes none."""
+    if state.changelog is None and not isinstance(state.keyed, TableStateBackend):
+        return None
+    return StateTimes(state, costs)
+
+
+class TableSchedule:
+    """Compacts the tables of a backend from now on, beside the work of its task."""
+
+    def __init__(self, scope: Scope, costs: CostModel, backend: TableStateBackend) -> None:
+        self._scope = scope
+        self._rate = costs.table_compaction_rate_bytes_per_s
+        self._backend = backend
+        self._running: Compaction | None = None
+        backend.on_flush = self._begin_if_wanted
+
+    def _begin_if_wanted(self) -> None:
+        store = self._backend.store
+        if self._running is None and store.wants_compaction():
+            self._backend.drop_expired()
+            self._running = compaction = store.compact()
+            duration = (compaction.bytes_read + compaction.bytes_written) / self._rate
+            self._scope.after(duration, self._end)
+
+    def _end(self) -> None:
+        assert self._running is not None
+        self._running.install()
+        self._running = None
+        self._begin_if_wanted()
+
 
 OPERATOR = "KeyedProcessOperator"
 """The operator whose name stands before that of the vertex in what is hashed."""
@@ -42,7 +116,7 @@ def first_delay_s(vertex: str, index: int, parallelism: int, interval_s: float) 
 
 
 class Materializer:
-    """What materialises the state of `subtask`, one of `parallelism`, that `backend` keeps."""
+    """Materialises the state of `subtask`, one of `parallelism`, that `backend` keeps."""
 
     def __init__(self, subtask: Subtask, parallelism: int, backend: ChangelogBackend) -> None:
         self._subtask = subtask

@@ -1,4 +1,4 @@
-"""The checkpoints of one subtask, whose outputs nobody reads."""
+"""The checkpoints of one task, whose outputs nobody reads."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from netstack.engine.randomness import Randomness
 from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.state.table_backend import TableSettings
+from netstack.tasks.checkpoints import ASYNC_FAILED, TaskCheckpoints
 from netstack.tasks.environment import Environment
 from netstack.tasks.operator_subtask import OperatorSubtask
 from netstack.tasks.subtask import Mail
-from netstack.tasks.subtask_checkpoints import ASYNC_FAILED, SubtaskCheckpoints
 from tests.netstack.table_model import ModelStores
 
 RATE = 1000.0
@@ -97,7 +97,7 @@ class Source:
         self._subtask = builder.subtasks[0][0]
         tables = TableSettings(ModelStores(), incremental=True)
         self.state = self._subtask.state = SubtaskState("source", 0, 1, 8, tables=tables)
-        self.checkpoints = SubtaskCheckpoints(self._subtask)
+        self.checkpoints = TaskCheckpoints(self._subtask)
 
     @property
     def subpartitions(self) -> list[PipelinedSubpartition]:

@@ -1,0 +1,86 @@
+"""The newest checkpoint of one input channel: whether its barrier is here, and which data belongs to it.
+
+Once the task has begun an unaligned checkpoint, everything in front of its barrier in this channel was sent
+before the barrier but is processed after the snapshot, so it is part of the checkpoint::
+
+    processed | queued at start(7)  |  arrives later  | barrier 7 | ...
+              |<-- persist at once->|<-- as it comes->|   done
+
+A channel is in one of three states with its newest checkpoint: OVER, PERSISTING (begun, barrier not here),
+ARRIVED (barrier here). Older checkpoints change nothing:
+
+| | start(id) | arrive(id) | stop(id) |
+|---|---|---|---|
+| id is newer | PERSISTING | ARRIVED | OVER |
+| the newest, PERSISTING | | ARRIVED | OVER |
+| the newest, ARRIVED | | | OVER |
+| the newest, OVER | | | |
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from .barrier_handler import NO_CHECKPOINT
+
+ItemT = TypeVar("ItemT")
+"""An item of the channel's queue."""
+
+
+class ChannelBarrier(Generic[ItemT]):
+    """State of one input channel in its newest checkpoint (Flink's ChannelStatePersister, and more).
+
+    `persisting`: the checkpoint that arriving data belongs to; None: no checkpoint. `arrived`: the newest
+    checkpoint's barrier is here; `last_before` is the queued item in front of it then, or None where the
+    queue was empty. A barrier of a checkpoint that was aborted before this task began it does not keep later
+    ones from persisting, which it does in Flink.
+    """
+
+    __slots__ = ("_announced", "_newest", "arrived", "last_before", "persisting")
+
+    def __init__(self) -> None:
+        self._newest = NO_CHECKPOINT
+        self.persisting: int | None = None
+        self.arrived = False
+        self.last_before: ItemT | None = None
+        self._announced: tuple[int, ItemT, ItemT] | None = None
+
+    @property
+    def arrived_id(self) -> int:
+        """Checkpoint of the barrier that has arrived; NO_CHECKPOINT where none has."""
+        return self._newest if self.arrived else NO_CHECKPOINT
+
+    def start(self, checkpoint_id: int) -> bool:
+        """Begin a checkpoint; returns whether queued data in front of its barrier belongs to it.
+
+        That is all queued data while the barrier is not here. False: the checkpoint is over, or a newer one
+        has come in between.
+        """
+        if checkpoint_id > self._newest:
+            self._newest, self.persisting = checkpoint_id, checkpoint_id
+            self.arrived, self.last_before = False, None
+        return checkpoint_id == self._newest and (self.arrived or self.persisting is not None)
+
+    def arrive(self, checkpoint_id: int, last_before: ItemT | None) -> None:
+        """Note the barrier of a checkpoint, and the item that is queued in front of it."""
+        if checkpoint_id > self._newest or checkpoint_id == self.persisting:
+            self._newest, self.persisting = checkpoint_id, None
+            self.arrived, self.last_before = True, last_before
+
+    def stop(self, checkpoint_id: int) -> None:
+        """End a checkpoint, complete or aborted, and all older ones."""
+        if checkpoint_id >= self._newest:
+            self._newest, self.persisting = checkpoint_id, None
+            self.arrived, self.last_before = False, None
+
+    def announce(self, sequence_number: int, barrier: ItemT, announcement: ItemT) -> None:
+        """Note that `announcement` of the barrier with this sequence number is queued in front of data."""
+        self._announced = sequence_number, barrier, announcement
+
+    def take_announced(self, sequence_number: int) -> tuple[ItemT, ItemT] | None:
+        """Return the announced barrier with this sequence number and its announcement, once."""
+        if self._announced is None or self._announced[0] != sequence_number:
+            return None
+        _, barrier, announcement = self._announced
+        self._announced = None
+        return barrier, announcement

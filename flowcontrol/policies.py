@@ -1,0 +1,285 @@
+"""Debloating policies: Flink's own (FLIP-183), and others to compare it with.
+
+All but `PerChannelPolicy` divide the bytes of a target time by a count of buffers, and differ in the count:
+
+| policy | count |
+|---|---|
+| `FlinkPolicy` | the buffers in use of all channels |
+| `FrozenWhileBlockedPolicy` | the same, not lowered while a channel is blocked for alignment |
+| `BurstPolicy` | the same, falling slowly from its peak; sizes that are much too large fall at once |
+| `LongestChannelPolicy` | channels with data, times the longest one |
+| `LongestWhenUnblockedPolicy` | the same; no step while a channel is blocked |
+
+**Blocked channels.** A subpartition that is blocked for alignment reports a backlog of 0 and sends nothing.
+So the buffers in use fall towards 0 while as many as before wait behind the barrier, and throughput is that
+of the channels that have not had their barrier yet. Flink takes its steps all the same, and lets buffers
+grow during every aligned checkpoint::
+
+    in use           21 21 21 | 15 9 4 1 | 21 21      blocked between the bars
+    Flink            21 21 21 | 15 9 4 1 | 21 21
+    frozen           21 21 21 | 21 .. 21 | 21 21
+    when unblocked   21 21 21 |          | 21 21
+
+**The longest channel.** A gate polls its channels in turns, one buffer each. So a barrier behind n buffers of
+its channel comes after n rounds, and a round takes as many buffers as there are channels with data, k. It is
+the longest channel that a checkpoint waits for, and before its barrier k * max(n) buffers are polled if the
+others are refilled meanwhile, which is more than the sum where the channels' queues differ::
+
+    ch0 [########]     8 rounds of 3 buffers = 24, where the sum is 8 + 2 + 2 = 12
+    ch1 [##]
+    ch2 [##]
+
+**Bursts.** A moving average over 20 periods of 200 ms takes some two seconds to halve a size, while a burst
+fills all buffers within milliseconds. And Flink divides by the buffers in use *now*, so while queues are
+empty buffers grow to whole segments, and the next burst fills those. Growing stays as slow as in Flink: a
+buffer that is too small for a while costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from .debloat import BufferDebloater, BufferSizeEMA
+from .debloat_policy import Announcement, DebloatedChannel, DebloatPolicy, DebloatSettings, to_all
+from .throughput import MILLIS_PER_SECOND
+
+
+class FlinkPolicy(DebloatPolicy):
+    """FLIP-183 as Flink does it (BufferDebloater), described in the module `flowcontrol.debloat`.
+
+    A policy that only counts otherwise overrides `buffers_in_use`.
+    """
+
+    __slots__ = ("_debloater",)
+
+    def __init__(self, settings: DebloatSettings) -> None:
+        super().__init__(settings)
+        self._debloater = settings.debloater()
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        """One step of the moving average; one size for all channels if it has changed enough."""
+        debloater = self._debloater
+        size = debloater.recalculate(throughput, self.buffers_in_use(channels))
+        self.last_announced = debloater.last_announced
+        self.estimated_time_s = debloater.estimated_time_s
+        return () if size is None else to_all(size, channels)
+
+    def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
+        """The buffers that the bytes of a target time are divided by."""
+        in_use = 0
+        for channel in channels:
+            in_use += channel.buffers_in_use
+        return in_use
+
+
+class FrozenWhileBlockedPolicy(FlinkPolicy):
+    """FLIP-183, but the count of buffers in use is not lowered while a channel is blocked for alignment."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, settings: DebloatSettings) -> None:
+        super().__init__(settings)
+        self._before = 0
+
+    def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
+        """Return Flink's count; while a channel is blocked, at least the one before."""
+        in_use = super().buffers_in_use(channels)
+        if any(channel.blocked for channel in channels):
+            return max(in_use, self._before)
+        self._before = in_use
+        return in_use
+
+
+PEAK_HALF_LIFE_S = 30.0
+"""Time in which a count that is not reached again halves."""
+
+JUMP = 0.25
+"""Part of itself by which a size must be too large to jump: Flink's default threshold for announcements."""
+
+
+class BurstPolicy(FrozenWhileBlockedPolicy):
+    """FLIP-183 with a count that remembers its peak, and with sizes that fall at once.
+
+    Like `FrozenWhileBlockedPolicy` it does not lower the count while a channel is blocked.
+    """
+
+    __slots__ = ("_in_use", "_kept", "_peak")
+
+    def __init__(self, settings: DebloatSettings) -> None:
+        super().__init__(settings)
+        self._debloater = settings.debloater(_JumpingEMA)
+        self._kept = 0.5 ** (settings.period_s / PEAK_HALF_LIFE_S)
+        self._in_use = 0
+        self._peak = 0.0
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        """One step; the estimated time is that of the buffers which are really in use."""
+        announced = super().recalculate(throughput, channels, now)
+        in_use = max(1, self._in_use)
+        milliseconds = self.last_announced * in_use * MILLIS_PER_SECOND // max(1, throughput)
+        self.estimated_time_s = milliseconds / MILLIS_PER_SECOND
+        return announced
+
+    def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
+        """The buffers in use, or what is left of their peak."""
+        self._in_use = super().buffers_in_use(channels)
+        self._peak = max(self._in_use, self._peak * self._kept)
+        return round(self._peak)
+
+
+class _JumpingEMA(BufferSizeEMA):
+    """An average that a size which is much too large does not wait for."""
+
+    __slots__ = ("_average_alpha",)
+
+    def __init__(self, starting_size: int, max_size: int, min_size: int, samples: int) -> None:
+        super().__init__(starting_size, max_size, min_size, samples)
+        self._average_alpha = self.alpha
+
+    def calculate(self, total_bytes: int, buffers: int) -> int:
+        too_large = buffers > 0 and total_bytes / buffers < self._size * (1 - JUMP)
+        self.alpha = 1.0 if too_large else self._average_alpha
+        return super().calculate(total_bytes, buffers)
+
+
+def frozen_counts(channels: Sequence[DebloatedChannel], before: dict[int, int]) -> list[int]:
+    """The buffers in use of each channel; of a blocked one at least as many as it had `before`.
+
+    `before` has the latest count of each channel, by its place, from when it was not blocked; it is updated.
+    """
+    counts = []
+    for place, channel in enumerate(channels):
+        count = channel.buffers_in_use
+        if channel.blocked:
+            count = max(count, before.get(place, 0))
+        else:
+            before[place] = count
+        counts.append(count)
+    return counts
+
+
+class LongestChannelPolicy(FlinkPolicy):
+    """FLIP-183, but all channels with data count as if they were as long as the longest.
+
+    The count of a channel is not lowered while it is blocked for alignment.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, settings: DebloatSettings) -> None:
+        super().__init__(settings)
+        self._before: dict[int, int] = {}
+
+    def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
+        """Channels with data times the longest one."""
+        counts = frozen_counts(channels, self._before)
+        return sum(count > 0 for count in counts) * max(counts, default=0)
+
+
+class LongestWhenUnblockedPolicy(FlinkPolicy):
+    """FLIP-183 that takes no step while a channel is blocked, and counts all channels as the longest one.
+
+    A step that is not taken announces nothing, and leaves the average and the gauges as they are.
+    """
+
+    __slots__ = ()
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        """One step of the moving average, if no channel is blocked."""
+        if any(channel.blocked for channel in channels):
+            return ()
+        return super().recalculate(throughput, channels, now)
+
+    def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
+        """Channels with data times the longest one."""
+        counts = [channel.buffers_in_use for channel in channels]
+        return sum(count > 0 for count in counts) * max(counts, default=0)
+
+
+class PerChannelPolicy(DebloatPolicy):
+    """FLIP-183 for each channel by itself: a moving average, a threshold and a size for each.
+
+    A fast channel with a long queue gets smaller buffers than a slow one. A channel's share of the gate's
+    throughput is its share of the *buffers* polled. By bytes, as Little's law would have it, sizes would feed
+    back on themselves: channels are polled in turns, so one with larger buffers gets more of the throughput,
+    and with it still larger buffers.
+
+    A channel's size stays as it is while nothing is polled from it. The count of a channel is not lowered
+    while it is blocked for alignment.
+    """
+
+    __slots__ = ("_before", "_debloaters", "_polled")
+
+    watches_polls = True
+
+    def __init__(self, settings: DebloatSettings) -> None:
+        super().__init__(settings)
+        settings.debloater()  # settings that contradict each other are refused now
+        self._debloaters: dict[int, BufferDebloater] = {}
+        self._polled: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+
+    def polled(self, channel: int, size: int) -> None:
+        """Count a turn of that channel."""
+        self._polled[channel] = self._polled.get(channel, 0) + 1
+
+    def recalculate(
+        self, throughput: int, channels: Sequence[DebloatedChannel], now: float
+    ) -> Iterable[Announcement]:
+        """One step of each channel that was polled since the last one."""
+        polled, self._polled = self._polled, {}
+        total = sum(polled.values())
+        announced = []
+        for place, in_use in enumerate(frozen_counts(channels, self._before)):
+            if place in polled:
+                size = self._debloater(place).recalculate(throughput * polled[place] // total, in_use)
+                if size is not None:
+                    announced.append((place, size))
+        in_force = [
+            debloater for place, debloater in self._debloaters.items() if not channels[place].released
+        ]
+        self.last_announced = min(
+            [debloater.last_announced for debloater in in_force], default=self.last_announced
+        )
+        self.estimated_time_s = max([debloater.estimated_time_s for debloater in in_force], default=0.0)
+        return announced
+
+    def _debloater(self, place: int) -> BufferDebloater:
+        if place not in self._debloaters:
+            self._debloaters[place] = self.settings.debloater()
+        return self._debloaters[place]
+
+
+_policies: dict[str, type[DebloatPolicy]] = {
+    "flink": FlinkPolicy,
+    "frozen-while-blocked": FrozenWhileBlockedPolicy,
+    "longest-channel": LongestChannelPolicy,
+    "per-channel": PerChannelPolicy,
+    "burst": BurstPolicy,
+    "longest-when-unblocked": LongestWhenUnblockedPolicy,
+}
+
+POLICIES: Mapping[str, type[DebloatPolicy]] = MappingProxyType(_policies)
+"""Every policy that is known, by its name; "flink" is the default."""
+
+
+def register_policy(name: str, policy: type[DebloatPolicy]) -> None:
+    """Make a policy known by `name` in this process.
+
+    Raises:
+        ValueError: if the name is taken by another one, or has a ":", which stands for an import path.
+        TypeError: if `policy` is no class derived from `DebloatPolicy`.
+    """
+    if not (isinstance(policy, type) and issubclass(policy, DebloatPolicy)):
+        raise TypeError(f"{policy!r} is no class derived from DebloatPolicy")
+    if not name or ":" in name:
+        raise ValueError(f"{name!r} is no name for a policy; it must have a letter at least, and no ':'")
+    if _policies.setdefault(name, policy) is not policy:
+        raise ValueError(f"{name!r} is the name of another policy, {_policies[name].__qualname__}")

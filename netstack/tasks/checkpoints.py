@@ -1,0 +1,577 @@
+"""The checkpoints of one task, from the first barrier or the coordinator's trigger to the acknowledgement.
+
+Barriers that the task reads go to the barrier handler of the checkpoint mode, and its actions are carried out
+here. The synchronous part of a snapshot sends the barrier on and marks the state; the task does nothing else
+meanwhile. The asynchronous part runs beside the task and ends when three things have come together::
+
+    begin --- sync ---> upload of the state -----------------------\\
+          \\-- unaligned: data of the inputs, until the last barrier -> upload of channel state -> acknowledge
+           \\- unaligned: data overtaken in the outputs ------------/
+
+The rules are those of Flink's CheckpointedInputGate, SubtaskCheckpointCoordinatorImpl,
+AsyncCheckpointRunnable and ChannelStateWriter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from buffers import Content, Pieces
+from flowcontrol import (
+    Abort,
+    Action,
+    Alarm,
+    AlignmentEnd,
+    AlignmentMetrics,
+    AlternatingAligner,
+    BarrierAligner,
+    BarrierHandler,
+    BarrierTracker,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfPartition,
+    Event,
+    EventAnnouncement,
+    PostCheckpointAction,
+    Prioritize,
+    Resume,
+    Trigger,
+    decode_event,
+)
+
+from ..checkpoints.pending_checkpoint import Acknowledgement
+from ..checkpoints.storage import ChannelPlace, CheckpointStorage, channel_handles, write_pieces
+from ..errors import StorageError
+from ..exchange.channel import InputChannel
+from ..exchange.gate import InputGate
+from ..results.trace import acknowledgement_text, barrier_text, in_bytes, milliseconds, snapshot_text
+from ..scenarios.config import CheckpointMode, CostModel, NetworkConfig
+from ..state.backend import SnapshotWork
+from ..state.snapshots import (
+    CHANNEL_STATE,
+    StateFormat,
+    StateHandle,
+    StateKind,
+    StoredFile,
+    SubtaskSnapshot,
+)
+from ..state.subtask_state import StateSnapshot
+
+if TYPE_CHECKING:
+    from .subtask import Subtask
+
+UPLOADS_AT_ONCE = 4
+"""Files of a snapshot that are uploaded at a time: Flink's default number of threads for it."""
+
+ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
+"""Flink's name of a failure in the asynchronous part."""
+
+
+class Begun(NamedTuple):
+    """A snapshot that has begun: duration of its synchronous part, and the actions that follow it."""
+
+    checkpoint_id: int
+    sync_s: float
+    rest: Sequence[Action]
+
+
+class RunningCheckpoint:
+    """A checkpoint that the task has begun and not acknowledged.
+
+    `barrier` is unaligned once it may overtake. `metrics` is None until the alignment is over. `channel_data`
+    is None once it is stored, which waits for `open_outputs` subpartitions. `uploading_since`: the end of the
+    synchronous part; `uploads` are in progress. `written`: the files in `storage` that belong to this
+    checkpoint alone.
+    """
+
+    __slots__ = (
+        "barrier",
+        "channel_data",
+        "data_ended",
+        "handles",
+        "metrics",
+        "open_outputs",
+        "state",
+        "storage",
+        "sync_s",
+        "uploading_since",
+        "uploads",
+        "written",
+    )
+
+    def __init__(
+        self,
+        barrier: CheckpointBarrier,
+        metrics: AlignmentMetrics | None,
+        data_ended: bool,
+        storage: CheckpointStorage,
+    ) -> None:
+        self.barrier = barrier
+        self.storage = storage
+        self.metrics = metrics
+        self.data_ended = data_ended
+        self.sync_s = 0.0
+        self.state: StateSnapshot | None = None
+        self.handles: list[StateHandle] = []
+        self.written: list[StoredFile] = []
+        self.channel_data: dict[ChannelPlace, Pieces] | None = {}
+        self.open_outputs = 0
+        self.uploading_since: float | None = None
+        self.uploads = 0
+
+
+class TaskCheckpoints:
+    """Takes the snapshots of `task` and reports them to the coordinator.
+
+    A task that reads others begins checkpoints with the barriers that arrive at its `gates` (`connect`,
+    `handle`); a source begins them when the coordinator asks (`trigger`). All channels of all gates are
+    numbered in one row, `channels`, of which `open_channels` have not ended. `last`: the latest checkpoint
+    that has begun; `final`: the first one taken after the last record; `snapshots`: how many were taken;
+    `stops_with`: the savepoint with which the job is to stop, and `drains` whether the data ends before it.
+    """
+
+    def __init__(self, task: Subtask) -> None:
+        self.last = 0
+        self.final: int | None = None
+        self.stops_with: int | None = None
+        self.drains = False
+        self.snapshots = 0
+        self.channels: list[InputChannel] = []
+        self.open_channels = 0
+        self.handler: BarrierHandler
+        self.bytes_processed: Callable[[int], None]
+        self._gates: list[InputGate] = []
+        self._first_numbers: dict[object, tuple[int, int]] = {}  # number of a gate, and of its first channel
+        self._task = task
+        self._environment = task.environment
+        self._running: dict[int, RunningCheckpoint] = {}
+        self._aborted: set[int] = set()
+
+    # Barriers at the inputs
+
+    def connect(self, gates: list[InputGate]) -> None:
+        """Take part in the checkpoints whose barriers arrive at these gates."""
+        config = self._environment.config
+        self._gates = gates
+        for number, gate in enumerate(gates):
+            self._first_numbers[gate] = number, len(self.channels)
+            self.channels += gate.channels
+            gate.on_priority = self._priority_arrived
+        self.open_channels = len(self.channels)
+        self.handler = barrier_handler(config, self.open_channels)
+        self.bytes_processed = self.handler.bytes_processed
+        if config.takes_unaligned_checkpoints:
+            self._persist_data()
+
+    def _persist_data(self) -> None:
+        persist = self._add_input  # one object for all channels
+        for channel in self.channels:
+            channel.persist = persist
+
+    def let_overtake(self) -> None:
+        """Barriers may overtake data from now on; one that is being aligned is aligned to its end."""
+        aligner = self.handler
+        if isinstance(aligner, BarrierAligner):
+            count_ends = self._environment.config.checkpoints_after_tasks_finish
+            self.handler = AlternatingAligner(len(self.channels), checkpoints_after_tasks_finish=count_ends)
+            self.handler.take_over(aligner)
+            self._persist_data()
+
+    def handle(self, channel: InputChannel, event: Event) -> Begun | None:
+        """Let the barrier handler see an event, and carry out its actions up to a snapshot."""
+        number, now, task = self._number(channel), self._environment.agenda.now, self._task
+        handler = self.handler
+        match event:
+            case CheckpointBarrier():
+                actions = handler.barrier(number, event, now)
+                if task.traced:
+                    text = barrier_text(event, str(task.upstream[number]), number, actions)
+                    task.trace(text, event.checkpoint_id)
+            case EventAnnouncement():
+                checkpoint_id = event.barrier.checkpoint_id
+                self._trace_channel(f"barrier {checkpoint_id} is announced by", number, checkpoint_id)
+                actions = handler.announcement(number, event.barrier, event.sequence_number, now)
+            case CancelCheckpointMarker():
+                checkpoint_id = event.checkpoint_id
+                self._trace_channel(f"checkpoint {checkpoint_id} is cancelled by", number, checkpoint_id)
+                actions = handler.cancel(number, checkpoint_id, now)
+            case EndOfPartition():
+                self.open_channels -= 1
+                actions = handler.end_of_partition(number, now)
+                if actions:
+                    self._trace_channel("waits for no barrier any more from", number)
+            case _:
+                raise TypeError(f"a barrier handler has nothing to do with {event}")
+        return self._perform(actions)
+
+    def finish(self, begun: Begun) -> None:
+        """The synchronous part is over: carry out the remaining actions, then begin the upload."""
+        for action in begun.rest:
+            self._do(action)
+        self.upload(begun.checkpoint_id)
+
+    def _perform(self, actions: Sequence[Action]) -> Begun | None:
+        for place, action in enumerate(actions):
+            if isinstance(action, Trigger):
+                sync_s = self.begin(action.barrier, action.metrics)
+                return Begun(action.barrier.checkpoint_id, sync_s, actions[place + 1 :])
+            self._do(action)
+        return None
+
+    def _do(self, action: Action) -> None:
+        task, current = self._task, self.handler.current_checkpoint_id
+        match action:
+            case Resume():
+                self._trace_channel("resumes the channel from", action.channel, current)
+                self.channels[action.channel].resume()
+            case Abort():
+                number, reason = action.checkpoint_id, action.reason.value
+                task.trace(f"gives checkpoint {number} up: {reason}", number)
+                self.abort(number)
+                task.broadcast(CancelCheckpointMarker(number))
+                self._environment.coordinator.decline(task, number, reason)
+            case Prioritize():
+                text = f"barrier {current} overtakes what is queued here from"
+                self._trace_channel(text, action.channel, current)
+                self.channels[action.channel].prioritize(action.sequence_number)
+            case AlignmentEnd():
+                self._end_alignment(action.checkpoint_id, action.metrics)
+            case Alarm():
+                alarm = partial(self._alarm, action.checkpoint_id)
+                self._environment.scope.after(action.delay_s, task.post, alarm)
+            case Trigger():
+                raise TypeError("two snapshots cannot begin at once")
+
+    def _alarm(self, checkpoint_id: int) -> None:
+        actions = self.handler.alarm(checkpoint_id, self._environment.agenda.now)
+        if actions:
+            text = f"checkpoint {checkpoint_id} has been aligned for too long: it goes on unaligned"
+            self._task.trace(text, checkpoint_id)
+        self._in_mail(self._perform(actions))
+
+    def _priority_arrived(self) -> None:
+        self._task.post(self._handle_priority)
+
+    def _handle_priority(self) -> None:
+        """Handle all events that overtake data, between two records: mail."""
+        for gate in self._gates:
+            while (polled := gate.poll_priority(self._environment.agenda.now)) is not None:
+                channel, item = polled
+                self._in_mail(self.handle(channel, decode_event(bytes(item.payload))))
+
+    def _in_mail(self, begun: Begun | None) -> None:
+        """Complete a snapshot begun in mail, which cannot wait: the task stands still after the mail."""
+        if begun is not None:
+            for action in begun.rest:
+                self._do(action)
+            self._pass_sync(begun.checkpoint_id, begun.sync_s)
+
+    def _number(self, channel: InputChannel) -> int:
+        return self._first_numbers[channel.gate][1] + channel.index
+
+    def _add_input(self, checkpoint_id: int, channel: InputChannel, data: Content) -> None:
+        """Data arrived on a channel before the barrier of an unaligned checkpoint that has begun."""
+        if self._task.traced:
+            text = f"keeps {in_bytes(len(data))} that come before the barrier from"
+            self._trace_channel(text, self._number(channel), checkpoint_id)
+        running = self._running.get(checkpoint_id)
+        if running is not None and running.channel_data is not None:
+            gate = self._first_numbers[channel.gate][0]
+            place = ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel.index)
+            running.channel_data.setdefault(place, Pieces()).extend([data])
+
+    def _stop_persisting(self, checkpoint_id: int) -> None:
+        for channel in self.channels:
+            channel.stop_persisting(checkpoint_id)
+
+    def _end_alignment(self, checkpoint_id: int, metrics: AlignmentMetrics) -> None:
+        """The last barrier of an unaligned checkpoint is here."""
+        self._stop_persisting(checkpoint_id)
+        running = self._running.get(checkpoint_id)
+        if running is not None:
+            running.metrics = metrics
+            if self._task.traced:
+                took = milliseconds(metrics.alignment_s)
+                came = f"the barriers of checkpoint {checkpoint_id} have come within {took}"
+                self._task.trace(f"{came}: its channel state is complete", checkpoint_id)
+            self._upload_channels(running)
+
+    def _trace_channel(self, text: str, channel: int, checkpoint_id: int | None = None) -> None:
+        if self._task.traced:
+            self._task.trace(f"{text} {self._task.upstream[channel]}", checkpoint_id)
+
+    # The synchronous part
+
+    def trigger(self, barrier: CheckpointBarrier) -> None:
+        """Take a checkpoint that the coordinator asks for; to be called between two records.
+
+        One that a newer checkpoint has come before is not taken: it was aborted, and its barrier would
+        fail the newer one. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint barrier".)
+        """
+        if barrier.checkpoint_id <= self.last:
+            return
+        start_delay = max(0.0, self._environment.agenda.now - barrier.timestamp)
+        sync_s = self.begin(barrier, AlignmentMetrics(start_delay, 0.0, 0))
+        self._pass_sync(barrier.checkpoint_id, sync_s)
+
+    def _pass_sync(self, checkpoint_id: int, sync_s: float) -> None:
+        """Let the task stand still for the synchronous part, and upload then."""
+        self._task.stall(sync_s)
+        self._environment.scope.after(sync_s, self.upload, checkpoint_id)
+
+    def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
+        """Take the synchronous part; returns its duration in seconds.
+
+        `metrics` is None while the alignment goes on, which an unaligned checkpoint does not wait for. A
+        checkpoint that the coordinator has aborted is not taken, and cancelled downstream.
+        """
+        task, number = self._task, barrier.checkpoint_id
+        if task.traced:
+            task.trace(snapshot_text(barrier, metrics, sends=bool(task.outputs)), number)
+        self.last = number
+        is_aborted = number in self._aborted
+        self._aborted = {aborted for aborted in self._aborted if aborted > number}
+        if is_aborted:
+            task.broadcast(CancelCheckpointMarker(number))
+            return 0.0
+        savepoint, storage = barrier.options.savepoint, self._environment.storage
+        if savepoint is not None:
+            storage = storage.savepoint(savepoint.location)
+            self.stops_with = number if savepoint.stops else self.stops_with
+            self.drains = savepoint.action is PostCheckpointAction.TERMINATE
+        # Where the data has ended only to drain the job, a job that is restored from it reads on.
+        # A task that had ended before emits nothing more, also if the barrier has overtaken its EndOfData.
+        data_ended = (task.data_ended or task.had_ended) and not self.drains
+        # A barrier that had to stay aligned so far may overtake again where it is sent on.
+        sent_on = replace(barrier, options=barrier.options.with_unaligned_supported())
+        running = RunningCheckpoint(sent_on, metrics, data_ended, storage)
+        self._running[number] = running
+        if task.data_ended and self.final is None:
+            self.final = number
+        task.before_snapshot(number)
+        self._send_on(running)
+        running.state = task.state.snapshot(number, None if savepoint is None else savepoint.format)
+        costs = self._environment.costs
+        marking_s = self._environment.randomness.uniform(*costs.sync_s)
+        running.sync_s = marking_s + snapshot_s(running.state.work, costs)
+        self.snapshots += 1
+        if running.barrier.options.is_unaligned:
+            self._collect_inputs(running)
+        return running.sync_s
+
+    def _send_on(self, running: RunningCheckpoint) -> None:
+        """Send the barrier to all outputs; it may overtake what is queued there, now or after a timeout."""
+        barrier, environment = running.barrier, self._environment
+        for number, output in enumerate(self._task.outputs):
+            running.open_outputs += len(output.partition.subpartitions)
+            settled = partial(self._output_settled, running, number)
+            if not output.partition.broadcast_barrier(barrier, settled):
+                running.open_outputs -= len(output.partition.subpartitions)
+        timeout = barrier.options.timeout_s
+        if barrier.options.timeoutable and timeout is not None and running.open_outputs:
+            delay = max(0.0, timeout - (environment.agenda.now - barrier.timestamp))
+            expired = partial(self._outputs_timed_out, running)
+            environment.scope.after(delay, self._task.post, expired)
+
+    def _output_settled(
+        self, running: RunningCheckpoint, output: int, channel: int, data: list[Content] | None
+    ) -> None:
+        """Take the data that the barrier has overtaken in a subpartition.
+
+        None: a newer barrier with a timeout came while this one was queued, so it cannot be complete.
+        """
+        running.open_outputs -= 1
+        number = running.barrier.checkpoint_id
+        if data is None:
+            if self._running.get(number) is running:
+                overlap = "a newer checkpoint began while the barrier of this one could still time out"
+                self._fail(number, overlap)
+            return
+        if data and running.channel_data is not None:
+            overtaken = Pieces(data)
+            running.channel_data[ChannelPlace(StateKind.OUTPUT_CHANNEL, output, channel)] = overtaken
+            if self._task.traced:
+                vertex, consumers = self._task.readers[output]
+                where = f"on the way to {vertex}[{consumers[channel]}]"
+                text = f"barrier {number} overtakes {in_bytes(len(overtaken))} {where}"
+                self._task.trace(text, number)
+        self._upload_channels(running)
+
+    def _outputs_timed_out(self, running: RunningCheckpoint) -> None:
+        if running.open_outputs and running.barrier.checkpoint_id in self._running:
+            unaligned = running.barrier.as_unaligned()
+            for output in self._task.outputs:
+                if output.partition.supports_unaligned:
+                    running.barrier = unaligned
+                    output.partition.alignment_timeout(unaligned)
+
+    def _collect_inputs(self, running: RunningCheckpoint) -> None:
+        """Keep what is in flight on each channel; what arrives before its barrier comes by `_add_input`."""
+        number, data = running.barrier.checkpoint_id, running.channel_data
+        assert data is not None
+        for gate_number, gate in enumerate(self._gates):
+            for channel in gate.channels:
+                pieces = Pieces([*self._task.unconsumed(channel), *channel.start_persisting(number)])
+                if len(pieces):
+                    text = f"keeps {in_bytes(len(pieces))} in flight from"
+                    self._trace_channel(text, self._number(channel), number)
+                    data[ChannelPlace(StateKind.INPUT_CHANNEL, gate_number, channel.index)] = pieces
+
+    # The asynchronous part
+
+    def upload(self, checkpoint_id: int) -> None:
+        """Begin the asynchronous part: the synchronous one is over."""
+        running = self._running.get(checkpoint_id)
+        if running is None or running.state is None:
+            return
+        running.uploading_since = self._environment.agenda.now
+        running.uploads += 1
+        if running.state.work.entry_bytes > self._inline_up_to:
+            # What a file costs by itself comes first, and the task goes on changing the state meanwhile.
+            self._environment.scope.after(self._environment.costs.state_file_s, self._store_state, running)
+        else:
+            self._store_state(running)
+        self._upload_channels(running)
+
+    def _store_state(self, running: RunningCheckpoint) -> None:
+        state, running.state = running.state, None
+        running.uploads -= 1
+        if state is None or running.uploading_since is None:  # aborted meanwhile
+            return
+
+        def write(name: str, data: bytes, /, *, shared: bool = False) -> StoredFile:
+            number = running.barrier.checkpoint_id
+            file = running.storage.write(number, self._file_name(name), data, shared=shared)
+            running.written.append(file)
+            return file
+
+        self._store(running, partial(state.handles, write, self._inline_up_to), running.uploading_since)
+
+    def _upload_channels(self, running: RunningCheckpoint) -> None:
+        """Store the channel state as soon as it is complete."""
+        number = running.barrier.checkpoint_id
+        is_complete = running.metrics is not None and running.open_outputs == 0
+        if self._running.get(number) is not running or running.uploading_since is None or not is_complete:
+            return
+        data, running.channel_data = running.channel_data, None
+        if data is None:
+            return
+
+        def write(pieces: Pieces) -> StoredFile:
+            file = write_pieces(running.storage, number, self._file_name("channels"), pieces)
+            running.written.append(file)
+            return file
+
+        store = partial(channel_handles, dict(sorted(data.items())), write, self._inline_up_to)
+        self._store(running, store, self._environment.agenda.now)
+
+    @property
+    def _inline_up_to(self) -> int:
+        return self._environment.config.state_memory_threshold_bytes
+
+    def _file_name(self, name: str) -> str:
+        return f"{self._task.name}-{self._task.index}-{name}"
+
+    def _store(
+        self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]], since: float
+    ) -> None:
+        """Write bytes now; be done when an upload `since` then would be, at once if they are inline."""
+        try:
+            handles = store()
+        except StorageError as error:
+            self._fail(running.barrier.checkpoint_id, str(error))
+            return
+        running.handles += handles
+        running.uploads += 1
+        if duration := storing_s(handles, self._environment.costs):
+            self._environment.scope.at(since + duration, self._uploaded, running)
+        else:
+            self._uploaded(running)
+
+    def _uploaded(self, running: RunningCheckpoint) -> None:
+        """Acknowledge the checkpoint if this was the last upload."""
+        running.uploads -= 1
+        if running.uploads or running.channel_data is not None:
+            return
+        task, number, now = self._task, running.barrier.checkpoint_id, self._environment.agenda.now
+        if self._running.pop(number, None) is None or running.metrics is None:
+            return  # aborted meanwhile
+        snapshot = SubtaskSnapshot(
+            vertex=task.name,
+            subtask=task.index,
+            handles=tuple(running.handles),
+            data_ended=running.data_ended,
+        )
+        task.trace(acknowledgement_text(number, snapshot.size, snapshot.persisted_bytes), number)
+        since, is_unaligned = running.uploading_since, running.barrier.options.is_unaligned
+        async_s = 0.0 if since is None else now - since
+        report = Acknowledgement(number, running.metrics, running.sync_s, snapshot, async_s, is_unaligned)
+        self._environment.coordinator.acknowledge(task, report)
+
+    # Ends
+
+    def _fail(self, checkpoint_id: int, detail: str) -> None:
+        self.abort(checkpoint_id)
+        self._environment.coordinator.decline(self._task, checkpoint_id, ASYNC_FAILED, detail)
+
+    def abort(self, checkpoint_id: int) -> None:
+        """Abort a checkpoint: drop all that is held for it, or do not begin it later."""
+        running = self._running.pop(checkpoint_id, None)
+        if checkpoint_id == self.stops_with:
+            self.stops_with = None
+        self._task.state.checkpoint_aborted(checkpoint_id)
+        if running is not None:
+            self._stop_persisting(checkpoint_id)
+            _drop(running)
+        elif checkpoint_id > self.last:
+            self._aborted.add(checkpoint_id)
+
+    def release(self) -> None:
+        """Forget all that runs, without reports: the attempt is over."""
+        while self._running:
+            _drop(self._running.popitem()[1])
+
+
+def _drop(running: RunningCheckpoint) -> None:
+    if running.state is not None:
+        running.state.release()
+        running.state = None
+    with suppress(StorageError):  # no checkpoint needs them; `netstack checkpoints --verify` shows them
+        running.storage.delete(running.written)
+
+
+def barrier_handler(config: NetworkConfig, channels: int) -> BarrierHandler:
+    """Return the handler of the configured checkpoint mode (Flink's InputProcessorUtil)."""
+    after_finish = config.checkpoints_after_tasks_finish
+    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+        return BarrierTracker(channels, checkpoints_after_tasks_finish=after_finish)
+    if config.takes_unaligned_checkpoints:
+        return AlternatingAligner(channels, checkpoints_after_tasks_finish=after_finish)
+    return BarrierAligner(channels, checkpoints_after_tasks_finish=after_finish)
+
+
+def snapshot_s(work: SnapshotWork, costs: CostModel) -> float:
+    """Return the duration of the synchronous part of a snapshot for its work, in seconds."""
+    logging_s = work.logged_bytes / costs.log_rate_bytes_per_s
+    flushing_s = work.flushed_bytes / costs.table_flush_rate_bytes_per_s
+    return logging_s + flushing_s + work.linked * costs.table_snapshot_s
+
+
+def storing_s(handles: Sequence[StateHandle], costs: CostModel) -> float:
+    """Return how long it takes to store what is new of these handles, in seconds; what is inline takes none.
+
+    State in memory is turned into bytes first, which all else is already. Files of tables are uploaded a few
+    at a time, and so each takes its time for some of them only.
+    """
+    new = [handle for handle in handles if handle.file is not None and not handle.stored_before]
+    uploading_s = sum(handle.size for handle in new) / costs.upload_rate_bytes_per_s
+    state = [each for each in new if each.kind not in CHANNEL_STATE and each.format is not StateFormat.LOG]
+    files = len({handle.file.path for handle in state if handle.file is not None})
+    serialized = sum(handle.size for handle in state if handle.format is StateFormat.CANONICAL)
+    at_once = -(-files // UPLOADS_AT_ONCE)
+    return uploading_s + at_once * costs.state_file_s + serialized / costs.serialize_rate_bytes_per_s
