@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .analysis.comparison import Comparison, compare
     from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
-    from .flink.rest.importing import Imported, import_scenario
+    from .flink.importing import Imported, import_scenario
     from .runs.scenario_runs import open_sources, run_seeds
     from .spark.rows import RowCodec, key_hash
     from .spark.spark_source import SparkSource
@@ -35,11 +35,11 @@ __all__ = [
 
 _MODULES = {
     "Comparison": ".analysis.comparison",
-    "Imported": ".flink.rest.importing",
+    "Imported": ".flink.importing",
     "RowCodec": ".spark.rows",
     "SparkSource": ".spark.spark_source",
     "compare": ".analysis.comparison",
-    "import_scenario": ".flink.rest.importing",
+    "import_scenario": ".flink.importing",
     "key_hash": ".spark.rows",
     "load_result": ".files.reading",
     "load_scenario": ".files.reading",

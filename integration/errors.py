@@ -7,9 +7,75 @@ be read. The command line prints these lines and ends with status 2.
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Self
 
 from netstack import InputError, SourceError
+
+ParameterName = Literal[
+    "job",
+    "watch_s",
+    "record_bytes",
+    "service_s",
+    "service_mode",
+    "cores",
+    "rate",
+    "options",
+    "latency_s",
+    "ca",
+    "cert",
+    "key",
+    "headers",
+    "user",
+    "password",
+]
+"""Parameters that notes and errors of an import name: of `import_scenario`, `Overrides` and `Access`."""
+
+
+class Parameter(NamedTuple):
+    """A parameter of an import as advice names it, with an example of its value."""
+
+    name: ParameterName
+    example: float | str | None = None
+    of: str | None = None
+    """The vertex or the option of Flink that the example is for, of a parameter that has many values."""
+
+    def __str__(self) -> str:
+        if self.example is None:
+            return self.name
+        return f"{self.name}={self.example if self.of is None else {self.of: self.example}!r}"
+
+
+class Note(str):
+    """A line of text, and the parameters that would supply or override what it is about.
+
+    As a string it names them as Python does; the command line names its options instead.
+
+    Attributes:
+        text: The line without the advice.
+        parameters: The parameters that the advice names, in order.
+    """
+
+    def __new__(cls, text: str, *parameters: Parameter, advice: str = "Set {} to override.") -> Self:
+        """Add `advice` to `text`, if there are parameters; each "{}" stands for one of them."""
+        note = super().__new__(cls, f"{text} {advice.format(*parameters)}" if parameters else text)
+        note.text, note.parameters, note._advice = text, parameters, advice
+        return note
+
+    text: str
+    parameters: tuple[Parameter, ...]
+    _advice: str
+
+    def __getnewargs_ex__(self) -> tuple[tuple[object, ...], dict[str, str]]:
+        return (self.text, *self.parameters), {"advice": self._advice}
+
+    def after(self, beginning: str) -> Note:
+        """Return the same note with a beginning, such as the address that it is about."""
+        return Note(beginning + self.text, *self.parameters, advice=self._advice)
+
+    def naming(self, name: Callable[[Parameter], str]) -> str:
+        """Return the line with other names of the parameters."""
+        return f"{self.text} {self._advice.format(*map(name, self.parameters))}" if self.parameters else self
 
 
 class UsageError(InputError):
@@ -17,17 +83,22 @@ class UsageError(InputError):
 
 
 class FileError(InputError):
-    """A file does not exist, cannot be read, or does not hold what is wanted."""
+    """A file does not exist, cannot be read, or has other contents than expected."""
 
 
 class FlinkRestError(InputError):
-    """A Flink cluster cannot be read, or reports too little."""
+    """A Flink cluster cannot be read, or reports too little.
+
+    Attributes:
+        notes: The problems as they were given: a `Note` where a parameter helps.
+    """
 
     def __init__(self, *problems: str) -> None:
         super().__init__(problems)
+        self.notes = problems
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        return type(self), self.problems
+        return type(self), self.notes
 
 
 class JobWentError(FlinkRestError):
@@ -39,15 +110,17 @@ class NotRunningError(FlinkRestError):
 
 
 class TransferError(Exception):
-    """A request got no complete answer. The message is the cause and a remedy.
+    """A request got no complete answer.
 
     Attributes:
-        passing: Whether a retry may succeed: there is no connection, or it broke.
+        note: The cause and a remedy.
+        transient: Whether a retry may succeed: there is no connection, or it broke.
     """
 
-    def __init__(self, why: str, *, passing: bool = False) -> None:
-        super().__init__(why)
-        self.passing = passing
+    def __init__(self, note: Note, *, transient: bool = False) -> None:
+        super().__init__(note)
+        self.note = note
+        self.transient = transient
 
 
 class TooLargeError(Exception):

@@ -39,6 +39,7 @@ FLOORS = {
         "spark",
         "runs",
         "flink",
+        "lint",
         "tuning",
         "report",
         "notebook",

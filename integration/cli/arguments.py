@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTokensError
 
@@ -36,6 +36,12 @@ AllowCode = Annotated[
         help="Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.",
     ),
 ]
+
+if TYPE_CHECKING:
+    from netstack import InputError
+
+    from ..errors import Parameter as ImportParameter
+    from ..errors import ParameterName
 
 T = TypeVar("T")
 
@@ -92,6 +98,47 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
         if said.endswith(f"parameter {option} requires an argument.") and _NEGATIVE.match(value):
             return f"netstack {arguments[0]}: {option}: {value!r} is negative; it must be positive"
     return f"netstack: {said}"
+
+
+_OPTIONS: dict[ParameterName, str] = {
+    "options": "--set",
+    "headers": "--header",
+    "password": "--password-file",
+}
+"""Options whose names do not follow from those of parameters."""
+
+
+def option_of(parameter: ImportParameter) -> str:
+    """Return the option for a parameter of an import, with the example of its value if there is one."""
+    from netstack import format_duration
+
+    name = parameter.name
+    option = _OPTIONS.get(name, f"--{name.removesuffix('_s').replace('_', '-')}")
+    value = parameter.example
+    if value is None:
+        return option
+    text = format_duration(float(value)) if name.endswith("_s") else str(value)
+    if parameter.of:
+        text = f"{parameter.of}{'=' if name == 'options' else ':'}{text}"
+    return f"{option} {shlex.quote(text)}"
+
+
+def naming_options(note: str) -> str:
+    """Return a line of an import with options in place of parameters."""
+    from ..errors import Note
+
+    return note.naming(option_of) if isinstance(note, Note) else note
+
+
+def problems_of(error: InputError) -> tuple[str, ...]:
+    """Return the lines of an error, with options in place of parameters."""
+    from flowcontrol import readable
+
+    from ..errors import FlinkRestError
+
+    if not isinstance(error, FlinkRestError):
+        return error.problems
+    return tuple(readable(naming_options(note)) for note in error.notes)
 
 
 def require_some(command: str, option: str, number: int) -> None:

@@ -25,7 +25,7 @@ from ..errors import UsageError
 from ..files.reading import LARGEST_RESULT, NO_RESULT, load_result, one_line
 from ..report.output import to_stdout, write_json
 from .access_options import ANYBODY, AccessOptions
-from .arguments import Flag, read_quantity
+from .arguments import Flag, naming_options, read_quantity
 from .flink_options import watching
 
 _STDIN = "-"
@@ -100,14 +100,14 @@ def _from_stdin() -> Result:
 
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:
     # Here, since few diagnoses need it.
-    from ..flink.rest.diagnosing import diagnose_job
+    from ..flink.diagnosing import diagnose_job
 
     latency_s = None
     if latency is not None:
         latency_s = read_quantity("diagnose", "--latency", latency, parse_duration)
     cluster = access.cluster(place)
     with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
-        return diagnose_job(cluster, job, latency_s, watching=report)
+        return diagnose_job(cluster, job, latency_s, watching=report, wording=naming_options)
 
 
 def _obtained(result: Result) -> str:

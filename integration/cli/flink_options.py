@@ -1,7 +1,8 @@
-"""What the commands that read a running Flink job have in common: their options, and what they say of it."""
+"""Options and steps that the commands share which read a running Flink job."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,21 +16,14 @@ from rich.text import Text
 from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignment
 
 from ..errors import UsageError
-from ..flink.rest import (
-    Answers,
-    Imported,
-    Overrides,
-    Recorder,
-    Recording,
-    import_scenario,
-)
-from ..flink.rest.job_options import EVERYWHERE
-from ..flink.rest.recording import packed
+from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
+from ..flink.options import EVERYWHERE
+from ..flink.recording import packed
 from ..report.output import prepare_file, say, to_stderr, write_outputs
-from .arguments import Settings, Several
+from .arguments import Settings, Several, naming_options
 
 _SILENT_S = 10.0
-"""For so long a command may say nothing."""
+"""The longest time without output."""
 
 T = TypeVar("T")
 
@@ -37,122 +31,112 @@ T = TypeVar("T")
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingOptions:
-    """How a running job becomes a scenario: what stands in for what is read, and how long to watch."""
+    """Overrides of what is read from a running job, and how long to watch it."""
 
     record_bytes: Several = ()
     """Bytes of a record, in place of those measured: VERTEX:BYTES, or BYTES for all sources."""
     service: Several = ()
-    """What a record costs, in place of what was measured: VERTEX:TIME, or TIME for all."""
+    """Cost of a record, in place of the measured one: VERTEX:TIME, or TIME for all."""
     service_mode: Several = ()
-    """How a record's cost is spent: VERTEX:MODE, or MODE for all; burn takes a core, throttle waits."""
+    """Use of a record's cost: VERTEX:MODE, or MODE for all; burn takes a core, throttle waits."""
     cores: float | None = None
-    """Cores of each machine, in place of those that its task managers tell; what burns shares them."""
+    """Cores of each machine, in place of those reported; work that takes a core shares them."""
     rate: Several = ()
     """Records per second of each subtask of a source, 0 for as fast as possible: VERTEX:RATE, or RATE."""
     settings: Settings = ()
     """An option of Flink, OPTION=VALUE, in place of the cluster's."""
     latency: str | None = None
-    """Of the network between task managers."""
+    """Latency of the network between task managers."""
     watch: str | None = None
-    """How long to watch the metrics; by default until they have changed three times, at least 20 s."""
+    """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
-    """File to write all answers of the cluster to, packed if its name ends in ".gz"; it does for a URL."""
+    """File for all answers of the cluster, packed if its name ends in ".gz"; later it replaces the URL."""
 
     def overrides(self) -> Overrides:
-        """Return what stands in for what is read.
+        """Return the overrides.
 
         Raises:
             UsageError: with a line for each option that cannot be read.
         """
-        return overrides_of(
-            record_bytes=self.record_bytes,
-            service=self.service,
-            service_mode=self.service_mode,
+        problems: list[str] = []
+        options: dict[str, str] = {}
+        for text in self.settings:
+            assigned = split_assignment(text)
+            if assigned is None:
+                problems.append(f"--set {text}: has no value; write OPTION=VALUE")
+            else:
+                options[assigned[0]] = assigned[1]
+        if self.cores is not None and not 0 < self.cores < inf:
+            problems.append(f"--cores {self.cores:g}: must be a number above 0")
+        latency_s = None
+        if self.latency is not None:
+            latency_s = _read("--latency", self.latency, parse_duration, problems)
+        given = Overrides(
+            record_bytes=_by_vertex("--record-bytes", self.record_bytes, _whole, problems),
+            service_s=_by_vertex("--service", self.service, parse_duration, problems),
+            service_mode=_by_vertex("--service-mode", self.service_mode, _mode, problems),
             cores=self.cores,
-            rate=self.rate,
-            settings=self.settings,
-            latency=self.latency,
+            rate=_by_vertex("--rate", self.rate, _rate, problems),
+            options=options,
+            latency_s=latency_s or 0.0,
         )
+        if problems:
+            raise UsageError(problems)
+        return given
+
+    def watch_s(self) -> float | None:
+        """Return the seconds to watch the metrics; None: the default.
+
+        Raises:
+            UsageError: the option is not a time.
+        """
+        problems: list[str] = []
+        watch_s = None if self.watch is None else _read("--watch", self.watch, parse_duration, problems)
+        if problems:
+            raise UsageError(problems)
+        return watch_s
 
 
 AS_READ = ReadingOptions()
-"""Nothing stands in."""
+"""No overrides."""
 
 
-def overrides_of(
-    *,
-    record_bytes: Sequence[str] = (),
-    service: Sequence[str] = (),
-    service_mode: Sequence[str] = (),
-    cores: float | None = None,
-    rate: Sequence[str] = (),
-    settings: Sequence[str] = (),
-    latency: str | None = None,
-) -> Overrides:
-    """Read the options of a command line: VERTEX:VALUE or VALUE, for `settings` OPTION=VALUE.
+def read_flink(cluster: Answers, job: str | None, options: ReadingOptions) -> Imported:
+    """Import a job, with progress and notes on stderr; write the recording if there is a file for it.
 
-    Raises:
-        UsageError: with a line for each that cannot be read.
-    """
-    problems: list[str] = []
-    given = Overrides(
-        record_bytes=_by_vertex("--record-bytes", record_bytes, _whole, problems),
-        service_s=_by_vertex("--service", service, parse_duration, problems),
-        service_mode=_by_vertex("--service-mode", service_mode, _mode, problems),
-        cores=_cores(cores, problems),
-        rate=_by_vertex("--rate", rate, _rate, problems),
-        options=_settings(settings, problems),
-        latency_s=0.0 if latency is None else _read("--latency", latency, parse_duration, problems) or 0.0,
-    )
-    if problems:
-        raise UsageError(problems)
-    return given
-
-
-def read_flink(
-    cluster: Answers, job: str | None, given: Overrides, watch: str | None, recording: Path | None = None
-) -> Imported:
-    """Read a job, with progress on stderr; what could not be read is said there too.
-
-    All that was answered is written to `recording`.
+    The notes name options.
 
     Raises:
         FlinkRestError: the cluster cannot be read.
-        UsageError: `watch` is no time, or an override is wrong.
+        UsageError: an option cannot be read.
         OutputError: the recording cannot be written.
     """
-    watch_s = read_watch(watch)
-    prepare_file(recording)
+    given, watch_s = options.overrides(), options.watch_s()
+    prepare_file(options.recording)
     recorder = Recorder(cluster)
     with watching(cluster, f"reading {cluster.name}") as report:
         imported = import_scenario(recorder, job, overrides=given, watch_s=watch_s, watching=report)
+    imported = with_option_names(imported)
     for note in imported.notes:
         say(f"{cluster.name}: {note}")
-    write_recording(recorder, imported, recording)
+    write_recording(recorder, imported, options.recording)
     return imported
 
 
-def read_watch(watch: str | None) -> float | None:
-    """Return the seconds of ``--watch``; None: it was not given.
-
-    Raises:
-        UsageError: it is no time.
-    """
-    problems: list[str] = []
-    watch_s = None if watch is None else _read("--watch", watch, parse_duration, problems)
-    if problems:
-        raise UsageError(problems)
-    return watch_s
+def with_option_names(imported: Imported) -> Imported:
+    """Return an import whose notes name options in place of parameters."""
+    return dataclasses.replace(imported, notes=list(map(naming_options, imported.notes)))
 
 
 def write_recording(recorder: Recorder, imported: Imported, recording: Path | None) -> None:
-    """Write all that was answered while a job was imported, if there is a file for it.
+    """Write the answers from which a job was imported, if there is a file for them.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     if recording is not None:
-        write_outputs({recording: packed(recorder.document(imported), recording)})
+        document = recorder.document(imported.scenario, imported.measured)
+        write_outputs({recording: packed(document, recording)})
         say(f"wrote {recording}")
 
 
@@ -160,10 +144,10 @@ def write_recording(recorder: Recorder, imported: Imported, recording: Path | No
 def watching(
     cluster: Answers, doing: str, *, always: bool = False
 ) -> Iterator[Callable[[float, float], None]]:
-    """Show on stderr what is done while the block runs; what is given is told how long metrics were watched.
+    """Show the progress of the block on stderr; the yielded function takes the seconds so far and all.
 
-    A line says how long that takes where it is long and nobody looks on; with `always`, in any case. Of a
-    recording, whose metrics take no time, nothing is said.
+    Where stderr is not a terminal, one line reports a long watch, or with `always` any. Nothing is reported
+    of a recording, which takes no time.
     """
     takes_time = not isinstance(cluster, Recording)
     with to_stderr().status(Text(doing)) as status:
@@ -190,17 +174,6 @@ def _by_vertex(
     return values
 
 
-def _settings(texts: Sequence[str], problems: list[str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for text in texts:
-        assigned = split_assignment(text)
-        if assigned is None:
-            problems.append(f"--set {text}: has no value; write OPTION=VALUE")
-        else:
-            values[assigned[0]] = assigned[1]
-    return values
-
-
 def _read(option: str, text: str, read: Callable[[str], T], problems: list[str]) -> T | None:
     try:
         return read(text)
@@ -219,12 +192,6 @@ def _mode(text: str) -> str:
     if text not in SERVICE_MODES:
         raise QuantityError(f"{text!r} is unknown", f"one of {', '.join(SERVICE_MODES)}")
     return text
-
-
-def _cores(cores: float | None, problems: list[str]) -> float | None:
-    if cores is not None and not 0 < cores < inf:
-        problems.append(f"--cores {cores:g}: must be a number above 0")
-    return cores
 
 
 def _rate(text: str) -> float:

@@ -10,7 +10,7 @@ import msgspec
 
 from netstack import scenario_document, scenario_toml
 
-from ..flink.rest import Imported, Measured
+from ..flink import Imported, Measured
 from ..report.output import prepare_folder, write_files, write_json
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag
@@ -18,7 +18,7 @@ from .flink_options import AS_READ, ReadingOptions, read_flink
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``--json`` prints."""
+    """The JSON document."""
 
     schema: str = "netstack.import/1"
     scenario: dict[str, Any]
@@ -36,17 +36,17 @@ def import_flink(
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
-    """Print a running Flink job as a scenario file; what could not be read is said on stderr and in it.
+    """Print a running Flink job as a scenario file; assumptions are reported on stderr and in the file.
 
     Args:
         url: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
         job: Id of the job; needed where several run.
-        json: Print scenario, notes and what the job shows as one JSON document.
+        json: Print scenario, notes and the figures of the job as one JSON document.
         out: Folder for NAME.toml and NAME.json.
     """
-    given = options.overrides()
+    options.overrides()  # reports mistakes before anything is written
     prepare_folder(out)
-    imported = read_flink(access.cluster(url), job, given, options.watch, options.recording)
+    imported = read_flink(access.cluster(url), job, options)
     scenario = imported.scenario
     text = scenario_toml(scenario, _comments(imported))
     document = Document(

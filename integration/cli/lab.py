@@ -19,12 +19,12 @@ from ..emulating import heard_by_trio
 from ..errors import OutputError, UsageError
 from ..extras import require
 from ..files.reading import one_line
-from ..flink.rest import Answers, Imported, Recorder, Recording, import_scenario
+from ..flink import Answers, Imported, Recorder, Recording, import_scenario
 from ..report.output import prepare_file, say
 from ..state.stores import table_stores
 from .access_options import ANYBODY, AccessOptions
-from .arguments import AllowCode, Flag, Several, Whole
-from .flink_options import AS_READ, ReadingOptions, read_watch, write_recording
+from .arguments import AllowCode, Flag, Several, Whole, problems_of
+from .flink_options import AS_READ, ReadingOptions, with_option_names, write_recording
 from .preparation import load_runnable, opened
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def serve_beside(
         FlinkRestError: there is no such job, or nobody answers.
         UsageError: an option makes no sense, or nothing can be served at that port.
     """
-    from ..flink.rest.importing import check_readable
-    from ..flink.rest.job_watch import JobWatch
+    from ..flink.importing import check_readable
+    from ..flink.watch import JobWatch
     from ..lab.lab import Lab
     from ..lab.observed_flink import ObservedFlink
     from ..lab.server import LabServer
@@ -169,7 +169,9 @@ def serve_beside(
         def look(imported: Imported) -> JobWatch | None:
             return None if isinstance(cluster, Recording) else JobWatch(cluster, imported)
 
-        flink = ObservedFlink(cluster.name, read, look, show, lambda: server.pages > 0)
+        flink = ObservedFlink(
+            cluster.name, read, look, show, lambda: server.pages > 0, problems_of=problems_of
+        )
         server = LabServer(None, flink=flink)
         _serve(server, port, browser=browser)
 
@@ -178,7 +180,7 @@ def _reader(
     cluster: Answers, job: str | None, options: ReadingOptions
 ) -> Callable[[bool, Callable[[float, float], None]], Imported]:
     """What reads the job that was named, or the one that runs once that has gone."""
-    given, watch_s = options.overrides(), read_watch(options.watch)
+    given, watch_s = options.overrides(), options.watch_s()
     prepare_file(options.recording)
 
     def read(other: bool, watching: Callable[[float, float], None]) -> Imported:
@@ -186,6 +188,7 @@ def _reader(
         imported = import_scenario(
             recorder, None if other else job, overrides=given, watch_s=watch_s, watching=watching
         )
+        imported = with_option_names(imported)
         try:
             write_recording(recorder, imported, options.recording)
         except OutputError as error:

@@ -1,4 +1,4 @@
-"""The command ``netstack lint``, and what was found as people read it."""
+"""The command ``netstack lint``, and its report in the terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from rich.text import Text
 
 from ..analysis.wording import counted
 from ..errors import UsageError
-from ..flink.lint.check import lint as lint_file
-from ..flink.lint.file_settings import LintReport, Remark
+from ..lint.catalogue import read_version
+from ..lint.check import LintReport
+from ..lint.check import lint as lint_file
+from ..lint.rules import Remark
 from ..report.output import indented, prepare_folder, to_stdout, write_files, write_json
 from .arguments import Flag
 from .exit_status import FAILED
@@ -23,7 +25,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 class LintReports(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``--json`` prints of several files."""
+    """The JSON document of several files."""
 
     schema: str = "netstack.lint-reports/1"
     ok: bool
@@ -35,12 +37,14 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
 
     Args:
         configs: A config.yaml, a flink-conf.yaml of Flink 1.x, a FlinkDeployment or a ConfigMap; or several.
-        flink: Version by whose rules they are checked, 1.12 to 2.2; by default what a FlinkDeployment says.
-        json: Print what is found as one JSON document.
+        flink: Version whose rules are applied, 1.12 to 2.2; by default that of a FlinkDeployment.
+        json: Print the findings as one JSON document.
         out: Folder for lint.json.
     """
     if not configs:
         raise UsageError(["netstack lint: name a configuration file, such as config.yaml"])
+    if flink is not None:
+        read_version(flink, "netstack lint: --flink")
     prepare_folder(out, DOCUMENT)
     reports = [lint_file(config, flink) for config in configs]
     ok = all(report.ok for report in reports)
@@ -57,14 +61,14 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
 
 
 def print_lint(report: LintReport, console: Console) -> None:
-    """Print each finding with its line, and how many there are."""
+    """Print each finding with its line, and their number."""
     for finding in report.findings:
         _print_finding(finding, console)
     console.print(Text(summary(report), style="bold"), highlight=False)
 
 
 def summary(report: LintReport) -> str:
-    """Return the one sentence that says how it went."""
+    """Return the result in one sentence."""
     if not report.options and not report.findings:
         return f"{report.file}: nothing of Flink's network layer or checkpoints here, so nothing was checked."
     looked = f"{report.file}: {counted(report.options, 'option')} of the network layer and checkpoints"

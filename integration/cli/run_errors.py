@@ -12,6 +12,7 @@ from netstack import InputError, JobFailedError, SourceError
 from ..errors import MissingExtraError, OutputError, WorkerError
 from ..files.reading import one_line
 from ..report.output import say
+from .arguments import problems_of
 from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
 
 
@@ -25,7 +26,7 @@ def report(error: BaseException) -> int:
             say(failure_text(error.result))
             return FAILED
         case InputError():
-            for problem in error.problems:
+            for problem in problems_of(error):
                 say(problem)
         case MissingExtraError():
             say(str(error))

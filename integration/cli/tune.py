@@ -33,7 +33,7 @@ from ..tuning.sweep import run_points
 from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity
 from .exit_status import FAILED
-from .flink_options import overrides_of, read_flink
+from .flink_options import ReadingOptions, read_flink
 from .preparation import load_runnable
 
 SCHEMA = "netstack.tune/2"
@@ -205,15 +205,16 @@ def _scenario(
     file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
 ) -> tuple[Scenario, list[str]]:
     """The scenario of a file, or of a running job with what could not be read of it."""
-    given = overrides_of(
+    options = ReadingOptions(
         record_bytes=running.record_bytes,
         rate=running.rate,
         service_mode=running.service_mode,
         cores=running.cores,
+        watch=running.watch,
     )
     if running.from_flink is not None and file is None:
-        imported = read_flink(access.cluster(running.from_flink), running.job, given, running.watch)
-        return imported.scenario, list(imported.notes)
+        imported = read_flink(access.cluster(running.from_flink), running.job, options)
+        return imported.scenario, imported.notes
     if file is None or running.from_flink is not None:
         raise UsageError(["netstack tune: name a scenario, or a Flink with --from-flink; one of the two"])
     if running != OF_A_FILE:

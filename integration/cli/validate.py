@@ -8,11 +8,9 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from netstack import Result
-
 from ..extras import require
-from ..flink.rest import Imported, Validation
-from ..flink.rest import validate as judge
+from ..flink import Validation
+from ..flink import validate as judge
 from ..report.comparison_text import comparison_table, verdict
 from ..report.output import PAGE, prepare_folder, to_stderr, to_stdout, write_files, write_json
 from ..report.progress import progress
@@ -27,9 +25,9 @@ SEEDS = 5
 DOCUMENT = "validation.json"
 
 LEGEND = (
-    "Flink: what the job shows now, times with their range over its checkpoints. "
+    "Flink: present figures of the job, times with their range over its checkpoints. "
     "ours: median and range over seeds, predicted from its load and options. "
-    "ratio: ours by Flink's. allowed: how far apart they may be. "
+    "ratio: ours by Flink's. allowed: the tolerance. "
     "Times in ms, throughput in records/s."
 )
 
@@ -44,7 +42,7 @@ def validate(
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
-    """Predict what a running Flink job shows, and compare; exit status 1 where a number is outside.
+    """Predict the figures of a running Flink job, and compare; exit status 1 where one is out of tolerance.
 
     Args:
         from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
@@ -56,15 +54,15 @@ def validate(
     require_some("validate", "--seeds", seeds)
     if out is not None:
         require("report", "netstack validate --out")
-    given = options.overrides()
+    options.overrides()  # reports mistakes before anything is written
     prepare_folder(out, PAGE, DOCUMENT)
-    cluster = access.cluster(from_flink)
-    imported = read_flink(cluster, job, given, options.watch, options.recording)
-    results = _predict(imported, seeds)
+    imported = read_flink(access.cluster(from_flink), job, options)
+    with progress("predicting", seeds, "runs", to_stderr()) as report:
+        results = run_seeds([imported.scenario], seeds, done=report)[0]
     validation = judge(imported, results)
     encoded = msgspec.json.encode(validation)
     if out is not None:
-        # Here, since what draws takes a while to import.
+        # Here: the libraries for charts take a while to import.
         from ..report.validation_report import render_validation
 
         page = render_validation(validation, imported, results, command_line())
@@ -76,13 +74,8 @@ def validate(
     return 0 if validation.ok else FAILED
 
 
-def _predict(imported: Imported, seeds: int) -> list[Result]:
-    with progress("predicting", seeds, "runs", to_stderr()) as report:
-        return run_seeds([imported.scenario], seeds, done=report)[0]
-
-
 def print_validation(validation: Validation, console: Console) -> None:
-    """Print prediction, measurement and ratio, and what they come to."""
+    """Print prediction, measurement, ratio and verdict."""
     console.print(Text(f"job {validation.job}, Flink {validation.flink}, {validation.url}", style="dim"))
     console.print(comparison_table(validation.comparison))
     console.print()

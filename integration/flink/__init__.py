@@ -1,1 +1,25 @@
-"""What real Flink clusters have: running jobs, read over REST, and configuration files, checked."""
+"""Import of running Flink jobs through Flink's REST API: scenarios, measurements, recordings, diagnoses."""
+
+from ..errors import FlinkRestError
+from .client import Access, Answers, LiveCluster
+from .importing import Imported, import_scenario
+from .measured import Measured
+from .options import Overrides
+from .recording import Recorder, Recording
+from .watch import JobWatch, Validation, validate
+
+__all__ = [
+    "Access",
+    "Answers",
+    "FlinkRestError",
+    "Imported",
+    "JobWatch",
+    "LiveCluster",
+    "Measured",
+    "Overrides",
+    "Recorder",
+    "Recording",
+    "Validation",
+    "import_scenario",
+    "validate",
+]

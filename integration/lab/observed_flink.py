@@ -12,16 +12,15 @@ Whatever asks the cluster does so in a thread, as it waits for answers; the lab 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import trio
 
 from netstack import InputError, Scenario
 
-from ..errors import JobWentError, NotRunningError, UsageError
-from ..flink.rest import FlinkRestError, Imported, Measured
-from ..flink.rest.job_watch import JobWatch
+from ..errors import FlinkRestError, JobWentError, NotRunningError, UsageError
+from ..flink import Imported, JobWatch, Measured
 from .flink_figures import checkpoint_of, job_figures
 from .flink_messages import FlinkFrame, FlinkJobShape, FlinkState, JobFigures, Predicted, Reading
 from .live_job import LiveJob
@@ -43,6 +42,7 @@ class ObservedFlink:
 
     `read` and `look` are called in threads; `show` is told of each job that was read, and raises a
     ScenarioError where none can be run. `wanted` says whether somebody looks on: else nothing is asked.
+    `problems_of` returns the lines of an error.
     """
 
     def __init__(
@@ -54,12 +54,14 @@ class ObservedFlink:
         wanted: Callable[[], bool],
         *,
         every_s: float = EVERY_S,
+        problems_of: Callable[[InputError], Sequence[str]] = lambda error: error.problems,
     ) -> None:
         self.reading: Reading | None = Reading(url)
         """How far that is; None: the job has been read."""
         self._url = url
         self._read_job, self._look_at, self._show, self._is_wanted = read, look, show, wanted
         self._every_s = every_s
+        self._problems_of = problems_of
         self._again = trio.Event()
         self._imported: Imported | None = None
         self._state: FlinkState = "running"
@@ -99,7 +101,7 @@ class ObservedFlink:
             )
             self._show(imported)
         except InputError as error:
-            self._not_read("; ".join(error.problems))
+            self._not_read("; ".join(self._problems_of(error)))
             return None
         self._imported, self._shown = imported, imported.measured
         self._shown_at, self._state, self._text = monotonic(), "running", ""
@@ -133,11 +135,11 @@ class ObservedFlink:
         try:
             shown = await trio.to_thread.run_sync(watch.look, abandon_on_cancel=True)
         except JobWentError as error:
-            self._state, self._text = "gone", "; ".join(error.problems)
+            self._state, self._text = "gone", "; ".join(self._problems_of(error))
         except NotRunningError as error:
-            self._state, self._text = "waiting", "; ".join(error.problems)
+            self._state, self._text = "waiting", "; ".join(self._problems_of(error))
         except FlinkRestError as error:
-            self._state, self._text = "away", "; ".join(error.problems)
+            self._state, self._text = "away", "; ".join(self._problems_of(error))
         else:
             self._shown, self._shown_at, self._state, self._text = shown, monotonic(), "running", ""
 
@@ -147,7 +149,8 @@ class ObservedFlink:
         if self._imported is None:
             return None
         shown = self._imported.measured
-        return FlinkJobShape(shown.url, shown.job, shown.job_name, shown.flink, self._imported.notes)
+        notes = list(map(str, self._imported.notes))
+        return FlinkJobShape(shown.url, shown.job, shown.job_name, shown.flink, notes)
 
     def frame(self, sides: list[LiveJob]) -> FlinkFrame | None:
         """Return what Flink shows beside what some runs of its job do; None: no job was read yet."""

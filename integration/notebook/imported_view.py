@@ -11,7 +11,7 @@ from netstack import VertexSteady
 
 from ..analysis.known_values import highest
 from ..analysis.wording import NOTHING, milliseconds, per_second, percent
-from ..flink.rest import Imported
+from ..flink import Imported
 from . import run_tables
 from .arrow_columns import table_of
 from .view import Grid, View
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _notes(imported: Imported) -> pa.Table:
-    return table_of(({"note": note} for note in imported.notes), {"note": pa.string()})
+    return table_of(({"note": str(note)} for note in imported.notes), {"note": pa.string()})
 
 
 def _pictures(imported: Imported) -> Sequence[Chart]:

@@ -8,7 +8,7 @@ from typing import Any
 from netstack import Result
 
 from ..analysis.comparison import Comparison
-from ..flink.rest import Imported, Validation
+from ..flink import Imported, Validation
 from .comparison_text import LEGEND, UNITS, cells_of, verdict
 from .job_graph import NOTE, job_graph
 from .pages import pretty, render_page

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from integration import write_whole
-from integration.cli.flink_options import read_flink
-from integration.flink.rest import LiveCluster, Overrides
+from integration.cli.flink_options import ReadingOptions, read_flink
+from integration.flink import LiveCluster
 
 from .arguments import whole
 from .cluster import Cluster, Layout, cluster
@@ -142,7 +142,7 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
         if layout.changed:
             check_agent(running)
         document = _document(running, job, asked, options)
-        imported = read_flink(LiveCluster(running.rest.url), job, Overrides(), None, recording)
+        imported = read_flink(LiveCluster(running.rest.url), job, ReadingOptions(recording=recording))
         running.cancel(job)
     _write(options.out / f"{name}.json", document)
     say(f"  {outcome(document)}; {recording} has {len(imported.scenario.vertices)} vertices")

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from integration.errors import FlinkRestError
-from integration.flink.lint.check import lint
-from integration.flink.rest.diagnosing import diagnose_job
-from integration.flink.rest.importing import import_scenario
-from integration.flink.rest.live_cluster import LiveCluster
-from integration.flink.rest.recording import Recorder, Recording
+from integration.flink.client import LiveCluster
+from integration.flink.diagnosing import diagnose_job
+from integration.flink.importing import import_scenario
+from integration.flink.recording import Recorder, Recording
+from integration.lint.check import lint
 from netstack import OPTIONS, InputError, Scenario, scenario_document, scenario_toml
 
 from .door import Arguments, Door, refused
@@ -68,7 +68,7 @@ def check_recording(data: bytes) -> bool:
     except InputError as error:
         return refused(error)
     scenario_toml(imported.scenario, imported.notes)
-    again = written("again.json", recorder.document(imported))
+    again = written("again.json", recorder.document(imported.scenario, imported.measured))
     assert _numbered(import_scenario(Recording(again)).scenario) == _numbered(imported.scenario)
     try:
         msgspec.json.encode(diagnose_job(Recording(file), None, None))

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from integration.flink.rest.answers import Refused
+from integration.flink.client import Refused
 from tests.integration.flink_cluster import recording
 from tests.integration.job_starts import Start
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from integration.flink.rest.answers import Refused
+from integration.flink.client import Refused
 from tests.integration.loopback_server import Quiet, serving_on_loopback
 
 RECORDINGS = Path(__file__).parents[1] / "data/flink-rest"

@@ -24,8 +24,8 @@ from integration.analysis.trial import trials
 from integration.analysis.wording import milliseconds
 from integration.cli.app import main
 from integration.errors import FlinkRestError
-from integration.flink.rest.diagnosing import diagnose_job
-from integration.flink.rest.sampling import METRICS
+from integration.flink.diagnosing import diagnose_job
+from integration.flink.sampling import METRICS
 from netstack import (
     Edge,
     GeneratorSpec,
@@ -264,7 +264,7 @@ def test_the_word_high_alone_is_evidence_too() -> None:
         diagnosis = diagnose_job(cluster.url, watch_s=0.0)
     (window,) = diagnosis.windows
     assert window.verdict == "operator bound, at stage1"
-    assert any("source, stage1: time by what /backpressure says" in note for note in diagnosis.notes)
+    assert any("source, stage1: metrics do not report" in note for note in diagnosis.notes)
 
 
 Gone = Callable[[str, int, str], bool]

@@ -20,9 +20,8 @@ import trustme
 from integration.cli.access_options import AccessOptions
 from integration.cli.app import main
 from integration.cli.arguments import command_line, set_arguments
-from integration.flink.rest import Access, FlinkRestError, LiveCluster, import_scenario
-from integration.flink.rest.client import RestClient
-from integration.flink.rest.live_cluster import MOST_RETRIES, PAUSES_S
+from integration.flink import Access, FlinkRestError, LiveCluster, import_scenario
+from integration.flink.client import MOST_RETRIES, PAUSES_S, RestClient
 from netstack import InputError
 from tests.integration.flink_cluster import NAMES, Cluster, recording, serving
 from tests.integration.test_flink_client import answering, sent
@@ -96,14 +95,14 @@ class TestTls:
         pauses: list[float] = []
         with secured(server_tls(authority)) as cluster:
             line = problem(asking(cluster.url, pauses=pauses))
-        assert line.startswith(f"{cluster.url}: cannot be reached: its certificate is not trusted (")
-        assert line.endswith("name the file of the authority that signed it by --ca FILE")
+        assert line.startswith(f"{cluster.url}: cannot be reached: the server's certificate is not trusted (")
+        assert line.endswith("Set ca to the file of the authority that signed it.")
         assert pauses == []  # that does not pass
 
     def test_a_certificate_of_another_name(self, authority: trustme.CA, ca: Path) -> None:
         with secured(server_tls(authority, "flink.example.org")) as cluster:
             line = problem(asking(cluster.url, Access(ca=ca)))
-        assert "certificate is not valid for '127.0.0.1'; write the name that it is for" in line
+        assert "certificate is not valid for '127.0.0.1'. Write the name that the certificate is for" in line
 
     def test_a_certificate_of_the_past(self, authority: trustme.CA, ca: Path) -> None:
         long_ago = datetime(2001, 1, 1, tzinfo=UTC)
@@ -111,7 +110,7 @@ class TestTls:
             server_tls(authority, not_before=datetime(2000, 1, 1, tzinfo=UTC), not_after=long_ago)
         ) as cluster:
             line = problem(asking(cluster.url, Access(ca=ca)))
-        assert "its certificate has expired; it needs a new one" in line
+        assert "the server's certificate has expired. The server needs a new one" in line
 
     @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
     def test_a_cluster_that_asks_for_a_certificate(
@@ -123,7 +122,10 @@ class TestTls:
         with secured(tls) as cluster:
             assert asking(cluster.url, Access(ca=ca, cert=cert, key=key)).get("/config")
             line = problem(asking(cluster.url, Access(ca=ca)))
-        assert "it asks for a certificate of yours; name its files by --cert FILE and --key FILE" in line
+        assert (
+            "the server asks for a client certificate. Set cert and key to the files of your certificate"
+            in line
+        )
 
     def test_a_certificate_that_the_cluster_does_not_take(
         self, authority: trustme.CA, ca: Path, tmp_path: Path
@@ -131,15 +133,15 @@ class TestTls:
         cert, key = files_of(trustme.CA().issue_cert("reader"), tmp_path)
         with secured(server_tls(authority, asks=authority)) as cluster:
             line = problem(asking(cluster.url, Access(ca=ca, cert=cert, key=key)))
-        assert "it does not take your certificate (unknown ca)" in line
+        assert "the server rejects your certificate (unknown ca)" in line
 
     def test_the_wrong_scheme(self, authority: trustme.CA, ca: Path) -> None:
         with secured() as cluster:
             line = problem(asking(cluster.url.replace("http:", "https:")))
-            assert "it does not speak TLS; write http://" in line
+            assert "the server does not speak TLS. Write http://" in line
         with secured(server_tls(authority)) as cluster:
             line = problem(asking(cluster.url.replace("https:", "http:")))
-            assert "if it speaks TLS, write https://" in line
+            assert "If the server speaks TLS, write https://" in line
 
     def test_files_that_are_none(self, authority: trustme.CA, ca: Path, tmp_path: Path) -> None:
         cert, key = files_of(authority.issue_cert("reader"), tmp_path)
@@ -149,16 +151,16 @@ class TestTls:
         encrypted.write_bytes(ENCRYPTED_KEY)
         mistakes = {
             Access(ca=tmp_path / "none.pem"): "none.pem: there is no such file",
-            Access(ca=key): "holds no certificate; it must be a PEM file",
-            Access(cert=cert): "no certificate with its key, in PEM; where the key is in a file of its own",
-            Access(cert=cert, key=other): "is not the key of that certificate",
-            Access(cert=cert, key=ca): "there is no certificate with its key, in PEM",
+            Access(ca=key): "contains no certificate. Set ca to a PEM file.",
+            Access(cert=cert): "contains no certificate with its key in PEM. If the key is in a file of",
+            Access(cert=cert, key=other): "is not the key of the certificate",
+            Access(cert=cert, key=ca): "contain no certificate with its key in PEM",
             Access(cert=cert, key=encrypted): "encrypted.pem: the key is encrypted",
         }
         for access, message in mistakes.items():
             with pytest.raises(InputError, match=message):
                 asking("https://127.0.0.1:9", access).get("/config")
-        with pytest.raises(FlinkRestError, match="--key is the key of a certificate"):
+        with pytest.raises(FlinkRestError, match="A private key requires its certificate"):
             Access(key=key)
 
 
@@ -204,9 +206,7 @@ class TestWhoAsks:
         with secured() as cluster:
             cluster.refuse = wanting("Authorization", f"Bearer {SECRET}")
             line = problem(asking(cluster.url))
-        assert line.endswith(
-            "Flink answers 401: Unauthorized; say who asks: --user NAME, or a token by --header @FILE"
-        )
+        assert line.endswith("Flink answers 401: Unauthorized. Set user, or headers for a token.")
 
     def test_headers(self, tmp_path: Path) -> None:
         file = tmp_path / "headers"
@@ -226,7 +226,7 @@ class TestWhoAsks:
         with secured() as cluster:
             cluster.refuse = wanting("Authorization", "another", status)
             line = problem(asking(cluster.url, Access(headers=(("Authorization", SECRET),))))
-        assert line.endswith("; what --header or --user says of who asks is not enough there")
+        assert line.endswith(". These credentials do not suffice.")
         assert SECRET not in line
 
     def test_a_user_with_a_password_of_a_file_or_the_environment(
@@ -250,9 +250,7 @@ class TestWhoAsks:
     ) -> None:
         monkeypatch.delenv("NETSTACK_PASSWORD", raising=False)
         assert main(["import-flink", "http://127.0.0.1:9", "--user", "ann"]) == 2
-        assert capsys.readouterr().err == (
-            "--user ann: give the password in --password-file or $NETSTACK_PASSWORD\n"
-        )
+        assert capsys.readouterr().err == ("--user ann requires --password-file or $NETSTACK_PASSWORD\n")
 
     def test_a_password_that_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("NETSTACK_PASSWORD", raising=False)
@@ -272,10 +270,10 @@ class TestWhoAsks:
     @pytest.mark.parametrize(
         ("header", "message"),
         [
-            (SECRET, '--header: is no header; write "Name: value"'),
-            (f"Author ization: {SECRET}", "--header: is no header"),
-            (f"Authorization: {SECRET}\x00", "--header: the value of Authorization has a character"),
-            (f"Host: {SECRET}", "--header: Host cannot be given"),
+            (SECRET, '--header: is not a header. Write "Name: value"'),
+            (f"Author ization: {SECRET}", "--header: is not a header"),
+            (f"Authorization: {SECRET}\x00", "--header: the value of Authorization contains a character"),
+            (f"Host: {SECRET}", "--header: Host belongs to the connection and cannot be set"),
         ],
     )
     def test_a_header_that_is_none_is_not_repeated(self, header: str, message: str) -> None:
@@ -289,16 +287,16 @@ class TestWhoAsks:
         elsewhere = sent(b"", 302, Location=f"https://login.example.org/auth?state={SECRET}")
         with answering(elsewhere) as url:
             line = problem(asking(url))
-        assert "Flink answers 302: it is at https://login.example.org/auth, which is not followed" in line
-        assert line.endswith("if one logs in there, say who asks: --user NAME, or a token by --header @FILE")
+        assert "Flink answers 302: redirects to https://login.example.org/auth, which is not followed" in line
+        assert line.endswith("If it is a login page, set user, or headers for a token.")
         with answering(sent(b"<!doctype html><html>")) as url:
-            assert "the answer is no JSON but a web page; if one logs in there, say who asks" in problem(
+            assert "the answer is a web page, not JSON. If it is a login page, set user" in problem(
                 asking(url)
             )
 
     def test_a_cluster_that_has_moved_to_https(self) -> None:
         with answering(sent(b"", 301, Location="https://127.0.0.1:1/config")) as url:
-            assert problem(asking(url)).endswith("; write https:// in the address")
+            assert problem(asking(url)).endswith(". Write https:// in the address.")
 
 
 class TestOutages:
@@ -372,9 +370,7 @@ class TestSecrets:
     @pytest.mark.parametrize("url", [f"https://ann:{SECRET}@127.0.0.1:9", f"ann:{SECRET}@127.0.0.1:9"])
     def test_an_address_that_holds_one(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["import-flink", url]) == 2
-        assert capsys.readouterr().err == (
-            "the address holds a name or a password; give --user NAME in place of that\n"
-        )
+        assert capsys.readouterr().err == ("The address contains a name or a password. Set --user instead.\n")
 
     def test_a_header_without_quotes(self, capsys: pytest.CaptureFixture[str]) -> None:
         line = ["import-flink", "http://127.0.0.1:9", "--header", "Authorization:", "Bearer", SECRET]

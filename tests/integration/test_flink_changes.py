@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from integration.flink.rest import (
+from integration.flink import (
     FlinkRestError,
     Imported,
     LiveCluster,
@@ -24,11 +24,10 @@ from integration.flink.rest import (
     importing,
     sampling,
 )
-from integration.flink.rest.client import RestClient
-from integration.flink.rest.cluster_job import FlinkJob
-from integration.flink.rest.job_state import JobState
-from integration.flink.rest.measured import read_checkpoints
-from integration.flink.rest.recording import packed
+from integration.flink.client import RestClient
+from integration.flink.job import FlinkJob, JobState
+from integration.flink.measured import read_checkpoints
+from integration.flink.recording import packed
 from netstack import CheckpointResult, InputError, scenario_document
 from tests.integration.changing_cluster import ChangingCluster
 from tests.integration.job_starts import Start, draw_starts
@@ -46,10 +45,11 @@ TOO_LITTLE = "too little"
 """What comes of a job that is young, whether or not it was another one before."""
 
 CHANGED = re.compile(
-    "job .* has (become|restarted)|no job is running|is INITIALIZING; wait|started again|fell silent"
-    "|task manager .* (is gone|has come)|has become Flink|still those of the time before|came and went"
+    "job .* has (become|restarted)|no job is running|is INITIALIZING. Wait|started again|fell silent"
+    "|task manager .* has (disappeared|appeared)|has become Flink|still those from before"
+    "|are reported at times only"
 )
-ADVICE = re.compile("try again|wait until|only a (running )?job|is for netstack diagnose")
+ADVICE = re.compile("[Tt]ry again|[Ww]ait until|[Oo]nly a (running )?job|netstack diagnose reads")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def read(cluster: ChangingCluster, file: Path | None = None) -> Outcome:
         return Outcome(None, tuple(error.problems))
     check_no_nonsense(imported)
     if file is not None:
-        file.write_bytes(packed(recorder.document(imported), file))
+        file.write_bytes(packed(recorder.document(imported.scenario, imported.measured), file))
         assert document_of(import_scenario(Recording(file))) == document_of(imported)
     return Outcome(document_of(imported) | shown_of(imported))
 
@@ -162,13 +162,13 @@ def test_metrics_of_the_attempt_before_are_not_taken_for_those_of_the_attempt_th
         cluster.answer(path)
         cluster.pause(1.0)
     cluster.now_s = 0.0
-    with pytest.raises(FlinkRestError, match="are still those of the time before it restarted; try again in"):
+    with pytest.raises(FlinkRestError, match=r"are still those from before it restarted\. Try again in"):
         import_scenario(cluster, watch_s=5.0)
 
 
 # Over HTTP.
 
-TROUBLED = re.compile("cannot be reached: |the answer is no JSON|Flink answers 503")
+TROUBLED = re.compile("cannot be reached: |the answer is not JSON|Flink answers 503")
 
 
 class OverHttp:
@@ -202,8 +202,8 @@ def only_reading(client: RestClient, state: JobState, pause: object) -> Iterator
         yield
 
 
-def of_all_starts(client: RestClient, job: FlinkJob, names: Mapping[str, str]) -> list[CheckpointResult]:
-    return read_checkpoints(client, replace(job, running_since_ms=0.0), names)
+def of_all_starts(client: RestClient, job: FlinkJob) -> list[CheckpointResult]:
+    return read_checkpoints(client, replace(job, running_since_ms=0.0))
 
 
 def nothing(*_: object, **__: object) -> None:

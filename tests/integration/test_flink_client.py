@@ -9,8 +9,9 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from integration.flink.rest import FlinkRestError, live_cluster
-from integration.flink.rest.client import RestClient
+from integration.errors import FlinkRestError
+from integration.flink import client
+from integration.flink.client import RestClient
 from tests.integration.loopback_server import Quiet, serving_on_loopback
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -50,7 +51,7 @@ def sent(body: bytes, code: int = 200, length: int | None = None, **headers: str
 )
 def test_addresses_that_are_none(url):
     with pytest.raises(
-        FlinkRestError, match="is no address of Flink's REST API; write http://HOST:8081, or "
+        FlinkRestError, match=r"is not an address of Flink's REST API\. Write http://HOST:8081, or "
     ):
         RestClient(url)
 
@@ -70,30 +71,36 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (sent(b"[" * 100_000 + b"]" * 100_000), "the answer is no JSON"),
-        (sent(b'{"a":' + b"[" * 33 + b"]" * 33 + b"}"), "the answer is no JSON: it is nested too deeply"),
-        (sent(b'{"a": 1'), "the answer is no JSON"),
+        (sent(b"[" * 100_000 + b"]" * 100_000), "the answer is not JSON"),
+        (
+            sent(b'{"a":' + b"[" * 33 + b"]" * 33 + b"}"),
+            "the answer is not JSON: it is nested more than 32 levels deep",
+        ),
+        (sent(b'{"a": 1'), "the answer is not JSON"),
         (
             sent(b'{"a": NaN}'),
-            "/config: the answer is no JSON: NaN at byte 6 is no number in JSON; "
-            "is this the address of Flink's REST API?",
+            "/config: the answer is not JSON: NaN at byte 6 is no number in JSON. "
+            "Check that this is the address of Flink's REST API.",
         ),
-        (sent(b"[-Infinity]"), "the answer is no JSON: Infinity at byte 2 is no number in JSON"),
-        (sent(b"[1e999]"), "the answer is no JSON: Number out of range"),
+        (sent(b"[-Infinity]"), "the answer is not JSON: Infinity at byte 2 is no number in JSON"),
+        (sent(b"[1e999]"), "the answer is not JSON: Number out of range"),
         (sent(b"[" + b"[]," * (1 << 19) + b"[]]"), "/config: the answer has more than 1,048,576 values"),
         (sent(b'{"a": 1', length=100), "cannot be reached: peer closed connection"),
         (sent(b'{"errors":', 500, length=100), "Flink answers 500: Internal Server Error"),
         (sent(b"[" * 50_000, 500), "Flink answers 500: Internal Server Error"),
         (sent(b'{"errors": ["told\\n so"]}', 503), "Flink answers 503: told so"),
-        (sent(b"", 302, Location="/config"), "Flink answers 302: it is at /config, which is not followed"),
-        (sent(b"", 302, Location="file:///etc/passwd"), "Flink answers 302: it is at file:///etc/passwd"),
+        (
+            sent(b"", 302, Location="/config"),
+            "Flink answers 302: redirects to /config, which is not followed",
+        ),
+        (sent(b"", 302, Location="file:///etc/passwd"), "Flink answers 302: redirects to file:///etc/passwd"),
         (sent(b"", 302, Location="http://[::1"), "cannot be reached"),
         (
             sent(b"null"),
-            "/config: does not answer as Flink's REST API does: where an object should be is null",
+            "/config: does not answer as Flink's REST API does: there is null in place of an object",
         ),
-        (sent(b"[]"), "where an object should be is a list"),
-        (sent(b"0.5"), "where an object should be is a number"),
+        (sent(b"[]"), "there is a list in place of an object"),
+        (sent(b"0.5"), "there is a number in place of an object"),
         (sent(b"", 401), "Flink answers 401: Unauthorized"),
     ],
 )
@@ -137,7 +144,7 @@ def test_a_refusal_is_no_want_of_a_path():
 
 
 def test_an_answer_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr(live_cluster, "LARGEST_ANSWER", 1 << 20)
+    monkeypatch.setattr(client, "LARGEST_ANSWER", 1 << 20)
     with (
         answering(sent(b"[" + b" " * (2 << 20))) as url,
         pytest.raises(FlinkRestError, match="has more than 1 MiB"),
@@ -162,7 +169,7 @@ def test_a_redirection_stays_on_its_scheme_host_and_port(elsewhere):
 
     with answering(other) as others, answering(answer) as url:
         others_port = int(others.rpartition(":")[2])
-        with pytest.raises(FlinkRestError, match="Flink answers 307: it is at http"):
+        with pytest.raises(FlinkRestError, match="Flink answers 307: redirects to http"):
             RestClient(url).get("/config")
     assert asked == ["/config"]
 
@@ -171,7 +178,7 @@ def test_a_list_of_what_is_no_object():
     with answering(sent(b"[1]")) as url, pytest.raises(FlinkRestError) as caught:
         RestClient(url).find_list("/x")
     assert caught.value.problems == (
-        f"{url}: /x: does not answer as Flink's REST API does: where an object should be is a number",
+        f"{url}: /x: does not answer as Flink's REST API does: there is a number in place of an object",
     )
 
 

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from integration.cli.app import main
-from integration.flink.rest import Imported, Overrides, Recorder, Recording, import_scenario
-from integration.flink.rest.answers import Refused
-from integration.flink.rest.burning import Burning, burning_of
-from integration.flink.rest.client import RestClient
-from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
-from integration.flink.rest.processors import CPU_LOAD, CPU_TIME, Host, Processors, host_of
-from integration.flink.rest.recording import packed
-from integration.flink.rest.sampling import SubtaskSamples
+from integration.flink import Imported, Overrides, Recorder, Recording, import_scenario
+from integration.flink.client import Refused, RestClient
+from integration.flink.cores import CPU_LOAD, CPU_TIME, Burning, Host, Processors, burning_of
+from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
+from integration.flink.recording import packed
+from integration.flink.sampling import SubtaskSamples
 from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml
 from tests.integration.flink_cluster import NAMES, RECORDINGS, recording
 
@@ -80,8 +78,7 @@ def read(
     """What is made of the use of machines, and what is said of it."""
     samples = {"source": [*map(task, source)], "work": [*map(task, work)], "sink": [*map(task, sink)]}
     notes: list[str] = []
-    names = {vertex.id: vertex.id for vertex in JOB.vertices}
-    return burning_of(job or JOB, names, samples, hosts, given or Overrides(), notes), notes
+    return burning_of(job or JOB, samples, hosts, given or Overrides(), notes), notes
 
 
 def with_places(**managers: tuple[str | None, ...]) -> FlinkJob:
@@ -101,9 +98,9 @@ class TestRule:
         assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
         assert notes == [
             "tm0, tm1: the work of tasks takes a core (1.80 of 2 cores in use, 1.99 if all busy time took "
-            "one), which they had for 55 % of their busy time, so costs are processor time; what else takes "
-            "cores there is not told, and in the costs; give --service-mode VERTEX:throttle for work that "
-            "waits, --cores for others"
+            "one), which they had for 55 % of their busy time, so costs are processor time; they include any "
+            "other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work that waits, cores to "
+            "override the number of cores."
         ]
 
     def test_shares_of_tasks_add_up_to_the_cores_that_they_keep_in_use(self) -> None:
@@ -127,7 +124,7 @@ class TestRule:
         assert burning == Burning()
         assert notes == [
             "tm0, tm1: some of the work may take a core, or others did (1.60 of 4 cores in use, 4.00 if all "
-            "busy time took one); here it waits; give --service-mode burn if it takes one"
+            "busy time took one); assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
         ]
 
     def test_with_cores_to_spare_busy_time_is_processor_time(self) -> None:
@@ -145,8 +142,9 @@ class TestRule:
         burning, notes = read(machine(2, None))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: whether the work of tasks takes a core is not told, and there are fewer than tasks; "
-            "here it waits; give --service-mode burn if it takes one"
+            "tm0, tm1: whether the work of tasks takes a core is not reported, and there are fewer cores "
+            "than tasks; "
+            "assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
         ]
 
     @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 0.6)])
@@ -163,14 +161,16 @@ class TestRule:
         burning, notes = read(machine(None, 1.0))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: how many cores there are is not told, so whether tasks wait for one is not known "
-            "(1.00 cores in use, 3.60 if all busy time took one); here their work waits; give --cores"
+            "tm0, tm1: the number of cores is not reported, so it is not known whether tasks wait for one "
+            "(1.00 cores in use, 3.60 if all busy time took one); assuming that their work waits. Set cores "
+            "to override."
         ]
         assert read(machine(None, 1.0), given=Overrides(cores=1))[0].modes["work"] == "burn"
         assert read(machine(None, 1.0), work=(0.0,) * 4, sink=(0.0,) * 4) == (Burning(), [])
         _, notes = read(machine(None, 3.0))
         assert notes[1:] == [
-            "tm0, tm1: how many cores there are is not told; here as many as tasks want; give --cores"
+            "tm0, tm1: the number of cores is not reported; assuming as many as tasks want. "
+            "Set cores to override."
         ]
 
     def test_it_is_said_that_busy_time_is_not_told_where_many_cores_are_in_use(self) -> None:
@@ -178,9 +178,10 @@ class TestRule:
         assert read(machine(2, 1.8), work=untold, sink=untold) == (
             Burning(),
             [
-                "tm0, tm1: how busy tasks are is not told, so whether their work takes a core is not known "
-                "(1.80 of 2 cores in use; 0.00 at most by tasks that tell how busy they are); here it waits; "
-                "give --service-mode burn if it takes one"
+                "tm0, tm1: the busy time of tasks is not reported, so whether their work takes a core is "
+                "unknown (1.80 of 2 cores in use; 0.00 at most by tasks that report their busy time); "
+                "assuming that it waits. "
+                "Set service_mode={'': 'burn'} if it takes one."
             ],
         )
         assert read(machine(2, 0.4), work=untold, sink=untold) == (Burning(), [])
@@ -198,8 +199,8 @@ class TestRule:
         burning, notes = read(machine(2, 1.2), source=(None, None))
         assert burning == Burning()
         assert notes[0].startswith(
-            "tm0, tm1: some of the work may take a core, or others did, such as 2 tasks that do not tell how "
-            "busy they are (1.20 of 2 cores in use, 1.99 if all busy time took one)"
+            "tm0, tm1: some of the work may take a core, or others did, such as 2 tasks that do not report "
+            "their busy time (1.20 of 2 cores in use, 1.99 if all busy time took one)"
         )
 
     def test_tasks_that_do_not_tell_used_no_core_while_they_were_held_back(self) -> None:
@@ -225,9 +226,9 @@ class TestRule:
             (
                 machine(2, 2.3),
                 None,
-                "2.30 cores in use, more than the 2 that are told; 1.99 at most by busy tasks",
+                "2.30 cores in use, more than the 2 reported; 1.99 at most by busy tasks",
             ),
-            (machine(4, 2.3), 2, "2.30 cores in use, more than the 2 of --cores; 1.99 at most by busy tasks"),
+            (machine(4, 2.3), 2, "2.30 cores in use, more than the 2 set; 1.99 at most by busy tasks"),
             (machine(16, 9.0), None, "9.00 of 16 cores in use; 3.60 at most by busy tasks"),
             (machine(None, 9.0), None, "9.00 cores in use; 3.60 at most by busy tasks"),
         ],
@@ -243,9 +244,7 @@ class TestRule:
             "tm1: as on other machines, the work of tasks takes a core (0.10 of 1 cores"
         )
         _, notes = read(machine(2, 0.1), given=Overrides(service_mode={"": "burn"}))
-        assert notes[0].startswith(
-            "tm0, tm1: as --service-mode says, the work of tasks takes a core (0.10 of 2"
-        )
+        assert notes[0].startswith("tm0, tm1: as overridden, the work of tasks takes a core (0.10 of 2")
 
     def test_tasks_of_a_vertex_whose_places_are_not_all_told_may_run_anywhere(self) -> None:
         """Their work is not known to take a core, but what is in use may be theirs."""
@@ -313,18 +312,19 @@ class TestGiven:
         assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
         assert set(burning.core_shares(JOB.vertices[1])) == {1.0}
         assert notes == [
-            "tm0, tm1: as --service-mode says, the work of tasks takes a core, so costs are processor time; "
-            "what else takes cores there is not told, and in the costs; give --service-mode VERTEX:throttle "
-            "for work that waits, --cores for others",
-            "tm0, tm1: 8 of 8 tasks whose work takes a core do not tell how busy they are, nor so what they "
-            "had of one; here they had a whole one while they were",
+            "tm0, tm1: as overridden, the work of tasks takes a core, so costs are processor time; "
+            "they include any "
+            "other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work that waits, cores to "
+            "override the number of cores.",
+            "tm0, tm1: 8 of 8 tasks whose work takes a core do not report their busy time; "
+            "assuming that each had a whole core.",
         ]
 
     def test_tasks_that_do_not_tell_how_busy_they_are_are_named_beside_those_that_do(self) -> None:
         burning, notes = read(machine(1, 0.9), work=(0.8, None, 1.0, 0.8), sink=(0.0,) * 4)
         shares = burning.core_shares(JOB.vertices[1])
         assert [share == 1.0 for share in shares] == [False, True, False, False]
-        assert notes[1].startswith("tm0, tm1: 1 of 4 tasks whose work takes a core do not tell")
+        assert notes[1].startswith("tm0, tm1: 1 of 4 tasks whose work takes a core do not report")
 
     def test_where_no_host_is_known_each_task_manager_has_the_given_cores(self) -> None:
         burning, notes = read(given=self.BURN_ON_TWO, work=(1.0,) * 4, sink=(0.0,) * 4)
@@ -416,7 +416,7 @@ def used(answers: list[Any], account: Sequence[float] | None = None) -> tuple[fl
     cluster = OneTaskManager(answers)
     processors = Processors(RestClient(cluster), job, {"tm0": {"hardware": {"cpuCores": 4}}})
     for _ in range(LOOKS):
-        processors.look()
+        processors.poll()
     tasks = task(0.5)
     if account is not None:
         rows = ({"busy_ms": 0.0, "idle_ms": 1e3 * at_s, "backpressured_ms": 0.0} for at_s in account)
@@ -486,7 +486,7 @@ class TestUse:
         details = {manager: {"path": path, "hardware": {"cpuCores": 2}} for manager in ("tm0", "tm1")}
         processors = Processors(RestClient(OneTaskManager(answers)), JOB, details)
         for _ in times:
-            processors.look()
+            processors.poll()
         samples = {vertex.id: [task(0.5)] * vertex.parallelism for vertex in JOB.vertices}
         return [(host.managers, host.cores_in_use) for host in processors.hosts(samples)]
 
@@ -578,7 +578,7 @@ class TestImport:
         recorder = Recorder(Recording(tmp_path / "job.json"))
         first = import_scenario(recorder)
         file = tmp_path / "kept.json"
-        file.write_bytes(packed(recorder.document(first), file))
+        file.write_bytes(packed(recorder.document(first.scenario, first.measured), file))
         assert "secret" not in file.read_text()
         kept = json.loads(file.read_text())
         assert kept["answers"]["/taskmanagers/tm1"]["path"] == "flink@host1"
@@ -603,7 +603,7 @@ class TestImport:
         recorder = Recorder(Recording(tmp_path / "job.json"))
         first = import_scenario(recorder)
         file = tmp_path / "kept.json"
-        file.write_bytes(packed(recorder.document(first), file))
+        file.write_bytes(packed(recorder.document(first.scenario, first.measured), file))
         assert "secret" not in file.read_text()
         assert first.scenario.machines == (Machine(cores=1, task_managers=("tm0", "tm1")),)
         assert import_scenario(Recording(file)).scenario.machines == first.scenario.machines
@@ -646,7 +646,7 @@ class TestImport:
         ("options", "said"),
         [
             (["--service-mode", "boil"], "--service-mode boil: 'boil' is unknown; it must be one of"),
-            (["--service-mode", "source:burn"], "--service-mode source: no vertex with input has that name"),
+            (["--service-mode", "source:burn"], "source: no vertex with input has that name; there are "),
             (["--cores", "0"], "--cores 0: must be a number above 0"),
         ],
     )

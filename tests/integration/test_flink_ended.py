@@ -8,8 +8,8 @@ import pytest
 
 from integration.analysis.rules.diagnosis import UNDECIDED, Diagnosis
 from integration.cli.app import main
-from integration.flink.rest import FlinkRestError, import_scenario
-from integration.flink.rest.diagnosing import diagnose_job
+from integration.flink import FlinkRestError, import_scenario
+from integration.flink.diagnosing import diagnose_job
 from tests.integration.flink_cluster import NAMES, Cluster, recording, serving
 
 ENDED_MS = 1500
@@ -67,8 +67,8 @@ def test_what_is_kept_of_a_job_is_told() -> None:
         found.evidence[0] for found in live.findings if found.rule == delays
     ]
     assert diagnosis.notes[:2] == [
-        "the job has ended: of its metrics nothing is kept but what each subtask counted in all",
-        "times and rates are means since each subtask last started, not of one moment",
+        "The job has ended: no metrics are kept, only the counters of each subtask.",
+        "Times and rates are means since each subtask last started, not of one moment.",
     ]
 
 
@@ -105,8 +105,8 @@ def test_a_job_without_checkpoints_and_options() -> None:
     cluster.forget("/jobmanager/config")
     diagnosis = diagnosed(cluster)
     assert diagnosis.windows[0].checkpoints == 0
-    assert "the options of the cluster are not told; Flink's defaults stand in" in diagnosis.notes
-    assert "no completed checkpoint is kept, so delays are not known" in diagnosis.notes
+    assert "The options of the cluster are not reported; assuming Flink's defaults." in diagnosis.notes
+    assert "No completed checkpoint is kept, so delays are unknown." in diagnosis.notes
     assert any("does not have /jobs/" in note and "/jobmanager/config" in note for note in diagnosis.notes)
 
 
@@ -115,10 +115,12 @@ def test_one_of_several_jobs_has_to_be_named() -> None:
     other = {"jid": "0" * 32, "name": "other", "state": "CANCELED"}
     cluster.answers["/jobs/overview"]["jobs"].append(other)
     with serving(cluster):
-        with pytest.raises(FlinkRestError, match=r"no job is running; name one by --job: .* CANCELED\)"):
+        with pytest.raises(
+            FlinkRestError, match=r"no job is running. Set job to one of these: .* CANCELED\)"
+        ):
             diagnose_job(cluster.url)
         assert diagnose_job(cluster.url, cluster.job).name == diagnosed(history_server()).name
-        with pytest.raises(FlinkRestError, match="has no job 1; there are "):
+        with pytest.raises(FlinkRestError, match="has no job 1; the cluster has "):
             diagnose_job(cluster.url, "1")
 
 
@@ -134,7 +136,9 @@ def test_an_import_needs_a_job_that_runs() -> None:
     cluster = history_server()
     with serving(cluster):
         for job, message in ((None, "no job is running"), (cluster.job, "is FINISHED; only a running job")):
-            with pytest.raises(FlinkRestError, match=f"{message}.* for netstack diagnose --from-flink$"):
+            with pytest.raises(
+                FlinkRestError, match=f"{message}.*netstack diagnose reads jobs that have ended.$"
+            ):
                 import_scenario(cluster.url, job)
 
 
@@ -142,5 +146,5 @@ def test_the_command_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(history_server()) as cluster:
         assert main(["diagnose", "--from-flink", cluster.url, "--latency", "1 ms"]) == 0
     shown = capsys.readouterr()
-    assert "note: the job has ended: of its metrics nothing is kept" in shown.out
+    assert "note: The job has ended: no metrics are kept" in shown.out
     assert shown.err == ""

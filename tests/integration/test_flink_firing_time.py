@@ -2,8 +2,8 @@
 
 import pytest
 
-from integration.flink.rest.firing_time import by_event_time
-from integration.flink.rest.sampling import SubtaskSamples
+from integration.flink.fit_scenario import by_event_time
+from integration.flink.sampling import SubtaskSamples
 from netstack import GeneratorSpec, Vertex
 from tests.integration.test_flink_flows import edge_to, job, samples
 
@@ -49,7 +49,7 @@ def read(
         for vertex in SHAPE.vertices
     ]
     said = [] if notes is None else notes
-    return {vertex.name: vertex for vertex in by_event_time(SHAPE, NAMES, seen(**changes), vertices, said)}
+    return {vertex.name: vertex for vertex in by_event_time(SHAPE, seen(**changes), vertices, said)}
 
 
 def disorder_s(vertices: dict[str, Vertex]) -> list[float | None]:
@@ -93,7 +93,7 @@ def test_a_lag_beyond_whole_windows_is_that_of_old_data():
 def test_a_source_that_does_not_tell_its_lag_is_noted():
     notes: list[str] = []
     assert disorder_s(read(notes, rates=[looks("records_out", 1, 2)])) == [0.23, 0.0]
-    assert notes == ["rates: how far its watermarks are behind is not told; here they are at its records"]
+    assert notes == ["rates: the lag of its watermarks is not reported; assuming none."]
 
 
 def test_what_does_not_hold_back_its_records_is_left_alone():

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from integration.flink.rest.barrier_waits import queue_growth
-from integration.flink.rest.cluster_job import FlinkEdge, FlinkJob, FlinkVertex
-from integration.flink.rest.firings import Firings, window_s
-from integration.flink.rest.flows import JobFlows
-from integration.flink.rest.job_options import EVERYWHERE, Overrides
-from integration.flink.rest.sampling import SubtaskSamples, stands_still
-from integration.flink.rest.topology import edges_of
-from integration.flink.rest.vertices import VertexReader
+from integration.flink.fit_scenario import VertexReader, edges_of
+from integration.flink.flows import Firings, JobFlows, window_s
+from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex
+from integration.flink.loads import queue_growth
+from integration.flink.options import EVERYWHERE, Overrides
+from integration.flink.sampling import SubtaskSamples, stands_still
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
 
 RECORDS = Overrides(record_bytes={EVERYWHERE: 100})
@@ -39,10 +37,9 @@ def vertices_of(
     notes: list[str] | None = None,
 ) -> dict[str, Vertex]:
     """What an import makes of the vertices of a job; `notes` gets what it says of them."""
-    names = {vertex.id: vertex.id for vertex in shape.vertices}
     said = [] if notes is None else notes
     flows = JobFlows(shape, seen)
-    reader = VertexReader(shape, names, NetworkConfig(), seen, flows, given, said, checkpoints)
+    reader = VertexReader(shape, NetworkConfig(), seen, flows, given, said, checkpoints)
     return {vertex.name: vertex for vertex in reader.vertices()}
 
 
@@ -339,8 +336,7 @@ def test_a_union_is_told_from_a_join_where_a_name_tells(operator, inputs):
         for name, field in (("clicks", "records_out"), ("views", "records_out"), (operator, "records_in"))
     }
     notes: list[str] = []
-    names = {vertex.id: vertex.id for vertex in shape.vertices}
-    edges = edges_of(shape, names, JobFlows(shape, seen), notes)
+    edges = edges_of(shape, JobFlows(shape, seen), notes)
     assert [edge.input for edge in edges] == inputs
     assert ("a union by its name" in notes[0]) == (inputs == [0, 0])
 
@@ -420,8 +416,8 @@ class TestFewRecordsWhileWatched:
         assert vertices["map"].service[0][1] == pytest.approx(0.1 / 8, rel=0.01)
         assert vertices["map"].selectivity == pytest.approx(0.5)
         assert self.notes[0] == (
-            "source: fewer than 200 records seen at subtask 0, so rates and costs are uncertain; "
-            "give --watch more time"
+            "source: fewer than 200 records seen at subtask 0, so rates and costs are uncertain. "
+            "Set watch_s to a longer time."
         )
 
     def test_where_none_are_seen_that_is_said(self):
@@ -433,10 +429,10 @@ class TestFewRecordsWhileWatched:
         assert vertices["map"].service[0][1] == pytest.approx(6.1 / 100_000, rel=0.2)
         assert vertices["map"].selectivity == pytest.approx(0.5)
         assert self.notes == [
-            "source: no records seen at subtask 0; assuming 0.05 records/s; give --watch more time",
+            "source: no records seen at subtask 0; assuming 0.05 records/s. Set watch_s to a longer time.",
             *(
-                f"{name}: no records seen at subtask 0; assuming the cost of those since the start; "
-                "give --watch more time"
+                f"{name}: no records seen at subtask 0; assuming the cost of those since the start. "
+                "Set watch_s to a longer time."
                 for name in ("map", "sink")
             ),
         ]
@@ -445,7 +441,7 @@ class TestFewRecordsWhileWatched:
         both = [look | {"records_out": 25_000.0} for look in grown("records_in", 1000)]
         vertices = self.read(grown("records_out", 1000), both)
         assert vertices["map"].selectivity == 0
-        assert "map: not seen to emit records; assuming none; give --watch more time" in self.notes
+        assert "map: not seen to emit records; assuming none. Set watch_s to a longer time." in self.notes
 
     def test_windows_that_are_not_seen_to_fire_emit_their_mean(self):
         windows = "Window(TumblingEventTimeWindows(60000), EventTimeTrigger, Summed)"
@@ -463,7 +459,7 @@ class TestFewRecordsWhileWatched:
         assert vertices["map"].selectivity == pytest.approx(0.1)
         for name in ("source", "map"):
             note = f"{name}: its windows hardly fired; assuming their mean since the start"
-            assert f"{note}; give --watch more time" in self.notes
+            assert f"{note}. Set watch_s to a longer time." in self.notes
 
     def test_where_no_time_passed_all_is_of_the_whole_time(self):
         """A source of the old kind is timed by the age of its job, which is 60 s."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from integration.cli.app import main
-from integration.flink.rest import (
+from integration.flink import (
     Answers,
     FlinkRestError,
     Imported,
@@ -24,9 +24,8 @@ from integration.flink.rest import (
     Recording,
     import_scenario,
 )
-from integration.flink.rest.answers import Refused
-from integration.flink.rest.recorded_fields import without_the_cluster
-from integration.flink.rest.recording import packed
+from integration.flink.client import Refused
+from integration.flink.recording import packed, without_the_cluster
 from netstack import OPTIONS, scenario_toml
 from tests.integration.flink_cluster import NAMES, RECORDINGS, recording, replayed
 
@@ -47,7 +46,7 @@ def recorded(answers: Answers, file: Path, given: Overrides | None = None) -> Im
     """Import a job, and write the recording."""
     recorder = Recorder(answers)
     imported = import_scenario(recorder, watch_s=7.5, overrides=given)
-    file.write_bytes(packed(recorder.document(imported), file))
+    file.write_bytes(packed(recorder.document(imported.scenario, imported.measured), file))
     return imported
 
 
@@ -227,10 +226,10 @@ def test_task_managers_are_numbered_whatever_they_are_called() -> None:
     ("content", "why"),
     [
         (b"", "Input data was truncated"),
-        (b"\x1f\x8b\x08", "it is not whole"),
-        (gzip.compress(b"{}" * 1000, mtime=0)[:-9], "it is not whole"),
-        (b'{"answers": {"a":' + b"[" * 100_000, "it is nested too deeply; values go 32 deep at most"),
-        (b'{"answers": {"a":' + b"[" * 600 + b"]" * 600 + b"}}", "it is nested too deeply"),
+        (b"\x1f\x8b\x08", "it is incomplete or corrupt"),
+        (gzip.compress(b"{}" * 1000, mtime=0)[:-9], "it is incomplete or corrupt"),
+        (b'{"answers": {"a":' + b"[" * 100_000, "it is nested more than 32 levels deep"),
+        (b'{"answers": {"a":' + b"[" * 600 + b"]" * 600 + b"}}", "it is nested more than 32 levels deep"),
         (b'{"answers": {"a": NaN}}', "NaN at byte 18 is no number in JSON"),
         (gzip.compress(b"[" + b"[]," * (4 << 20) + b"[]]", mtime=0), "more than 8,388,608 values"),
         (b"[]", "Expected `object`"),
@@ -249,7 +248,7 @@ def test_a_file_that_is_no_recording(content: bytes, why: str, tmp_path: Path) -
 def test_answers_of_another_shape_are_a_clear_error(tmp_path: Path) -> None:
     whole = recording(NAMES[0])
     path = next(path for path in whole["answers"] if path.endswith("?get=*"))
-    clear = r"does not answer as Flink's REST API does|too little to go by"
+    clear = r"does not answer as Flink's REST API does|too little is known"
     for other in ({}, {"a": 1}, [1], ["text"], [[1]], "text", [[{}]]):
         document = copy.deepcopy(whole)
         document["answers"][path] = other
@@ -290,15 +289,15 @@ class TestCommands:
     ) -> None:
         assert main([*command, str(EXAMPLE), "--user", "ann"]) == 2
         assert capsys.readouterr().err == (
-            "--ca, --cert, --key, --header, --user and --password-file are for the address of a cluster, and "
+            "--ca, --cert, --key, --header, --user and --password-file are for the address of a cluster, but "
             f"{EXAMPLE} is a recording; leave them out\n"
         )
 
     def test_a_place_that_is_neither(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["import-flink", str(tmp_path / "none.json")]) == 2
         assert (
-            "none.json: is no address of Flink's REST API; write http://HOST:8081, or name a recording"
-            in (capsys.readouterr().err)
+            "none.json: is not an address of Flink's REST API. "
+            "Write http://HOST:8081, or name the file of a recording." in (capsys.readouterr().err)
         )
 
     def test_a_recording_that_cannot_be_written_is_found_out_before(

@@ -10,7 +10,7 @@ import pytest
 
 from integration.analysis.known_values import known
 from integration.files.reading import load_scenario
-from integration.flink.rest import FlinkRestError, Imported, Overrides, import_scenario
+from integration.flink import FlinkRestError, Imported, Overrides, import_scenario
 from netstack import (
     OPTIONS,
     PRESETS,
@@ -115,9 +115,9 @@ def test_what_cannot_be_read_is_noted():
     with replayed(ON1S_OF_1X) as cluster:
         notes = read(cluster).notes
     assert [" ".join(note.split(" ")[:2]) for note in notes] == [
-        "the latency",
-        "a buffer",
-        "checkpoints take",
+        "Latency between",
+        "A buffer",
+        "Checkpoints take",
     ]
     with replayed(ON1S_OF_1X) as cluster:
         given = Overrides(latency_s=1e-4, options={"execution.buffer-timeout": "10 ms"})
@@ -146,12 +146,15 @@ def test_overrides_replace_what_was_measured():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (Overrides(service_s={"stage9": 1.0}), "--service stage9: no vertex with input has that name"),
-        (Overrides(service_s={"source": 1.0}), "--service source: no vertex with input has that name"),
-        (Overrides(rate={"stage1": 1.0}), "--rate stage1: no source has that name; use one of source"),
+        (Overrides(service_s={"stage9": 1.0}), "stage9: no vertex with input has that name"),
+        (Overrides(service_s={"source": 1.0}), "source: no vertex with input has that name"),
+        (
+            Overrides(rate={"stage1": 1.0}),
+            "stage1: no source has that name; there are source. Set rate for one of these.",
+        ),
         (
             Overrides(options={"heartbeat.timeouts": "1 s"}),
-            "--set heartbeat.timeouts: no preset has this option",
+            "heartbeat.timeouts: no preset has this option",
         ),
     ],
 )
@@ -204,7 +207,7 @@ def test_without_the_details_of_vertices_task_managers_are_noted():
         for vertex in ("source", "stage1"):
             del cluster.answers[f"/jobs/{cluster.job}/vertices/{cluster.vertex(vertex)}"]
         imported = read(cluster)
-    assert any("which task managers" in note for note in imported.notes)
+    assert any("task managers of subtasks are not reported" in note for note in imported.notes)
     assert imported.scenario.vertices[1].service[0][1] == pytest.approx(0.005, rel=0.01)
 
 
@@ -318,9 +321,9 @@ class TestWhatJobsDo:
         assert imported.scenario.config.segment_bytes == PRESETS["flink-2.2"].segment_bytes
         assert [note for note in imported.notes if "ignores it" in note or "segment-size" in note] == [
             "taskmanager.memory.segment-size: 'lots' is not a whole number with a unit; "
-            "the preset's value is used",
-            "taskmanager.network.memory.floating-buffers-per-gate is configured, but Flink 2.2.1 ignores it, "
-            "and so it is here",
+            "assuming the default.",
+            "taskmanager.network.memory.floating-buffers-per-gate is configured, but Flink 2.2.1 ignores it; "
+            "ignored.",
         ]
 
     def test_flink_1_obeys_the_numbers_of_buffers(self):
@@ -354,12 +357,12 @@ class TestWhatJobsDo:
         assert shared.scenario.config.network_memory_max_bytes == 8192 * 32768
         assert scarce.scenario.config.network_memory_max_bytes == 300 * 32768
         assert [note for note in scarce.notes if "network memory" in note] == [
-            "task managers differ in network memory; here all have that of tm1, the least",
-            "other jobs use the network memory of tm1 too; here this one has it all",
+            "Task managers differ in network memory; assuming that of tm1, the least, for all.",
+            "Other jobs share the network memory of tm1; assuming that this one has it all.",
         ]
         assert given.config.network_memory_max_bytes == 64 << 20
         assert untold.scenario.config.network_memory_max_bytes is None
-        assert any("never short" in note for note in untold.notes)
+        assert any("network memory of the task managers is not reported" in note for note in untold.notes)
 
     def test_an_unknown_ship_strategy_is_noted(self):
         with replayed(ON1S) as cluster:
@@ -367,14 +370,14 @@ class TestWhatJobsDo:
             next(node for node in plan["nodes"] if "inputs" in node)["inputs"][0]["ship_strategy"] = "CUSTOM"
             imported = read(cluster)
         assert imported.scenario.edges[0].ship == "rebalance"
-        assert "source -> stage1 ships by CUSTOM; here it is rebalance" in imported.notes
+        assert "source -> stage1 ships by CUSTOM; assuming rebalance." in imported.notes
 
     def test_metrics_that_stand_still_say_nothing_of_now(self):
         with replayed(ON1S) as cluster:
             for path in [path for path in cluster.answers if path.endswith("?get=*")]:
                 cluster.answers[path] = cluster.answers[path][:1]
             imported = read(cluster)
-        assert any(note.startswith("the metrics did not change") for note in imported.notes)
+        assert any(note.startswith("The metrics did not change") for note in imported.notes)
         assert imported.measured.steady.vertices[1].records_in_per_s == [None, None]
         # That the source has been back-pressured nearly all the time is known all the same.
         assert imported.scenario.vertices[0].source.rates == (0.0,)
@@ -387,8 +390,8 @@ class TestWhatJobsDo:
             cluster.change_metrics("stage1", 1, over)
             notes = read(cluster).notes
         assert [note for note in notes if "records seen" in note] == [
-            "stage1: no records seen at subtask 1; assuming the cost of those since the start; "
-            "give --watch more time"
+            "stage1: no records seen at subtask 1; assuming the cost of those since the start. "
+            "Set watch_s to a longer time."
         ]
 
     def test_a_sparse_source_of_the_old_kind_is_predicted_as_it_is_now(self):
@@ -466,7 +469,7 @@ def _half_held(metric: str, value: float, number: int) -> float | None:
 
 class TestWhatCannotBeRead:
     def test_an_address_that_is_none(self):
-        with pytest.raises(FlinkRestError, match=r"localhost:8081: is no address .* http://HOST:8081"):
+        with pytest.raises(FlinkRestError, match=r"localhost:8081: is not an address .* http://HOST:8081"):
             import_scenario("localhost:8081")
 
     def test_an_unreachable_address(self):
@@ -479,10 +482,13 @@ class TestWhatCannotBeRead:
     def test_an_address_that_is_not_flink_s(self):
         cluster = Cluster(recording(ON1S))
         cluster.answers = {"/config": {"name": "something else"}}
-        with serving(cluster), pytest.raises(FlinkRestError, match="does not say which Flink it is"):
+        with serving(cluster), pytest.raises(FlinkRestError, match="does not report its version of Flink"):
             read(cluster)
         cluster.answers = {}
-        with serving(cluster), pytest.raises(FlinkRestError, match="has no /config; is this the address"):
+        with (
+            serving(cluster),
+            pytest.raises(FlinkRestError, match=r"has no /config\. Check that this is the address"),
+        ):
             read(cluster)
 
     @pytest.mark.parametrize("other", [{}, "text"], ids=repr)
@@ -507,7 +513,9 @@ class TestWhatCannotBeRead:
         cluster = Cluster(recording(ON1S))
         jobs = cluster.answers["/jobs/overview"]["jobs"]
         jobs += [jobs[0] | {"jid": f"job {number}"} for number in range(1, 100)]
-        with pytest.raises(FlinkRestError, match=r"100 jobs are running; .*job 19 .* RUNNING\) and 80 more$"):
+        with pytest.raises(
+            FlinkRestError, match=r"100 jobs are running\..* job 19 .* RUNNING\) and 80 more$"
+        ):
             cluster_import(cluster)
 
     def test_a_job_that_does_not_run(self):
@@ -515,25 +523,28 @@ class TestWhatCannotBeRead:
             cluster.answers["/jobs/overview"]["jobs"][0]["state"] = "FINISHED"
             with pytest.raises(FlinkRestError, match=f"job {cluster.job} is FINISHED; only a running job"):
                 read(cluster, job=cluster.job)
-            with pytest.raises(FlinkRestError, match=r"no job is running; there are .* FINISHED\)"):
+            with pytest.raises(FlinkRestError, match=r"no job is running; the cluster has .* FINISHED\)"):
                 read(cluster)
 
     def test_a_job_that_is_not_there(self):
-        with replayed(ON1S) as cluster, pytest.raises(FlinkRestError, match="has no job abc; there are"):
+        with (
+            replayed(ON1S) as cluster,
+            pytest.raises(FlinkRestError, match="has no job abc; the cluster"),
+        ):
             read(cluster, job="abc")
 
     def test_several_jobs(self):
         with replayed(ON1S) as cluster:
             jobs = cluster.answers["/jobs/overview"]["jobs"]
             jobs.append(jobs[0] | {"jid": "other"})
-            with pytest.raises(FlinkRestError, match="2 jobs are running; name one by --job"):
+            with pytest.raises(FlinkRestError, match=r"2 jobs are running\. Set job to one of these"):
                 read(cluster)
             assert read(cluster, job=cluster.job).measured.job == cluster.job
 
     def test_a_vertex_that_is_not_running_yet(self):
         with replayed(ON1S) as cluster:
             cluster.answers[f"/jobs/{cluster.job}"]["vertices"][1]["status"] = "INITIALIZING"
-            with pytest.raises(FlinkRestError, match="'stage1' is INITIALIZING; wait"):
+            with pytest.raises(FlinkRestError, match=r"'stage1' is INITIALIZING\. Wait"):
                 read(cluster)
 
     def test_too_little_data(self):
@@ -542,10 +553,10 @@ class TestWhatCannotBeRead:
                 cluster.change_metrics(vertex, subtask, lambda metric, value, number: value / 1000)
             with pytest.raises(FlinkRestError) as caught:
                 read(cluster)
-            assert [problem.split("give ")[1] for problem in caught.value.problems] == [
-                "their size: --record-bytes 'source:1000'",
-                "their rate: --rate 'source:100'",
-                "their cost: --service 'stage1:5 ms'",
+            assert [problem.split("set ")[1] for problem in caught.value.problems] == [
+                "their size: record_bytes={'source': 1000}.",
+                "their rate: rate={'source': 100}.",
+                "their cost: service_s={'stage1': 0.005}.",
             ]
             given = Overrides(record_bytes={"": 1000}, rate={"": 0.0}, service_s={"": 0.005})
             assert read(cluster, overrides=given).scenario.vertices[1].service == ((0.0, 0.005),)
@@ -599,7 +610,7 @@ class TestWhatCannotBeRead:
     def test_a_want_of_counts_is_told_with_the_paths_that_would_have_had_them(self):
         with replayed(ON1S) as cluster:
             cluster.forget("/vertices/")
-            with pytest.raises(FlinkRestError, match="too little to go by") as caught:
+            with pytest.raises(FlinkRestError, match="too little is known") as caught:
                 read(cluster)
         assert "/vertices/" in caught.value.problems[-1]
 

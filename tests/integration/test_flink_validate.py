@@ -8,7 +8,7 @@ import pytest
 
 from integration.analysis.comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.cli.app import main
-from integration.flink.rest import FlinkRestError, Recording, import_scenario, validate
+from integration.flink import FlinkRestError, Recording, import_scenario, validate
 from integration.runs.scenario_runs import run_seeds
 from netstack import InputError, emulate, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, replayed
@@ -95,7 +95,7 @@ class TestCommands:
         scenario = read_scenario(tomllib.loads(told.out))
         assert [vertex.name for vertex in scenario.vertices] == ["source", "stage1"]
         assert f"# Read from {cluster.url}, Flink 2.2.1, job {cluster.job}" in told.out
-        assert f"{cluster.url}: the latency between task managers is not told" in told.err
+        assert f"{cluster.url}: Latency between task managers is not reported" in told.err
 
     def test_import_flink_writes_files_and_json(self, capsys, tmp_path):
         with replayed(ON1S) as cluster:
@@ -146,8 +146,8 @@ class TestCommands:
         assert told.err.count("\n") == 1
 
     def test_validate_prints_prediction_measurement_and_ratio(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setattr("integration.flink.rest.importing.WARMUP_S", 4.0)
-        monkeypatch.setattr("integration.flink.rest.importing._LEAST_WINDOW_S", 8.0)
+        monkeypatch.setattr("integration.flink.fit_scenario.WARMUP_S", 4.0)
+        monkeypatch.setattr("integration.flink.fit_scenario._LEAST_WINDOW_S", 8.0)
         with replayed(ON1S) as cluster:
             options = ["--watch", "0 s", "--seeds", "1", "--out", str(tmp_path)]
             options += ["--recording", str(tmp_path / "job.json.gz")]

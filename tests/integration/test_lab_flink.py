@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from integration.errors import JobWentError, NotRunningError
-from integration.flink.rest import FlinkRestError, Imported, LiveCluster, Recording, import_scenario
-from integration.flink.rest.job_watch import JobWatch
+from integration.flink import FlinkRestError, Imported, LiveCluster, Recording, import_scenario
+from integration.flink.watch import JobWatch
 from integration.lab.flink_figures import job_figures
 from integration.lab.lab import Lab
 from integration.lab.observed_flink import ObservedFlink, predicted_of

@@ -2,10 +2,10 @@ import msgspec
 import pytest
 
 from integration.cli.app import main
-from integration.flink.lint.catalogue import CATALOGUE, LATEST, RENAMED, SINCE, Version, nearest, read_version
-from integration.flink.lint.check import lint
-from integration.flink.lint.config_file import MOST_OPTIONS, Entry, read_config_file
-from integration.flink.lint.file_settings import LintReport, Remark
+from integration.lint.catalogue import CATALOGUE, LATEST, RENAMED, SINCE, Version, nearest, read_version
+from integration.lint.check import LintReport, lint
+from integration.lint.files import MOST_OPTIONS, Entry, read_config_file
+from integration.lint.rules import Remark
 from netstack import OPTIONS, PRESETS, InputError
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"
@@ -451,7 +451,7 @@ def test_a_name_that_came_later_is_not_advised_and_not_read(check, version) -> N
         "warning",
         "write state.checkpoints.dir",
     )
-    assert found.message == "came with Flink 1.20; 1.18 ignores it without a word"
+    assert found.message == "came with Flink 1.20; 1.18 ignores it silently"
     assert [each.rule for each in check("state.checkpoints.dir: file:///x\n", "1.20")] == ["old-name"]
 
 

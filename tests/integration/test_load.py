@@ -8,7 +8,7 @@ import pytest
 
 from integration.cli.preparation import opened
 from integration.files.reading import load_json, load_result, load_scenario
-from integration.flink.rest import FlinkRestError
+from integration.flink import FlinkRestError
 from netstack import GeneratorSpec, InputError, PathSpec, Result, ScenarioError, scenario_document, to_json
 
 REFERENCES = Path(__file__).parents[1] / "data/flink-reference"

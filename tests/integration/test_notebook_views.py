@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from integration.analysis.comparison import Comparison, Row, Spread
 from integration.errors import MissingExtraError
-from integration.flink.rest import Imported, Recording, import_scenario
+from integration.flink import Imported, Recording, import_scenario
 from integration.notebook import comparison_view, imported_view, recommendation_view, result_view
 from integration.notebook.drawings import inline_svg
 from integration.report.charts import charts, to_png

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from integration.errors import FlinkRestError
-from integration.flink.rest.client import RestClient
-from integration.flink.rest.cluster_job import FlinkJob
-from integration.flink.rest.steady_tasks import Round, check_all_go_on
+from integration.flink.client import RestClient
+from integration.flink.job import FlinkJob
+from integration.flink.sampling import Round, check_all_go_on
 
 VERTEX = SimpleNamespace(id="v", name="work", parallelism=2, managers=("tm0", "tm1"))
 JOB = cast(FlinkJob, SimpleNamespace(id="j", vertices=[VERTEX]))
@@ -30,7 +30,7 @@ def look(at: int, *samples: dict[str, float] | float | None) -> Round:
 
 def check(looks: list[Round], more: list[Round]) -> None:
     further = iter(more)
-    check_all_go_on(CLIENT, JOB, looks, lambda: next(further), at_each_look=True)
+    check_all_go_on(CLIENT, JOB, looks, lambda: next(further), at_each_poll=True)
 
 
 def test_a_task_whose_account_stands_still_while_another_goes_on_has_fallen_silent() -> None:

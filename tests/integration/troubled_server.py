@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler
 from random import Random
 from typing import Any
 
-from integration.flink.rest import Answers
-from integration.flink.rest.answers import Refused
+from integration.flink import Answers
+from integration.flink.client import Refused
 from tests.integration.loopback_server import Quiet, serving_on_loopback
 
 _ONE_OF = 50

@@ -1,12 +1,12 @@
-"""Files with Flink's options: the options by their whole names, each with the line it stands on.
+"""Files with Flink's options: the options by their full names, each with its line.
 
 Two formats of Flink's own. ``config.yaml`` is YAML, where dots and nesting mean the same; Flink 2 reads no
 other. The older ``flink-conf.yaml`` only looks like YAML: Flink takes each line by itself, cuts it at ``#``,
 divides it at the first colon that a space follows, and skips what it cannot divide. The name of the file
 decides, as it does in Flink.
 
-What Kubernetes is given holds options too, and each place is a part. A ``FlinkDeployment`` of Flink's
-operator has them at ``spec.flinkConfiguration``, and says the version at ``spec.flinkVersion``; a
+Manifests of Kubernetes contain options too, and each place is a part. A ``FlinkDeployment`` of Flink's
+operator has them at ``spec.flinkConfiguration``, and the version at ``spec.flinkVersion``; a
 ``ConfigMap`` has whole files at ``data``, as texts; a ``List`` has more of these.
 """
 
@@ -22,8 +22,8 @@ import yaml
 from yaml.composer import Composer
 from yaml.resolver import Resolver
 
-from ...errors import FileError
-from ...files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
+from ..errors import FileError
+from ..files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
 
 MOST_OPTIONS = 2_000
 """A file with more is refused: aliases can make few lines stand for any number of options."""
@@ -52,7 +52,7 @@ _DEEPEST = 100
 """Mappings and lists within each other."""
 
 _MOST_EVENTS = 40_000
-"""Names, values, beginnings and ends; all of Flink's options come to a few thousand."""
+"""Names, values, beginnings and ends; all of Flink's options are a few thousand."""
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The scanner in C where there is one: a tenth of the time."""
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
     name: str
     value: str | None
-    """As it is written, without quotes; of a list its values in brackets. None: nothing."""
+    """The text without quotes; the values of a list in brackets. None: nothing."""
     line: int
 
 
@@ -75,7 +75,7 @@ class Skipped(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """A name that stands twice in one mapping, which YAML forbids."""
+    """A name that is twice in one mapping, which YAML forbids."""
 
     name: str
     line: int
@@ -83,17 +83,17 @@ class Repeated(NamedTuple):
 
 
 class ConfigPart(NamedTuple):
-    """What a file, or one place in it, holds, in its order; one Flink reads one of them."""
+    """The options of a file, or of one place in it, in its order; Flink reads one of them."""
 
     entries: list[Entry]
     skipped: list[Skipped]
     repeated: list[Repeated]
     is_old: bool
-    """Whether it is read line by line."""
+    """Whether Flink reads it line by line."""
     version: str | None = None
-    """Flink's, where the file says it, as "1.18"."""
+    """Flink's version, where the file has it, such as "1.18"."""
     line: int | None = None
-    """Where it begins in a file that holds other things too."""
+    """The line where it begins, in a file with other contents."""
 
 
 def read_config_file(path: Path) -> list[ConfigPart]:
@@ -114,7 +114,7 @@ def read_config_file(path: Path) -> list[ConfigPart]:
         raise FileError([f"{path}: {where}{error}"]) from None
 
 
-class _NotOptions(Exception):  # noqa: N818 - it names what is there
+class _NotOptions(Exception):  # noqa: N818 - it names the content
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
         self.line = line
@@ -238,7 +238,7 @@ class _Place(NamedTuple):
     """A mapping of options, or the text of a file."""
 
     line: int
-    """Where it begins."""
+    """The line where it begins."""
     node: yaml.Node | None = None
     text: str | None = None
     is_old: bool = False
@@ -247,12 +247,12 @@ class _Place(NamedTuple):
     """Whether each line of the text is one of the file, as after ``|``."""
 
     def outer_line(self, line: int) -> int:
-        """Return the line of the file on which a line of the text stands, as near as YAML lets one know."""
+        """Return the line of the file for a line of the text, as exactly as YAML allows."""
         return self.line + line if self.keeps_lines else self.line
 
 
 def _is_manifest(node: yaml.Node) -> bool:
-    """Return whether a document is something that Kubernetes is given."""
+    """Return whether a document is a manifest of Kubernetes."""
     kind = _text_at(node, "kind")
     return kind is not None and (kind in _KINDS or _text_at(node, "apiVersion") is not None)
 
@@ -278,7 +278,7 @@ def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
 
 
 def _version(text: str | None) -> str | None:
-    """What the operator writes as ``v1_18``."""
+    """Parse a version as the operator writes it: ``v1_18``."""
     match = re.fullmatch(r"v([0-9]+)_([0-9]+)", text or "")
     return None if match is None else f"{match[1]}.{match[2]}"
 

@@ -1,9 +1,8 @@
 """The options of Flink's network layer and checkpoints: their names in all versions, and their syntax.
 
-Those that the emulator knows come from `netstack.OPTIONS`. The others are named here, so that a name nobody
-knows is told from one that only the emulator does not know. Since when each name is read is by Flink's own
-documentation of each version and the tickets that brought names; a name that is not listed is in all of these
-versions, as far as is known here.
+Options of the emulator are in `netstack.OPTIONS`. Others are listed here, so that a misspelt name differs
+from an option that only the emulator lacks. The first version of a name is that of Flink's documentation and
+tickets; a name without one is in all of these versions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from netstack import OPTIONS, QuantityError
 
-from ...errors import UsageError
+from ..errors import UsageError
 
 
 class Version(NamedTuple):
@@ -37,7 +36,7 @@ FIRST_OF_1, LAST_OF_1 = Version(1, 12), Version(1, 20)
 FIRST_OF_2, LATEST = Version(2, 0), Version(2, 2)
 
 STANDARD_YAML = Version(1, 19)
-"""From this one on, Flink reads config.yaml; before, flink-conf.yaml alone."""
+"""The first version that reads config.yaml; earlier ones read flink-conf.yaml only."""
 
 _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 _CHECKPOINTS = "execution.checkpointing"
@@ -98,7 +97,7 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
 }
 
 SINCE: Mapping[str, Version] = {name: version for version, names in _BY_VERSION.items() for name in names}
-"""Of names that did not come, or get another in their place, before the first of these versions."""
+"""The first version of each name that is younger than the first of these versions."""
 
 FAMILIES = (
     "taskmanager.network.",
@@ -106,7 +105,7 @@ FAMILIES = (
     "execution.checkpointing.",
     "execution.buffer-timeout",
 )
-"""How the names begin whose options are all known here."""
+"""Prefixes of names of which all options are listed here."""
 
 RENAMED: Mapping[str, str] = {
     "execution.buffer-timeout": "execution.buffer-timeout.interval",
@@ -176,7 +175,7 @@ _UNCHECKED = (
     *("netty.client.tcp.keepCount", "netty.client.tcp.keepIdleSec", "netty.client.tcp.keepIntervalSec"),
     *("retries", "sort-shuffle.min-buffers", "tcp-connection.enable-reuse-across-jobs"),
 )
-"""Options below ``taskmanager.network.`` whose values are not looked at."""
+"""Options below ``taskmanager.network.`` whose values are not checked."""
 
 _UNCHECKED_OF_FLINK_1 = (
     *("batch-shuffle.compression.enabled", "blocking-shuffle.type", "hybrid-shuffle.enable-new-mode"),

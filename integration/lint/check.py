@@ -1,16 +1,18 @@
-"""Checks a Flink configuration file: all rules, in the order of its lines."""
+"""Check of a Flink configuration file by all rules."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from netstack import PRESETS
 
 from .catalogue import LATEST, Version, read_version
-from .combinations import about_combinations
-from .config_file import ConfigPart, read_config_file
-from .file_settings import LintReport, Remark
-from .single_options import (
+from .files import ConfigPart, read_config_file
+from .rules import (
+    Remark,
+    about_combinations,
     about_format,
     about_names,
     about_ranges,
@@ -23,16 +25,30 @@ from .single_options import (
 _SEVERITIES = ("error", "warning", "note")
 
 
+class LintReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings of a file."""
+
+    schema: str = "netstack.lint/1"
+    file: str
+    flink: str
+    """The version whose rules were applied."""
+    options: int
+    """Number of its options of the network layer or of checkpoints."""
+    ok: bool
+    """Whether there is neither an error nor a warning."""
+    findings: list[Remark]
+
+
 def lint(path: Path, flink: str | None = None) -> LintReport:
     """Check a configuration file for the network layer and checkpoints, by the rules of a version of Flink.
 
-    A version is named as "2.2", "1.18.1" or "2"; None: the one that the file names, as a FlinkDeployment
-    does, else the latest one. A file may have several parts, which have nothing to do with each other.
+    A version is written as "2.2", "1.18.1" or "2"; None: the one that the file names, as a FlinkDeployment
+    does, else the latest one. A file may have several independent parts.
 
     Raises:
         ScenarioError: the file cannot be read, or there are no rules for that version.
     """
-    given = None if flink is None else read_version(flink, "netstack lint: --flink")
+    given = None if flink is None else read_version(flink, "flink")
     parts = read_config_file(path)
     checked = [(part, given or _version_of(part, path)) for part in parts]
     findings = [finding for part, version in checked for finding in _findings(part, version, path.name)]
@@ -43,7 +59,7 @@ def lint(path: Path, flink: str | None = None) -> LintReport:
         flink=flink or ", ".join(versions),
         options=len({(entry.name, entry.line) for entry in entries if concerns(entry.name)}),
         ok=all(finding.severity == "note" for finding in findings),
-        findings=sorted(findings, key=_place),
+        findings=sorted(findings, key=lambda each: (each.line or 0, _SEVERITIES.index(each.severity))),
     )
 
 
@@ -52,7 +68,7 @@ def _version_of(part: ConfigPart, path: Path) -> Version:
 
 
 def _findings(part: ConfigPart, version: Version, name: str) -> list[Remark]:
-    """Look at combinations once each value is in its range: what is made of a wrong one says nothing."""
+    """Check one part; combinations only if each value is in its range."""
     settings, wrong = read_settings(part.entries, PRESETS[version.preset], version)
     ranges = list(about_ranges(settings))
     findings = [
@@ -66,7 +82,3 @@ def _findings(part: ConfigPart, version: Version, name: str) -> list[Remark]:
         findings += about_usual(part.entries, settings)
         findings += about_combinations(settings)
     return findings
-
-
-def _place(finding: Remark) -> tuple[int, int]:
-    return finding.line or 0, _SEVERITIES.index(finding.severity)

@@ -1,0 +1,526 @@
+"""Whether the work of tasks takes a core, and how much of one each task had: processor time and busy time.
+
+A task is busy while it works, while it waits within its work (sleeps, asks a database), and while it waits
+for a core. Flink does not distinguish these, and reports processor time only of whole task managers, so the
+answer is for all tasks of a machine together.
+
+**Cores in use.** A task manager reports how many cores its process may use (``hardware.cpuCores`` of
+``/taskmanagers/ID``) and, in ``path``, its host; those of one host share its cores. ``Status.JVM.CPU.Time``
+adds up the processor time of the process in nanoseconds; ``Status.JVM.CPU.Load`` is the recent share of all
+cores. Answers have no timestamp, so the time between two of them is what the tasks in that task manager have
+accounted for, which is collected at the same moments::
+
+    CPU.Time  40.1 s   40.1 s   49.0 s   57.8 s        in use: (57.8 - 40.1) / 20 = 0.89 cores
+    tasks     61.0 s   61.0 s   71.0 s   81.0 s
+
+Task managers of one process (a MiniCluster) all report its processor time; it counts once. Flink has no
+metric of other processes on a host.
+
+**Cores that tasks would use.** Tasks are taken to be busy independently of each other, and those busy at a
+time to share the cores equally, as in the emulation (``netstack/engine/cores.py``). Three tasks that are busy
+for half of their time::
+
+    busy at a time      0     1     2     3
+    probability       1/8   3/8   3/8   1/8     of 2 cores in use: 3/8 + 2 * 3/8 + 2 * 1/8 = 1.375
+    each has of one           1     1   2/3     while it is busy: 1/4 + 2/4 + 2/3 * 1/4 = 0.917
+
+**The rule.** If all busy time took a core, that many cores would be in use::
+
+    2 cores; tasks that are busy for 0.8, 0.8, 0.8 and 1.0 of their time: 2 cores in use nearly always
+    used 1.8: their work takes a core, and each had one for about half of its busy time
+    used 0.2: their work waits
+
+A task that does not report its busy time, such as a legacy source, may have used cores as well: at most its
+equal share while it was neither idle nor back-pressured. The use beyond that is compared with what the other
+tasks would have had beside these.
+
+The share of a busy second in which a task had a core is the cost of its records; the emulation, in which the
+same tasks share the same cores, makes busy time of it again. So these costs include whatever else took cores
+meanwhile, such as garbage collection or another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import ceil, inf
+
+import numpy as np
+
+from netstack import Machine
+
+from ..analysis.known_values import complete, highest, known, middle, quotient, total
+from ..errors import Note, Parameter
+from .client import RestClient, number
+from .job import LOCAL_PATH, FlinkJob, FlinkVertex, host_of, is_local, runs_other_jobs
+from .options import EVERYWHERE, Overrides, of_vertex
+from .sampling import Sample, Samples, SubtaskSamples, account_s
+
+CPU_TIME = "Status.JVM.CPU.Time"
+CPU_LOAD = "Status.JVM.CPU.Load"
+
+BURN = "burn"
+"""The service mode of work that takes a core."""
+
+_FAR_APART = 0.5
+"""Share of the time watched between two answers from which on they show the cores in use meanwhile."""
+
+_AT_REST = 0.1
+"""Cores that a task manager uses without tasks: heartbeats, metrics, garbage collection."""
+
+_MOST = 0.5
+"""Share of what busy tasks would use from which on most of their work takes a core."""
+
+_HARDLY = 0.25
+"""Below this share the work waits; and tasks with a smaller part of the use are not judged by it."""
+
+_NOTICEABLE = 0.1
+"""Share of busy time, spent waiting for a core, from which on it matters whether work takes one."""
+
+_MUCH = 0.5
+"""More cores in use, or wanted, than tasks that wait take: 0.26 in a real job."""
+
+_DIGITS = 2
+"""Decimals of busy shares in the distribution of cores."""
+
+_NO_ANSWER = SubtaskSamples(())
+
+_MODE_OF_ONE = Parameter("service_mode", "throttle", of="VERTEX")
+_BURNS = Parameter("service_mode", BURN, of=EVERYWHERE)
+_CORES = Parameter("cores")
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+Place = tuple[str, int]
+"""A subtask: its vertex's id and its number."""
+
+
+# Sharing of cores
+
+
+def cores_in_use(busy: Sequence[float], cores: float) -> float:
+    """Return the mean cores in use if tasks that are busy for these shares of time take one each."""
+    if cores >= len(busy):
+        return sum(busy)
+    free = cores - np.arange(ceil(cores))
+    chances = _chances(busy, len(free))
+    return cores - float(chances @ free[: len(chances)])
+
+
+def shares_of_core(busy: Sequence[float], cores: float) -> dict[float, float]:
+    """Return the mean share of a core that a task has while it is busy, by the share of time it is busy.
+
+    `busy` has the shares of all tasks; the keys are the different ones.
+    """
+    seldom = sorted({share for share in busy if share <= 0.5})
+    often = sorted({share for share in busy if share > 0.5})
+    if cores >= len(busy):
+        return dict.fromkeys([*seldom, *often], 1.0)
+    chances = _chances(busy)
+    of_one = np.minimum(1.0, cores / np.arange(1, len(busy) + 1))
+    # For tasks that are busy most of the time, idle tasks are counted.
+    for_seldom = of_one @ _without_one(chances, np.array(seldom))
+    for_often = of_one[::-1] @ _without_one(chances[::-1], 1 - np.array(often))
+    return dict(zip([*seldom, *often], [*for_seldom.tolist(), *for_often.tolist()], strict=True))
+
+
+def _chances(busy: Sequence[float], counts: int | None = None) -> Floats:
+    """Return the probabilities of the first `counts` of 0, 1, 2 ... busy tasks, or of all."""
+    chances = np.ones(1)
+    for share in busy:
+        # Small numbers of tasks do not depend on the probabilities of larger ones.
+        chances = np.convolve(chances, [1 - share, share])[:counts]
+    return chances
+
+
+def _without_one(chances: Floats, shares: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return the probabilities without one task, a column for each share of time for which it counts.
+
+    This reverses the convolution of the task. An error propagates from one count to the next, multiplied by
+    ``share / (1 - share)``, so shares must be 0.5 at most.
+    """
+    others = np.outer(chances[:-1], 1 / (1 - shares))
+    odds = shares / (1 - shares)
+    for count in range(1, len(others)):
+        others[count] -= odds * others[count - 1]
+    return others
+
+
+# Machines and their use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A machine, or a container, and the task managers of a job on it."""
+
+    managers: tuple[str, ...]
+    cores: float | None
+    """None: not reported."""
+    cores_in_use: float | None
+    """Cores that the processes of these task managers used; None: not reported."""
+    other_jobs: bool = False
+    """Whether tasks of other jobs run in them, which had a part in that."""
+
+
+class Processors:
+    """Polls the task managers of a job for their use of cores.
+
+    `details` are the answers of ``/taskmanagers/ID``.
+    """
+
+    def __init__(
+        self, client: RestClient, job: FlinkJob, details: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        self._client = client
+        self._job = job
+        self._details = details
+        self._polls: dict[str, list[Sample]] = {manager: [] for manager in details}
+        self._silent: set[str] = set()
+
+    def poll(self) -> None:
+        """Poll all task managers once more, except those that have refused."""
+        for manager in [manager for manager in self._polls if manager not in self._silent]:
+            path = f"/taskmanagers/{manager}/metrics?get={CPU_LOAD},{CPU_TIME}"
+            entries = self._client.find_list(path, may_be_gone=True, may_be_denied=True)
+            if entries is None:
+                self._silent.add(manager)
+            values = {str(entry["id"]): number(entry.get("value")) for entry in entries or ()}
+            # A virtual machine that does not know a value reports -1.
+            known_values = {name: value for name, value in values.items() if value is not None and value >= 0}
+            self._polls[manager].append(known_values)
+
+    def hosts(self, samples: Samples) -> list[Host]:
+        """Return the machines of the job; `samples` are of its tasks, from the same polls."""
+        tasks: dict[str | None, list[SubtaskSamples]] = {}
+        for vertex in self._job.vertices:
+            for manager, subtask in zip(vertex.managers, samples[vertex.id], strict=False):
+                tasks.setdefault(manager, []).append(subtask)
+        # Task managers without a host in their address are in the job manager's process. Others are in one
+        # process if their processor time, which counts ticks of 10 ms or less, is equal at every poll.
+        processes: dict[object, list[str]] = {}
+        for manager in sorted(self._details, key=_order):
+            path, times = self._path(manager), tuple(each.get(CPU_TIME) for each in self._polls[manager])
+            process = (host_of(path), times) if any(times) else manager
+            processes.setdefault(LOCAL_PATH if is_local(path) else process, []).append(manager)
+        hosts: dict[str, list[list[str]]] = {}
+        for managers in processes.values():
+            host = host_of(self._path(managers[0]))
+            hosts.setdefault(host or f"of {managers[0]}", []).append(managers)
+        return [self._host(of_host, tasks) for of_host in hosts.values()]
+
+    def _host(
+        self, processes: Sequence[Sequence[str]], tasks: Mapping[str | None, Sequence[SubtaskSamples]]
+    ) -> Host:
+        managers = sorted((manager for process in processes for manager in process), key=_order)
+        in_use = [
+            middle(self._cores_in_use(manager, tasks.get(manager, ())) for manager in process)
+            for process in processes
+        ]
+        return Host(
+            managers=tuple(managers),
+            cores=highest(self._cores(manager) for manager in managers),
+            cores_in_use=total(complete(in_use) or ()),
+            other_jobs=any(runs_other_jobs(self._details[manager], self._job) for manager in managers),
+        )
+
+    def _path(self, manager: str) -> object:
+        return self._details[manager].get("path")
+
+    def _cores(self, manager: str) -> float | None:
+        hardware = self._details[manager].get("hardware")
+        cores = number(hardware.get("cpuCores")) if isinstance(hardware, Mapping) else None
+        return cores if cores is not None and cores > 0 else None
+
+    def _cores_in_use(self, manager: str, tasks: Sequence[SubtaskSamples]) -> float | None:
+        """Return the cores that its process used, by its processor time, or else by its load."""
+        polls = self._polls[manager]
+        accounts = known(_account(subtask) for subtask in tasks if len(subtask.samples) == len(polls))
+        if accounts:
+            times = [middle(at_once) or 0.0 for at_once in zip(*accounts, strict=True)]
+            used = [each[CPU_TIME] * 1e-9 if CPU_TIME in each else None for each in polls]
+            if (in_use := _slope(times, used)) is not None:
+                return in_use
+        load, cores = middle(each.get(CPU_LOAD) for each in polls), self._cores(manager)
+        return None if load is None or cores is None else load * cores
+
+
+def _order(manager: str) -> tuple[int, str]:
+    """Sort by length first, so that tm10 follows tm9."""
+    return len(manager), manager
+
+
+def _account(subtask: SubtaskSamples) -> list[float] | None:
+    """Return the seconds that a task has accounted for up to each answer, since the first one."""
+    sums = complete(map(account_s, subtask.samples))
+    return None if sums is None else [seconds - sums[0] for seconds in sums]
+
+
+def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | None:
+    """Return the growth of processor time: the median over all pairs of answers that are far apart.
+
+    Values of tasks and of task managers may be polled just before and just after a collection, so a single
+    pair may be wrong by a whole update interval.
+    """
+    points = [(time, used) for time, used in zip(times_s, used_s, strict=True) if used is not None]
+    if not points or points[-1][0] <= points[0][0]:
+        return None
+    least = _FAR_APART * (points[-1][0] - points[0][0])
+    return middle(
+        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for earlier, later in combinations(points, 2)
+        if later[0] - earlier[0] >= least
+    )
+
+
+# Tasks on a machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """A subtask in view of its use of a core."""
+
+    place: Place
+    busy: float | None
+    """Share of busy time; None: not reported."""
+    most: float
+    """Share of time in which it may have been busy, by the other parts of its account."""
+    reads: bool
+    """Whether it has inputs; what a source takes of a core is not service of records."""
+    mode: str | None
+    """The service mode that the user sets; None: none."""
+
+
+class _HostLoad:
+    """The cores that tasks on one machine may have used, and those that they did.
+
+    `strays` is the number of further tasks that may run there, since their place is not known; `cores` is
+    the override.
+    """
+
+    def __init__(self, host: Host, tasks: Sequence[_Task], strays: int, cores: float | None) -> None:
+        self.host = host
+        self.tasks = tasks
+        self.cores_given = cores
+        self.cores = cores or host.cores or inf
+        candidates = [task for task in tasks if task.mode in (None, BURN)]
+        self.busy = [task.busy for task in candidates if task.busy is not None]
+        """Busy shares of the tasks, sources too, that may have used cores."""
+        self.unreported = [task.most for task in candidates if task.busy is None] + [1.0] * strays
+        """Greatest busy shares of the others of these, which do not report theirs."""
+        self.if_all_burn = cores_in_use(self.busy, self.cores)
+        """Cores in use if all reported busy time took one."""
+        of_operators = [task for task in tasks if task.reads and task.mode is None]
+        self.has_undecided = bool(of_operators)
+        self.undecided = {task.place: task.busy for task in of_operators if task.busy is not None}
+        """Busy shares of the tasks whose service mode the user does not set."""
+        self.used_by_tasks: float | None = None
+        """Cores that tasks may have used; None: not reported, or used by other jobs as well."""
+        if host.cores_in_use is not None and not host.other_jobs:
+            self.used_by_tasks = max(0.0, host.cores_in_use - _AT_REST * len(host.managers))
+        self.burns = self._burns()
+
+    def _burns(self) -> bool:
+        """Return whether tasks used most of what they would use if all their busy time took a core.
+
+        That is beyond the use of tasks that do not report their busy time, if all of them want a core. Where
+        these would have had nearly everything, the use shows nothing of the others.
+        """
+        if self.used_by_tasks is None or not self.busy:
+            return False
+        of_unreported = 0.0
+        if self.unreported:
+            unreported = [round(share, _DIGITS) for share in self.unreported]
+            busy = [round(share, _DIGITS) for share in self.busy]
+            shares = shares_of_core(busy + unreported, self.cores)
+            of_unreported = sum(share * shares[share] for share in unreported)
+        of_busy = cores_in_use([*self.busy, *self.unreported], self.cores) - of_unreported
+        is_clear = of_busy > 0 and of_busy >= _HARDLY * (of_busy + of_unreported)
+        return is_clear and self.used_by_tasks - of_unreported >= _MOST * of_busy
+
+    def burning(self, vertices: Collection[str]) -> list[_Task]:
+        """Return the tasks of those vertices, whose work takes a core."""
+        return [task for task in self.tasks if task.reads and task.place[0] in vertices]
+
+    def shares(self, vertices: Collection[str]) -> dict[Place, float]:
+        """Return the share of a core that the tasks of those vertices had while busy, where that is known."""
+        busy = {
+            task.place: round(task.busy, _DIGITS) for task in self.burning(vertices) if task.busy is not None
+        }
+        shares = shares_of_core(list(busy.values()), self.cores)
+        return {place: shares[share] for place, share in busy.items()}
+
+    def notes(self, vertices: Collection[str]) -> Iterator[Note]:
+        """Yield what is assumed of the work of tasks; that of `vertices` takes a core."""
+        tasks, busy = self.burning(vertices), list(self.undecided.values())
+        used = self.used_by_tasks
+        if tasks:
+            yield from self._notes_on_burning(tasks)
+        elif not busy:
+            if self.has_undecided and used is not None and used >= _MUCH:
+                text = "the busy time of tasks is not reported, so whether their work takes a core is unknown"
+                yield Note(
+                    f"{text} ({self._figures()}); assuming that it waits.", _BURNS, advice=_IF_IT_BURNS
+                )
+        elif self.cores == inf:
+            if used is not None and min(used, sum(busy)) >= _MUCH:
+                text = "the number of cores is not reported, so it is not known whether tasks wait for one"
+                yield Note(f"{text} ({self._figures()}); assuming that their work waits.", _CORES)
+        else:
+            waits = sum(busy) - cores_in_use(busy, self.cores)
+            if waits > _NOTICEABLE * sum(busy) and (used is None or used >= _HARDLY * self.if_all_burn):
+                yield Note(f"{self._doubt()}; assuming that it waits.", _BURNS, advice=_IF_IT_BURNS)
+
+    def _notes_on_burning(self, tasks: Sequence[_Task]) -> Iterator[Note]:
+        by = "as on other machines, "
+        if self.burns:
+            by = ""
+        elif all(task.mode == BURN for task in tasks):
+            by = "as overridden, "
+        figures = "" if self.host.cores_in_use is None else f" ({self._figures()})"
+        takes = f"{by}the work of tasks takes a core{figures}"
+        busy = [task.busy for task in tasks if task.busy is not None]
+        if busy:
+            had = cores_in_use(busy, self.cores) / sum(busy) if sum(busy) else 1.0
+            takes += f", which they had for {100 * had:.0f} % of their busy time"
+        yield Note(
+            f"{takes}, so costs are processor time; they include any other use of the cores.",
+            _MODE_OF_ONE,
+            _CORES,
+            advice="Set {} for work that waits, {} to override the number of cores.",
+        )
+        if len(busy) < len(tasks):
+            yield Note(
+                f"{len(tasks) - len(busy)} of {len(tasks)} tasks whose work takes a core do not report their "
+                "busy time; assuming that each had a whole core."
+            )
+        if self.cores == inf:
+            yield Note("the number of cores is not reported; assuming as many as tasks want.", _CORES)
+
+    def _doubt(self) -> str:
+        if self.host.cores_in_use is None:
+            return (
+                "whether the work of tasks takes a core is not reported, and there are fewer cores than tasks"
+            )
+        if self.host.other_jobs:
+            return "other jobs run there too, so it is not known whether the work of this one takes a core"
+        others = ""
+        if self.unreported:
+            others = f", such as {len(self.unreported)} tasks that do not report their busy time"
+        return f"some of the work may take a core, or others did{others} ({self._figures()})"
+
+    def _figures(self) -> str:
+        """Return the cores in use, their number, and what tasks with known busy time would use."""
+        used = round(self.host.cores_in_use or 0.0, 2)
+        if self.cores == inf:
+            in_use = f"{used:.2f} cores in use"
+        elif used <= self.cores:
+            in_use = f"{used:.2f} of {self.cores:g} cores in use"
+        else:
+            source = "reported" if self.cores_given is None else "set"
+            in_use = f"{used:.2f} cores in use, more than the {self.cores:g} {source}"
+        if not self.busy:
+            return in_use
+        if used <= self.if_all_burn:
+            return f"{in_use}, {self.if_all_burn:.2f} if all busy time took one"
+        who = "tasks that report their busy time" if self.unreported else "busy tasks"
+        return f"{in_use}; {self.if_all_burn:.2f} at most by {who}"
+
+
+_IF_IT_BURNS = "Set {} if it takes one."
+
+
+# The work of a job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burning:
+    """The work of a job that takes a core."""
+
+    modes: Mapping[str, str] = field(default_factory=dict)
+    """The service mode of vertices, by their ids; others have the default."""
+    shares: Mapping[Place, float] = field(default_factory=dict)
+    """The share of a core that a burning task had while it was busy; 1 where it is absent."""
+    machines: tuple[Machine, ...] = ()
+
+    def core_shares(self, vertex: FlinkVertex) -> list[float | None]:
+        """Return the processor time in a busy second of each subtask of a vertex; None where it waits."""
+        burns = self.modes.get(vertex.id) == BURN
+        places = ((vertex.id, subtask) for subtask in range(vertex.parallelism))
+        return [self.shares.get(place, 1.0) if burns else None for place in places]
+
+
+NOTHING_BURNS = Burning()
+
+
+def burning_of(
+    job: FlinkJob, samples: Samples, hosts: Sequence[Host], given: Overrides, notes: list[str]
+) -> Burning:
+    """Return which of a job's work takes a core, by its machines and the overrides.
+
+    `notes` gets lines for each machine on which that makes a difference.
+    """
+    modes = {
+        vertex.id: mode
+        for vertex in job.vertices
+        if job.inputs(vertex) and (mode := of_vertex(given.service_mode, job.names[vertex.id])) is not None
+    }
+    tasks = _tasks_by_manager(job, samples, modes)
+    # A task manager of the scenario that is on no host is a machine of its own.
+    on_hosts = {manager for host in hosts for manager in host.managers}
+    alone = [Host(managers=(each,), cores=None, cores_in_use=None) for each in tasks if each not in on_hosts]
+    unplaced = [each for each in job.vertices if each.placed is None and modes.get(each.id, BURN) == BURN]
+    loads = []
+    for host in [*hosts, *alone]:
+        here = [task for manager in host.managers for task in tasks.get(manager, ())]
+        strays = sum(
+            sum(manager is None or manager in host.managers for manager in vertex.managers)
+            + max(0, vertex.parallelism - len(vertex.managers))
+            for vertex in unplaced
+        )
+        loads.append(_HostLoad(host, here, strays, given.cores))
+    # A vertex on several machines is decided by those on which it is busiest.
+    burnt: dict[str, float] = {}
+    for load in loads:
+        for (vertex_id, _), busy in load.undecided.items():
+            burnt[vertex_id] = burnt.get(vertex_id, 0.0) + (busy if load.burns else -busy)
+    modes |= {vertex_id: BURN for vertex_id, more in burnt.items() if more > 0}
+    vertices = {vertex_id for vertex_id, mode in modes.items() if mode == BURN}
+    shares: dict[Place, float] = {}
+    machines = []
+    for load in loads:
+        shares |= load.shares(vertices)
+        if load.burning(vertices) and load.cores < inf:
+            managers = tuple(manager for manager in load.host.managers if manager in tasks)
+            machines.append(Machine(cores=load.cores, task_managers=managers))
+        notes += [note.after(f"{', '.join(load.host.managers)}: ") for note in load.notes(vertices)]
+    return Burning(modes=modes, shares=shares, machines=tuple(machines))
+
+
+def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str]) -> dict[str, list[_Task]]:
+    """Return the tasks in each task manager of the scenario; an unplaced vertex has one of its own."""
+    # Values of all tasks are collected together, so those that keep no account were watched as long.
+    watched_s = middle(subtask.accounted_s for subtasks in samples.values() for subtask in subtasks)
+    tasks: dict[str, list[_Task]] = {}
+    for vertex in job.vertices:
+        managers = vertex.managers
+        if vertex.placed is None:
+            managers = (job.names[vertex.id],) * vertex.parallelism
+        reads = bool(job.inputs(vertex))
+        for subtask, manager in enumerate(managers):
+            answers = samples[vertex.id][subtask] if subtask < len(samples[vertex.id]) else _NO_ANSWER
+            busy_s = quotient(answers.increase("busy_ms"), 1e3)
+            busy = quotient(busy_s, answers.accounted_s)
+            elsewhere_ms = total(answers.increase(part) for part in ("idle_ms", "backpressured_ms"))
+            most = 1.0
+            if elsewhere_ms is not None and watched_s:
+                most = min(1.0, max(0.0, 1.0 - elsewhere_ms / 1e3 / watched_s))
+            task = _Task(
+                place=(vertex.id, subtask),
+                busy=None if busy is None else min(1.0, max(0.0, busy)),
+                most=most,
+                reads=reads,
+                mode=modes.get(vertex.id),
+            )
+            tasks.setdefault(str(manager), []).append(task)
+    return tasks

@@ -1,0 +1,179 @@
+"""Diagnosis of a Flink job: one that runs, by its metrics, or one that has ended, by what is kept of it.
+
+The time of a running vertex is in its metrics; where these do not report it, the figures of Flink's web UI
+(``/jobs/ID/vertices/V/backpressure``), of one moment only, are used.
+
+Of an ended job, its cluster or a history server keeps no metrics, but the counters of each subtask since it
+started, busy, idle and back-pressured times included, and so the means over the whole run; and the last
+checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from netstack import LinkConditions, VertexSteady
+
+from ..analysis.known_values import complete
+from ..analysis.rules.diagnosis import Diagnosis, diagnose
+from ..analysis.rules.observation import observation_of
+from ..errors import Note
+from .client import Answers, RestClient, number
+from .fit_scenario import fit_scenario
+from .importing import Imported, check_shape, import_scenario, note_on_missing
+from .job import ended_job, read_ended, read_job, unchanged
+from .measured import measured, read_checkpoints
+from .options import EVERYWHERE, Overrides
+from .sampling import SubtaskSamples, totals
+
+_NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
+"""Values that an emulation needs and a diagnosis does not."""
+
+_LEVELS = {"ok": False, "low": True, "high": True}
+"""Flink's levels of back-pressure, and whether a vertex of that level waits for buffers."""
+
+_RATIOS = {
+    "backpressured_ms_per_s": "ratio",
+    "busy_ms_per_s": "busyRatio",
+    "idle_ms_per_s": "idleRatio",
+}
+"""Field of a vertex, and the share in the answer."""
+
+
+def diagnose_job(
+    cluster: str | Answers,
+    job: str | None = None,
+    latency_s: float | None = None,
+    *,
+    watch_s: float | None = None,
+    watching: Callable[[float, float], None] = lambda done, total: None,
+    wording: Callable[[str], str] = str,
+) -> Diagnosis:
+    """Diagnose a job that runs, or one that has ended.
+
+    Args:
+        cluster: Address of Flink's web interface, or another source of answers.
+        job: Id of the job; None: the only one that runs, or the only one.
+        latency_s: Latency between two of its task managers; None: not known.
+        watch_s: Seconds to watch the metrics; None: until they have changed a few times.
+        watching: Called with the seconds watched so far, and all seconds.
+        wording: Returns the text of a note, which may be a `Note`.
+
+    Raises:
+        InputError: the cluster cannot be read, the job does not run, or it shows too little.
+    """
+    client = RestClient(cluster)
+    with client.reading():
+        ended = ended_job(client, job)
+        if ended is not None:
+            return _diagnose_ended(client, ended, latency_s, wording)
+    given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
+    imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
+    shown = imported.measured
+    vertices, levels, replaced = _with_pressure(cluster, imported)
+    steady = msgspec.structs.replace(shown.steady, vertices=vertices)
+    view = observation_of(imported.scenario, steady, shown.checkpoints, levels)
+    if latency_s is not None:
+        view = replace(view, link=imported.scenario.link)
+    notes = [wording(_note(note)) for note in imported.notes]
+    if replaced:
+        notes.append(
+            f"{', '.join(replaced)}: metrics do not report how the time is spent; "
+            "assuming the shares of one moment from /backpressure."
+        )
+    return Diagnosis(
+        name=shown.job_name,
+        of=f"job {shown.job}, Flink {shown.flink}, {shown.url}",
+        notes=notes,
+        windows=[diagnose(view)],
+    )
+
+
+def _note(note: str) -> str:
+    """Return a note of an import; of its parameters a diagnosis has the latency only."""
+    has_others = isinstance(note, Note) and any(each.name != "latency_s" for each in note.parameters)
+    return note.text if isinstance(note, Note) and has_others else note
+
+
+def _with_pressure(
+    cluster: str | Answers, imported: Imported
+) -> tuple[list[VertexSteady], dict[str, bool], list[str]]:
+    """Add the figures of ``/backpressure`` where metrics do not report the time of a vertex.
+
+    Returns the vertices, whether a vertex waits for buffers by its name, and the names with added figures.
+    """
+    job, vertices = imported.job, list(imported.measured.steady.vertices)
+    levels: dict[str, bool] = {}
+    replaced: list[str] = []
+    silent = [
+        at
+        for at, vertex in enumerate(vertices)
+        if complete(vertex.backpressured_ms_per_s) is None or complete(vertex.busy_ms_per_s) is None
+    ]
+    if not silent:
+        return vertices, levels, replaced
+    client = RestClient(cluster)
+    with unchanged(client, imported.state, client.pause):
+        for at in silent:
+            vertex = vertices[at]
+            answer = client.find(f"/jobs/{job.id}/vertices/{job.vertices[at].id}/backpressure")
+            if answer is None or answer.get("status") == "deprecated":
+                continue
+            replaced.append(vertex.name)
+            by_index = {entry["subtask"]: entry for entry in answer.get("subtasks") or ()}
+            changes: dict[str, Any] = {
+                field: [
+                    _ms(by_index.get(subtask, {}).get(name)) if measured is None else measured
+                    for subtask, measured in enumerate(getattr(vertex, field))
+                ]
+                for field, name in _RATIOS.items()
+            }
+            vertices[at] = msgspec.structs.replace(vertex, **changes)
+            level = answer.get("backpressureLevel", answer.get("backpressure-level"))
+            if level in _LEVELS:
+                levels[vertex.name] = _LEVELS[level]
+    return vertices, levels, replaced
+
+
+def _ms(ratio: object) -> float | None:
+    value = number(ratio)
+    return None if value is None or value < 0 else 1000 * value
+
+
+def _diagnose_ended(
+    client: RestClient, job_id: str, latency_s: float | None, wording: Callable[[str], str]
+) -> Diagnosis:
+    job = read_job(client, read_ended(client, job_id), ended=True)
+    check_shape(client, job)
+    samples = {
+        # Counters grew to their last values since the start, from nothing.
+        vertex.id: [
+            SubtaskSamples((dict.fromkeys(end, 0.0), end) if end else ())
+            for end in (totals(vertex, subtask) for subtask in range(vertex.parallelism))
+        ]
+        for vertex in job.vertices
+    }
+    notes: list[str] = []
+    scenario = fit_scenario(job, samples, _NOT_JUDGED, notes)
+    shown = measured(client.url, job, samples, read_checkpoints(client, job))
+    steady = msgspec.structs.replace(shown.steady, from_s=0.0, to_s=round(job.age_s, 2))
+    view = observation_of(scenario, steady, shown.checkpoints)
+    if latency_s is not None:
+        view = replace(view, link=LinkConditions(latency_s=latency_s))
+    about = ["The job has ended: no metrics are kept, only the counters of each subtask."]
+    if any(any(vertex.busy_ms_per_s) for vertex in shown.steady.vertices):
+        about.append("Times and rates are means since each subtask last started, not of one moment.")
+    if not job.configuration:
+        about.append("The options of the cluster are not reported; assuming Flink's defaults.")
+    if not shown.checkpoints:
+        about.append("No completed checkpoint is kept, so delays are unknown.")
+    return Diagnosis(
+        name=job.name,
+        of=f"job {job.id}, Flink {job.version}, {client.url}",
+        notes=[wording(_note(note)) for note in dict.fromkeys([*about, *notes])] + note_on_missing(client),
+        windows=[diagnose(view)],
+    )

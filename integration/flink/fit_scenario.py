@@ -1,0 +1,616 @@
+"""A scenario fitted to the measurements of a job: its vertices, exchanges, options and memory."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import sqrt
+from statistics import fmean
+from typing import Any
+
+from netstack import (
+    CheckpointResult,
+    CostModel,
+    Edge,
+    GeneratorSpec,
+    LinkConditions,
+    NetworkConfig,
+    Scenario,
+    ShipStrategy,
+    Vertex,
+    check_scenario,
+    with_options,
+)
+
+from ..analysis.known_values import highest, known, mean_of_known, middle
+from ..errors import FlinkRestError, Note, Parameter
+from .cores import NOTHING_BURNS, Burning
+from .flows import ALIKE, JobFlows
+from .job import CHAIN, FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
+from .loads import (
+    ENOUGH_RECORDS,
+    HARDLY_PER_S,
+    IDLE,
+    LEAST_RECORDS,
+    SATURATED,
+    aligned_start_delays,
+    lags_s,
+    load_of,
+    queue_growth,
+    record_bytes,
+    service_s,
+    source_rate,
+)
+from .options import Overrides, of_vertex, preset_of, read_config
+from .sampling import Samples, SubtaskSamples, passed_s, without_repeats
+
+WARMUP_S = 20.0
+"""The earliest time by which an emulated job has filled its queues and sized its buffers."""
+
+_DRAINS = 5
+"""After so many times the longest wait of a record, a job's queues have found the bottleneck."""
+
+_LEAST_WINDOW_S = 40.0
+_LONGEST_WINDOW_S = 600.0
+_CHECKPOINTS = 8
+_LEAST_CHECKPOINTS = 3
+
+HEADER_BYTES = 4
+"""The length before each record, which the bytes of metrics include."""
+
+KEY_BYTES = 8
+"""The least size of a generated record."""
+
+_SAME = 0.05
+"""Service times of subtasks that differ by less count as equal."""
+
+_LEAST_SPREAD = 0.005
+"""Costs with a smaller error count as exact."""
+
+_ALIKE_RATES = 0.02
+"""Rates of subtasks that differ by less count as equal."""
+
+_HARDLY_BUSY = 0.2
+"""A vertex whose subtasks are busy for less of their time delays nothing, and its costs are not exact."""
+
+_LIMITING = 0.7
+"""Least busy share of the busiest consumer for it to limit a producer that is always back-pressured."""
+
+_HARDLY_HELD = 0.05
+"""A producer that is back-pressured for less of its time finds room for all that it emits."""
+
+_SEGMENTS = "nettyShuffleMemorySegmentsTotal"
+
+_STRATEGIES = {strategy.name: strategy for strategy in ShipStrategy}
+"""Ship strategies by the names that Flink reports."""
+
+_OF_ONE_INPUT = frozenset(
+    {"Filter", "Flat Map", "Keyed Aggregation", "Keyed Reduce", "KeyedProcess", "Map", "Process"}
+)
+"""Names that the DataStream API gives to operators of one input; those of two are "Co-Map" and the like."""
+
+_SQL_OPERATOR = re.compile(r"(\w+)\[\d+\]")
+"""Name of an SQL operator, such as "GroupAggregate[4]"."""
+
+_SQL_OF_SEVERAL_INPUTS = ("Join", "MultipleInput", "ProcessTableFunction")
+"""Parts of the names of SQL's operators that may read several inputs."""
+
+_FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15
+"""Bounds of real watermarks: the least and the greatest long stand for none yet, and for the end of time."""
+
+_PACES = (0.5, 2.0)
+"""Event time that advances at another pace, relative to the clock, is not that of present records."""
+
+_WATCH_LONGER = (Parameter("watch_s"),)
+_LONGER = "Set {} to a longer time."
+
+
+def fit_scenario(
+    job: FlinkJob,
+    samples: Samples,
+    given: Overrides,
+    notes: list[str],
+    checkpoints: Sequence[CheckpointResult] = (),
+    burning: Burning = NOTHING_BURNS,
+    managers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Scenario:
+    """Return the scenario of a job; `notes` gets a line for each assumption.
+
+    `checkpoints` are the last ones, `burning` is the work that takes a core, and `managers` are the answers
+    of ``/taskmanagers/ID``; each may be unknown.
+
+    Raises:
+        FlinkRestError: the job shows too little.
+        ScenarioError: an override is wrong, or the answers make no valid scenario.
+    """
+    config = read_config(job, given.options, notes)
+    # The slowest checkpoint took as long as a record waits at most.
+    longest_s = max([each.duration_ms or 0.0 for each in checkpoints], default=0.0) / 1e3
+    warmup_s = max(WARMUP_S, math.ceil(_DRAINS * longest_s))
+    interval_s = max(config.checkpoint_interval_s or 0.0, math.ceil(longest_s))
+    window_s = max(
+        _LEAST_WINDOW_S,
+        min(_CHECKPOINTS * interval_s, max(_LONGEST_WINDOW_S, _LEAST_CHECKPOINTS * interval_s)),
+    )
+    growth = {
+        vertex.id: queue_growth(checkpoints, job.names[vertex.id], vertex.parallelism)
+        for vertex in job.vertices
+    }
+    flows = JobFlows(job, samples, growth)
+    vertices = VertexReader(job, config, samples, flows, given, notes, checkpoints, burning).vertices()
+    if config.auto_watermark_interval_s > 0:
+        vertices = by_event_time(job, samples, vertices, notes)
+    words = "".join(letter if letter.isalnum() or letter in "._-" else " " for letter in job.name).split()
+    scenario = Scenario(
+        name="-".join(words)[:60].strip("-.") or "flink-job",
+        duration_s=warmup_s + window_s,
+        warmup_s=warmup_s,
+        preset=preset_of(job.version),
+        config=config,
+        link=LinkConditions(latency_s=given.latency_s),
+        vertices=tuple(vertices),
+        edges=edges_of(job, flows, notes),
+        machines=burning.machines,
+    )
+    check_scenario(scenario)
+    if managers and config.network_memory_max_bytes is None:
+        size = _network_memory(job, managers, config.segment_bytes, notes)
+        if size is not None:
+            return replace(scenario, config=with_options(config, {"network_memory_max_bytes": size}))
+    return scenario
+
+
+def _network_memory(
+    job: FlinkJob, managers: Mapping[str, Mapping[str, Any]], segment_bytes: int, notes: list[str]
+) -> int | None:
+    """Return the bytes of network memory of the task managers, in a scenario one size for all."""
+    sizes = {}
+    for name, answer in managers.items():
+        segments = answer.get("metrics", {}).get(_SEGMENTS)
+        sizes[name] = segments * segment_bytes if isinstance(segments, int) and segments > 0 else 0
+    if not all(sizes.values()):
+        notes.append(
+            Note(
+                "The network memory of the task managers is not reported; assuming unlimited.",
+                Parameter("options", "128 mb", of="taskmanager.memory.network.max"),
+                advice="Use {} to override.",
+            )
+        )
+        return None
+    least = min(sizes, key=lambda name: sizes[name])
+    if len(set(sizes.values())) > 1:
+        notes.append(f"Task managers differ in network memory; assuming that of {least}, the least, for all.")
+    if shared := [name for name, answer in managers.items() if runs_other_jobs(answer, job)]:
+        notes.append(
+            f"Other jobs share the network memory of {', '.join(shared)}; assuming that this one has it all."
+        )
+    return sizes[least]
+
+
+# Vertices
+
+
+class VertexReader:
+    """Fits the vertices of one job; `notes` gets a line for each assumption."""
+
+    def __init__(
+        self,
+        job: FlinkJob,
+        config: NetworkConfig,
+        samples: Samples,
+        flows: JobFlows,
+        given: Overrides,
+        notes: list[str],
+        checkpoints: Sequence[CheckpointResult] = (),
+        burning: Burning = NOTHING_BURNS,
+    ) -> None:
+        self._job = job
+        self._config = config
+        self._samples = samples = without_repeats(samples)
+        self._flows = flows
+        self._given = given
+        self._notes = notes
+        self._checkpoints = checkpoints
+        self._burning = burning
+        self._problems: list[Note] = []
+        self._bursts_s: dict[str, float] = {}  # vertices follow the sources that they read from
+        passed, age_s = passed_s(samples), job.age_s
+        self._loads = {
+            vertex.id: [
+                load_of(each, "records_in" if job.inputs(vertex) else "records_out", passed, age_s)
+                for each in samples[vertex.id]
+            ]
+            for vertex in job.vertices
+        }
+
+    def vertices(self) -> list[Vertex]:
+        """Return all vertices, in the job's order.
+
+        Raises:
+            FlinkRestError: some show too little; with a line for each override that is necessary.
+        """
+        vertices = [self._vertex(vertex) for vertex in self._job.vertices]
+        if self._problems:
+            raise FlinkRestError(*self._problems)
+        return vertices
+
+    def _vertex(self, vertex: FlinkVertex) -> Vertex:
+        name = self._job.names[vertex.id]
+        self._note_few(vertex, name)
+        if not self._job.inputs(vertex):
+            return Vertex(
+                name=name,
+                parallelism=vertex.parallelism,
+                task_manager=vertex.placed,
+                source=self._source(vertex, name),
+            )
+        cost, skew = self._service(vertex, name)
+        firings = self._flows.firings(vertex)
+        emitted_bytes, selectivity = None, 1.0
+        if self._job.outputs(vertex):
+            size = record_bytes(self._job, vertex, self._samples, self._config.segment_bytes)
+            emitted_bytes = None if size is None else max(KEY_BYTES, round(size) - HEADER_BYTES)
+            selectivities = self._flows.selectivities(vertex)
+            if selectivities is None:
+                self._notes.append(
+                    f"{name}: its output is not reported; assuming a record for each it reads."
+                )
+            elif not any(selectivities):
+                self._note_watch_longer(f"{name}: not seen to emit records; assuming none.")
+            if selectivities is not None and len(set(selectivities)) == 1:
+                selectivity = float(f"{selectivities[0]:.4g}")  # others are on the edges
+        return Vertex(
+            name=name,
+            parallelism=vertex.parallelism,
+            task_manager=vertex.placed,
+            service=((0.0, cost),) if cost else (),
+            service_skew=skew,
+            service_spread=self._spread(vertex, name) if cost else 0.0,
+            service_mode=self._burning.modes.get(vertex.id, "throttle"),
+            selectivity=selectivity,
+            record_bytes=emitted_bytes,
+            emit_every_s=None if firings is None else firings.period_s,
+            behind_s=self._behind(vertex, name),
+        )
+
+    # Sources
+
+    def _source(self, vertex: FlinkVertex, name: str) -> GeneratorSpec:
+        size, rates = self._size(vertex, name), self._rates(vertex, name)
+        reports_busy = {
+            other.id: load.busy_s is not None
+            for other in self._job.vertices
+            for load in self._loads[other.id]
+            if load is not None
+        }
+        # Legacy sources alone report no busy time.
+        legacy = reports_busy.get(vertex.id) is False and any(reports_busy.values())
+        firings = self._flows.firings(vertex)
+        if firings is not None and of_vertex(self._given.rate, name) is None:
+            # A window in its chain fires: all records of a period by one call.
+            unseen = self._flows.fires_unseen(vertex)
+            per_s = self._flows.since_per_s(vertex) if unseen else fmean(rates) * vertex.parallelism
+            records = firings.records or per_s * firings.period_s
+            at_once = max(1, round(records / vertex.parallelism))
+            self._bursts_s[vertex.id] = firings.period_s
+            return GeneratorSpec(
+                record_bytes=size,
+                rates=(float(f"{at_once / firings.period_s:.6g}"),),
+                burst_s=firings.period_s,
+                batch=at_once,
+                legacy=legacy,
+            )
+        if not all(rates):
+            batch = self._flows.batch(vertex)
+            cost = self._source_cost(vertex)
+            return GeneratorSpec(record_bytes=size, rates=rates, batch=batch, cost_s=cost, legacy=legacy)
+        burst_s = self._flows.burst_s(vertex, fmean(rates))
+        self._bursts_s[vertex.id] = burst_s or 0.0
+        if burst_s is not None and len(rates) == 1:
+            rates = (self._flows.emitted_at_once(vertex) / burst_s,)
+        source = GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=legacy)
+        if burst_s is not None or not self._is_limited(vertex):
+            return source
+        # A paced source that is back-pressured at times and idle at others makes up for nothing.
+        loads = known(self._loads[vertex.id])
+        held = mean_of_known(load.held_share for load in loads)
+        idle = mean_of_known(load.idle_share for load in loads)
+        loses_pace = held and idle and held >= _HARDLY_HELD and idle >= IDLE
+        return replace(source, catch_up_s=0.0) if loses_pace else source
+
+    def _source_cost(self, vertex: FlinkVertex) -> float | None:
+        """Return the cost of emitting a record for a source without a pace; None: not known.
+
+        The default is the upper bound: where records are few, a source is busy with other things.
+        """
+        loads = [load for load in self._loads[vertex.id] if load is not None and load.busy_s is not None]
+        busy, records = sum(load.busy_s or 0.0 for load in loads), sum(load.records for load in loads)
+        cost = busy / records if busy > 0 and records >= ENOUGH_RECORDS else CostModel().source_record_s
+        return _rounded(cost) if cost < CostModel().source_record_s else None
+
+    def _size(self, vertex: FlinkVertex, name: str) -> int:
+        given = of_vertex(self._given.record_bytes, name)
+        if given is not None:
+            return given
+        size = record_bytes(self._job, vertex, self._samples, self._config.segment_bytes)
+        if size is None:
+            self._too_little(name, "emitted", "size", Parameter("record_bytes", 1000, of=name))
+            return KEY_BYTES
+        whole = round(size) - HEADER_BYTES
+        if whole < KEY_BYTES:
+            self._notes.append(f"{name}: a record has {whole} bytes; assuming {KEY_BYTES}, the least.")
+        return max(KEY_BYTES, whole)
+
+    def _rates(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
+        given = of_vertex(self._given.rate, name)
+        if given is not None:
+            return (given,)
+        loads = self._loads[vertex.id]
+        if not any(loads):
+            self._too_little(name, "emitted", "rate", Parameter("rate", 100, of=name))
+        limited = self._is_limited(vertex)
+        rates = [
+            HARDLY_PER_S if load is None else float(f"{source_rate(subtask, load, limited=limited):.4g}")
+            for subtask, load in zip(self._samples[vertex.id], loads, strict=True)
+        ]
+        if silent := [str(number) for number, load in enumerate(loads) if load is None]:
+            self._notes.append(
+                f"{name}: subtask {', '.join(silent)} emitted next to nothing; "
+                f"assuming {HARDLY_PER_S:g} records/s."
+            )
+        if min(rates) and max(rates) / min(rates) - 1 <= _ALIKE_RATES:
+            return (float(f"{fmean(rates):.4g}"),)
+        return (rates[0],) if len(set(rates)) == 1 else tuple(rates)
+
+    def _is_limited(self, source: FlinkVertex) -> bool:
+        """Return whether a subtask downstream of a source is always busy."""
+        return any(self._busiest(vertex) >= SATURATED for vertex in self._job.reachable(source))
+
+    # Vertices with input
+
+    def _service(self, vertex: FlinkVertex, name: str) -> tuple[float, tuple[float, ...]]:
+        """Return the service time of a record in seconds, and the factor of each subtask."""
+        given = of_vertex(self._given.service_s, name)
+        if given is not None:
+            return given, (1.0,)
+        loads = self._loads[vertex.id]
+        costs = [
+            None if load is None else service_s(subtask, load, CostModel(), self._config, core_share)
+            for subtask, load, core_share in zip(
+                self._samples[vertex.id], loads, self._burning.core_shares(vertex), strict=True
+            )
+        ]
+        example = Parameter("service_s", 0.005, of=name)
+        if not any(loads):
+            self._too_little(name, "read", "cost", example)
+        elif all(cost is None for cost in costs):
+            text = f"{name}: its busy time is not reported."
+            self._problems.append(Note(text, example, advice="Set the cost of a record: {}."))
+        silent = [str(number) for number, load in enumerate(loads) if load is None]
+        if silent and any(loads):
+            self._notes.append(
+                f"{name}: subtask {', '.join(silent)} has read next to nothing; assuming the mean cost."
+            )
+        busiest = self._busiest(vertex)
+        if busiest < _HARDLY_BUSY:
+            return _rounded(mean_of_known(costs) or 0.0), (1.0,)
+        # A vertex may limit its job though no subtask is always busy: where costs change, now one subtask is
+        # the slowest and now another, and all wait for it. The mean cost would let more through.
+        held = {edge.source for edge in self._job.inputs(vertex) if self._held(edge.source) >= SATURATED}
+        rivals = {edge.target for edge in self._job.edges if edge.source in held}
+        first = max((self._busiest(other) for other in self._job.vertices if other.id in rivals), default=0.0)
+        if busiest >= max(_LIMITING, first) and held and self._held(vertex.id) < _HARDLY_BUSY:
+            costs = [None if cost is None else cost / busiest for cost in costs]
+        return base_and_skew(costs, exact=busiest >= SATURATED)
+
+    def _spread(self, vertex: FlinkVertex, name: str) -> float:
+        """Return the uncertainty of the costs of subtasks that never idle, as a share; 0: not known."""
+        if of_vertex(self._given.service_s, name) is not None:
+            return 0.0
+        errors = [load.error for load in self._loads[vertex.id] if load is not None and load.never_idles]
+        spread = round(sqrt(fmean(error**2 for error in errors)), 3) if errors else 0.0
+        if spread < _LEAST_SPREAD:
+            return 0.0
+        self._note_watch_longer(
+            f"{name}: the cost of a record varies, and is known within {100 * spread:.2g} %; "
+            "seeds are spread over that."
+        )
+        return spread
+
+    def _behind(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
+        """Return how far behind the subtasks of a vertex are that is always busy, which its past determines.
+
+        If it holds nothing back, it can just keep up, and its queue has an arbitrary length. Barriers wait as
+        long, and for half of what a source emits at once.
+        """
+        producers = [edge.source for edge in self._job.inputs(vertex)]
+        if self._busiest(vertex) < SATURATED:
+            return (0.0,)
+        if max(map(self._held, producers)) >= _HARDLY_HELD:
+            # Subtasks that get records in turns, and are all always busy, keep their lags.
+            in_turns = all(edge.strategy == "REBALANCE" for edge in self._job.inputs(vertex))
+            loads = self._loads[vertex.id]
+            if not in_turns or not all(load and (load.busy_share or 0.0) >= SATURATED for load in loads):
+                return (0.0,)
+            lags = lags_s(self._checkpoints, name, vertex.parallelism)
+            return tuple(round(seconds, 3) for seconds in lags) if any(lags) else (0.0,)
+        burst_s = max(self._bursts_s.get(producer, 0.0) for producer in producers)
+        delays = [waits for _, waits in aligned_start_delays(self._checkpoints, name, vertex.parallelism)]
+        waits = [(middle(of_subtask) or 0.0) / 1e3 for of_subtask in zip(*delays, strict=True)]
+        return tuple(round(max(0.0, wait_s - burst_s / 2), 3) for wait_s in waits) or (0.0,)
+
+    def _busiest(self, vertex: FlinkVertex) -> float:
+        """Return the greatest busy share of its subtasks; 0: not reported."""
+        return highest(load.busy_share for load in self._loads[vertex.id] if load is not None) or 0.0
+
+    def _held(self, vertex_id: str) -> float:
+        """Return the greatest back-pressured share of its subtasks; 0: not reported."""
+        return highest(load.held_share for load in self._loads[vertex_id] if load is not None) or 0.0
+
+    # Notes
+
+    def _note_few(self, vertex: FlinkVertex, name: str) -> None:
+        """Note where few or no records passed while the job was watched, and what is assumed then."""
+        watched = [
+            (str(number), load)
+            for number, load in enumerate(self._loads[vertex.id])
+            if load is not None and len(self._samples[vertex.id][number].samples) > 1
+        ]
+        few = [number for number, load in watched if 0 < load.records < ENOUGH_RECORDS]
+        reads = bool(self._job.inputs(vertex))
+        none = [number for number, load in watched if not load.records]
+        if few:
+            seen = f"{name}: fewer than {ENOUGH_RECORDS} records seen at subtask {', '.join(few)}"
+            self._note_watch_longer(f"{seen}, so rates and costs are uncertain.")
+        if self._flows.fires_unseen(vertex):
+            self._note_watch_longer(f"{name}: its windows hardly fired; assuming their mean since the start.")
+        elif none and (reads or self._held(vertex.id) < SATURATED):
+            assumed = "the cost of those since the start" if reads else f"{HARDLY_PER_S:g} records/s"
+            self._note_watch_longer(
+                f"{name}: no records seen at subtask {', '.join(none)}; assuming {assumed}."
+            )
+
+    def _note_watch_longer(self, text: str) -> None:
+        self._notes.append(Note(text, *_WATCH_LONGER, advice=_LONGER))
+
+    def _too_little(self, name: str, done: str, what: str, example: Parameter) -> None:
+        text = f"{name}: too little is known: a subtask must have {done} {LEAST_RECORDS} records."
+        self._problems.append(Note(text, example, advice=f"Wait, or set their {what}: {{}}."))
+
+
+def base_and_skew(costs: Iterable[float | None], *, exact: bool = False) -> tuple[float, tuple[float, ...]]:
+    """Return the service time of most subtasks, to four digits, and the factors of all.
+
+    Subtasks of unknown cost have the factor 1; so have all where none differs from the median by 5 %, unless
+    they are known to be `exact`.
+    """
+    listed = list(costs)
+    values = known(listed)
+    base = middle(values) or max(values, default=0.0)
+    if not base:
+        return 0.0, (1.0,)
+    factors = [1.0 if cost is None else cost / base for cost in listed]
+    if not exact and all(abs(factor - 1) < _SAME for factor in factors):
+        return _rounded(fmean(values)), (1.0,)
+    return _rounded(base), tuple(round(factor, 4 if exact else 2) for factor in factors)
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.4g}")
+
+
+# Event time
+
+
+def by_event_time(
+    job: FlinkJob, samples: Samples, vertices: Sequence[Vertex], notes: list[str]
+) -> list[Vertex]:
+    """Return the vertices with those that fire by event time, and with the watermarks of their sources.
+
+    A task reports the least watermark that it has read, and a source how far its last one is behind the
+    clock. `vertices` are in the job's order; those of which it is not known fire by the clock.
+    """
+    fitted = {vertex.id: each for vertex, each in zip(job.vertices, vertices, strict=True)}
+    for vertex in job.vertices:
+        sources = [each for each in job.reachable(vertex, upstream=True) if not job.inputs(each)]
+        period_s = fitted[vertex.id].emit_every_s
+        if period_s is None or not sources or not all(map(_follows_clock, samples[vertex.id])):
+            continue
+        fitted[vertex.id] = replace(fitted[vertex.id], emit_by="event_time")
+        for source in sources:
+            name = job.names[source.id]
+            fitted[source.id] = _with_watermarks(fitted[source.id], samples[source.id], period_s, name, notes)
+    return [fitted[vertex.id] for vertex in job.vertices]
+
+
+def _follows_clock(subtask: SubtaskSamples) -> bool:
+    """Return whether a subtask has read watermarks that advance about as fast as the clock."""
+    increase, seconds = subtask.increase("currentInputWatermark"), subtask.seconds
+    ends = [subtask.samples[at].get("currentInputWatermark", 0.0) for at in (0, -1) if subtask.samples]
+    are_real = all(_FIRST_WATERMARK_MS <= end <= _LAST_WATERMARK_MS for end in ends)
+    return bool(increase and seconds and are_real and _PACES[0] <= increase / 1e3 / seconds <= _PACES[1])
+
+
+def _with_watermarks(
+    source: Vertex, subtasks: Sequence[SubtaskSamples], period_s: float, name: str, notes: list[str]
+) -> Vertex:
+    """Return the source with watermarks as far behind its records as the shortest lag that it has reported.
+
+    Between two watermarks the lag grows, and while the source is back-pressured. Whole windows of it belong
+    to old data; the rest determines when windows fire.
+    """
+    if not isinstance(source.source, GeneratorSpec):
+        return source
+    reported = known(sample.get("watermarkLag") for subtask in subtasks for sample in subtask.samples)
+    lags_ms = [lag for lag in reported if 0 <= lag <= _LAST_WATERMARK_MS]
+    if not lags_ms:
+        notes.append(f"{name}: the lag of its watermarks is not reported; assuming none.")
+    behind_s = float(f"{min(lags_ms, default=0.0) / 1e3 % period_s:.2g}")
+    before_s = source.source.out_of_orderness_s
+    behind_s = behind_s if before_s is None else min(behind_s, before_s)
+    return replace(source, source=replace(source.source, out_of_orderness_s=behind_s))
+
+
+# Exchanges
+
+
+def edges_of(job: FlinkJob, flows: JobFlows, notes: list[str]) -> tuple[Edge, ...]:
+    """Return the edges with their flows; `notes` gets a line for each assumption."""
+    places = {vertex.id: place for place, vertex in enumerate(job.vertices)}
+    in_order = sorted(job.edges, key=lambda edge: (places[edge.source], places[edge.target]))
+    edges = tuple(_edge(job, edge, flows, notes) for edge in in_order)
+    for vertex in job.vertices:
+        name, inputs = job.names[vertex.id], len(job.inputs(vertex))
+        if inputs > 1 and _reads_a_union(vertex):
+            notes.append(
+                f"{name} reads {inputs} exchanges, a union by its name; assuming keys spread alike, since "
+                "Flink does not report what a subtask reads of each."
+            )
+        elif inputs > 1:
+            notes.append(
+                f"{name} reads {inputs} exchanges; assuming inputs of their own, as of a join, with keys "
+                "spread alike, since Flink reports neither a union nor what a subtask reads of each. "
+                "For a union, give both edges the same input in the scenario."
+            )
+    return edges
+
+
+def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> Edge:
+    """Return an edge with its input of the consumer, the shares of its subtasks, and its part of the flow."""
+    by_id = {vertex.id: vertex for vertex in job.vertices}
+    producer, consumer = by_id[edge.source], by_id[edge.target]
+    source, target = job.names[edge.source], job.names[edge.target]
+    ship = _STRATEGIES.get(edge.strategy, ShipStrategy.REBALANCE)
+    if edge.strategy not in _STRATEGIES:
+        how = f"ships by {edge.strategy}" if edge.strategy else "does not report its ship strategy"
+        notes.append(f"{source} -> {target} {how}; assuming {ship}.")
+    elif ship is ShipStrategy.FORWARD and producer.parallelism != consumer.parallelism:
+        ship = ShipStrategy.RESCALE
+    if edge.exchange and not edge.exchange.startswith("pipelined"):
+        notes.append(f"{source} -> {target} is {edge.exchange}; assuming pipelined.")
+    number = job.inputs(consumer).index(edge)
+    fitted = Edge(
+        source=source,
+        target=target,
+        ship=ship.value,
+        input=0 if _reads_a_union(consumer) else number,
+        fraction=1.0 if ship.copies else round(flows.fraction(edge), 4),
+    )
+    selectivities = flows.selectivities(consumer) if job.outputs(consumer) else None
+    if selectivities is not None and len(set(selectivities)) > 1:
+        fitted = replace(fitted, selectivity=selectivities[number])
+    shares = flows.shares(consumer) if ship.by_key else None
+    if shares is not None and max(shares) - min(shares) > ALIKE / len(shares):  # a count is not more exact
+        fitted = replace(fitted, shares=tuple(round(share, 4) for share in shares))
+    return fitted
+
+
+def _reads_a_union(vertex: FlinkVertex) -> bool:
+    """Return whether the first operator of a vertex with several exchanges has one input, by its name."""
+    first = vertex.name.split(CHAIN, 1)[0].strip()
+    of_sql = _SQL_OPERATOR.match(first)
+    if of_sql is not None:
+        return not any(kind in of_sql[1] for kind in _SQL_OF_SEVERAL_INPUTS)
+    return first in _OF_ONE_INPUT or first.startswith(("Sink: ", "Window("))

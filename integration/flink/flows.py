@@ -1,0 +1,375 @@
+"""Flows of a job: records over each exchange, selectivities, shares of subtasks, and firings.
+
+Flink counts what a task reads and emits over all its inputs and outputs together. An exchange carries what
+its producer emits, if that has no other output; else what its consumer reads, if that has no other input;
+else it is not known.
+
+Windows, timers, and sources with such in their chain emit at times, whatever they read. They show it by polls
+between which they read and emitted nothing, and others with everything at once. A selective filter has quiet
+polls, too, but few records between them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..analysis.known_values import complete, highest, middle, quotient
+from .job import FlinkEdge, FlinkJob, FlinkVertex
+from .loads import LEAST_RECORDS
+from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, passed_s
+
+ALIKE = 0.02
+"""A ratio this close to 1 counts as 1: counters of two ends are never of the same moment."""
+
+_IN_FLIGHT = 0.03
+"""Allowed difference of two counts of the same records."""
+
+_SIGMAS = 3.0
+"""Allowed difference, in standard deviations, of present counts from those since the start."""
+
+_EXACT = 0.03
+"""A ratio of the time watched with a greater error is less exact than the counts since the start."""
+
+_ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
+"""Usual seconds between the bursts of a source."""
+
+_ROUNDED = 0.02
+"""Error of an exact count of bursts, since tasks are never polled at the same moment."""
+
+_LEAST_BURST_S = 0.02
+_LONGEST_BURST_S = 60.0
+_LARGEST_BATCH = 1000
+
+_QUIET = 0.4
+"""Share of polls without output from which on a vertex emits at times, or rarely."""
+
+_MORE_THAN_CHANCE = 10
+"""Records per poll that never leave so many polls quiet if they come one by one."""
+
+_HELD = 0.5
+"""A task that is back-pressured for more of its time emits a buffer whenever there is room for one."""
+
+_WINDOW = re.compile(
+    r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"
+)
+_UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+_ROUND_WINDOWS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300, 600, 900, 1800, 3600)
+"""Usual seconds of windows."""
+
+
+class Counts(NamedTuple):
+    """Records per second now and since the start, and how many were counted for that.
+
+    Now is the time watched, and the minute before if the load was the same. Tasks are polled one after the
+    other, so each is timed by its own account.
+    """
+
+    now_per_s: float
+    since_per_s: float
+    watched: float
+    total: float
+
+    def times(self, factor: float) -> Counts:
+        """Return the counts of `factor` times as many records."""
+        return Counts(*(value * factor for value in self))
+
+
+class Firings(NamedTuple):
+    """A vertex emits `records` in all its subtasks together every `period_s` seconds; 0: not known."""
+
+    period_s: float
+    records: float
+
+
+class _Firing(NamedTuple):
+    """Output of a subtask between two quiet polls; `whole` unless its begin or end may be missing."""
+
+    begun_s: float
+    ended_s: float
+    records: float
+    whole: bool
+
+
+class JobFlows:
+    """The flows of one job, from the counters of its tasks; a rate or ratio that is not known is None.
+
+    `growth` has by the vertex's id the growth of the queues before its subtasks, as shares of what they read.
+    """
+
+    def __init__(
+        self, job: FlinkJob, samples: Samples, growth: Mapping[str, Sequence[float]] | None = None
+    ) -> None:
+        self._growth = growth or {}
+        self._job = job
+        self._samples = samples
+        self._by_id = {vertex.id: vertex for vertex in job.vertices}
+        every = [subtask for subtasks in samples.values() for subtask in subtasks]
+        self._watched_s = passed_s(samples)
+        self._age_s = middle(_partial_account_s(each.samples[-1]) or None for each in every if each.samples)
+
+    def _each(self, vertex: FlinkVertex, field: str) -> list[Counts] | None:
+        """Return the counts of each subtask of a vertex."""
+        counts: list[Counts] = []
+        for subtask in self._samples[vertex.id]:
+            total = subtask.total(field)
+            if total is None:
+                return None
+            watched = subtask.increase(field) or 0.0
+            watched_s = subtask.accounted_s or self._watched_s or subtask.seconds
+            age_s = _partial_account_s(subtask.samples[-1]) or self._age_s or 1.0
+            now = watched / watched_s if watched_s else 0.0
+            if watched_s:
+                now = longer_per_s(now, watched_s, subtask.minute_per_s(field))
+            counts.append(Counts(now, total / age_s, watched, total))
+        return counts if len(counts) == vertex.parallelism else None
+
+    def _counts(self, vertex: FlinkVertex, field: str) -> Counts | None:
+        each = self._each(vertex, field)
+        return None if each is None else _sum(each)
+
+    def over(self, edge: FlinkEdge) -> Counts | None:
+        """Return the records over an exchange, as the consumer reads them."""
+        producer, consumer = self._by_id[edge.source], self._by_id[edge.target]
+        if len(self._job.inputs(consumer)) == 1:
+            return self._counts(consumer, "records_in")
+        counts = self._counts(producer, "records_out")
+        if counts is None or len(self._job.outputs(producer)) > 1:
+            return None
+        copies = consumer.parallelism if edge.strategy == "BROADCAST" else 1
+        return counts.times(copies)
+
+    def _emitted_over(self, edge: FlinkEdge) -> Counts | None:
+        """Return the records emitted into an exchange: one for all consumers of a broadcast."""
+        counts = self.over(edge)
+        if counts is None or edge.strategy != "BROADCAST":
+            return counts
+        return counts.times(1 / self._by_id[edge.target].parallelism)
+
+    def _emitted(self, vertex: FlinkVertex) -> Counts | None:
+        """Return what a vertex emits over the exchange that carries the most."""
+        outputs = self._job.outputs(vertex)
+        if len(outputs) == 1:
+            return self._counts(vertex, "records_out")
+        known = [counts for counts in map(self._emitted_over, outputs) if counts is not None]
+        return max(known, key=lambda counts: counts.total) if known else None
+
+    def selectivities(self, vertex: FlinkVertex) -> list[float] | None:
+        """Return the records that a vertex emits for each that it reads, by its inputs.
+
+        One of several inputs may account for all that is emitted; else all count alike.
+        """
+        edges = self._job.inputs(vertex)
+        emitted, read = self._emitted(vertex), self._counts(vertex, "records_in")
+        if emitted is None or read is None or read.total < LEAST_RECORDS:
+            return None
+        # With several outputs, a firing counts all of them together.
+        firings = self.firings(vertex) if len(self._job.outputs(vertex)) == 1 else None
+        ratio = _ratio(emitted, read)
+        if firings is not None and firings.records and read.now_per_s:
+            ratio = firings.records / firings.period_s / read.now_per_s
+        elif self.fires_unseen(vertex):
+            ratio = emitted.since_per_s / read.since_per_s
+        if len(edges) > 1:
+            for place, edge in enumerate(edges):
+                alone = self.over(edge)
+                if alone is not None and _are_the_same(emitted, alone):
+                    return [1.0 if other == place else 0.0 for other in range(len(edges))]
+        return [1.0 if abs(ratio - 1) <= ALIKE else ratio] * len(edges)
+
+    def fraction(self, edge: FlinkEdge) -> float:
+        """Return the share of the producer's records that an exchange carries; 1 where it is not known."""
+        producer = self._by_id[edge.source]
+        if len(self._job.outputs(producer)) == 1:
+            return 1.0
+        most, here = self._emitted(producer), self._emitted_over(edge)
+        if most is None or here is None or not most.total:
+            return 1.0
+        share = _ratio(here, most)
+        return 1.0 if share >= 1 - ALIKE else share
+
+    def shares(self, vertex: FlinkVertex) -> list[float] | None:
+        """Return the share of the records that goes to each subtask, read or not; the sum is 1."""
+        each = self._each(vertex, "records_in")
+        if each is None or sum(counts.total for counts in each) < LEAST_RECORDS * vertex.parallelism:
+            return None
+        whole = _sum(each)
+        growth = self._growth.get(vertex.id, [0.0] * len(each))
+        shares = [_ratio(counts, whole) * (1 + more) for counts, more in zip(each, growth, strict=True)]
+        return [share / sum(shares) for share in shares]
+
+    def since_per_s(self, vertex: FlinkVertex) -> float:
+        """Return the mean records per second that a vertex has emitted since the start; 0: not known."""
+        counts = self._counts(vertex, "records_out")
+        return 0.0 if counts is None else counts.since_per_s
+
+    def emitted_at_once(self, vertex: FlinkVertex) -> int:
+        """Return the number of records by which a source's counters always grow; 1: any."""
+        counts = [
+            int(sample["records_out"])
+            for subtask in self._samples[vertex.id]
+            for sample in subtask.samples
+            if sample.get("records_out")
+        ]
+        return math.gcd(*counts) if len(set(counts)) >= 4 else 1
+
+    def burst_s(self, vertex: FlinkVertex, rate: float) -> float | None:
+        """Return the seconds whose records a paced source emits at once; None: it emits them one by one.
+
+        It is a round number if there is one within the error of the count, one burst more or less.
+        """
+        at_once = self.emitted_at_once(vertex)
+        seconds = at_once / rate if rate else 0.0
+        if at_once == 1 or not _LEAST_BURST_S <= seconds <= _LONGEST_BURST_S:
+            return None
+        counted = max(subtask.increase("records_out") or 0.0 for subtask in self._samples[vertex.id])
+        error = max(_ROUNDED, at_once / counted if counted else 0.0)
+        nearest = min(_ROUND_BURSTS, key=lambda round_s: abs(math.log(round_s / seconds)))
+        return nearest if abs(seconds / nearest - 1) <= error else float(f"{seconds:.4g}")
+
+    def batch(self, vertex: FlinkVertex) -> int:
+        """Return the records of one call of an unpaced source's chain."""
+        at_once = self.emitted_at_once(vertex)
+        return at_once if at_once <= _LARGEST_BATCH else 1
+
+    def fires_unseen(self, vertex: FlinkVertex) -> bool:
+        """Return whether windows of a vertex fire, by its description, and hardly emitted while watched."""
+        firings, emitted = self.firings(vertex), self._counts(vertex, "records_out")
+        few = emitted is not None and emitted.watched < LEAST_RECORDS
+        return few and firings is not None and not firings.records
+
+    def firings(self, vertex: FlinkVertex) -> Firings | None:
+        """Return how often a vertex emits, and how much; None: it emits as it reads, or rarely."""
+        if not self._job.outputs(vertex):
+            return None
+        subtasks, is_source = self._samples[vertex.id], not self._job.inputs(vertex)
+        clock = _poll_times(self._samples)
+        polls = [_advancing(subtask, clock, is_source=is_source) for subtask in subtasks]
+        emitted = [
+            after["records_out"] - before["records_out"]
+            for of_subtask in polls
+            for (_, before), (_, after) in pairwise(of_subtask)
+        ]
+        total = sum(of_subtask[-1][1]["records_out"] for of_subtask in polls if of_subtask)
+        if total < LEAST_RECORDS or not emitted or emitted.count(0) < _QUIET * len(emitted):
+            return None
+        firings = [_firings(of_subtask) for of_subtask in polls]
+        period_s = window_s(vertex.description)
+        held_ms = highest(quotient(each.increase("backpressured_ms"), each.accounted_s) for each in subtasks)
+        shows_itself = sum(emitted) >= _MORE_THAN_CHANCE * len(emitted) and (held_ms or 0.0) / 1e3 < _HELD
+        if period_s is None and shows_itself:
+            gap = middle(
+                (late.begun_s + late.ended_s - early.begun_s - early.ended_s) / 2
+                for of_subtask in firings
+                for early, late in pairwise(of_subtask)
+            )
+            if gap:
+                period_s = float(min(_ROUND_WINDOWS, key=lambda seconds: abs(math.log(seconds / gap))))
+        if period_s is None:
+            return None
+
+        def records(of_subtask: Sequence[_Firing]) -> float | None:
+            single = [firing for firing in of_subtask if firing.ended_s - firing.begun_s <= period_s]
+            whole = [firing.records for firing in single if firing.whole]
+            return middle(whole or [firing.records for firing in single])
+
+        return Firings(period_s, sum(complete(map(records, firings)) or [0.0]))
+
+
+def _sum(parts: Iterable[Counts]) -> Counts:
+    return Counts(*(sum(values) for values in zip(Counts(0, 0, 0, 0), *parts, strict=True)))
+
+
+def _ratio(part: Counts, whole: Counts) -> float:
+    """Return the ratio of the time watched, or since the start where that is more exact and the two agree.
+
+    Counts since the start lack the queue before a task, which matters for a young one, and include its start.
+    They count alone only where nothing was seen of the whole.
+    """
+    since = part.since_per_s / whole.since_per_s if whole.since_per_s else 0.0
+    if not whole.watched or not whole.now_per_s:
+        return since
+    now = part.now_per_s / whole.now_per_s
+    if part.watched < LEAST_RECORDS or whole.watched < LEAST_RECORDS:
+        expected = since * whole.watched
+        agree = abs(now - since) * whole.watched <= _SIGMAS * math.sqrt(max(expected, 1.0))
+        return since if agree else now
+    by_chance = math.sqrt(1 / part.watched + 1 / whole.watched)
+    return since if by_chance > _EXACT and abs(now - since) <= _SIGMAS * since * by_chance else now
+
+
+def _are_the_same(one: Counts, other: Counts) -> bool:
+    """Return whether two ends count the same records, except for those in flight between them."""
+    return any(
+        theirs > 0 and abs(ours / theirs - 1) <= _IN_FLIGHT
+        for ours, theirs in ((one.now_per_s, other.now_per_s), (one.since_per_s, other.since_per_s))
+    )
+
+
+def _partial_account_s(sample: Sample) -> float:
+    """Return the seconds since the start by those parts of a task's account that it reports."""
+    return sum(sample.get(part, 0.0) for part in ACCOUNT) / 1e3
+
+
+# Firings
+
+
+def window_s(description: str) -> float | None:
+    """Return how often the windows in a vertex's description fire, in seconds.
+
+    It is the slide of a sliding window, the step of a cumulating one, and the size of any other.
+    """
+    ends = []
+    for size_ms, slide_ms, number, unit in _WINDOW.findall(description):
+        ends.append(float(slide_ms or size_ms) / 1e3 if size_ms else float(number) * _UNITS[unit])
+    return min(ends, default=None)
+
+
+def _poll_times(samples: Samples) -> list[float]:
+    """Return the time of each poll, by the accounts of the tasks that keep one; empty where none does."""
+    of_tasks = [
+        [_partial_account_s(sample) for sample in subtask.samples]
+        for subtasks in samples.values()
+        for subtask in subtasks
+        if subtask.accounted_s
+    ]
+    polls = max(map(len, of_tasks), default=0)
+    complete_ones = [times for times in of_tasks if len(times) == polls]
+    return [middle(times) or 0.0 for times in zip(*complete_ones, strict=True)]
+
+
+def _advancing(
+    subtask: SubtaskSamples, clock: Sequence[float], *, is_source: bool
+) -> list[tuple[float, Sample]]:
+    """Return the answers of different times; of a vertex with input those between which it read something."""
+    times = clock if len(clock) == len(subtask.samples) else subtask.times
+    polls: list[tuple[float, Sample]] = []
+    for time, sample in zip(times, subtask.samples, strict=False):
+        if "records_out" in sample:
+            last = polls[-1] if polls else None
+            read = sample.get("records_in", 0.0)
+            if last is None or (time > last[0] if is_source else read > last[1].get("records_in", 0.0)):
+                polls.append((time, sample))
+    return polls
+
+
+def _firings(polls: Sequence[tuple[float, Sample]]) -> list[_Firing]:
+    """Return the output between quiet polls; a poll in the middle of it divides nothing."""
+    firings: list[_Firing] = []
+    begun_s: float | None = None
+    records, whole = 0.0, False
+    for number, ((early, before), (_, after)) in enumerate(pairwise(polls)):
+        grown = after["records_out"] - before["records_out"]
+        if grown and begun_s is None:
+            begun_s, records, whole = early, 0.0, number > 0
+        records += grown
+        if begun_s is not None and not grown:
+            firings.append(_Firing(begun_s, early, records, whole))
+            begun_s = None
+    if begun_s is not None:
+        firings.append(_Firing(begun_s, polls[-1][0], records, whole=False))
+    return firings

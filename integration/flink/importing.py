@@ -1,0 +1,183 @@
+"""Import of a running Flink job: a scenario, its assumptions, and the present figures of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flowcontrol import readable
+from netstack import Scenario, Viewed
+
+from ..errors import FlinkRestError, Note, Parameter
+from .client import Answers, RestClient
+from .cores import Processors, burning_of
+from .fit_scenario import fit_scenario
+from .job import FlinkJob, JobState, read_job, read_running, unchanged
+from .measured import Measured, measured, read_checkpoints
+from .options import Overrides, check_names
+from .recording import Recording
+from .sampling import Samples, stands_still, take_samples, watch_time_s
+
+_BACK_TO_BACK = 0.7
+"""Share of the interval from which on a checkpoint leaves the debloater little time to recover."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Imported(Viewed):
+    """A job read from Flink; `plot` has the picture "task-time".
+
+    `to_pandas` and `to_arrow` have the tables "vertices", "subtasks", "checkpoints", "checkpoint_subtasks"
+    and "notes".
+    """
+
+    scenario: Scenario
+    notes: list[str]
+    """Assumptions in place of what is not reported, a line each; a `Note` where a parameter overrides it."""
+    measured: Measured
+    job: FlinkJob = field(repr=False)
+    """The job as the cluster describes it."""
+    state: JobState = field(repr=False)
+    """Its state when reading began and when it ended."""
+    samples: Samples = field(repr=False)
+    """The metrics of its subtasks while it was watched."""
+
+    def __repr__(self) -> str:
+        """Return the job, its version and its size in one line."""
+        name, flink = readable(self.scenario.name), readable(self.measured.flink)
+        vertices = f"{len(self.scenario.vertices)} vertices, {len(self.notes)} notes"
+        return f"<Imported {name} from Flink {flink}: {vertices}>"
+
+
+def import_scenario(
+    cluster: str | Path | Answers,
+    job: str | None = None,
+    *,
+    overrides: Overrides | None = None,
+    watch_s: float | None = None,
+    pause: Callable[[float], None] | None = None,
+    watching: Callable[[float, float], None] = lambda done, total: None,
+) -> Imported:
+    """Read a running job through Flink's REST API.
+
+    Args:
+        cluster: Address of Flink's web interface, file of a recording, or another source of answers.
+        job: Id of the job; None: the only one that runs.
+        overrides: Values that replace those read.
+        watch_s: Seconds to watch the metrics; None: until they have changed three times, at least 20 s.
+        pause: Waits for a number of seconds; by default as the source of answers does.
+        watching: Called with the seconds watched so far, and all seconds.
+
+    Raises:
+        FlinkRestError: the cluster cannot be read; the job does not run, ends, restarts or loses a task
+            manager while it is watched, or shows too little.
+        ScenarioError: an override is wrong, or the answers make no valid scenario.
+    """
+    given = overrides or Overrides()
+    if isinstance(cluster, Path) or (isinstance(cluster, str) and Path(cluster).is_file()):
+        cluster = Recording(Path(cluster))
+    client = RestClient(cluster)
+    wait = pause or client.pause
+    with client.reading():
+        state = read_running(client, job)
+    with unchanged(client, state, wait):
+        running = _read_exchanges(client, state, given)
+        processors = Processors(client, running, state.managers)
+        seconds = watch_time_s(running) if watch_s is None else watch_s
+
+        def on_poll(done_s: float) -> None:
+            processors.poll()
+            watching(done_s, seconds)
+
+        samples = take_samples(client, running, state, seconds, pause=wait, on_poll=on_poll)
+        checkpoints = read_checkpoints(client, running)
+        notes: list[str] = []
+        try:
+            burning = burning_of(running, samples, processors.hosts(samples), given, notes)
+            scenario = fit_scenario(running, samples, given, notes, checkpoints, burning, state.managers)
+        except FlinkRestError as error:  # missing paths may be the reason
+            raise FlinkRestError(*error.notes, *note_on_missing(client)) from None
+        shown = measured(client.url, running, samples, checkpoints)
+        notes += _general_notes(running, samples, scenario, given, shown)
+        notes += note_on_missing(client)
+    return Imported(
+        scenario=scenario,
+        notes=list(dict.fromkeys(notes)),
+        measured=shown,
+        job=running,
+        state=state,
+        samples=samples,
+    )
+
+
+def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:
+    """Check with a few requests that a job runs which can be imported.
+
+    Raises:
+        FlinkRestError: there is no answer, no such job, or an override names a vertex that it does not have.
+    """
+    client = RestClient(cluster)
+    with client.reading():
+        _read_exchanges(client, read_running(client, job), given)
+
+
+def _read_exchanges(client: RestClient, state: JobState, given: Overrides) -> FlinkJob:
+    job = read_job(client, state)
+    check_shape(client, job)
+    check_names(given, job)
+    return job
+
+
+def check_shape(client: RestClient, job: FlinkJob) -> None:
+    """Require that a job has an exchange.
+
+    Raises:
+        FlinkRestError: it has none.
+    """
+    if not job.edges:
+        raise FlinkRestError(
+            f"{client.url}: job {job.id} ({job.name}) has no exchange: all its operators are in one "
+            "task, so nothing goes through the network layer."
+        )
+
+
+def note_on_missing(client: RestClient) -> list[str]:
+    """Return a line on the paths that the cluster did not have, if there are any."""
+    paths = list(dict.fromkeys(path.partition("?")[0] for path in client.missing))
+    if not paths:
+        return []
+    shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return [f"The cluster does not have {shown}, or fails there; what these report is unknown."]
+
+
+def _general_notes(
+    job: FlinkJob, samples: Samples, scenario: Scenario, given: Overrides, shown: Measured
+) -> list[str]:
+    notes: list[str] = []
+    config, duration_ms = scenario.config, shown.steady.end_to_end_ms
+    if job.batch:
+        notes.append("It is a batch job; assuming a streaming job.")
+    if stands_still(samples):
+        text = (
+            "The metrics did not change while they were watched; assuming means since the start of the job."
+        )
+        notes.append(Note(text, Parameter("watch_s"), advice="Set {} to a longer time."))
+    if not job.vertices[0].managers:
+        notes.append("The task managers of subtasks are not reported; assuming one for each vertex.")
+    if not given.latency_s:
+        text = "Latency between task managers is not reported; assuming loopback."
+        notes.append(Note(text, Parameter("latency_s")))
+    if "buffer_timeout_interval_s" not in config.given and "buffer_timeout_enabled" not in config.given:
+        example = Parameter("options", "50 ms", of="execution.buffer-timeout.interval")
+        text = "A buffer timeout that the job sets itself is not reported; assuming 100 ms."
+        notes.append(Note(text, example, advice="Use {} to override."))
+    if (interval_s := config.checkpoint_interval_s) is None:
+        return notes
+    if duration_ms is None:
+        notes.append("The history has no completed checkpoint, so delays are unknown.")
+    elif config.debloat_enabled and duration_ms / 1e3 >= _BACK_TO_BACK * interval_s:
+        notes.append(
+            f"Checkpoints take {duration_ms / 1e3:.2g} s of an interval of {interval_s:g} s: "
+            "blocked channels mislead the debloater, and delays differ by up to a fifth between runs."
+        )
+    return notes

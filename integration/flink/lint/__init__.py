@@ -1,1 +1,0 @@
-"""Flink configuration files, checked for the network layer and checkpoints."""

@@ -1,0 +1,304 @@
+"""Load of each subtask: records, their size and cost, and the queues before it.
+
+A task adds up its busy time, so busy time by records is the cost of a record, back-pressured or not. Counters
+of the time watched show the present load, however few records there are. Counters since the start of a task
+include its start, with its backlog and the compilation of its code; they are used for the cost of a record
+where no records were seen, and for everything where no time passed. A rate is averaged over the minute before
+as well, which Flink's own meter reports; the difference of the two shows how uncertain it is. A task that
+keeps no account of its time, such as a legacy source, is timed by the account of others.
+
+Bytes are counted by buffers, so a few buffers more or less distort a count of few bytes; over one exchange
+the errors of the producer's count and the consumer's are opposite.
+
+A barrier waits as long as the records before it take, so start delays that rise by 20 ms a second show that
+2 % more arrives than is read. Counters cannot show this: of two subtasks that work all the time both read as
+much as they can, though one of them gets more. Where records are dealt out in turns (rebalance), subtasks
+that work all the time get and read the same, so a lag of one behind the others remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import sqrt
+
+from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoint
+
+from ..analysis.known_values import complete, mean_of_known, middle, quotient
+from .job import FlinkJob, FlinkVertex
+from .sampling import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
+
+ENOUGH_RECORDS = 200
+"""Records of the time watched from which rates and costs are exact within some percent."""
+
+LEAST_RECORDS = 50
+"""Fewer records since the start show nothing."""
+
+ENOUGH_BUFFERS = 400
+"""Buffers of the time watched from which their bytes give the size of a record within half a percent."""
+
+HARDLY_PER_S = 0.05
+"""Records per second of a source's subtask that emits next to nothing."""
+
+SATURATED = 0.9
+"""A subtask that is busy, or back-pressured, for more of its time counts as always so."""
+
+IDLE = 0.05
+"""A source that is idle for more of its time emits all that there is."""
+
+_NEVER_IDLE = 0.99
+"""The rate of a task that is busy for more of its time is the inverse of the cost of a record."""
+
+_LEAST_SERVICE_S = 1e-6
+_SLEEP_S = 1e-3
+
+_LEAST_TREND = 5
+"""Fewer checkpoints show no trend."""
+
+_LEAST_AGREEING = 3
+"""Fewer checkpoints may agree by chance."""
+
+_AGREE = 0.8
+"""Share of the checkpoints, or pairs of them, that must agree."""
+
+_MOST_GROWTH = 0.1
+"""A queue that changes by a greater share of the records read shows no steady trend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Counters of one subtask; None: not reported."""
+
+    records: float
+    busy_s: float | None
+    seconds: float | None
+    """Duration of the count."""
+    held_s: float | None = None
+    """Back-pressured time."""
+    minute_per_s: float | None = None
+    """Records per second in the minute before."""
+    cost_before_s: float | None = None
+    """Busy time of a record since the start, used where there are no records."""
+
+    @property
+    def busy_share(self) -> float | None:
+        """Share of busy time."""
+        return quotient(self.busy_s, self.seconds)
+
+    @property
+    def held_share(self) -> float | None:
+        """Share of back-pressured time."""
+        return quotient(self.held_s, self.seconds)
+
+    @property
+    def idle_share(self) -> float | None:
+        """Share of idle time."""
+        busy, held = self.busy_share, self.held_share
+        return None if busy is None or held is None else 1 - busy - held
+
+    @property
+    def per_s(self) -> float | None:
+        """Records per second, in the minute before as well if the load was the same."""
+        now = self._now_per_s
+        return None if now is None or not self.seconds else longer_per_s(now, self.seconds, self.minute_per_s)
+
+    @property
+    def cost_s(self) -> float | None:
+        """Busy time of a record; of a task that never idles, in the minute before as well."""
+        if self.busy_s is None:
+            return None
+        if not self.records:
+            return self.cost_before_s
+        rate, now = self.per_s, self._now_per_s
+        dearer = now / rate if rate and now and self.never_idles else 1.0
+        return self.busy_s / self.records * dearer
+
+    @property
+    def never_idles(self) -> bool:
+        """Whether it is busy all the time, so that its rate shows the cost of a record."""
+        return self.busy_share is not None and self.busy_share >= _NEVER_IDLE
+
+    @property
+    def error(self) -> float:
+        """Standard error of `per_s`, as a share of it; 0 where there is only one rate.
+
+        Two means of one rate, over disjoint times, differ by as much as their durations allow.
+        """
+        rate, now, seconds, before = self.per_s, self._now_per_s, self.seconds, self.minute_per_s
+        if not rate or now is None or not seconds or before is None or not is_same_load(now, before):
+            return 0.0
+        return abs(now - before) * sqrt(seconds * METER_S) / (seconds + METER_S) / rate
+
+    @property
+    def _now_per_s(self) -> float | None:
+        return quotient(self.records, self.seconds)
+
+
+def load_of(
+    subtask: SubtaskSamples, field: str, passed: float | None = None, age_s: float | None = None
+) -> Load | None:
+    """Return a subtask's load by its counter of records ("records_in", "records_out"); None: too few.
+
+    It is that of the time watched, or since the start where no time passed. `passed` and `age_s` are these
+    two times for a subtask that keeps no account.
+    """
+    watched, total = subtask.increase(field), subtask.total(field)
+    if total is None or total < LEAST_RECORDS:
+        return None
+    busy, idle, held = (quotient(subtask.total(part), 1e3) for part in ACCOUNT)
+    before_s = quotient(busy, total)
+    seconds = subtask.seconds if subtask.accounted_s is not None or passed is None else passed
+    if watched is not None and (seconds or watched >= ENOUGH_RECORDS):
+        busy, _, held = (quotient(subtask.increase(part), 1e3) for part in ACCOUNT)
+        return Load(watched, busy, seconds, held, subtask.minute_per_s(field), before_s)
+    parts = complete([busy, idle, held])
+    return Load(total, busy, age_s if parts is None else sum(parts), held)
+
+
+def service_s(
+    subtask: SubtaskSamples,
+    load: Load,
+    costs: CostModel,
+    config: NetworkConfig,
+    core_share: float | None = None,
+) -> float | None:
+    """Return the service time of a subtask's records in seconds; None where its busy time is not reported.
+
+    It is what a record costs besides what the emulated task spends on records, buffers and wake-ups. With
+    `core_share`, the share of a core that the task had while busy, it is processor time; None: it waits.
+    """
+    busy = load.cost_s
+    if busy is None:
+        return None
+    per_record = busy if core_share is None else busy * core_share
+    buffers = sum(subtask.total(field) or 0.0 for field in ("buffers_in_remote", "buffers_in_local"))
+    records, size = subtask.total("records_in") or 0.0, subtask.total("bytes_in") or 0.0
+    buffers_per_record = (buffers or size / config.segment_bytes) / records if records else 0.0
+    sleeps = min(1.0, (per_record if core_share is None else 0.0) / _SLEEP_S)
+    overhead = (
+        costs.consumer_record_s + costs.consumer_buffer_s * buffers_per_record + costs.after_sleep_s * sleeps
+    )
+    return per_record - overhead if per_record - overhead >= _LEAST_SERVICE_S else 0.0
+
+
+def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -> float:
+    """Return the records per second that a source's subtask would emit unhindered; 0: as fast as possible.
+
+    - One that emits nothing and is not back-pressured has `HARDLY_PER_S`.
+    - One that idles emits all that there is, unless its job is `limited`: a task downstream is always busy.
+    - One that is slowed by back-pressure would emit in all its time at the rate of the rest.
+    - A legacy source does not report idle time: it counts as paced unless always back-pressured.
+    """
+    count = SubtaskSamples.total if subtask.seconds is None else SubtaskSamples.increase
+    rate, (busy, idle, held) = load.per_s, (count(subtask, part) for part in ACCOUNT)
+    if rate is None or (load.held_share or 0.0) >= SATURATED:
+        return 0.0
+    if busy is None or idle is None or held is None or busy + idle + held <= 0:
+        return max(rate, HARDLY_PER_S)
+    share = held / (busy + idle + held)
+    if share >= SATURATED:
+        return 0.0
+    idles = idle / (busy + idle + held) >= IDLE
+    return max(rate if idles and not limited else rate / (1 - share), HARDLY_PER_S)
+
+
+def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_bytes: int) -> float | None:
+    """Return the bytes of a record that a vertex emits, with its 4-byte length; None: not known.
+
+    Where all goes to one vertex that reads nothing else, both ends count the same records.
+    """
+
+    def size(of: FlinkVertex, direction: str) -> float | None:
+        """Bytes by records in the time watched if there are enough, else since the start."""
+        for count, enough in (
+            (SubtaskSamples.increase, ENOUGH_BUFFERS * segment_bytes),
+            (SubtaskSamples.total, 0),
+        ):
+            size = sum(count(subtask, f"bytes_{direction}") or 0.0 for subtask in samples[of.id])
+            records = sum(count(subtask, f"records_{direction}") or 0.0 for subtask in samples[of.id])
+            if records >= LEAST_RECORDS and size >= max(enough, 1):
+                return size / records
+        return None
+
+    outputs = job.outputs(vertex)
+    # With several outputs, Flink counts bytes for each, and in some versions records once.
+    sizes = [] if len(outputs) > 1 else [size(vertex, "out")]
+    consumers = [other for other in job.vertices if any(edge.target == other.id for edge in outputs)]
+    sizes += [
+        size(other, "in")
+        for other in consumers
+        if all(edge.source == vertex.id for edge in job.inputs(other))
+    ]
+    return mean_of_known(sizes)
+
+
+# Queues, by the waits of barriers
+
+
+def queue_growth(checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int) -> list[float]:
+    """Return the growth of each subtask's queue as a share of the records read; 0 where there is no trend.
+
+    The trend is the median over all pairs of checkpoints (Theil and Sen), so one slow checkpoint has no
+    effect.
+    """
+    delays = aligned_start_delays(checkpoints, vertex, parallelism)
+    return [_trend([(at, waits[subtask]) for at, waits in delays]) for subtask in range(parallelism)]
+
+
+def _trend(points: Sequence[tuple[float, float | None]]) -> float:
+    known = [(at, delay) for at, delay in points if delay is not None]
+    slopes = [
+        (late - early) / 1e3 / (later - earlier)
+        for (earlier, early), (later, late) in combinations(sorted(known), 2)
+        if later > earlier
+    ]
+    if len(known) < _LEAST_TREND:
+        return 0.0
+    slope = middle(slopes) or 0.0
+    agreeing = sum(each * slope > 0 for each in slopes)
+    return slope if agreeing >= _AGREE * len(slopes) and abs(slope) <= _MOST_GROWTH else 0.0
+
+
+def aligned_start_delays(
+    checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int
+) -> list[tuple[float, list[float | None]]]:
+    """Return the time of each aligned checkpoint in seconds, and its start delays in ms at all subtasks.
+
+    Barriers of unaligned checkpoints overtake queues, so their delays show nothing.
+    """
+    return [(at, each.start_delay_ms) for at, each in _aligned(checkpoints, vertex, parallelism)]
+
+
+def lags_s(checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int) -> list[float]:
+    """Return how long after the first one each subtask has processed the records before the barriers.
+
+    In seconds, as the median over aligned checkpoints; 0 where they do not agree on it.
+    """
+    lags: list[list[float]] = []
+    for _, part in _aligned(checkpoints, vertex, parallelism):
+        if len(part.alignment_ms) != parallelism:
+            continue
+        both = zip(part.start_delay_ms, part.alignment_ms, strict=True)
+        row = complete(None if delay is None or wait is None else delay + wait for delay, wait in both)
+        if row is not None:
+            lags.append([(end - min(row)) / 1e3 for end in row])
+    if len(lags) < _LEAST_AGREEING:
+        return [0.0] * parallelism
+
+    def agreed(values: Sequence[float]) -> float:
+        median = middle(values) or 0.0
+        return median if sum(value >= median / 2 for value in values) >= _AGREE * len(values) else 0.0
+
+    return [agreed(of_subtask) for of_subtask in zip(*lags, strict=True)]
+
+
+def _aligned(
+    checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int
+) -> list[tuple[float, VertexCheckpoint]]:
+    return [
+        (checkpoint.t, each)
+        for checkpoint in checkpoints
+        for each in checkpoint.vertices
+        if each.name == vertex and len(each.start_delay_ms) == parallelism and not any(each.unaligned)
+    ]

@@ -1,0 +1,182 @@
+"""Options of an imported job: the cluster's, the job's own, and those that the user overrides."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TypeVar
+
+from netstack import OPTIONS, PRESETS, NetworkConfig, QuantityError, Section, read_options, with_options
+
+from ..errors import FlinkRestError, Note, Parameter, ParameterName, UsageError
+from .job import FlinkJob
+
+EVERYWHERE = ""
+"""The key of an override that holds for all vertices of its kind."""
+
+T = TypeVar("T")
+
+_NOT_IMPORTED = frozenset(
+    {
+        "network_memory_fraction",
+        "network_memory_min_bytes",
+        "network_memory_max_bytes",
+        "checkpoint_dir",
+        "checkpoint_storage",
+        "retained_checkpoints",
+    }
+) | {
+    field
+    for field, option in OPTIONS.items()
+    if option.name.startswith(("restart-strategy.", "state.backend.", "execution.checkpointing.incremental"))
+}
+"""Fields with another meaning in a scenario of an import, which has no state and memory of its own."""
+
+_CHECKPOINTING: Mapping[str, str] = {
+    "mode": "checkpoint_mode",
+    "interval": "checkpoint_interval_s",
+    "timeout": "checkpoint_timeout_s",
+    "min_pause": "checkpoint_min_pause_s",
+    "max_concurrent": "max_concurrent_checkpoints",
+    "tolerable_failed_checkpoints": "tolerable_failed_checkpoints",
+    "unaligned_checkpoints": "unaligned_enabled",
+    "aligned_checkpoint_timeout": "aligned_checkpoint_timeout_s",
+    "checkpoints_after_tasks_finish": "checkpoints_after_tasks_finish",
+}
+"""Field of each key of ``/jobs/ID/checkpoints/config``; times are in milliseconds there."""
+
+_NEVER_MS = 1 << 62
+"""Flink reports a longer interval than this if there is none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Values that replace those read; by a vertex's name in the scenario, or `EVERYWHERE`."""
+
+    record_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Bytes of a source's record, without its length field."""
+    service_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Seconds per record of a vertex with input, in all subtasks."""
+    rate: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Records per second of each subtask of a source, 0 for as fast as possible."""
+    service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """One of `SERVICE_MODES` for a vertex with input, such as "burn" for work that takes a core."""
+    cores: float | None = None
+    """Cores of each machine."""
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Options of Flink by their names."""
+    latency_s: float = 0.0
+    """Latency of the network between task managers, which Flink does not measure."""
+
+
+def of_vertex(values: Mapping[str, T], name: str) -> T | None:
+    """Return the override for a vertex, or the one for all; None: there is none."""
+    return values.get(name, values.get(EVERYWHERE))
+
+
+def check_names(given: Overrides, job: FlinkJob) -> None:
+    """Refuse overrides for vertices that do not exist, or are of the other kind.
+
+    Raises:
+        FlinkRestError: with a line for each.
+    """
+    sources = [job.names[vertex.id] for vertex in job.vertices if not job.inputs(vertex)]
+    others = [name for name in job.names.values() if name not in sources]
+    kinds: tuple[tuple[ParameterName, Mapping[str, object], list[str], str], ...] = (
+        ("record_bytes", given.record_bytes, sources, "source"),
+        ("rate", given.rate, sources, "source"),
+        ("service_s", given.service_s, others, "vertex with input"),
+        ("service_mode", given.service_mode, others, "vertex with input"),
+    )
+    wrong = [
+        Note(
+            f"{name}: no {kind} has that name; there are {', '.join(known)}.",
+            Parameter(parameter),
+            advice="Set {} for one of these.",
+        )
+        for parameter, values, known, kind in kinds
+        for name in values
+        if name not in (EVERYWHERE, *known)
+    ]
+    if wrong:
+        raise FlinkRestError(*wrong)
+
+
+def preset_of(version: str) -> str:
+    """Return the preset whose defaults a version of Flink has, or that is closest to them."""
+    return "flink-1.20" if version.startswith("1.") else "flink-2.2"
+
+
+def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> NetworkConfig:
+    """Return a job's options; `given` overrides them.
+
+    The job's own checkpoint settings override the cluster's options. `notes` gets a line for each option that
+    cannot be taken over.
+
+    Raises:
+        UsageError: an option of `given` is unknown, or has no such value.
+    """
+    preset = PRESETS[preset_of(job.version)]
+    is_flink_1 = job.version.startswith("1.")
+    if not job.version.startswith(preset_of(job.version).removeprefix("flink-")):
+        notes.append(f"Assuming the defaults of {preset_of(job.version)} for Flink {job.version}.")
+    values: dict[str, object] = {}
+    if job.configuration:
+        for field, value in _parse(job.configuration, notes).items():
+            option = OPTIONS[field]
+            if option.only_1x and not is_flink_1:
+                notes.append(f"{option.name} is configured, but Flink {job.version} ignores it; ignored.")
+            elif field not in _NOT_IMPORTED and not option.inert:
+                values[field] = value
+        if factory := job.configuration.get("shuffle-service-factory.class"):
+            notes.append(f"The shuffle service is {factory}; assuming Flink's own.")
+    else:
+        text = "The cluster does not report its configuration; assuming Flink's defaults."
+        notes.append(Note(text, Parameter("options"), advice="Use {} to override."))
+    for field, value in _of_job(job, notes).items():
+        if field in values or value != getattr(preset, field):
+            values[field] = value
+    if is_flink_1:
+        # Before 2.0, Flink has no starting size: debloating begins with segments of full size.
+        values.pop("starting_segment_bytes", None)
+        segment = values.get("segment_bytes", preset.segment_bytes)
+        if segment != preset.starting_segment_bytes:
+            values["starting_segment_bytes"] = segment
+            name = OPTIONS["starting_segment_bytes"].name
+            notes.append(f"Debloating begins with whole buffers in Flink 1.x; {name} is set accordingly.")
+    config = with_options(preset, {field: value for field, value in values.items() if value is not None})
+    problems: list[str] = []
+    config = read_options(Section(given, "", problems), config)
+    if problems:
+        raise UsageError(problems)
+    return config
+
+
+def _of_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
+    """Return the job's checkpoint settings by field; the interval is None where it takes no checkpoints."""
+    if job.checkpointing is None:
+        notes.append("The job does not report its checkpoint settings; assuming those of the cluster.")
+        return {}
+    settings = dict(job.checkpointing)
+    interval = settings.get("interval")
+    takes_none = not isinstance(interval, int) or not 0 < interval < _NEVER_MS
+    if takes_none:
+        settings.pop("interval", None)
+        example = Parameter("options", "10 s", of=OPTIONS["checkpoint_interval_s"].name)
+        notes.append(Note("The job takes no periodic checkpoints.", example, advice="Use {} to add them."))
+    options = {OPTIONS[field].name: settings[key] for key, field in _CHECKPOINTING.items() if key in settings}
+    return _parse(options, notes) | ({"checkpoint_interval_s": None} if takes_none else {})
+
+
+def _parse(options: Mapping[str, object], notes: list[str]) -> dict[str, object]:
+    """Return the values by field of the options that the emulator has; `notes` gets what cannot be read."""
+    values: dict[str, object] = {}
+    for field, option in OPTIONS.items():
+        for name in (*option.former, option.name):
+            if name not in options:
+                continue
+            try:
+                values[field] = option.kind.parse(options[name])
+            except QuantityError as error:
+                notes.append(f"{name}: {error.wrong}; assuming the default.")
+    return values

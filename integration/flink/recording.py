@@ -1,0 +1,320 @@
+"""Recordings: a cluster's answers in a file, kept while it is read and replayed later.
+
+The file is one JSON document, packed by gzip or not: `job`, `flink` (its version), `flink_options`, and
+`answers`, path to answer. ``.../metrics?get=*`` stands for requests that name metrics of that subtask or
+task manager; its value is the list of their answers in order, null where there was none. `times_s` has the
+times of these and `refused` the status of refused requests; in a file without these two the answers are
+`metrics_every_s` apart. Replaying never waits: each request gets the next answer.
+
+A recording leaves out what identifies the cluster: names of hosts and task managers, ports, paths of files,
+other jobs, options without effect on the network layer, and reasons of failed checkpoints. It keeps names and
+descriptions of operators, which task managers share a machine, and its cores; hosts are numbered.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from netstack import OPTIONS, Scenario, scenario_document
+
+from ..errors import FlinkRestError, Note
+from ..files.reading import read_user_file
+from .client import WITH_VALUES, Answers, Refused, decode_json
+from .job import LOCAL_PATH, host_of, is_local
+from .measured import Measured
+
+LARGEST_RECORDING = 256 << 20
+"""Bytes of the largest file, packed or not; a thousand subtasks have some sixty millions."""
+
+MOST_VALUES_RECORDED = 8 << 20
+"""Values of the largest file; a thousand subtasks have some four millions."""
+
+ANY_VALUES = WITH_VALUES + "*"
+
+_NEEDED = ("/config", "/jobs/overview")
+_NOT_FOUND = 404
+_DECIMALS = 6
+
+_LEFT_OUT = frozenset(
+    {
+        "dataPort",
+        "endpoint",
+        "external_path",
+        "failure_cause",
+        "failure_message",
+        "host",
+        "jmxPort",
+        "memoryConfiguration",
+    }
+)
+
+_OF_THE_JOB = frozenset({"description", "name"})
+"""Texts that may look like an address and are none."""
+
+_RECORDED_OPTIONS = (
+    "execution.",
+    "jobmanager.execution.",
+    "metrics.fetcher.",
+    "parallelism.",
+    "pipeline.",
+    "restart-strategy",
+    "shuffle-service-factory.",
+    "state.backend.",
+    "table.exec.",
+    "taskmanager.memory.",
+    "taskmanager.network.",
+    "taskmanager.numberOfTaskSlots",
+)
+"""Prefixes of the options that are kept besides those of `netstack.OPTIONS`."""
+
+_KNOWN_OPTIONS = frozenset(name for option in OPTIONS.values() for name in (option.name, *option.former))
+
+_MANAGERS, _MANAGER = "/taskmanagers", "taskmanager-id"
+_HARDWARE, _PATH = "hardware", "path"
+
+
+class _Document(msgspec.Struct, kw_only=True):
+    scenario: str = ""
+    job: str = ""
+    flink: str = ""
+    flink_options: dict[str, Any] = {}
+    metrics_every_s: float | None = None
+    answers: dict[str, Any]
+    times_s: dict[str, list[float]] = {}
+    refused: dict[str, int] = {}
+
+
+class Recorder:
+    """Passes on the answers of another source, and keeps them."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.name = answers.name
+        self._answers = answers
+        self._kept: dict[str, Any] = {}
+        self._times_s: dict[str, list[float]] = {}
+        self._refused: dict[str, int] = {}
+        self._every_s: float | None = None
+        self._began = answers.clock()
+        self._now_s = 0.0
+
+    def answer(self, path: str) -> Any | Refused:
+        """Return the answer of the other source; it raises the same errors."""
+        answer = self._answers.answer(path)
+        # Since the beginning and rounded, as in the file.
+        self._now_s = round(self._answers.clock() - self._began, _DECIMALS)
+        of, with_values, _ = path.partition(WITH_VALUES)
+        refused = isinstance(answer, Refused)
+        if with_values:
+            path = of + ANY_VALUES
+            self._kept.setdefault(path, []).append(None if refused else answer)
+            self._times_s.setdefault(path, []).append(self._now_s)
+        elif path in self._refused or self._kept.get(path):
+            return answer  # the first answer is kept, unless it was empty
+        elif not refused:
+            self._kept[path] = answer
+        if isinstance(answer, Refused) and (with_values or path not in self._kept):
+            self._refused[path] = answer.code
+        return answer
+
+    def pause(self, seconds: float) -> None:
+        """Let the other source wait."""
+        if self._every_s is None:  # the pause between polls, which is the first one
+            self._every_s = seconds
+        self._answers.pause(seconds)
+
+    def clock(self) -> float:
+        """Return when the last answer came, in seconds since the beginning."""
+        return self._now_s
+
+    def document(self, scenario: Scenario, measured: Measured) -> bytes:
+        """Return the file of the answers from which `scenario` and `measured` were read."""
+        names = Names.of(self._kept)
+        document = {
+            "scenario": scenario.name,
+            "job": measured.job,
+            "flink": measured.flink,
+            "flink_options": scenario_document(scenario).get("flink", {}),
+            "metrics_every_s": self._every_s,
+            "answers": without_the_cluster(self._kept, measured.job),
+            "times_s": {names.in_path(path): times for path, times in self._times_s.items()},
+            "refused": {
+                names.in_path(path): code for path, code in self._refused.items() if names.knows(path)
+            },
+        }
+        return json.dumps(document).encode() + b"\n"
+
+
+def packed(document: bytes, file: Path) -> bytes:
+    """Return the content of a file of that name: packed where it ends in ".gz"."""
+    return gzip.compress(document, mtime=0) if file.suffix == ".gz" else document
+
+
+class Recording:
+    """Replays the answers of a file.
+
+    Raises:
+        FileError: the file cannot be read.
+        FlinkRestError: it is not a recording.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.name = str(file)
+        content = read_user_file(file, LARGEST_RECORDING)
+        try:
+            self._document = decode_json(_unpacked(content), _Document, MOST_VALUES_RECORDED)
+            if missing := [path for path in _NEEDED if path not in self._document.answers]:
+                raise ValueError(f"{missing[0]} is not among its answers")
+        except ValueError as error:
+            raise FlinkRestError(
+                f"{file}: is no recording of a Flink job, as netstack import-flink writes it: {error}"
+            ) from None
+        self._rounds: Counter[str] = Counter()
+        self._pace_s = self._document.metrics_every_s
+        self._now_s = 0.0
+
+    def answer(self, path: str) -> Any | Refused:
+        """Return the recorded answer; of values of metrics the next one."""
+        of, with_values, names = path.partition(WITH_VALUES)
+        key = of + ANY_VALUES if with_values else path
+        answer = self._document.answers.get(key)
+        if with_values and answer:
+            number = min(self._rounds[key], len(answer) - 1)  # after the end the last one again
+            self._rounds[key] += 1
+            times_s = self._document.times_s.get(key, ())
+            self._now_s = times_s[number] if number < len(times_s) else number * (self._pace_s or 0.0)
+            entries, wanted = answer[number], names.split(",")
+            answer = None if entries is None else [entry for entry in entries if entry["id"] in wanted]
+        if answer is None:
+            code = self._document.refused.get(key, _NOT_FOUND)
+            return Refused(code, Note(f"{key} is not in the recording"))
+        return answer
+
+    def pause(self, seconds: float) -> None:
+        """Do not wait; answers are so far apart where the file does not say it."""
+        if self._pace_s is None:
+            self._pace_s = seconds
+
+    def clock(self) -> float:
+        """Return when the last values came, in seconds since recording began."""
+        return self._now_s
+
+
+def _unpacked(content: bytes) -> bytes:
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacking:
+            unpacked = unpacking.read(LARGEST_RECORDING + 1)
+    except (OSError, EOFError, zlib.error):
+        raise ValueError("it is incomplete or corrupt") from None
+    if len(unpacked) > LARGEST_RECORDING:
+        raise ValueError(f"unpacked it has more than {LARGEST_RECORDING >> 20} MiB")
+    return unpacked
+
+
+# Anonymous answers
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of task managers and hosts in a recording: tm0, tm1, ..., host0, host1, ..."""
+
+    managers: Mapping[str, str]
+    hosts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, answers: Mapping[str, Any]) -> Names:
+        """Name all task managers and hosts of the answers, which are by path."""
+        listed = answers.get(_MANAGERS)
+        entries = listed.get("taskmanagers", ()) if isinstance(listed, Mapping) else ()
+        managers = {*_managers_in(answers), *(entry["id"] for entry in entries)}
+        known = sorted(managers, key=lambda manager: (len(manager), manager))  # so that tm10 follows tm9
+        details = (answers.get(f"{_MANAGERS}/{manager}") for manager in known)
+        paths = (answer.get(_PATH) for answer in details if isinstance(answer, Mapping))
+        hosts = dict.fromkeys(host for host in map(host_of, paths) if host is not None)
+        return cls(
+            {manager: f"tm{number}" for number, manager in enumerate(known)},
+            {host: f"host{number}" for number, host in enumerate(hosts)},
+        )
+
+    def in_path(self, path: str) -> str:
+        """Return a path of Flink's REST API with the name of its task manager, if it has one."""
+        of, slash, rest = path.removeprefix(f"{_MANAGERS}/").partition("/")
+        about_one = path.startswith(f"{_MANAGERS}/") and of in self.managers
+        return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
+
+    def knows(self, path: str) -> bool:
+        """Return whether a path has no task manager, or one with a name."""
+        manager = path.removeprefix(f"{_MANAGERS}/").partition("/")[0]
+        return not path.startswith(f"{_MANAGERS}/") or manager in self.managers
+
+
+def _managers_in(answer: Any) -> Iterator[str]:
+    """Yield every task manager that an answer names."""
+    if isinstance(answer, Mapping) and isinstance(manager := answer.get(_MANAGER), str):
+        yield manager
+    inside = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, list) else ()
+    for value in inside:
+        yield from _managers_in(value)
+
+
+def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
+    """Return the answers, by path, reduced to that job; task managers become tm0, tm1, ..."""
+    names = Names.of(answers)
+    return {
+        names.in_path(path): _cleaned(_of_the_job(path, answer, job), names)
+        for path, answer in answers.items()
+    }
+
+
+def _of_the_job(path: str, answer: Any, job: str) -> Any:
+    """Reduce an answer about the whole cluster."""
+    if path == "/config":
+        return {"flink-version": answer.get("flink-version")}
+    if path == "/jobs/overview":
+        return {"jobs": [entry for entry in answer["jobs"] if entry["jid"] == job]}
+    if path.endswith("/jobmanager/config"):
+        return [
+            entry
+            for entry in answer
+            if (
+                str(entry.get("key")) in _KNOWN_OPTIONS or str(entry.get("key")).startswith(_RECORDED_OPTIONS)
+            )
+            and "/" not in str(entry.get("value"))
+        ]
+    return answer
+
+
+def _cleaned(value: Any, names: Names, key: str = "") -> Any:
+    """Return a value of an answer without places, and with the new names."""
+    if isinstance(value, list):
+        return [_cleaned(inner, names, key) for inner in value]
+    if isinstance(value, str) and key in ("id", _MANAGER):
+        return names.managers.get(value, value)
+    if not isinstance(value, Mapping):
+        return value
+    kept = {}
+    for name, inner in value.items():
+        is_address = isinstance(inner, str) and "://" in inner and name not in _OF_THE_JOB
+        if name not in _LEFT_OUT and name not in (_HARDWARE, _PATH) and not is_address:
+            kept[name] = _cleaned(inner, names, name)
+    # The machine of a task manager: its cores, and which host.
+    hardware, path = value.get(_HARDWARE), value.get(_PATH)
+    host = host_of(path)
+    if isinstance(hardware, Mapping) and hardware.get("cpuCores") is not None:
+        kept[_HARDWARE] = {"cpuCores": hardware["cpuCores"]}
+    if is_local(path):
+        kept[_PATH] = LOCAL_PATH
+    elif host is not None and host in names.hosts:
+        kept[_PATH] = f"flink@{names.hosts[host]}"
+    return kept

@@ -1,0 +1,619 @@
+"""Rules about configuration files: names, values, and combinations of options.
+
+A rule about combinations is a generator over the settings of a file; the lists at the end say when each is
+applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from buffers import gate_buffers, partition_buffers
+from netstack import (
+    OPTIONS,
+    PRESETS,
+    CheckpointStorageType,
+    NetworkConfig,
+    QuantityError,
+    format_duration,
+    format_size,
+    option_problems,
+    with_options,
+)
+
+from ..analysis.rules.finding import MOST_CHANNELS
+from .catalogue import (
+    CATALOGUE,
+    FIRST_OF_2,
+    PARALLELISM,
+    REMOVED,
+    RENAMED,
+    SINCE,
+    SLOTS,
+    STANDARD_YAML,
+    Version,
+    is_of_family,
+    is_read,
+    nearest,
+    parse,
+)
+from .files import NEW_NAME, OLD_NAME, ConfigPart, Entry
+
+_INSTEAD = {
+    "exclusive_buffers_per_channel": "debloating, the options buffer-debloat, gives fewer bytes in flight",
+    "floating_buffers_per_gate": "more parallelism of the consumer gives a link more buffers",
+    "max_buffers_per_channel": "with skewed consumers, try debloating or unaligned checkpoints",
+    "max_overdraft_buffers_per_gate": "a record may take that many buffers at once beyond its pool",
+}
+
+SMALLEST_PAGE = 4096
+"""Flink's least segment size, in bytes (MemoryManager.MIN_PAGE_SIZE)."""
+
+LARGEST_PAGE = 1 << 30
+"""The greatest, in bytes: the largest power of two of an int of Java."""
+
+MOST_INLINE = 1 << 20
+"""The most state that may stand in the metadata, in bytes (FsStateBackend)."""
+
+_DURATION, _SIZE = OPTIONS["debloat_period_s"].kind, OPTIONS["segment_bytes"].kind
+
+_FEW = 1000
+"""A smaller number without a unit is hardly meant in milliseconds, or in bytes."""
+
+
+SLOW_S = 30.0
+"""Time in which sizes should follow a change of load."""
+
+_TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_threshold_percent")
+
+_BACKLOG = "execution.checkpointing.interval-during-backlog"
+_BACKOFF = "taskmanager.network.request-backoff"
+
+
+Severity = Literal["error", "warning", "note"]
+"""error: Flink refuses it, or no job runs. warning: it has another effect than it says. note: information."""
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """A finding about a file."""
+
+    line: int | None
+    """None: it is not in the file."""
+    severity: Severity
+    rule: str
+    """A short name of the rule that found it."""
+    option: str
+    """The option's name as the file spells it."""
+    message: str
+    """The problem, or its effect."""
+    advice: str = ""
+    """The remedy; empty where the message contains it."""
+
+
+class Place(NamedTuple):
+    """The line on which an option is set, and the name by which it is."""
+
+    name: str
+    line: int
+
+
+class Settings(NamedTuple):
+    """The settings of a file under the rules of a version."""
+
+    config: NetworkConfig
+    """The options that the version obeys; others have its constants."""
+    others: Mapping[str, int | float | bool | str]
+    """Options that the emulator does not have, by their present names."""
+    places: Mapping[str, Place]
+    """The places of options, by their present names."""
+    version: Version
+
+    @property
+    def is_flink_1(self) -> bool:
+        """Whether it is a version before 2.0."""
+        return self.version < FIRST_OF_2
+
+    def gives(self, field: str) -> bool:
+        """Return whether the option of a field is set in the file and obeyed."""
+        return field in self.config.given
+
+    def whole(self, name: str) -> int | None:
+        """Return an option of `others` that is a whole number; None where it is not set."""
+        value = self.others.get(name)
+        return value if isinstance(value, int) else None
+
+    def remark(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Remark:
+        """Return a remark on an option, named by its field or by its name."""
+        name = name_of(option) if option in OPTIONS else option
+        place = self.places.get(name)
+        line, named = (None, self.spelt(option)) if place is None else (place.line, place.name)
+        return Remark(line, severity, rule, named, message, advice)
+
+    def spelt(self, option: str) -> str:
+        """Return the name that the version has for an option, by its field or its present name."""
+        name = name_of(option) if option in OPTIONS else option
+        known = CATALOGUE.get(name)
+        return (known and known.name_in(self.version)) or name
+
+
+def name_of(field: str) -> str:
+    """Return the name of the option of a field of `NetworkConfig`."""
+    return CATALOGUE[OPTIONS[field].name].name
+
+
+# Names and values
+
+
+def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Remark]:
+    """Yield problems of the file itself, and the lines that Flink skips; `name` is the file's."""
+    if file.is_old and version >= FIRST_OF_2:
+        message = f"Flink 2 does not read {OLD_NAME}"
+        advice = "move its options to config.yaml, which is YAML"
+        yield Remark(file.line, "error", "old-file", OLD_NAME, message, advice)
+    if name == NEW_NAME and file.entries and version < STANDARD_YAML:
+        message = f"Flink {version} does not read {NEW_NAME}, which came with {STANDARD_YAML}"
+        advice = f"write {OLD_NAME}, a line `name: value` for each option"
+        yield Remark(file.line, "note", "new-file", NEW_NAME, message, advice)
+    for skipped in file.skipped:
+        shown = skipped.text if len(skipped.text) <= 40 else f"{skipped.text[:37]}..."
+        message = "Flink skips this line: it is not `name: value`, with a space after the colon"
+        yield Remark(skipped.line, "warning", "skipped-line", shown, message)
+    for name, line, first in file.repeated:
+        message = f"stands on line {first} too; YAML allows a name once, so Flink does not read the file"
+        yield Remark(line, "error", "given-twice", name, message, "put both together")
+
+
+def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
+    """Yield options whose names are wrong, old, or of another version, and those that the version ignores."""
+    for entry in entries:
+        known = CATALOGUE.get(entry.name)
+        now = None if known is None else known.name_in(version)
+        if known is None:
+            yield from _unknown(entry, version)
+        elif not is_read(entry.name, version):
+            message = f"came with Flink {SINCE[entry.name]}; {version} ignores it silently"
+            advice = "drop it" if now is None else f"write {now}"
+            yield Remark(entry.line, "warning", "later-option", entry.name, message, advice)
+        elif now is None:
+            message, advice = "Flink 2 has no such option, and ignores it silently", "drop it"
+            if known.field is not None:
+                constant = getattr(PRESETS["flink-2.2"], known.field)
+                message = f"Flink 2 ignores it silently and uses the constant {constant}"
+                message += f", not {entry.value}" if entry.value != str(constant) else ""
+                advice = f"drop it; {_INSTEAD[known.field]}"
+            yield Remark(entry.line, "warning", "ignored-option", entry.name, message, advice)
+        elif entry.name != now and entry.name in RENAMED:
+            advice = f"write {now}"
+            yield Remark(
+                entry.line,
+                "note",
+                "old-name",
+                entry.name,
+                "is an old name, which later versions may not read",
+                advice,
+            )
+
+
+def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
+    """Yield options that are given more than once, by different names or in different forms."""
+    first: dict[str, Entry] = {}
+    reported = {repeated.line for repeated in file.repeated}
+    for entry in file.entries:
+        known = CATALOGUE.get(entry.name)
+        name = entry.name if known is None else known.name
+        if known is None and not is_of_family(name):
+            continue
+        if known is not None and not is_read(entry.name, version):
+            continue
+        before = first.setdefault(name, entry)
+        if before is entry or entry.line in reported:
+            continue
+        advice = "drop one"
+        if before.name != entry.name:
+            old = before if entry.name == CATALOGUE[entry.name].name_in(version) else entry
+            message = f"is another name of {before.name} of line {before.line}; Flink reads the new name only"
+            advice = f"drop {old.name}"
+        elif file.is_old:
+            message = f"is set on line {before.line} too; Flink takes the last one"
+        else:
+            message = f"is set on line {before.line} too, written otherwise; only one of them counts"
+        yield Remark(entry.line, "warning", "given-twice", entry.name, message, advice)
+
+
+def _unknown(entry: Entry, version: Version) -> Iterator[Remark]:
+    family = is_of_family(entry.name)
+    if entry.name in REMOVED:
+        message = f"is no option any more; {REMOVED[entry.name]}"
+        yield Remark(entry.line, "warning", "removed-option", entry.name, message)
+    elif close := nearest(entry.name, not family, version):
+        meant = " or ".join(close)
+        message = "is no option of Flink's, so it is ignored silently"
+        yield Remark(entry.line, "warning", "unknown-option", entry.name, message, f"did you mean {meant}?")
+    elif family:
+        message = "is no option that is known here; Flink ignores a wrong name silently"
+        advice = "compare it with Flink's documentation"
+        yield Remark(entry.line, "warning", "unknown-option", entry.name, message, advice)
+
+
+def concerns(name: str) -> bool:
+    """Return whether an option is of the network layer or of checkpoints, by its name."""
+    return (name in CATALOGUE and name not in (PARALLELISM, SLOTS)) or name in REMOVED or is_of_family(name)
+
+
+def read_settings(
+    entries: list[Entry], preset: NetworkConfig, version: Version
+) -> tuple[Settings, list[Remark]]:
+    """Return the settings of the entries under the rules of a version, and the values that Flink cannot read.
+
+    Options that the version ignores, and wrong values, are left out: the preset's are used.
+    """
+    fields: dict[str, object] = {}
+    others: dict[str, int | float | bool | str] = {}
+    places: dict[str, Place] = {}
+    findings: list[Remark] = []
+    # Old names first: a new name wins, else the last one.
+    listed = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
+    for entry, known in sorted(listed, key=lambda pair: pair[0].name not in RENAMED):
+        if known.name_in(version) is None or not is_read(entry.name, version):
+            continue
+        places[known.name] = Place(entry.name, entry.line)
+        if entry.value is None or not entry.value.strip():
+            findings.append(Remark(entry.line, "error", "bad-value", entry.name, "has no value"))
+            continue
+        try:
+            value = parse(known, entry.value)
+        except QuantityError as error:
+            message = f"{error.wrong}; it must be {error.right}"
+            findings.append(Remark(entry.line, "error", "bad-value", entry.name, message))
+            continue
+        # Whole milliseconds in a file, and seconds in the emulator.
+        is_plain_millis = known.name.startswith(f"{_BACKOFF}.")
+        if known.field is not None and not is_plain_millis:
+            fields[known.field] = value
+        elif isinstance(value, int | float | bool | str):
+            others[known.name] = value
+    return Settings(with_options(preset, fields), others, places, version), findings
+
+
+def about_ranges(settings: Settings) -> Iterator[Remark]:
+    """Yield values outside of their range, or of the range that another option leaves."""
+    keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
+    for key, message in option_problems(settings.config):
+        if keys[key] != "segment_bytes":  # of which a real Flink wants more, as below
+            yield settings.remark("error", "out-of-range", keys[key], message)
+    page = settings.config.segment_bytes
+    if not SMALLEST_PAGE <= page <= LARGEST_PAGE or page & (page - 1):
+        bounds = f"{format_size(SMALLEST_PAGE)} to {format_size(LARGEST_PAGE)}"
+        message = f"is {format_size(page)}; it must be a power of two from {bounds}"
+        yield settings.remark("error", "out-of-range", "segment_bytes", message)
+    inline = settings.config.state_memory_threshold_bytes
+    if inline > MOST_INLINE:
+        message = f"is {format_size(inline)}; it must be at most {format_size(MOST_INLINE)}"
+        yield settings.remark("error", "out-of-range", "state_memory_threshold_bytes", message)
+
+
+def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Remark]:
+    """Yield values that Flink accepts and that are hardly meant; one for each option at most."""
+    texts = {(entry.name, entry.line): entry.value or "" for entry in entries}
+    for field in OPTIONS:
+        place = settings.places.get(name_of(field))
+        if place is None or not settings.gives(field):
+            continue
+        value, text = getattr(settings.config, field), texts[place.name, place.line].strip()
+        if field in _USUAL and not _USUAL[field].least <= value <= _USUAL[field].most:
+            message = f"is {text}; {_USUAL[field].why}"
+            yield settings.remark("warning", "unusual-value", field, message)
+        elif text.isdecimal() and 0 < int(text) < _FEW and OPTIONS[field].kind in (_DURATION, _SIZE):
+            as_read = format_size(value) if OPTIONS[field].kind is _SIZE else format_duration(value)
+            message = f"is {text} without a unit, which Flink reads as {as_read}"
+            yield settings.remark("note", "no-unit", field, message, "write the unit")
+
+
+class Usual(NamedTuple):
+    """The usual range of an option, and the reason."""
+
+    least: float
+    most: float
+    why: str
+
+
+_USUAL: Mapping[str, Usual] = {
+    "debloat_threshold_percent": Usual(0, 100, "no size is smaller than another by more than 100 %"),
+    "debloat_target_s": Usual(0.001, 60, "a second is the default, and more than a minute is no bound"),
+    "debloat_period_s": Usual(0.01, 60, "sizes follow the load once a period; 200 ms is the default"),
+    "debloat_samples": Usual(
+        1, 1000, "so many periods pass until a change of load counts; 20 is the default"
+    ),
+    "buffer_timeout_interval_s": Usual(0, 60, "so long may a record wait in a buffer; 100 ms is the default"),
+    "checkpoint_interval_s": Usual(0.05, 86400 * 7, "from seconds to hours is usual"),
+    "checkpoint_timeout_s": Usual(0.5, 86400 * 7, "from minutes to hours is usual; 10 min is the default"),
+    "max_concurrent_checkpoints": Usual(1, 100, "one at a time is usual, and the default"),
+    "retained_checkpoints": Usual(1, 10_000, "each keeps its files; 1 is the default"),
+    "network_memory_fraction": Usual(0, 0.8, "that leaves little for anything else; 0.1 is the default"),
+}
+
+
+# Combinations
+
+
+def _off(settings: Settings) -> Iterator[Remark]:
+    effect = " while taskmanager.network.memory.buffer-debloat.enabled is false, its default"
+    for field in _TUNING:
+        if settings.gives(field):
+            yield settings.remark("warning", "debloating-off", field, f"changes nothing{effect}")
+    for field in ("min_segment_bytes", "starting_segment_bytes"):
+        if settings.gives(field):
+            yield settings.remark("note", "debloating-off", field, f"changes nothing{effect}")
+
+
+def _sizes(settings: Settings) -> Iterator[Remark]:
+    """Between the least and the greatest size there must be room."""
+    config = settings.config
+    if config.min_segment_bytes == config.segment_bytes:
+        message = (
+            f"is {format_size(config.min_segment_bytes)}, as much as a segment: no buffer can become smaller"
+        )
+        yield settings.remark("warning", "debloating-defeated", "min_segment_bytes", message, "lower it")
+    if settings.gives("starting_segment_bytes") and config.starting_segment_bytes < config.min_segment_bytes:
+        message = f"is less than min-segment-size, {format_size(config.min_segment_bytes)}"
+        advice = "raise it to that; the first sizes lie below the least one"
+        yield settings.remark("note", "start-below-minimum", "starting_segment_bytes", message, advice)
+
+
+def _threshold(settings: Settings) -> Iterator[Remark]:
+    """A size is announced if it differs from the announced one by the threshold (BufferDebloater)."""
+    percent = settings.config.debloat_threshold_percent
+    if percent == 100:  # what is more is remarked wherever it stands
+        message = (
+            f"is {percent}: no size is smaller than another by so much, so a smaller one is announced "
+            "only when it has reached the least"
+        )
+        yield settings.remark(
+            "warning", "debloating-defeated", "debloat_threshold_percent", message, "25 is the default"
+        )
+
+
+def _flushes(settings: Settings) -> Iterator[Remark]:
+    timeout = settings.config.buffer_timeout_s
+    target = settings.config.debloat_target_s
+    if timeout == 0:
+        message = "0 sends each record in a buffer of its own, whose size debloating cannot change"
+        yield settings.remark(
+            "warning",
+            "debloating-defeated",
+            "buffer_timeout_interval_s",
+            message,
+            "set some milliseconds",
+        )
+    elif timeout is not None and timeout > target > 0:
+        message = (
+            f"the target is {format_duration(target)}, and without back-pressure a record may wait for "
+            f"{format_duration(timeout)} in a buffer that is not full"
+        )
+        yield settings.remark(
+            "note", "timeout-above-target", "debloat_target_s", message, "debloating cannot shorten that"
+        )
+
+
+def _inertia(settings: Settings) -> Iterator[Remark]:
+    """The moving average takes some (samples + 1) / 2 periods for most of a change."""
+    config = settings.config
+    follows_s = config.debloat_period_s * (config.debloat_samples + 1) / 2
+    if follows_s > SLOW_S:
+        field = "debloat_samples" if settings.gives("debloat_samples") else "debloat_period_s"
+        message = (
+            f"sizes follow a change of load in about {follows_s:.0f} s "
+            f"({config.debloat_samples} samples, one each {format_duration(config.debloat_period_s)})"
+        )
+        yield settings.remark(
+            "warning", "slow-debloating", field, message, "fewer samples, or a shorter period"
+        )
+
+
+def _parallelism(settings: Settings) -> Iterator[Remark]:
+    parallelism = settings.whole(PARALLELISM)
+    floating = settings.config.floating_buffers_per_gate
+    if parallelism is None or parallelism <= MOST_CHANNELS or floating >= parallelism:
+        return
+    message = f"is {parallelism}: above about {MOST_CHANNELS}, debloating may choose wrong sizes"
+    if settings.is_flink_1:
+        advice = f"raise floating-buffers-per-gate, {floating}, to the parallelism"
+    else:
+        advice = f"the remedy of 1.x, as many floating buffers, is gone: Flink 2 has {floating}"
+    yield settings.remark("warning", "debloating-parallelism", PARALLELISM, message, advice)
+
+
+def _single_records(settings: Settings) -> Iterator[Remark]:
+    """A record that needs many small buffers blocks its task unless it may overdraw its pool."""
+    if settings.config.max_overdraft_buffers_per_gate == 0:
+        message = "is 0, and debloated buffers may be smaller than a record: a task stops within the record"
+        yield settings.remark(
+            "warning",
+            "no-overdraft",
+            "max_overdraft_buffers_per_gate",
+            message,
+            "5 is the default; or raise min-segment-size to a record",
+        )
+
+
+def _unaligned(settings: Settings) -> Iterator[Remark]:
+    config = settings.config
+    if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
+        message = f"does nothing: the mode is {config.checkpoint_mode}, and only EXACTLY_ONCE knows it"
+        yield settings.remark("warning", "no-unaligned", "unaligned_enabled", message, "drop one of the two")
+    if not config.unaligned_enabled:
+        for field in (
+            "aligned_checkpoint_timeout_s",
+            "unaligned_forced",
+            "max_subtasks_per_channel_state_file",
+        ):
+            if settings.gives(field):
+                message = f"does nothing without {settings.spelt('unaligned_enabled')} = true"
+                yield settings.remark("warning", "no-unaligned", field, message)
+
+
+def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
+    """A checkpoint may stay aligned until the timeout; debloating lets a barrier wait for its target."""
+    config = settings.config
+    timeout = config.aligned_checkpoint_timeout_s
+    if not config.takes_unaligned_checkpoints or timeout <= 0:
+        return
+    field = "aligned_checkpoint_timeout_s"
+    if timeout >= config.checkpoint_timeout_s:
+        message = (
+            f"is {format_duration(timeout)}: by then the checkpoint has expired, "
+            f"its timeout is {format_duration(config.checkpoint_timeout_s)}"
+        )
+        yield settings.remark("warning", "never-unaligned", field, message, "make it shorter")
+    elif config.debloat_enabled and timeout < config.debloat_target_s:
+        message = (
+            f"is {format_duration(timeout)}, less than the debloat target, "
+            f"{format_duration(config.debloat_target_s)}: "
+            "each checkpoint under back-pressure becomes unaligned"
+        )
+        advice = "make it longer than the target for each exchange on the way, or drop it"
+        yield settings.remark("warning", "always-unaligned", field, message, advice)
+
+
+def _times(settings: Settings) -> Iterator[Remark]:
+    config = settings.config
+    timeout, target, pause = (
+        config.checkpoint_timeout_s,
+        config.debloat_target_s,
+        config.checkpoint_min_pause_s,
+    )
+    if config.debloat_enabled and not config.takes_unaligned_checkpoints and 0 < timeout <= target:
+        message = (
+            f"is {format_duration(timeout)}, and a barrier may wait for the debloat target, "
+            f"{format_duration(target)}: under back-pressure hardly a checkpoint completes in time"
+        )
+        yield settings.remark("warning", "timeout-below-target", "checkpoint_timeout_s", message)
+    interval = config.checkpoint_interval_s
+    if interval is not None and pause > interval:
+        message = (
+            f"is {format_duration(pause)}, longer than the interval, {format_duration(interval)}, "
+            "which then decides nothing"
+        )
+        yield settings.remark("note", "pause-above-interval", "checkpoint_min_pause_s", message)
+    backlog = settings.others.get(_BACKLOG)
+    if interval is not None and isinstance(backlog, int | float) and 0 < backlog < interval:
+        message = f"must be 0 or at least the interval, {format_duration(interval)}"
+        yield settings.remark("error", "out-of-range", _BACKLOG, message)
+
+
+def _storage(settings: Settings) -> Iterator[Remark]:
+    config = settings.config
+    if config.checkpoint_dir is not None and config.checkpoint_storage is CheckpointStorageType.JOBMANAGER:
+        message = "holds the metadata only: the storage is jobmanager"
+        yield settings.remark("note", "storage", "checkpoint_dir", message)
+
+
+def _no_interval(settings: Settings) -> Iterator[Remark]:
+    """Options of checkpoints are no mistake without an interval: the job may give one in its code."""
+    if settings.gives("checkpoint_interval_s") or not settings.gives("unaligned_enabled"):
+        return
+    message = "takes effect only if the job itself sets an interval: this file has none"
+    yield settings.remark("note", "no-interval", "unaligned_enabled", message)
+
+
+def _bounds(settings: Settings) -> Iterator[Remark]:
+    config = settings.config
+    least, most = config.network_memory_min_bytes, config.network_memory_max_bytes
+    if most is None:
+        return
+    if least > most:
+        given = "" if settings.gives("network_memory_min_bytes") else ", its default"
+        message = f"is {format_size(most)}, less than the least, {format_size(least)}{given}"
+        yield settings.remark(
+            "error", "out-of-range", "network_memory_max_bytes", message, "Flink does not start with that"
+        )
+    elif least == most and settings.gives("network_memory_fraction"):
+        message = f"decides nothing: least and most are both {format_size(most)}"
+        yield settings.remark("note", "fraction", "network_memory_fraction", message)
+
+
+def _too_little(settings: Settings) -> Iterator[Remark]:
+    """One exchange from all to all must find the buffers without which its tasks do not start."""
+    config, most = settings.config, settings.config.network_memory_max_bytes
+    parallelism = settings.whole(PARALLELISM)
+    if most is None or parallelism is None or config.segment_bytes <= 0:
+        return
+    slots = min(settings.whole(SLOTS) or 1, parallelism)
+    needed, there = slots * required_segments(config, parallelism), most // config.segment_bytes
+    if needed > there:
+        message = (
+            f"holds {there:,} buffers; a single exchange between {parallelism} and {parallelism} subtasks, "
+            f"{slots} of each in a task manager, does not start with fewer than {needed:,}"
+        )
+        advice = f"give at least {format_size(needed * config.segment_bytes)}"
+        yield settings.remark("error", "too-little-memory", "network_memory_max_bytes", message, advice)
+
+
+def required_segments(config: NetworkConfig, parallelism: int) -> int:
+    """Return the segments that one subtask at each end of an exchange from all to all needs to start."""
+    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
+    spec = gate_buffers(parallelism, each, floating, config.max_required_buffers_per_gate)
+    gate = parallelism * spec.exclusive_per_channel + spec.required_floating
+    return gate + partition_buffers(parallelism, each, floating)[0]
+
+
+def _required(settings: Settings) -> Iterator[Remark]:
+    config, parallelism = settings.config, settings.whole(PARALLELISM)
+    most = config.max_required_buffers_per_gate
+    if most is None or parallelism is None:
+        return
+    each = config.exclusive_buffers_per_channel
+    left = gate_buffers(parallelism, each, config.floating_buffers_per_gate, most).exclusive_per_channel
+    if left < each:
+        message = f"is {most}: with {parallelism} channels it leaves each {left} exclusive buffers of {each}"
+        advice = f"for all of them it takes {parallelism * each + 1}"
+        yield settings.remark("note", "fewer-exclusive", "max_required_buffers_per_gate", message, advice)
+
+
+def _counts(settings: Settings) -> Iterator[Remark]:
+    """Only Flink 1 reads them."""
+    config = settings.config
+    most, each = config.max_buffers_per_channel, config.exclusive_buffers_per_channel
+    if most == 1:
+        message = "is 1: the one buffer of a channel is the one being written, so that no record is ever sent"
+        yield settings.remark("error", "no-buffers", "max_buffers_per_channel", message, "10 is the default")
+    elif most < each:
+        message = f"is {most}, less than buffers-per-channel, {each}: a channel cannot use what is set aside"
+        yield settings.remark("warning", "no-buffers", "max_buffers_per_channel", message)
+    if each == 0 and settings.gives("exclusive_buffers_per_channel"):
+        message = "is 0: a channel that begins to send asks for its first buffer, a round trip more"
+        yield settings.remark("note", "no-exclusive", "exclusive_buffers_per_channel", message)
+
+
+def _flushing(settings: Settings) -> Iterator[Remark]:
+    config = settings.config
+    if not settings.gives("buffer_timeout_interval_s"):
+        return
+    if not config.buffer_timeout_enabled:
+        message = f"does nothing while {settings.spelt('buffer_timeout_enabled')} is false"
+        yield settings.remark("warning", "no-flushing", "buffer_timeout_interval_s", message)
+    elif config.buffer_timeout_interval_s == 0 and not config.debloat_enabled:
+        message = "is 0: each record is sent by itself, in a buffer of its own, which costs throughput"
+        yield settings.remark("note", "each-record", "buffer_timeout_interval_s", message)
+
+
+def _backoff(settings: Settings) -> Iterator[Remark]:
+    first, most = settings.whole(f"{_BACKOFF}.initial"), settings.whole(f"{_BACKOFF}.max")
+    if first is not None and most is not None and first > most:
+        message = f"is {first} ms, more than the longest, {most} ms"
+        yield settings.remark("error", "out-of-range", f"{_BACKOFF}.initial", message)
+
+
+_DEBLOATING = (_sizes, _threshold, _flushes, _inertia, _parallelism, _single_records)
+_CHECKPOINTS = (_unaligned, _aligned_timeout, _times, _storage, _no_interval)
+_MEMORY = (_bounds, _too_little, _required, _counts, _flushing, _backoff)
+
+
+def about_combinations(settings: Settings) -> Iterator[Remark]:
+    """Yield the findings; of debloating, where that is off, only settings without effect."""
+    debloating = _DEBLOATING if settings.config.debloat_enabled else (_off,)
+    for rule in (*debloating, *_CHECKPOINTS, *_MEMORY):
+        yield from rule(settings)

@@ -1,0 +1,54 @@
+"""Notes and errors of an import: parameters in Python, options on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import get_args
+
+import pytest
+
+from integration.cli.app import app
+from integration.cli.arguments import naming_options, option_of, problems_of
+from integration.errors import FlinkRestError, Note, Parameter, ParameterName
+from integration.flink import Access, Overrides
+
+NOTE = Note("source: too little.", Parameter("rate", 100, of="source"), advice="Wait, or use {}.")
+
+
+def test_parameters_are_those_of_an_import() -> None:
+    fields = [field.name for kind in (Overrides, Access) for field in dataclasses.fields(kind)]
+    assert sorted(get_args(ParameterName)) == sorted(["job", "watch_s", *fields])
+
+
+def test_every_parameter_has_an_option() -> None:
+    arguments = app["import-flink"].assemble_argument_collection()
+    options = {name for argument in arguments for name in argument.names}
+    assert {option_of(Parameter(name)) for name in get_args(ParameterName)} <= options
+
+
+@pytest.mark.parametrize(
+    ("parameter", "python", "option"),
+    [
+        (Parameter("latency_s"), "latency_s", "--latency"),
+        (Parameter("service_s", 0.005, of="a b"), "service_s={'a b': 0.005}", "--service 'a b:5 ms'"),
+        (Parameter("service_mode", "burn", of=""), "service_mode={'': 'burn'}", "--service-mode burn"),
+        (Parameter("options", "1 s", of="a.b"), "options={'a.b': '1 s'}", "--set 'a.b=1 s'"),
+        (Parameter("headers"), "headers", "--header"),
+    ],
+)
+def test_examples(parameter: Parameter, python: str, option: str) -> None:
+    assert (str(parameter), option_of(parameter)) == (python, option)
+
+
+def test_a_note_names_parameters_and_the_command_line_options() -> None:
+    assert str(NOTE) == "source: too little. Wait, or use rate={'source': 100}."
+    assert naming_options(NOTE) == "source: too little. Wait, or use --rate source:100."
+    assert naming_options("as it is {}") == "as it is {}"
+    assert Note("{}", Parameter("job")) == "{} Set job to override."
+
+
+def test_an_error_keeps_its_notes() -> None:
+    error = pickle.loads(pickle.dumps(FlinkRestError(NOTE.after("here: "), "a\nb")))
+    assert error.problems == ("here: " + NOTE, "a\\nb")
+    assert problems_of(error) == ("here: source: too little. Wait, or use --rate source:100.", "a\\nb")
