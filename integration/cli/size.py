@@ -40,6 +40,16 @@ SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
 RECORD_BYTES = 1000
 DOCUMENT = "size.json"
 PLAN_FILE = "plan.toml"
+_PARAMETERS = {
+    "budget": "--budget",
+    "options": "--set",
+    "parallelism": "--parallelism",
+    "record_bytes": "--record-bytes",
+    "round_trip": "--round-trip",
+    "ship": "--ship",
+    "throughput": "--throughput",
+}
+"""Options of this command by the parameters that messages begin with."""
 _REACHED = 0.99
 """Part of a throughput from which it counts as reached."""
 
@@ -121,7 +131,12 @@ def size(
             _options_named(),
         ):
             plan = plan_budget(
-                scenario, given, seeds, record_bytes=options.record_bytes, check=check, done=report
+                scenario,
+                given,
+                seeds,
+                record_bytes=options.record_bytes,
+                check=check,
+                done=lambda count: report(min(count, most)),
             )
         comment = f"The buffers of netstack size --budget '{format_size(plan.budget_bytes)}'."
         planned = scenario_toml(planned_scenario(scenario, plan), [comment]).encode()
@@ -138,12 +153,13 @@ def _options_named() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        lines = [re.sub(r"^options\.", "--set ", line) for line in error.problems]
-        lines = [re.sub(r"^options:", "--set:", line) for line in lines]
-        names = "throughput|parallelism|record_bytes|round_trip|ship|budget"
-        option = re.compile(rf"^({names}):")
-        lines = [option.sub(lambda name: f"--{name[1].replace('_', '-')}:", line) for line in lines]
-        raise UsageError([f"netstack size: {line}" for line in lines]) from None
+        lines = []
+        for line in error.problems:
+            name, mark, rest = line.partition(":")
+            if name in _PARAMETERS:
+                line = f"{_PARAMETERS[name]}{mark}{rest}"
+            lines.append("netstack size: " + re.sub(r"^options\.", "--set ", line))
+        raise UsageError(lines) from None
 
 
 def _of_numbers(options: SizingOptions) -> Scenario:

@@ -7,7 +7,8 @@ job does as much as now. The smallest size is measured first, and others only if
 
 `allocation.split` minimises the sum of the curves within the budget, and the plan is emulated in that
 memory. If the job does less in it than now, because sizes depend on each other, all places get at least
-their next measured size and the budget is split again, up to three times.
+their next measured size and the budget is split again, up to three times. If its delays are longer than the
+curves say, sizes are measured once more around the plan, and the better plan is taken.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,7 +41,7 @@ from ..analysis.wording import SAME_THROUGHPUT
 from ..errors import UsageError
 from ..extras import require
 from ..runs.scenario_runs import PROCESSES, Done, run_seeds
-from .allocation import Curve, buffers_of, split
+from .allocation import Curve, Worth, buffers_of, split
 from .job_size import size_job
 
 PLAN, ONE_SETTING, AS_IT_IS = "the plan", "one setting for all", "options as they are"
@@ -49,6 +52,8 @@ _STEPS = 6
 """Most sizes of a place that are emulated."""
 _TRIES = 3
 """Most plans that are emulated."""
+_AS_EXPECTED = 0.05
+"""Part by which a plan's delays may exceed those of the curves before sizes are measured around the plan."""
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
 """Part of the sum of delays, and milliseconds, below which a difference counts as chance."""
 _LEAST_WINDOW_S, _MOST_WINDOW_S, _CHECKPOINTS = 22.0, 60.0, 3
@@ -158,7 +163,7 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
     trials: list[Trial]
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Place:
     """All gates, or all partitions, of an exchange; fields as of `PlannedPlace`."""
 
@@ -210,7 +215,7 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
 
     A gate that reads within its task manager only needs no memory; Flink gives it one floating buffer.
     """
-    config, places = scenario.config, []
+    config, places = scenario.config, list[Place]()
     for number, (edge, rate) in enumerate(zip(scenario.edges, bytes_per_s, strict=True)):
         sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
         reached = consumers_of_producers(edge.ship, sender.parallelism, receiver.parallelism)
@@ -218,8 +223,7 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
         least, most = edge.buffers.pool(config, parts)
         steps = _steps(least, max(most, 2 * least), _STEPS)
         pools = Counter(map(sender.manager_of, range(sender.parallelism)))
-        about = {"kind": "partition", "parts": parts, "pools": pools, "needed": least}
-        places.append(Place(edge=number, **about, steps=steps, base=steps[1]))
+        places.append(Place(number, "partition", parts, pools, least, steps, steps[1]))
         channels = max(
             sum(sender.manager_of(source) != receiver.manager_of(consumer) for source, _ in sources)
             for consumer, sources in enumerate(producers_of_consumers(reached, receiver.parallelism))
@@ -230,8 +234,7 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
         larger = _steps(base, max(base, given, 4 * needed), 3) if channels else [1]
         steps = sorted({*_steps(min(needed, base), base, _STEPS - 2), *larger})
         pools = Counter(map(receiver.manager_of, range(receiver.parallelism)))
-        about = {"kind": "gate", "parts": channels, "pools": pools, "needed": needed}
-        places.append(Place(edge=number, **about, steps=steps, base=base))
+        places.append(Place(number, "gate", channels, pools, needed, steps, base))
     return places
 
 
@@ -297,7 +300,8 @@ class Emulations:
         If the cost of a record changes over time, the window stays as it is.
         """
         window, warmup = scenario.duration_s - scenario.warmup_s, scenario.warmup_s
-        if any(each.service and len(each.service) > 1 for each in (*scenario.vertices, *scenario.edges)):
+        costs = [each.service for each in scenario.vertices] + [each.service for each in scenario.edges]
+        if any(steps and len(steps) > 1 for steps in costs):
             interval = min(window / 16, 1 + _OFF_BEAT_S)
         else:
             full = [each for each in size_job(scenario, self._record_bytes).consumers if each.is_held_back]
@@ -340,11 +344,11 @@ def figures_of(results: Sequence[Result]) -> Figures | None:
 def _delay_ms(scenario: Scenario, checkpoint: CheckpointResult) -> float | None:
     """Return the sum over vertices of the time that barriers take to them; None: one did not report."""
     arrivals = {}
-    for vertex in checkpoint.vertices:
-        subtasks = zip(vertex.start_delay_ms, vertex.alignment_ms, strict=True)
+    for part in checkpoint.vertices:
+        subtasks = zip(part.start_delay_ms, part.alignment_ms, strict=True)
         # A subtask that had ended has no start delay, and a source no alignment.
         times = [start + (alignment or 0.0) for start, alignment in subtasks if start is not None]
-        arrivals[vertex.name] = max(times, default=None)
+        arrivals[part.name] = max(times, default=None)
     total = 0.0
     for vertex in scenario.vertices:
         before = [arrivals.get(edge.source) for edge in scenario.inputs(vertex)]
@@ -393,34 +397,16 @@ def plan_budget(
     runs, segment = Emulations(scenario, record_bytes, seeds, done), scenario.config.segment_bytes
     (as_it_is,) = runs.results([runs.scenario])
     now = figures_of(as_it_is)
-    places = places_of(scenario, read_per_s(scenario, as_it_is[0]))
-    base, asked_per_s = _measure(runs, places, now)
-    plans = []
-    for _ in range(_TRIES):
-        curves = [place.curve(base, asked_per_s) for place in places]
-        used = buffers_of([curve.least for curve in curves], [place.pools for place in places])
-        largest = max(used, key=lambda name: used[name])
-        if used[largest] * segment > budget_bytes:
-            if plans:
-                break
-            needs = [curve.least * place.pools[largest] for curve, place in zip(curves, places, strict=True)]
-            most = max(range(len(places)), key=lambda number: needs[number])
-            text = (
-                f"budget: {format_size(budget_bytes)} is too little: task manager {largest} needs at least "
-            )
-            text += (
-                f"{format_size(used[largest] * segment)}, of which {format_size(needs[most] * segment)} are "
-            )
-            raise UsageError([f"{text}for {_name(scenario, places[most])}"])
-        sizes, worth = split(curves, [place.pools for place in places], budget_bytes // segment)
-        trial = runs.trial(PLAN, with_sizes(runs.scenario, places, sizes), budget_bytes)
-        emitted = 0.0 if trial.figures is None else trial.figures.records_per_s
-        plans.append((emitted, curves, sizes, worth, trial))
-        if emitted >= asked_per_s:
-            break
-        for place, size in zip(places, sizes, strict=True):
-            place.at_least = min((other for other in place.points if other > size), default=size)
-    _, curves, sizes, worth, trial = max(plans, key=lambda plan: min(plan[0], asked_per_s))
+    plan = _best_plan(runs, places_of(scenario, read_per_s(scenario, as_it_is[0])), now, budget_bytes)
+    if plan.delay_ms > (1 + _AS_EXPECTED) * plan.expected_ms:
+        around = []
+        for place, curve, size in zip(plan.places, plan.curves, plan.sizes, strict=True):
+            steps = sorted({size, *(step for step in place.steps if step >= curve.least)})
+            around.append(replace(place, steps=steps, base=size, points={}, at_least=0))
+        with suppress(UsageError):  # sizes that depend on each other may need more than the budget
+            plans = [plan, _best_plan(runs, around, now, budget_bytes)]
+            plan = max(plans, key=lambda each: (min(each.records_per_s, plan.asked_per_s), -each.delay_ms))
+    places, curves, sizes = plan.places, plan.curves, plan.sizes
     planned = with_sizes(runs.scenario, places, sizes)
     own = [planned.edges[place.edge].buffers for place in places]
     planned_places = [
@@ -439,7 +425,7 @@ def plan_budget(
             max_per_channel=buffers.max_per_channel if place.kind == "partition" else None,
             lift_ms=curve.lift,
             points=[
-                Point(buffers=step, figures=figures, counts=step in place.counting(asked_per_s))
+                Point(buffers=step, figures=figures, counts=step in place.counting(plan.asked_per_s))
                 for step, figures in sorted(place.points.items())
             ],
         )
@@ -461,7 +447,7 @@ def plan_budget(
             saved_at=[_name(scenario, places[number]) for number in gaining],
             left_ms=sum(ms for ms, place in zip(left, places, strict=True) if names[0] in place.pools),
         )
-        for names, saved, gaining in worth
+        for names, saved, gaining in plan.worth
     ]
     one = OneSetting(
         exclusive_buffers_per_channel=max(known(place.exclusive for place in planned_places)),
@@ -469,7 +455,7 @@ def plan_budget(
         max_buffers_per_channel=max(known(place.max_per_channel for place in planned_places)),
     )
     most = max(used.values())
-    trials = [Trial(name=PLAN, memory_bytes=most, figures=trial.figures)]
+    trials = [Trial(name=PLAN, memory_bytes=most, figures=plan.figures)]
     if check:
         config = replace(runs.scenario.config, **msgspec.structs.asdict(one))
         edges = tuple(replace(edge, buffers=EdgeBuffers()) for edge in scenario.edges)
@@ -491,8 +477,7 @@ def plan_budget(
         task_managers=memory,
         records_per_s_now=None if now is None else now.records_per_s,
         one_setting=one,
-        expected_delay_ms=base.delay_ms
-        + sum(curve.at(size) for curve, size in zip(curves, sizes, strict=True)),
+        expected_delay_ms=plan.expected_ms,
         trials=trials,
     )
 
@@ -507,33 +492,84 @@ def most_runs(scenario: Scenario, seeds: int, *, check: bool) -> int:
     return seeds * (2 + _TRIES + 2 * len(scenario.edges) * (_STEPS - 1) + 3 * check)
 
 
+class _Split(NamedTuple):
+    """One split of the budget, and its emulation."""
+
+    places: Sequence[Place]
+    curves: list[Curve]
+    sizes: list[int]
+    worth: list[Worth]
+    expected_ms: float
+    """Sum of delays by the curves."""
+    asked_per_s: float
+    """Records/s that it should not fall below."""
+    figures: Figures | None
+
+    @property
+    def delay_ms(self) -> float:
+        """Sum of delays; infinite if no checkpoint completed."""
+        return math.inf if self.figures is None else self.figures.delay_ms
+
+    @property
+    def records_per_s(self) -> float:
+        """Throughput; 0 if no checkpoint completed."""
+        return 0.0 if self.figures is None else self.figures.records_per_s
+
+
+def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, budget_bytes: int) -> _Split:
+    """Measure sizes, split the budget and emulate the plan, with larger sizes if it does less than asked."""
+    base, asked_per_s = _measure(runs, places, now)
+    pools, segment = [place.pools for place in places], runs.scenario.config.segment_bytes
+    plans = list[_Split]()
+    for _ in range(_TRIES):
+        curves = [place.curve(base, asked_per_s) for place in places]
+        used = buffers_of([curve.least for curve in curves], pools)
+        largest = max(used, key=lambda name: used[name])
+        if used[largest] * segment > budget_bytes:
+            if plans:
+                break
+            needs = [curve.least * place.pools[largest] for curve, place in zip(curves, places, strict=True)]
+            most = max(range(len(places)), key=lambda number: needs[number])
+            least, part = format_size(used[largest] * segment), format_size(needs[most] * segment)
+            text = (
+                f"budget: {format_size(budget_bytes)} is too little: task manager {largest} needs at least "
+            )
+            text += f"{least}, of which {part} are for {_name(runs.scenario, places[most])}"
+            raise UsageError([text])
+        sizes, worth = split(curves, pools, budget_bytes // segment)
+        trial = runs.trial(PLAN, with_sizes(runs.scenario, places, sizes), budget_bytes)
+        expected_ms = base.delay_ms + sum(map(Curve.at, curves, sizes))
+        plans.append(_Split(places, curves, sizes, worth, expected_ms, asked_per_s, trial.figures))
+        if plans[-1].records_per_s >= asked_per_s:
+            break
+        for place, size in zip(places, sizes, strict=True):
+            place.at_least = min((other for other in place.points if other > size), default=size)
+    return max(plans, key=lambda plan: min(plan.records_per_s, asked_per_s))
+
+
 def _measure(runs: Emulations, places: Sequence[Place], now: Figures | None) -> tuple[Figures, float]:
     """Emulate sizes of each place while more are wanted; return the figures at the base, and records/s asked.
 
     A plan has to emit as much as now, except for chance, or as much as the base if that emits less.
     """
     base = [place.base for place in places]
-    first = {(number, size) for number, place in enumerate(places) for size in {place.base, place.steps[0]}}
-    wanted = sorted(first)
-    while wanted:
+    wanted = [(number, size) for number, place in enumerate(places) for size in (place.base, place.steps[0])]
+    while True:
         settings = {(place, size): (*base[:place], size, *base[place + 1 :]) for place, size in wanted}
         different = list(dict.fromkeys(settings.values()))
         results = runs.results(with_sizes(runs.scenario, places, sizes) for sizes in different)
         figures = dict(zip(different, map(figures_of, results), strict=True))
         for (number, size), sizes in settings.items():
             places[number].points[size] = figures[sizes]
-        at_base = places[0].points[places[0].base]
+        at_base = places[0].points[base[0]]
         if at_base is None:
             name = runs.scenario.name
             raise UsageError([f"budget: {name} completes no checkpoint, so there is no delay to shorten"])
-        rates = [each.records_per_s for each in (at_base, now) if each is not None]
-        asked_per_s = min(rates) * (1 - SAME_THROUGHPUT)
-        wanted = [
-            (number, size)
-            for number, place in enumerate(places)
-            for size in place.next_sizes(at_base, asked_per_s)
-        ]
-    return at_base, asked_per_s
+        asked_per_s = min((now or at_base).records_per_s, at_base.records_per_s) * (1 - SAME_THROUGHPUT)
+        sizes_of = [place.next_sizes(at_base, asked_per_s) for place in places]
+        wanted = [(number, size) for number, sizes in enumerate(sizes_of) for size in sizes]
+        if not wanted:
+            return at_base, asked_per_s
 
 
 def _name(scenario: Scenario, place: Place) -> str:

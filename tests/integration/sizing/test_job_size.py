@@ -387,6 +387,39 @@ def test_mistakes_are_one_line_on_stderr(capsys, arguments, line) -> None:
     assert printed.err.count("\n") == 1
 
 
+def test_all_mistakes_are_named_at_once_by_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--throughput", "3", "--parallelism", "0", "--ship", "hsh", "--round-trip", "4"]
+    assert main(["size", *arguments, "--set", "x", "--set", "y=1", "--record-bytes", "2"]) == 2
+    names = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert names == [
+        "--parallelism",
+        "--throughput",
+        "--ship",
+        "--set",
+        "--set y",
+        "--round-trip",
+        "vertices.source.source.record_bytes",
+    ]
+
+
+def test_the_command_asks_for_the_size_of_records_in_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, data = tmp_path / "job.toml", tmp_path / "x.csv"
+    data.write_text("a\n1\n")
+    vertices = (
+        f'[{{ name = "source", parallelism = 1, source = {{ path = "{data}" }} }}, {{ name = "sink" }}]'
+    )
+    file.write_text(
+        f'name = "j"\nduration = "1 s"\nvertices = {vertices}\nedges = [{{ from = "source", to = "sink" }}]\n'
+    )
+    assert main(["size", str(file)]) == 2
+    assert capsys.readouterr().err == (
+        "netstack size: --record-bytes: is required, since vertices.source.source reads files\n"
+    )
+    assert main(["size", str(file), "--record-bytes", "100"]) == 0
+
+
 def test_a_throughput_that_the_consumer_cannot_have_is_said(capsys) -> None:
     assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2"]) == 0
     printed = capsys.readouterr()
