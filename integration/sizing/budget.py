@@ -209,6 +209,12 @@ class Place:
             return between
         return [step for step in self.steps if step > enough][: enough == max(self.points)]
 
+    def next_below(self, least: int) -> list[int]:
+        """Return the size halfway from the smallest that counts to the next smaller one, which does not."""
+        below = max((size for size in self.points if size < least), default=least)
+        middle = (below + least) // 2
+        return [middle] if below < middle else []
+
 
 def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
     """Return the partitions and gates of each edge, whose busiest consumer reads so much over it.
@@ -229,7 +235,7 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
             for consumer, sources in enumerate(producers_of_consumers(reached, receiver.parallelism))
         )
         needed = max(1, math.ceil(rate * 2 * scenario.link.latency_s / config.segment_bytes))
-        base = max(2 * needed, channels + 1) if channels else 1
+        base = max(3 * needed, channels + 1) if channels else 1
         given = channels * edge.buffers.per_channel(config) + edge.buffers.per_gate(config)
         larger = _steps(base, max(base, given, 4 * needed), 3) if channels else [1]
         steps = sorted({*_steps(min(needed, base), base, _STEPS - 2), *larger})
@@ -521,13 +527,17 @@ def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, b
     base, asked_per_s = _measure(runs, places, now)
     pools, segment = [place.pools for place in places], runs.scenario.config.segment_bytes
     plans = list[_Split]()
-    for _ in range(_TRIES):
+    while len(plans) < _TRIES:
         curves = [place.curve(base, asked_per_s) for place in places]
         used = buffers_of([curve.least for curve in curves], pools)
         largest = max(used, key=lambda name: used[name])
         if used[largest] * segment > budget_bytes:
             if plans:
                 break
+            smaller = [place.next_below(curve.least) for place, curve in zip(places, curves, strict=True)]
+            if any(smaller):
+                _emulate(runs, places, smaller)
+                continue
             needs = [curve.least * place.pools[largest] for curve, place in zip(curves, places, strict=True)]
             most = max(range(len(places)), key=lambda number: needs[number])
             least, part = format_size(used[largest] * segment), format_size(needs[most] * segment)
@@ -552,24 +562,31 @@ def _measure(runs: Emulations, places: Sequence[Place], now: Figures | None) -> 
 
     A plan has to emit as much as now, except for chance, or as much as the base if that emits less.
     """
-    base = [place.base for place in places]
-    wanted = [(number, size) for number, place in enumerate(places) for size in (place.base, place.steps[0])]
-    while True:
-        settings = {(place, size): (*base[:place], size, *base[place + 1 :]) for place, size in wanted}
-        different = list(dict.fromkeys(settings.values()))
-        results = runs.results(with_sizes(runs.scenario, places, sizes) for sizes in different)
-        figures = dict(zip(different, map(figures_of, results), strict=True))
-        for (number, size), sizes in settings.items():
-            places[number].points[size] = figures[sizes]
-        at_base = places[0].points[base[0]]
-        if at_base is None:
+    wanted: list[list[int]] = [[place.base, place.steps[0]] for place in places]
+    while any(wanted):
+        _emulate(runs, places, wanted)
+        base = places[0].points[places[0].base]
+        if base is None:
             name = runs.scenario.name
             raise UsageError([f"budget: {name} completes no checkpoint, so there is no delay to shorten"])
-        asked_per_s = min((now or at_base).records_per_s, at_base.records_per_s) * (1 - SAME_THROUGHPUT)
-        sizes_of = [place.next_sizes(at_base, asked_per_s) for place in places]
-        wanted = [(number, size) for number, sizes in enumerate(sizes_of) for size in sizes]
-        if not wanted:
-            return at_base, asked_per_s
+        asked_per_s = min((now or base).records_per_s, base.records_per_s) * (1 - SAME_THROUGHPUT)
+        wanted = [place.next_sizes(base, asked_per_s) for place in places]
+    return base, asked_per_s
+
+
+def _emulate(runs: Emulations, places: Sequence[Place], wanted: Sequence[Sequence[int]]) -> None:
+    """Measure sizes of each place, all others at their base."""
+    base = [place.base for place in places]
+    settings = {
+        (number, size): (*base[:number], size, *base[number + 1 :])
+        for number, sizes in enumerate(wanted)
+        for size in sizes
+    }
+    different = list(dict.fromkeys(settings.values()))
+    results = runs.results(with_sizes(runs.scenario, places, sizes) for sizes in different)
+    figures = dict(zip(different, map(figures_of, results), strict=True))
+    for (number, size), sizes in settings.items():
+        places[number].points[size] = figures[sizes]
 
 
 def _name(scenario: Scenario, place: Place) -> str:

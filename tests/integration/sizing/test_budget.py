@@ -112,7 +112,7 @@ def test_places_have_what_links_need_up_to_what_the_options_give() -> None:
     in_flight = 2e6 * 0.1 / SEGMENT
     assert gate.needed == 7 > in_flight > 6
     assert (gate.steps[0], gate.steps[-1]) == (7, 28)
-    assert gate.base == 14
+    assert gate.base == 21
     assert gate.base in gate.steps
     assert gate.pools == {"stage": 2}
 
@@ -180,6 +180,13 @@ def test_sizes_are_measured_while_larger_ones_bring_something(
     base = points[6]
     assert base is not None
     assert a_gate(points).next_sizes(base, 990) == wanted
+
+
+def test_between_a_size_that_counts_and_one_that_does_not_the_middle_is_measured() -> None:
+    assert a_gate({2: figures(5, 900), 6: figures(9)}).next_below(6) == [4]
+    assert a_gate({4: figures(5, 900), 6: figures(9)}).next_below(6) == [5]
+    assert a_gate({5: figures(5, 900), 6: figures(9)}).next_below(6) == []
+    assert a_gate({2: figures(5), 6: figures(9)}).next_below(2) == []
 
 
 def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() -> None:
